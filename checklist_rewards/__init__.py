@@ -1,0 +1,31 @@
+"""checklist-rewards: checklists of yes/no questions as rewards for RL of language models.
+
+    from checklist_rewards import ChecklistScorer, build_checklists
+    from checklist_rewards.rewards.trl import ChecklistReward
+
+`build_checklists` writes a checklist for every prompt of a dataset, `ChecklistScorer` answers it about a text, and
+`ChecklistReward` hands the answer to TRL's trainers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from checklist_rewards.checklists import Checklist, ChecklistItem, Option
+from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.scores import ItemScore, Score
+
+if TYPE_CHECKING:
+    from checklist_rewards.datasets import build_checklists
+
+__all__ = ["Checklist", "ChecklistItem", "ChecklistScorer", "ItemScore", "Option", "Sample", "Score", "build_checklists"]
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    # The datasets library takes a second to import, and most uses of a scorer never need it.
+    if name == "build_checklists":
+        from checklist_rewards.datasets import build_checklists
+
+        return build_checklists
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

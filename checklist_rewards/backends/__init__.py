@@ -1,0 +1,104 @@
+"""One adapter per inference engine, behind the two methods of [`Backend`].
+
+[`load_backend`] builds an engine once per process and gives the same one to everybody who asks for the same model, so a
+generator and a scorer on one model share its weights.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+from typing import Literal, get_args
+
+from checklist_rewards.backends.base import Backend, LabelRead, Message, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends.models import model_identity, pocket_dir, resolve_model
+from checklist_rewards.errors import ModelError
+
+BackendName = Literal["auto", "transformers", "vllm", "openai"]
+BACKENDS: tuple[str, ...] = get_args(BackendName)
+
+__all__ = [
+    "BACKENDS",
+    "Backend",
+    "BackendName",
+    "LabelRead",
+    "Message",
+    "Messages",
+    "ReadGroup",
+    "ReadResult",
+    "Reply",
+    "Sampling",
+    "choose_backend",
+    "engine_identity",
+    "load_backend",
+    "model_identity",
+    "pocket_dir",
+    "resolve_model",
+]
+
+_engines: dict[tuple[str, str, str | None], Backend] = {}
+_lock = threading.Lock()
+
+
+def choose_backend(model: str, backend: str = "auto", base_url: str | None = None) -> str:
+    """Which engine `backend` means for `model`: a server if there is a `base_url`, else vLLM where it is importable and the
+    model is not the pocket one, else transformers.
+
+    Raises [`ModelError`] for a backend that does not exist, is not installed, or contradicts `base_url`.
+    """
+    if backend not in BACKENDS:
+        raise ModelError(f"unknown backend {backend!r}; allowed: {', '.join(BACKENDS)}.")
+    if base_url is not None:
+        if backend not in ("auto", "openai"):
+            raise ModelError(f"base_url={base_url!r} names a server, but backend={backend!r} runs in this process.")
+        return "openai"
+    if backend == "openai":
+        raise ModelError("backend='openai' needs base_url, the address of an OpenAI-compatible server.")
+    installed = importlib.util.find_spec("vllm") is not None
+    if backend == "vllm" and not installed:
+        raise ModelError("backend='vllm' needs vLLM: pip install 'checklist-rewards[vllm]'.")
+    if backend == "auto":
+        return "vllm" if installed and resolve_model(model) != str(pocket_dir()) else "transformers"
+    return backend
+
+
+def engine_identity(model: str, backend: str = "auto", base_url: str | None = None) -> str:
+    """`Backend.identity` of the engine that [`load_backend`] would give, without building it: a run whose reads are all in
+    the store needs no engine. A served model is known only by its name and address."""
+    if choose_backend(model, backend, base_url) == "openai":
+        return f"{model}@{base_url}"
+    return model_identity(model)
+
+
+def load_backend(model: str, backend: BackendName = "auto", base_url: str | None = None) -> Backend:
+    """The engine for `model`, built on first use and shared by everybody in this process.
+
+    Args:
+        model (`str`): "pocket", a folder, a Hub id, or with `base_url` the name the server knows the model by.
+        backend (`str`): auto, transformers, vllm or openai.
+        base_url (`str`, *optional*): address of an OpenAI-compatible server, such as "http://localhost:8000/v1".
+
+    Raises [`ModelError`] if there is no such model or engine.
+    """
+    name = choose_backend(model, backend, base_url)
+    key = (name, model if name == "openai" else resolve_model(model), base_url)
+    with _lock:
+        if key not in _engines:
+            _engines[key] = _build(name, model, base_url)
+        return _engines[key]
+
+
+def _build(name: str, model: str, base_url: str | None) -> Backend:
+    # Engines are imported here and nowhere else: torch, vllm and openai cost seconds that most commands never need.
+    if name == "transformers":
+        from checklist_rewards.backends.transformers import TransformersBackend
+
+        return TransformersBackend(model)
+    if name == "vllm":
+        from checklist_rewards.backends.vllm import VLLMBackend
+
+        return VLLMBackend(model)
+    from checklist_rewards.backends.openai import OpenAIBackend
+
+    assert base_url is not None
+    return OpenAIBackend(model, base_url)

@@ -1,0 +1,98 @@
+"""The seam between this package and an inference engine: text out, label log-probabilities out.
+
+A [`Backend`] has two methods. `generate` samples replies to chat messages. `read` answers reads: each [`ReadGroup`] is one
+prompt prefix with the question tails that share it, and for every tail the engine returns the log-probability of each label
+as the next token. How a prefix is computed once and shared is the engine's own affair; what it cost is in the result.
+
+A prompt that does not fit the context is unanswered("too_long"), never truncated. An engine that breaks raises
+[`BackendError`]; nothing is made up in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+Message = dict[str, str]
+Messages = Sequence[Message]
+
+TOO_LONG = "too_long"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadGroup:
+    """Reads that share a prefix. The user message of read i is `prefix + tails[i]`."""
+
+    system: str | None
+    prefix: str
+    tails: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRead:
+    """One read's raw outcome: either `logprobs` or the reason why there are none."""
+
+    logprobs: tuple[float, ...] | None
+    """ln P(label) in the order of the labels asked for; each is the sum over all surface forms of the label, taken from
+    the softmax over the full vocabulary."""
+    unanswered: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResult:
+    """What `Backend.read` returns, and what it cost in prompt tokens."""
+
+    reads: list[tuple[LabelRead, ...]]
+    """One tuple per group, one entry per tail, in the order asked."""
+    prompt_tokens: int = 0
+    """Tokens of all prompts as if each were computed alone."""
+    computed_tokens: int = 0
+    """Tokens that the engine computed."""
+    floor_tokens: int = 0
+    """The least that can be computed: each prefix once and each tail once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How to sample replies. `seed` makes a run repeatable on one engine and version; it is part of the store's key."""
+
+    max_tokens: int = 512
+    temperature: float = 0.0
+    """0 is greedy."""
+    top_p: float = 1.0
+    n: int = 1
+    """Replies per prompt."""
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One sampled text, or the reason why there is none."""
+
+    text: str | None
+    finish_reason: str | None = None
+    """ "stop" or "length"."""
+    unanswered: str | None = None
+
+
+class Backend(Protocol):
+    """One engine with one model loaded. Build it with [`load_backend`], which shares engines between callers."""
+
+    identity: str
+    """Hash of the model (weights, tokenizer, chat template): what a stored read depends on besides its text."""
+    chunk_reads: int
+    """How many reads to hand over at once: enough to keep the engine full, few enough to store results often."""
+
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+        """Read the labels' log-probabilities for every tail of every group.
+
+        Raises:
+            ModelError: if a label has no single-token surface form, or two labels share one.
+            BackendError: if the engine fails.
+        """
+        ...
+
+    def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
+        """Sample `sampling.n` replies to each prompt (chat messages with "role" and "content")."""
+        ...

@@ -1,0 +1,173 @@
+"""Prompt templates: Markdown files with placeholders, filled in one pass.
+
+A file has a `# System` part (optional, no placeholders) and a `# User` part. The user part is cut into sections at its
+`## ` headings; a section that names an optional field which the sample does not have is left out, heading and all.
+
+    # System
+    Reply with one word, yes or no.
+    # User
+    ## Response
+    {target}
+    ## Question
+    {question}
+
+Fields that carry text from outside (`{input}`, `{target}`, `{reference}`, `{history}`) are *data*: each is wrapped in a
+fence whose tag is derived from the hash of the text itself and never occurs in it, so the text cannot close its own fence.
+Substitution is a single pass over the template, so braces inside data stay what they are.
+
+A judge template is split at `{question}`: everything before it is the *prefix*, equal for all items of a target, so an
+engine computes it once; the rest is the *tail*. A template that would break this is refused by the lint, which names file
+and line.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from checklist_rewards.errors import PromptError
+
+Kind = Literal["judge", "generator"]
+
+DATA_FIELDS = ("input", "target", "reference", "history")
+ALLOWED: dict[Kind, tuple[str, ...]] = {
+    "judge": ("input", "target", "reference", "history", "question"),
+    "generator": ("input", "reference", "history"),
+}
+REQUIRED: dict[Kind, tuple[str, ...]] = {"judge": ("target", "question"), "generator": ("input",)}
+
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_PART = re.compile(r"^# (System|User)[ \t]*$", re.MULTILINE)
+_SECTION = re.compile(r"^(?=## )", re.MULTILINE)
+_FENCE_DIGITS = 6
+
+
+def fence(name: str, text: str) -> str:
+    """Wrap `text` in `<name-NNNNNN>` tags; the number comes from the text's own hash and does not occur in the text."""
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+    tag = int.from_bytes(digest, "big") % 10**_FENCE_DIGITS
+    while f"{name}-{tag:0{_FENCE_DIGITS}d}" in text:  # 10**6 tags against a finite text: ends for anything below 13 MB
+        tag = (tag + 1) % 10**_FENCE_DIGITS
+    label = f"{name}-{tag:0{_FENCE_DIGITS}d}"
+    return f"<{label}>\n{text}\n</{label}>"
+
+
+@dataclass(frozen=True, slots=True)
+class PromptTemplate:
+    """One parsed and linted prompt file. Make it with [`load_prompt`] or [`parse_prompt`]."""
+
+    name: str
+    kind: Kind
+    system: str | None
+    sections: tuple[str, ...]
+    """The user part, cut at its `## ` headings; joined again they are the user message."""
+
+    def render(self, **fields: str | None) -> str:
+        """The whole user message. `fields` are the placeholders' values; a field that is None is absent.
+
+        Raises [`PromptError`] if a field that the template must have is absent.
+        """
+        self._require(fields)
+        return "".join(_fill(section, fields) for section in self._present(fields)).strip("\n")
+
+    def prefix(self, **fields: str | None) -> str:
+        """A judge's user message up to the question: the same string for every item of a target."""
+        self._require(fields | {"question": ""})
+        before = [*self._present(fields | {"question": ""})]
+        before[-1] = before[-1].partition("{question}")[0]
+        return "".join(_fill(section, fields) for section in before).lstrip("\n")
+
+    def tail(self, question: str) -> str:
+        """A judge's user message from the question on."""
+        return _fill("{question}" + self.sections[-1].partition("{question}")[2], {"question": question}).rstrip("\n")
+
+    def _present(self, fields: dict[str, str | None]) -> list[str]:
+        absent = {name for name in ALLOWED[self.kind] if fields.get(name) is None}
+        return [s for s in self.sections if not absent.intersection(_PLACEHOLDER.findall(s))]
+
+    def _require(self, fields: dict[str, str | None]) -> None:
+        for name in REQUIRED[self.kind]:
+            if fields.get(name) is None:
+                raise PromptError(f"{self.name}: the prompt needs {{{name}}}, and the sample has none.")
+
+
+def _fill(section: str, fields: dict[str, str | None]) -> str:
+    def value(match: re.Match[str]) -> str:
+        name = match.group(1)
+        text = fields[name]
+        assert text is not None  # sections with an absent field were left out
+        return fence(name, text) if name in DATA_FIELDS else text
+
+    return _PLACEHOLDER.sub(value, section)
+
+
+def parse_prompt(text: str, kind: Kind, name: str = "prompt") -> PromptTemplate:
+    """Parse and lint a template.
+
+    Raises:
+        PromptError: with `name` and line, for an unknown or missing placeholder, a placeholder in the system part,
+            a repeated `{question}`, or data that comes after the question.
+    """
+    parts = list(_PART.finditer(text))
+    if parts and parts[-1].group(1) != "User":
+        raise PromptError(f"{name}:{_line(text, parts[-1].start())}: the last part must be '# User'.")
+    if [p.group(1) for p in parts] not in ([], ["User"], ["System", "User"]):
+        raise PromptError(f"{name}:{_line(text, parts[0].start())}: a prompt has at most one '# System' then one '# User'.")
+    user_start = parts[-1].end() if parts else 0
+    system = text[parts[0].end() : parts[1].start()].strip() if len(parts) == 2 else None
+    _lint(text, user_start, kind, name)
+    sections = [s for s in _SECTION.split(text[user_start:]) if s.strip()]
+    return PromptTemplate(name, kind, system or None, tuple(sections))
+
+
+def _lint(text: str, user_start: int, kind: Kind, name: str) -> None:
+    allowed = ", ".join(f"{{{field}}}" for field in ALLOWED[kind])
+    seen: list[str] = []
+    for match in _PLACEHOLDER.finditer(text):
+        field, where = match.group(1), f"{name}:{_line(text, match.start())}"
+        if field not in ALLOWED[kind]:
+            raise PromptError(f"{where}: unknown placeholder {{{field}}}; allowed in a {kind} prompt: {allowed}.")
+        if match.start() < user_start:
+            raise PromptError(f"{where}: {{{field}}} stands in the system part; placeholders belong under '# User'.")
+        if "question" in seen:
+            raise PromptError(
+                f"{where}: {{{field}}} comes after {{question}}; the question must come last, so that everything before "
+                "it is shared by all items of a target."
+            )
+        seen.append(field)
+    for field in REQUIRED[kind]:
+        if field not in seen:
+            raise PromptError(f"{name}:{_line(text, len(text.rstrip()))}: the placeholder {{{field}}} is missing.")
+
+
+def _line(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1
+
+
+def prompts_dir() -> Path:
+    """Where the packaged prompts are: inside the wheel, or at the top of a source checkout."""
+    package = Path(__file__).resolve().parent
+    shipped = package / "_prompts"
+    return shipped if shipped.is_dir() else package.parent / "prompts"
+
+
+def load_prompt(prompt: str | Path | PromptTemplate, kind: Kind) -> PromptTemplate:
+    """A packaged prompt by name (`"judges/item"`), a file by path (`"my_judge.md"`), or a template as it is.
+
+    Raises [`PromptError`] naming what exists when neither is found.
+    """
+    if isinstance(prompt, PromptTemplate):
+        return prompt
+    packaged = prompts_dir() / f"{prompt}.md"
+    path = packaged if packaged.is_file() else Path(prompt)
+    if not path.is_file():
+        known = sorted(str(p.relative_to(prompts_dir()).with_suffix("")) for p in prompts_dir().glob("*/*.md"))
+        raise PromptError(f"there is no prompt {prompt!r}: give a path to a Markdown file or one of {known}.")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PromptError(f"{path}: cannot be read as UTF-8 text ({error}).") from error
+    return parse_prompt(text, kind, str(path))

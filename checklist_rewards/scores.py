@@ -1,0 +1,393 @@
+"""From verdicts to a score: every aggregate of the package, defined once.
+
+A [`Verdict`] is the outcome of one read: probabilities over the item's labels, or a plain answer, or *unanswered* with the
+reason. [`score_checklist`] turns the verdicts of one target into a [`Score`]. It is pure arithmetic, so a stored run can be
+scored again with other weights, gates or thresholds without asking a judge.
+
+A judge's failure is never a score: unanswered items leave numerator and denominator, `answered_weight` says how much was
+answered, `lower` and `upper` say where the score could have ended had the missing answers all been bad or all good, and
+below `min_answered` the primary score is None.
+
+Item i has weight w and value v in [0, 1] (yes 1, no 0, or the chosen option's value). Its *soft* value is the sum over
+labels of P(label) x value. Its credit is v if w >= 0 else 1 - v; it passes when its credit is at least 0.5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+from pydantic import BaseModel, ConfigDict
+
+from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
+
+PrimaryMetric = Literal["pass", "weighted", "expected", "normalized"]
+Abstention = Literal["skip", "zero", "partial", "fail"]
+
+PRIMARY_METRICS: tuple[str, ...] = get_args(PrimaryMetric)
+ABSTENTIONS: tuple[str, ...] = get_args(Abstention)
+DEFAULT_THRESHOLD = 0.6
+DEFAULT_MIN_ANSWERED = 0.5
+PARTIAL_CREDIT = 0.5
+PASS_CREDIT = 0.5
+_LEVELS = ((0.2, "no_10"), (0.4, "no_30"), (0.6, "unsure"), (0.8, "yes_70"))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of one read: one item answered about one target by one judge."""
+
+    probabilities: Mapping[str, float] | None = None
+    """P(label) over the item's labels, summing to 1; None where the judge gives words only."""
+    answer: str | None = None
+    """The label the judge named. Judges that give probabilities leave it to `score_checklist`, which has the threshold."""
+    mass: float | None = None
+    """Probability that the judge's next token is a label at all, in [0, 1]."""
+    unanswered: str | None = None
+    """Why there is no answer: a reason ("too_long", "off_label", "backend_error"), optionally ": detail"."""
+    reasoning: str | None = None
+    judge: str | None = None
+
+
+class ItemScore(BaseModel):
+    """One line of a score: what was answered, and what it counts for. A number that does not exist is None."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    question: str
+    answer: str | None = None
+    """ "yes", "no" or an option's label; None when unanswered."""
+    value: float | None = None
+    """Hard value in [0, 1]; None when unanswered or when the abstention is skipped."""
+    passed: bool | None = None
+    """Credit of the hard answer >= 0.5, so for a penalty: the answer was no."""
+    confidence: float | None = None
+    """P(yes), or for an item with options P(answer)."""
+    level: str | None = None
+    """Confidence in words: no_10 < .2 <= no_30 < .4 <= unsure < .6 <= yes_70 < .8 <= yes_90. Yes/no items only."""
+    mass: float | None = None
+    probabilities: dict[str, float] | None = None
+    unanswered: str | None = None
+    reasoning: str | None = None
+    judge: str | None = None
+
+    def verdict(self) -> Verdict:
+        """The read behind this line, to score it again."""
+        return Verdict(self.probabilities, self.answer, self.mass, self.unanswered, self.reasoning, self.judge)
+
+
+class Score(BaseModel):
+    """All verdicts of one target and every aggregate of them. `model_dump()` is the record on disk and in reward logs."""
+
+    model_config = ConfigDict(frozen=True)
+
+    primary_score: float | None
+    """The aggregate named by `primary_metric`, in [0, 1]; 0 if a required item failed; None if too little was answered."""
+    primary_metric: str
+    pass_rate: float | None
+    """passed / answered."""
+    weighted_score: float | None
+    """clip(sum w v / sum of positive w, 0, 1); for a checklist of penalties only clip(1 + sum w v / sum |w|, 0, 1)."""
+    expected_score: float | None
+    """`weighted_score` with soft values."""
+    normalized_score: float | None
+    """Mean soft credit, unweighted (RocketEval); equals `pass_rate` where no probabilities exist and no options are used."""
+    raw_score: float | None
+    """sum w v, unclipped."""
+    quality: float | None = None
+    """Grade from 1 to 5 of the checklist-guided quality judge, where that ran."""
+    answered: int
+    total: int
+    answered_weight: float
+    """Share of sum |w| that was answered, in [0, 1]."""
+    lower: float | None
+    """`primary_score` had every missing answer been bad."""
+    upper: float | None
+    """`primary_score` had every missing answer been good."""
+    required_passed: bool | None = None
+    """False if a required item failed, None if one is unanswered (and none failed) or none exists, else True."""
+    items: tuple[ItemScore, ...]
+
+    @property
+    def scaled_score_1_5(self) -> float | None:
+        """4 x pass_rate + 1."""
+        return None if self.pass_rate is None else 4 * self.pass_rate + 1
+
+    @property
+    def unanswered(self) -> Counter[str]:
+        """How many items were left unanswered, by reason (without details)."""
+        return Counter(item.unanswered.partition(":")[0] for item in self.items if item.unanswered is not None)
+
+
+class _Counted(NamedTuple):
+    """One item as the aggregates see it."""
+
+    weight: float
+    value: float
+    soft: float
+    required: bool
+
+
+def score_checklist(
+    checklist: Checklist,
+    verdicts: Sequence[Verdict],
+    *,
+    primary_metric: PrimaryMetric = "expected",
+    threshold: float = DEFAULT_THRESHOLD,
+    min_answered: float = DEFAULT_MIN_ANSWERED,
+    abstention: Abstention = "skip",
+) -> Score:
+    """Aggregate one target's verdicts.
+
+    Args:
+        checklist ([`Checklist`]): the questions.
+        verdicts (sequence of [`Verdict`], one per item, in the checklist's order).
+        primary_metric (`str`): which aggregate becomes `primary_score`: pass, weighted, expected or normalized.
+        threshold (`float`): a yes/no item is answered yes from this P(yes) up.
+        min_answered (`float`): share of sum |w| below which `primary_score` is None, in [0, 1].
+        abstention (`str`): what "cannot assess" counts for. skip: left out; zero: value 0; partial: half the value of a
+            positive item, nothing for a penalty; fail: the worst option, for a penalty the highest.
+
+    Returns:
+        [`Score`]
+    """
+    if len(verdicts) != len(checklist.items):
+        raise ValueError(f"got {len(verdicts)} verdicts for {len(checklist.items)} items")
+    lines: list[ItemScore] = []
+    counted: list[_Counted] = []
+    missing: list[ChecklistItem] = []
+    any_probabilities = False
+    for item, verdict in zip(checklist.items, verdicts, strict=True):
+        if verdict.unanswered is not None:
+            lines.append(_unanswered(item, verdict))
+            missing.append(item)
+            continue
+        answer = _answer(item, verdict, threshold)
+        value = _value(item, answer, abstention)
+        passed = None
+        if value is not None:
+            soft = value if verdict.probabilities is None else _soft(item, verdict.probabilities, abstention, value)
+            passed = _credit(item.weight, value) >= PASS_CREDIT
+            any_probabilities |= verdict.probabilities is not None
+            counted.append(_Counted(item.weight, value, soft, item.required))
+        lines.append(_answered(item, verdict, answer, value, passed))
+
+    metrics = _metrics(counted, checklist.only_penalties, any_probabilities)
+    primary = _gated(metrics[primary_metric], counted)
+    lower, upper = (
+        _gated(_metrics(full, checklist.only_penalties, any_probabilities)[primary_metric], full)
+        for full in (counted + [_filled(item, credit) for item in missing] for credit in (0.0, 1.0))
+    )
+    all_weight = math.fsum(abs(item.weight) for item in checklist.items)
+    answered_weight = 1 - math.fsum(abs(item.weight) for item in missing) / all_weight
+    answered_weight = min(1.0, max(0.0, answered_weight))
+    enough = len(missing) < len(checklist.items) and answered_weight >= min_answered
+    return Score(
+        primary_score=primary if enough else None,
+        primary_metric=primary_metric,
+        pass_rate=metrics["pass"],
+        weighted_score=metrics["weighted"],
+        expected_score=metrics["expected"],
+        normalized_score=metrics["normalized"],
+        raw_score=math.fsum(c.weight * c.value for c in counted) if counted else None,
+        answered=len(checklist.items) - len(missing),
+        total=len(checklist.items),
+        answered_weight=answered_weight,
+        lower=lower,
+        upper=upper,
+        required_passed=_required_passed(counted, missing),
+        items=tuple(lines),
+    )
+
+
+def rescore(
+    checklist: Checklist,
+    score: Score,
+    *,
+    primary_metric: PrimaryMetric = "expected",
+    threshold: float = DEFAULT_THRESHOLD,
+    min_answered: float = DEFAULT_MIN_ANSWERED,
+    abstention: Abstention = "skip",
+) -> Score:
+    """Aggregate a stored score's reads again, matched to `checklist` by item id: new weights or gates, no engine.
+
+    Items of `checklist` that the stored score does not know are unanswered("not_read").
+    """
+    reads = {line.id: line.verdict() for line in score.items}
+    verdicts = [reads.get(item.id, Verdict(unanswered="not_read")) for item in checklist.items]
+    return score_checklist(
+        checklist,
+        verdicts,
+        primary_metric=primary_metric,
+        threshold=threshold,
+        min_answered=min_answered,
+        abstention=abstention,
+    )
+
+
+class Tally:
+    """Running totals over a stream of scores, in constant memory.
+
+    `macro` is the mean of the pass rates, `micro` (DRFR) passed over answered items, `mean` the mean primary score; each is
+    None while there is nothing to average.
+    """
+
+    def __init__(self) -> None:
+        self.scored = self.unscored = self.reads = self.passed = self.counted = 0
+        self.unanswered: Counter[str] = Counter()
+        self._pass_rates: list[float] = [0.0, 0]
+        self._primaries: list[float] = [0.0, 0]
+
+    def add(self, score: Score) -> None:
+        self.reads += score.total
+        self.unanswered.update(score.unanswered)
+        self.passed += sum(item.passed is True for item in score.items)
+        self.counted += sum(item.passed is not None for item in score.items)
+        self.scored += score.primary_score is not None
+        self.unscored += score.primary_score is None
+        for sums, value in ((self._pass_rates, score.pass_rate), (self._primaries, score.primary_score)):
+            if value is not None:
+                sums[0] += value
+                sums[1] += 1
+
+    @property
+    def macro(self) -> float | None:
+        return _ratio(*self._pass_rates)
+
+    @property
+    def micro(self) -> float | None:
+        return _ratio(self.passed, self.counted)
+
+    @property
+    def mean(self) -> float | None:
+        return _ratio(*self._primaries)
+
+
+def tally(scores: Iterable[Score]) -> Tally:
+    """Totals of a batch; see [`Tally`]."""
+    totals = Tally()
+    for score in scores:
+        totals.add(score)
+    return totals
+
+
+def level(confidence: float) -> str:
+    """P(yes) in words: no_10, no_30, unsure, yes_70 or yes_90."""
+    return next((name for bound, name in _LEVELS if confidence < bound), "yes_90")
+
+
+def _metrics(counted: Sequence[_Counted], only_penalties: bool, any_probabilities: bool) -> dict[str, float | None]:
+    passed = sum(_credit(c.weight, c.value) >= PASS_CREDIT for c in counted)
+    pass_rate = _ratio(passed, len(counted))
+    soft_credit = _ratio(math.fsum(_credit(c.weight, c.soft) for c in counted), len(counted))
+    return {
+        "pass": pass_rate,
+        "weighted": _weighted([(c.weight, c.value) for c in counted], only_penalties),
+        "expected": _weighted([(c.weight, c.soft) for c in counted], only_penalties),
+        "normalized": soft_credit if any_probabilities else pass_rate,
+    }
+
+
+def _weighted(pairs: Sequence[tuple[float, float]], only_penalties: bool) -> float | None:
+    # The branch is the checklist's, not the answers': were it chosen by what happened to be answered, a mixed checklist
+    # whose positive items all failed to be read would be scored as penalties only, and get 1.
+    total = math.fsum(w * v for w, v in pairs)
+    scale = math.fsum(abs(w) if only_penalties else max(w, 0.0) for w, _ in pairs)
+    if scale == 0:
+        return None
+    return min(1.0, max(0.0, total / scale + only_penalties))
+
+
+def _gated(metric: float | None, counted: Sequence[_Counted]) -> float | None:
+    failed = any(c.required and _credit(c.weight, c.value) < PASS_CREDIT for c in counted)
+    return 0.0 if failed and metric is not None else metric
+
+
+def _required_passed(counted: Sequence[_Counted], missing: Sequence[ChecklistItem]) -> bool | None:
+    gates = [_credit(c.weight, c.value) >= PASS_CREDIT for c in counted if c.required]
+    if not all(gates):
+        return False
+    return True if gates and not any(item.required for item in missing) else None
+
+
+def _filled(item: ChecklistItem, credit: float) -> _Counted:
+    value = _credit(item.weight, credit)
+    return _Counted(item.weight, value, value, item.required)
+
+
+def _credit(weight: float, value: float) -> float:
+    return value if weight >= 0 else 1 - value
+
+
+def _answer(item: ChecklistItem, verdict: Verdict, threshold: float) -> str:
+    values = item.values
+    if verdict.probabilities is None:
+        if verdict.answer not in values:
+            raise ValueError(f"judge answered {verdict.answer!r} for item {item.id}, expected one of {list(values)}")
+        return verdict.answer
+    if verdict.probabilities.keys() != values.keys():
+        raise ValueError(
+            f"judge gave probabilities of {list(verdict.probabilities)} for item {item.id}, expected {list(values)}"
+        )
+    if item.options is None:
+        return YES if verdict.probabilities[YES] >= threshold else NO
+    return max(values, key=verdict.probabilities.__getitem__)
+
+
+def _value(item: ChecklistItem, answer: str, abstention: Abstention) -> float | None:
+    value = item.values[answer]
+    if value is not None or abstention == "skip":
+        return value
+    if abstention == "fail":
+        known = [v for v in item.values.values() if v is not None]
+        return min(known) if item.weight >= 0 else max(known)
+    return PARTIAL_CREDIT if abstention == "partial" and item.weight >= 0 else 0.0
+
+
+def _soft(item: ChecklistItem, probabilities: Mapping[str, float], abstention: Abstention, hard: float) -> float:
+    weighed = [(p, _value(item, label, abstention)) for label, p in probabilities.items()]
+    known = [(p, v) for p, v in weighed if v is not None]
+    scale = math.fsum(p for p, _ in known)
+    return min(1.0, max(0.0, math.fsum(p * v for p, v in known) / scale)) if scale > 0 else hard
+
+
+def _ratio(numerator: float, denominator: float) -> float | None:
+    return numerator / denominator if denominator else None
+
+
+def _unanswered(item: ChecklistItem, verdict: Verdict) -> ItemScore:
+    return ItemScore(
+        id=item.id,
+        question=item.question,
+        mass=verdict.mass,
+        probabilities=None if verdict.probabilities is None else dict(verdict.probabilities),
+        unanswered=verdict.unanswered,
+        reasoning=verdict.reasoning,
+        judge=verdict.judge,
+    )
+
+
+def _answered(
+    item: ChecklistItem, verdict: Verdict, answer: str, value: float | None, passed: bool | None
+) -> ItemScore:
+    probabilities = None if verdict.probabilities is None else dict(verdict.probabilities)
+    confidence = None
+    if probabilities is not None:
+        confidence = probabilities[YES] if item.options is None else probabilities[answer]
+    return ItemScore(
+        id=item.id,
+        question=item.question,
+        answer=answer,
+        value=value,
+        passed=passed,
+        confidence=confidence,
+        level=level(confidence) if confidence is not None and item.options is None else None,
+        mass=verdict.mass,
+        probabilities=probabilities,
+        reasoning=verdict.reasoning,
+        judge=verdict.judge,
+    )
