@@ -18,7 +18,16 @@ from checklist_rewards.scores import ItemScore, Score
 if TYPE_CHECKING:
     from checklist_rewards.datasets import build_checklists
 
-__all__ = ["Checklist", "ChecklistItem", "ChecklistScorer", "ItemScore", "Option", "Sample", "Score", "build_checklists"]
+__all__ = [
+    "Checklist",
+    "ChecklistItem",
+    "ChecklistScorer",
+    "ItemScore",
+    "Option",
+    "Sample",
+    "Score",
+    "build_checklists",
+]
 __version__ = "0.1.0"
 
 

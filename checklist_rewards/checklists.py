@@ -1,8 +1,8 @@
 """Checklists: the questions about one input, as plain frozen values.
 
-A checklist comes from a generator, from a dataset column or from a user's hands as a list of strings; [`Checklist.parse`]
-takes all of these and refuses what cannot be used with one sentence that names the item and the value. Nothing here knows
-models or files.
+A checklist comes from a generator, from a dataset column or from a user's hands as a list of strings;
+[`Checklist.parse`] takes all of these and refuses what cannot be used with one sentence that names the item and the
+value. Nothing here knows models or files.
 
     >>> checklist = Checklist.parse(["Is it short?", {"question": "Is it rude?", "weight": -2}])
     >>> [item.weight for item in checklist.items]
@@ -53,9 +53,11 @@ class ChecklistItem(BaseModel):
 
     Args:
         question (`str`): asked about the target; must not be blank.
-        weight (`float`, *optional*, defaults to `1.0`): any finite number. Negative makes the item a penalty: yes costs.
+        weight (`float`, *optional*, defaults to `1.0`): any finite number. Negative makes the item a penalty: yes
+            costs.
         category (`str`, *optional*): free label, used to report pass rates by category.
-        required (`bool`, *optional*, defaults to `False`): a gate. If it is answered and fails, the primary score is 0.
+        required (`bool`, *optional*, defaults to `False`): a gate. If it is answered and fails, the primary score is
+            0.
         options (list of [`Option`], *optional*): the possible answers; None means yes (1) and no (0).
         check (`str`, *optional*): JSON of a typed code check that answers the item without a model.
         id (`str`, *optional*): defaults to a hash of what determines the answer (question, check, option labels), so
@@ -113,13 +115,16 @@ class ChecklistItem(BaseModel):
 
 
 def _label(option: Any) -> str:
-    return str(option.label if isinstance(option, Option) else option.get("label") if isinstance(option, Mapping) else "")
+    return str(
+        option.label if isinstance(option, Option) else option.get("label") if isinstance(option, Mapping) else ""
+    )
 
 
 class Checklist(BaseModel):
     """The items about one input (or one corpus), at least one of them with a weight other than 0.
 
-    `source` (pipeline and version) and `model` say where the checklist came from; both are optional and not part of `id`.
+    `source` (pipeline and version) and `model` say where the checklist came from; both are optional and not part of
+    `id`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,6 +1,7 @@
 """Every error that this package raises on purpose.
 
-Each message is one sentence for a user: what was got, what is allowed, where (file, row, item), what to do. A failed *read*
+Each message is one sentence for a user: what was got, what is allowed, where (file, row, item), what to do. A failed
+    *read*
 is not an error: it is a verdict with a reason (see `scores.py`).
 """
 

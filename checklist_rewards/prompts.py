@@ -11,13 +11,13 @@ A file has a `# System` part (optional, no placeholders) and a `# User` part. Th
     ## Question
     {question}
 
-Fields that carry text from outside (`{input}`, `{target}`, `{reference}`, `{history}`) are *data*: each is wrapped in a
-fence whose tag is derived from the hash of the text itself and never occurs in it, so the text cannot close its own fence.
-Substitution is a single pass over the template, so braces inside data stay what they are.
+Fields that carry text from outside (`{input}`, `{target}`, `{reference}`, `{history}`) are *data*: each is wrapped in
+a fence whose tag is derived from the hash of the text itself and never occurs in it, so the text cannot close its own
+fence. Substitution is a single pass over the template, so braces inside data stay what they are.
 
 A judge template is split at `{question}`: everything before it is the *prefix*, equal for all items of a target, so an
-engine computes it once; the rest is the *tail*. A template that would break this is refused by the lint, which names file
-and line.
+engine computes it once; the rest is the *tail*. A template that would break this is refused by the lint, which names
+file and line.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ _FENCE_DIGITS = 6
 
 
 def fence(name: str, text: str) -> str:
-    """Wrap `text` in `<name-NNNNNN>` tags; the number comes from the text's own hash and does not occur in the text."""
+    """Wrap `text` in `<name-NNNNNN>` tags; the number comes from the text's own hash and does not occur in the
+    text."""
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
     tag = int.from_bytes(digest, "big") % 10**_FENCE_DIGITS
     while f"{name}-{tag:0{_FENCE_DIGITS}d}" in text:  # 10**6 tags against a finite text: ends for anything below 13 MB
@@ -115,7 +116,9 @@ def parse_prompt(text: str, kind: Kind, name: str = "prompt") -> PromptTemplate:
     if parts and parts[-1].group(1) != "User":
         raise PromptError(f"{name}:{_line(text, parts[-1].start())}: the last part must be '# User'.")
     if [p.group(1) for p in parts] not in ([], ["User"], ["System", "User"]):
-        raise PromptError(f"{name}:{_line(text, parts[0].start())}: a prompt has at most one '# System' then one '# User'.")
+        raise PromptError(
+            f"{name}:{_line(text, parts[0].start())}: a prompt has at most one '# System' then one '# User'."
+        )
     user_start = parts[-1].end() if parts else 0
     system = text[parts[0].end() : parts[1].start()].strip() if len(parts) == 2 else None
     _lint(text, user_start, kind, name)
@@ -134,8 +137,8 @@ def _lint(text: str, user_start: int, kind: Kind, name: str) -> None:
             raise PromptError(f"{where}: {{{field}}} stands in the system part; placeholders belong under '# User'.")
         if "question" in seen:
             raise PromptError(
-                f"{where}: {{{field}}} comes after {{question}}; the question must come last, so that everything before "
-                "it is shared by all items of a target."
+                f"{where}: {{{field}}} comes after {{question}}; the question must come last, so that everything "
+                "before it is shared by all items of a target."
             )
         seen.append(field)
     for field in REQUIRED[kind]:

@@ -5,8 +5,8 @@
     >>> score.primary_score  # doctest: +SKIP
     0.99
 
-Everything that can be refused (a missing model, a bad weight, a target that is no string) is refused before the judge is
-asked anything. What the judge then fails to answer is unanswered in the score, with the reason.
+Everything that can be refused (a missing model, a bad weight, a target that is no string) is refused before the judge
+is asked anything. What the judge then fails to answer is unanswered in the score, with the reason.
 """
 
 from __future__ import annotations
@@ -58,26 +58,27 @@ class ChecklistScorer:
     """Answers checklists about targets and aggregates the answers.
 
     Args:
-        model (`str`, *optional*, defaults to `"pocket"`): the judge: "pocket", a folder, a Hub id, or with `base_url` the
-            name the server knows it by.
-        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): auto, transformers, vllm or openai; auto takes a
-            server where `base_url` is given, vLLM where it is installed and the model is not the pocket one, else
-            transformers.
+        model (`str`, *optional*, defaults to `"pocket"`): the judge: "pocket", a folder, a Hub id, or with `base_url`
+            the name the server knows it by.
+        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): auto, transformers, vllm or openai; auto
+            takes a server where `base_url` is given, vLLM where it is installed and the model is not the pocket one,
+            else transformers.
         base_url (`str`, *optional*): an OpenAI-compatible server, such as "http://localhost:8000/v1".
         mode (`str`, *optional*, defaults to `"item"`): one read per item.
         use_logprobs (`bool`, *optional*, defaults to `True`): read probabilities, not words.
         primary_metric (`str`, *optional*, defaults to `"expected"`): pass, weighted, expected or normalized.
         threshold (`float`, *optional*, defaults to `0.6`): yes from this P(yes) up.
         min_answered (`float`, *optional*, defaults to `0.5`): share of the weight that must be answered for a score.
-        abstention (`str`, *optional*, defaults to `"skip"`): what "cannot assess" counts for: skip, zero, partial, fail.
+        abstention (`str`, *optional*, defaults to `"skip"`): what "cannot assess" counts for: skip, zero, partial,
+            fail.
         mass_floor (`float`, *optional*, defaults to `0.5`): least P(yes) + P(no) for a read to count.
         prompt (`str` or `Path`, *optional*): a Markdown file, or the name of a packaged prompt.
         store (`bool`, path or [`Store`], *optional*, defaults to `True`): where reads are kept; False for nowhere.
         judge ([`Judge`], *optional*): a judge object instead of everything above that describes one.
 
     Raises:
-        ChecklistRewardsError: one sentence, for any argument that cannot be used. No model is loaded here: that happens at
-            the first read that is not in the store.
+        ChecklistRewardsError: one sentence, for any argument that cannot be used. No model is loaded here: that
+            happens at the first read that is not in the store.
     """
 
     def __init__(

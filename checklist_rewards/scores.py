@@ -1,12 +1,13 @@
 """From verdicts to a score: every aggregate of the package, defined once.
 
-A [`Verdict`] is the outcome of one read: probabilities over the item's labels, or a plain answer, or *unanswered* with the
-reason. [`score_checklist`] turns the verdicts of one target into a [`Score`]. It is pure arithmetic, so a stored run can be
-scored again with other weights, gates or thresholds without asking a judge.
+A [`Verdict`] is the outcome of one read: probabilities over the item's labels, or a plain answer, or *unanswered* with
+    the
+reason. [`score_checklist`] turns the verdicts of one target into a [`Score`]. It is pure arithmetic, so a stored run
+can be scored again with other weights, gates or thresholds without asking a judge.
 
-A judge's failure is never a score: unanswered items leave numerator and denominator, `answered_weight` says how much was
-answered, `lower` and `upper` say where the score could have ended had the missing answers all been bad or all good, and
-below `min_answered` the primary score is None.
+A judge's failure is never a score: unanswered items leave numerator and denominator, `answered_weight` says how much
+was answered, `lower` and `upper` say where the score could have ended had the missing answers all been bad or all
+good, and below `min_answered` the primary score is None.
 
 Item i has weight w and value v in [0, 1] (yes 1, no 0, or the chosen option's value). Its *soft* value is the sum over
 labels of P(label) x value. Its credit is v if w >= 0 else 1 - v; it passes when its credit is at least 0.5.
@@ -43,7 +44,8 @@ class Verdict:
     probabilities: Mapping[str, float] | None = None
     """P(label) over the item's labels, summing to 1; None where the judge gives words only."""
     answer: str | None = None
-    """The label the judge named. Judges that give probabilities leave it to `score_checklist`, which has the threshold."""
+    """The label the judge named. Judges that give probabilities leave it to `score_checklist`, which has the
+    threshold."""
     mass: float | None = None
     """Probability that the judge's next token is a label at all, in [0, 1]."""
     unanswered: str | None = None
@@ -81,12 +83,14 @@ class ItemScore(BaseModel):
 
 
 class Score(BaseModel):
-    """All verdicts of one target and every aggregate of them. `model_dump()` is the record on disk and in reward logs."""
+    """All verdicts of one target and every aggregate of them. `model_dump()` is the record on disk and in reward
+    logs."""
 
     model_config = ConfigDict(frozen=True)
 
     primary_score: float | None
-    """The aggregate named by `primary_metric`, in [0, 1]; 0 if a required item failed; None if too little was answered."""
+    """The aggregate named by `primary_metric`, in [0, 1]; 0 if a required item failed; None if too little was
+    answered."""
     primary_metric: str
     pass_rate: float | None
     """passed / answered."""
@@ -95,7 +99,8 @@ class Score(BaseModel):
     expected_score: float | None
     """`weighted_score` with soft values."""
     normalized_score: float | None
-    """Mean soft credit, unweighted (RocketEval); equals `pass_rate` where no probabilities exist and no options are used."""
+    """Mean soft credit, unweighted (RocketEval); equals `pass_rate` where no probabilities exist and no options are
+    used."""
     raw_score: float | None
     """sum w v, unclipped."""
     quality: float | None = None
@@ -149,8 +154,8 @@ def score_checklist(
         primary_metric (`str`): which aggregate becomes `primary_score`: pass, weighted, expected or normalized.
         threshold (`float`): a yes/no item is answered yes from this P(yes) up.
         min_answered (`float`): share of sum |w| below which `primary_score` is None, in [0, 1].
-        abstention (`str`): what "cannot assess" counts for. skip: left out; zero: value 0; partial: half the value of a
-            positive item, nothing for a penalty; fail: the worst option, for a penalty the highest.
+        abstention (`str`): what "cannot assess" counts for. skip: left out; zero: value 0; partial: half the value of
+            a positive item, nothing for a penalty; fail: the worst option, for a penalty the highest.
 
     Returns:
         [`Score`]
@@ -232,8 +237,8 @@ def rescore(
 class Tally:
     """Running totals over a stream of scores, in constant memory.
 
-    `macro` is the mean of the pass rates, `micro` (DRFR) passed over answered items, `mean` the mean primary score; each is
-    None while there is nothing to average.
+    `macro` is the mean of the pass rates, `micro` (DRFR) passed over answered items, `mean` the mean primary score;
+    each is None while there is nothing to average.
     """
 
     def __init__(self) -> None:
@@ -243,6 +248,7 @@ class Tally:
         self._primaries: list[float] = [0.0, 0]
 
     def add(self, score: Score) -> None:
+        """Count one more score."""
         self.reads += score.total
         self.unanswered.update(score.unanswered)
         self.passed += sum(item.passed is True for item in score.items)
@@ -256,14 +262,17 @@ class Tally:
 
     @property
     def macro(self) -> float | None:
+        """Mean of the pass rates."""
         return _ratio(*self._pass_rates)
 
     @property
     def micro(self) -> float | None:
+        """Passed over answered items of the whole batch (DRFR, InFoBench section 3)."""
         return _ratio(self.passed, self.counted)
 
     @property
     def mean(self) -> float | None:
+        """Mean primary score."""
         return _ratio(*self._primaries)
 
 
@@ -293,8 +302,8 @@ def _metrics(counted: Sequence[_Counted], only_penalties: bool, any_probabilitie
 
 
 def _weighted(pairs: Sequence[tuple[float, float]], only_penalties: bool) -> float | None:
-    # The branch is the checklist's, not the answers': were it chosen by what happened to be answered, a mixed checklist
-    # whose positive items all failed to be read would be scored as penalties only, and get 1.
+    # The branch is the checklist's, not the answers': were it chosen by what happened to be answered, a mixed
+    # checklist whose positive items all failed to be read would be scored as penalties only, and get 1.
     total = math.fsum(w * v for w, v in pairs)
     scale = math.fsum(abs(w) if only_penalties else max(w, 0.0) for w, _ in pairs)
     if scale == 0:

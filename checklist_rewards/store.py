@@ -1,12 +1,13 @@
 """The content-addressed store: what a model once answered is not asked again.
 
-Every read and every sampled reply is kept under the hash of everything it depends on (model identity, rendered text, labels
-or sampling parameters), so a second run asks only for what is missing, and changing one word of one item asks for that item
-alone. There are no row numbers and there is no resume flag.
+Every read and every sampled reply is kept under the hash of everything it depends on (model identity, rendered text,
+labels or sampling parameters), so a second run asks only for what is missing, and changing one word of one item asks
+for that item alone. There are no row numbers and there is no resume flag.
 
-One SQLite file in WAL mode: several processes may read and write at once, and a process killed at any instant loses at most
-the chunk it had not yet handed over. A store that stops taking writes (a full disk) costs the resume, not the run: it warns
-once and the answers go on.
+One SQLite file in WAL mode: several processes may read and write at once, and a process killed at any instant loses at
+    most
+the chunk it had not yet handed over. A store that stops taking writes (a full disk) costs the resume, not the run: it
+warns once and the answers go on.
 """
 
 from __future__ import annotations
@@ -62,11 +63,8 @@ class Store:
         self._broken = False
         self._connection()
 
-    def __getstate__(self) -> dict[str, str]:
-        return {"path": str(self.path)}
-
-    def __setstate__(self, state: dict[str, str]) -> None:
-        self.__init__(state["path"])
+    def __reduce__(self) -> tuple[type[Store], tuple[Path]]:
+        return type(self), (self.path,)
 
     def get(self, keys: Sequence[Key]) -> dict[Key, str]:
         """The texts of those keys that are there."""

@@ -1,7 +1,7 @@
 """One adapter per inference engine, behind the two methods of [`Backend`].
 
-[`load_backend`] builds an engine once per process and gives the same one to everybody who asks for the same model, so a
-generator and a scorer on one model share its weights.
+[`load_backend`] builds an engine once per process and gives the same one to everybody who asks for the same model, so
+a generator and a scorer on one model share its weights.
 """
 
 from __future__ import annotations
@@ -10,7 +10,16 @@ import importlib.util
 import threading
 from typing import Literal, get_args
 
-from checklist_rewards.backends.base import Backend, LabelRead, Message, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends.base import (
+    Backend,
+    LabelRead,
+    Message,
+    Messages,
+    ReadGroup,
+    ReadResult,
+    Reply,
+    Sampling,
+)
 from checklist_rewards.backends.models import model_identity, pocket_dir, resolve_model
 from checklist_rewards.errors import ModelError
 
@@ -41,8 +50,8 @@ _lock = threading.Lock()
 
 
 def choose_backend(model: str, backend: str = "auto", base_url: str | None = None) -> str:
-    """Which engine `backend` means for `model`: a server if there is a `base_url`, else vLLM where it is importable and the
-    model is not the pocket one, else transformers.
+    """Which engine `backend` means for `model`: a server if there is a `base_url`, else vLLM where it is importable
+    and the model is not the pocket one, else transformers.
 
     Raises [`ModelError`] for a backend that does not exist, is not installed, or contradicts `base_url`.
     """
@@ -63,8 +72,8 @@ def choose_backend(model: str, backend: str = "auto", base_url: str | None = Non
 
 
 def engine_identity(model: str, backend: str = "auto", base_url: str | None = None) -> str:
-    """`Backend.identity` of the engine that [`load_backend`] would give, without building it: a run whose reads are all in
-    the store needs no engine. A served model is known only by its name and address."""
+    """`Backend.identity` of the engine that [`load_backend`] would give, without building it: a run whose reads are
+    all in the store needs no engine. A served model is known only by its name and address."""
     if choose_backend(model, backend, base_url) == "openai":
         return f"{model}@{base_url}"
     return model_identity(model)

@@ -1,8 +1,9 @@
 """The seam between this package and an inference engine: text out, label log-probabilities out.
 
-A [`Backend`] has two methods. `generate` samples replies to chat messages. `read` answers reads: each [`ReadGroup`] is one
-prompt prefix with the question tails that share it, and for every tail the engine returns the log-probability of each label
-as the next token. How a prefix is computed once and shared is the engine's own affair; what it cost is in the result.
+A [`Backend`] has two methods. `generate` samples replies to chat messages. `read` answers reads: each [`ReadGroup`] is
+one prompt prefix with the question tails that share it, and for every tail the engine returns the log-probability of
+each label as the next token. How a prefix is computed once and shared is the engine's own affair; what it cost is in
+the result.
 
 A prompt that does not fit the context is unanswered("too_long"), never truncated. An engine that breaks raises
 [`BackendError`]; nothing is made up in its place.
@@ -34,8 +35,8 @@ class LabelRead:
     """One read's raw outcome: either `logprobs` or the reason why there are none."""
 
     logprobs: tuple[float, ...] | None
-    """ln P(label) in the order of the labels asked for; each is the sum over all surface forms of the label, taken from
-    the softmax over the full vocabulary."""
+    """ln P(label) in the order of the labels asked for; each is the sum over all surface forms of the label, taken
+    from the softmax over the full vocabulary."""
     unanswered: str | None = None
 
 
@@ -55,7 +56,8 @@ class ReadResult:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How to sample replies. `seed` makes a run repeatable on one engine and version; it is part of the store's key."""
+    """How to sample replies. `seed` makes a run repeatable on one engine and version; it is part of the store's
+    key."""
 
     max_tokens: int = 512
     temperature: float = 0.0

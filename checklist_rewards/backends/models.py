@@ -33,7 +33,12 @@ def resolve_model(model: str | Path) -> str:
         if not (path / "config.json").is_file():
             raise ModelError(f"the folder {path} holds no model: it has no config.json.")
         return str(path.resolve())
-    if isinstance(model, Path) or path.is_absolute() or str(model).startswith((".", "~")) or str(model).count("/") != 1:
+    if (
+        isinstance(model, Path)
+        or path.is_absolute()
+        or str(model).startswith((".", "~"))
+        or str(model).count("/") != 1
+    ):
         raise ModelError(
             f"there is no model at {str(model)!r}; give 'pocket', an existing folder, or a Hub id such as 'org/name'."
         )

@@ -1,12 +1,12 @@
 """From chat text to token ids, the same for every engine that runs here.
 
-The chat template is rendered once around a marker and cut there: *head* (everything before the user's message) and *foot*
-(everything after it, up to where the model answers). Head and foot are the template's own and may hold special tokens; the
-user's message is data and is tokenized with special tokens split like any other text, so a target that contains a
-chat-template token or `</s>` stays a text about one.
+The chat template is rendered once around a marker and cut there: *head* (everything before the user's message) and
+*foot* (everything after it, up to where the model answers). Head and foot are the template's own and may hold special
+tokens; the user's message is data and is tokenized with special tokens split like any other text, so a target that
+contains a chat-template token or `</s>` stays a text about one.
 
-Labels are found in the tokenizer, not assumed: every vocabulary entry that reads as the label ("Yes", " yes", "YES") is one
-of its surface forms.
+Labels are found in the tokenizer, not assumed: every vocabulary entry that reads as the label ("Yes", " yes", "YES")
+is one of its surface forms.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ class ChatTokenizer:
             if not ids:
                 pieces = self.tokenizer.convert_ids_to_tokens(self._data([label])[0])
                 raise ModelError(
-                    f"this model cannot be read by label: {label!r} is no single token, the tokenizer cuts it into {pieces}."
+                    f"this model cannot be read by label: {label!r} is no single token, the tokenizer cuts it into "
+                    f"{pieces}."
                 )
         for index, ids in enumerate(groups):
             for other in range(index):
@@ -102,6 +103,7 @@ class ChatTokenizer:
         return groups
 
     def decode(self, ids: Sequence[int]) -> str:
+        """Text of a model's reply, without special tokens."""
         return self.tokenizer.decode(ids, skip_special_tokens=True)
 
     def _frame(self, system: str | None, think: bool = False) -> tuple[list[int], list[int]]:

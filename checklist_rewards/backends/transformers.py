@@ -1,18 +1,18 @@
 """The transformers engine: batched chat generation, and label reads by one packed pass per target.
 
-All questions about a target go through the model together. The row is the prefix once, then every question tail; under the
-*tree mask* a tail sees the prefix and itself, never another tail, and its positions restart after the prefix, so each answer
-is the one a separate prompt would give. Rows of several targets are padded to one batch. The output head runs at the answer
-positions only.
+All questions about a target go through the model together. The row is the prefix once, then every question tail; under
+the *tree mask* a tail sees the prefix and itself, never another tail, and its positions restart after the prefix, so
+each answer is the one a separate prompt would give. Rows of several targets are padded to one batch. The output head
+runs at the answer positions only.
 
     prefix  p p p p            positions 0 1 2 3
     tail 1  . . . . a a        positions         4 5
     tail 2  . . . .     b b b  positions         4 5 6
 
-Batches are bounded by `max_batch_tokens` (padding included), so memory does not grow with the number of reads. Models whose
-attention is not plain full attention over rotary positions (sliding windows, state-space layers) read their prompts
-separately; a small packed read is compared with a separate one when the model is loaded, so an unknown architecture that
-would be wrong is noticed and read separately too.
+Batches are bounded by `max_batch_tokens` (padding included), so memory does not grow with the number of reads. Models
+whose attention is not plain full attention over rotary positions (sliding windows, state-space layers) read their
+prompts separately; a small packed read is compared with a separate one when the model is loaded, so an unknown
+architecture that would be wrong is noticed and read separately too.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class TransformersBackend:
 
     Args:
         model (`str`): "pocket", a folder or a Hub id.
-        max_batch_tokens (`int`, *optional*, defaults to `8192`): padded tokens in one forward pass; bounds memory. A single
-            read longer than this is still computed, alone.
+        max_batch_tokens (`int`, *optional*, defaults to `8192`): padded tokens in one forward pass; bounds memory. A
+            single read longer than this is still computed, alone.
 
     Raises [`ModelError`] if the model cannot be loaded.
     """
@@ -75,7 +75,7 @@ class TransformersBackend:
             )
         except (OSError, ValueError) as error:
             raise ModelError(f"model {model!r} cannot be loaded with transformers: {error}") from error
-        self.model = self.model.to(self.device).eval()
+        self.model.to(self.device).eval()  # type: ignore[arg-type]
         config = self.model.config.get_text_config()
         self.max_length: int = getattr(config, "max_position_embeddings", 2**31)
         layers = getattr(config, "layer_types", None) or ["full_attention"]
@@ -182,11 +182,13 @@ class TransformersBackend:
         logprobs = logits - logits.logsumexp(-1, keepdim=True)
         return torch.stack([logprobs[:, list(group)].logsumexp(-1) for group in forms], dim=-1).cpu()
 
-    def _logits(self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    def _logits(
+        self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, at: torch.Tensor
+    ) -> torch.Tensor:
         """Next-token logits at the positions `at` ((row, column) pairs): (reads, vocabulary).
 
-        The hidden states are gathered on the way into the output head, so whatever the model does after its head (scaling,
-        soft-capping) still happens, and the head never sees a position that is not an answer.
+        The hidden states are gathered on the way into the output head, so whatever the model does after its head
+        (scaling, soft-capping) still happens, and the head never sees a position that is not an answer.
         """
 
         def gather(_: Any, args: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
@@ -197,7 +199,7 @@ class TransformersBackend:
             out = self.model(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False)
         except torch.OutOfMemoryError as error:
             raise BackendError(
-                f"out of GPU memory on {tuple(ids.shape)} tokens; lower max_batch_tokens (now {self.max_batch_tokens})."
+                f"out of GPU memory on {tuple(ids.shape)} tokens; max_batch_tokens is {self.max_batch_tokens}, lower it."
             ) from error
         finally:
             hook.remove()

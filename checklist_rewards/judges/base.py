@@ -1,7 +1,8 @@
 """What a judge is: reads in, verdicts out.
 
-A judge never raises for a read that failed; it says *unanswered* with the reason, and the scores take it from there. It
-raises for what no retry can mend before the first read is asked (a model that is not there, a prompt without its fields).
+A judge never raises for a read that failed; it says *unanswered* with the reason, and the scores take it from there.
+It raises for what no retry can mend before the first read is asked (a model that is not there, a prompt without its
+fields).
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class Receipt:
     def __str__(self) -> str:
         text = f"{self.reads} reads: {self.asked} asked, {self.stored} from the store, {self.deduplicated} duplicates"
         if self.floor_tokens:
-            text += f"; {self.computed_tokens} prompt tokens computed, {self.computed_tokens / self.floor_tokens:.2f} x the floor"
+            ratio = self.computed_tokens / self.floor_tokens
+            text += f"; {self.computed_tokens} prompt tokens computed, {ratio:.2f} x the floor"
         return text
 
 

@@ -1,10 +1,11 @@
 """The one-token judge: every item of a target answered by the probability of "yes" as the next token.
 
-Reads are rendered to text, keyed, looked up in the store, planned (`plan.py`) and put to the engine chunk by chunk; each
-chunk is stored before the next is asked, so a run that dies keeps what it paid for.
+Reads are rendered to text, keyed, looked up in the store, planned (`plan.py`) and put to the engine chunk by chunk;
+each chunk is stored before the next is asked, so a run that dies keeps what it paid for.
 
-P(yes) and P(no) come from the softmax over the full vocabulary, each summed over every surface form of its label. Their sum is
-the *mass*: below `mass_floor` the judge wanted to say something else, and the read is unanswered("off_label"), not 0.5.
+P(yes) and P(no) come from the softmax over the full vocabulary, each summed over every surface form of its label.
+Their sum is the *mass*: below `mass_floor` the judge wanted to say something else, and the read is
+unanswered("off_label"), not 0.5.
 """
 
 from __future__ import annotations
@@ -82,7 +83,9 @@ class LogprobJudge:
         """Refuse an item that this judge cannot answer. Raises [`ChecklistError`] naming it."""
         if item.options is not None or item.check is not None:
             has = "options" if item.options is not None else "a code check"
-            raise ChecklistError(f"{where}, item {item.id} ({item.question!r}): it has {has}; this judge reads yes/no questions.")
+            raise ChecklistError(
+                f"{where}, item {item.id} ({item.question!r}): it has {has}; this judge reads yes/no questions."
+            )
 
     def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
         """Answer every read, in order. Equal reads are asked once; stored reads are not asked.
@@ -100,9 +103,7 @@ class LogprobJudge:
         missing = [read for key, read in unique.items() if key not in answers]
         if progress is not None:
             progress(len(reads) - len(missing))
-        spent = Receipt(
-            reads=len(reads), deduplicated=len(reads) - len(unique), stored=stored, asked=len(missing)
-        )
+        spent = Receipt(reads=len(reads), deduplicated=len(reads) - len(unique), stored=stored, asked=len(missing))
         if missing:
             spent += self._ask(missing, answers, progress)
         verdicts = {key: self._verdict(answer) for key, answer in answers.items()}

@@ -1,8 +1,8 @@
 """The planner: which reads an engine must really answer, and in what order. Pure functions over rendered text.
 
-Identical reads are made once. Reads are grouped by prefix, groups are sorted by it (so the completions of one input, which
-share its rules and instruction, stand together however a trainer mixed them, and what they share stays in the engine's
-cache), and a group is never cut between two chunks.
+Identical reads are made once. Reads are grouped by prefix, groups are sorted by it (so the completions of one input,
+which share its rules and instruction, stand together however a trainer mixed them, and what they share stays in the
+engine's cache), and a group is never cut between two chunks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def distinct(reads: Sequence[RenderedRead]) -> dict[Key, RenderedRead]:
 
 
 def group_by_prefix(reads: Sequence[RenderedRead]) -> list[PlannedGroup]:
-    """Group distinct reads by what they share; groups that begin alike (completions of one input) become neighbours."""
+    """Group distinct reads by what they share; groups that begin alike (completions of one input) become
+    neighbours."""
     groups: dict[tuple[str | None, str], list[RenderedRead]] = {}
     for read in reads:
         groups.setdefault((read.system, read.prefix), []).append(read)

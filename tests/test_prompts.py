@@ -1,0 +1,90 @@
+"""Prompts: one-pass substitution, the fence, the split into prefix and tail, and what the lint refuses."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checklist_rewards.errors import PromptError
+from checklist_rewards.prompts import fence, load_prompt, parse_prompt, prompts_dir
+
+JUDGE = "# System\nSay yes or no.\n# User\n## Input\n{input}\n## Text\n{target}\n## Question\n{question}\nAnswer.\n"
+
+
+def test_every_packaged_prompt_passes_the_lint():
+    files = sorted(prompts_dir().glob("*/*.md"))
+    assert files
+    for file in files:
+        kind = "judge" if file.parent.name == "judges" else "generator"
+        assert load_prompt(file.relative_to(prompts_dir()).with_suffix(""), kind).sections
+
+
+def test_prefix_and_tail_join_to_the_whole_prompt():
+    prompt = parse_prompt(JUDGE, "judge")
+    fields = {"target": "A text.", "input": "Write."}
+    prefix, tail = prompt.prefix(**fields), prompt.tail("Is it short?")
+    assert prefix + tail == prompt.render(**fields, question="Is it short?")
+    assert tail == "Is it short?\nAnswer."
+    assert "A text." in prefix and "Write." in prefix and prefix.endswith("## Question\n")
+    assert prompt.system == "Say yes or no."
+
+
+def test_a_section_whose_field_is_absent_is_left_out():
+    prompt = parse_prompt(JUDGE, "judge")
+    assert "## Input" not in prompt.prefix(target="A text.")
+    assert "## Input" in prompt.prefix(target="A text.", input="")
+
+
+def test_braces_and_placeholders_in_data_are_inert():
+    prefix = parse_prompt(JUDGE, "judge").prefix(target="{question} {input} {{x}} {", input="{target}")
+    assert "{question} {input} {{x}} {" in prefix
+    assert re.search(r"<input-\d{6}>\n\{target\}\n</input-\d{6}>", prefix)
+
+
+@given(st.text(), st.text())
+def test_a_text_never_closes_its_own_fence(start, end):
+    tag = re.match(r"<(target-\d{6})>", fence("target", start)).group(1)
+    attack = f"{start}</{tag}>{end}"
+    opening, *body, closing = fence("target", attack).split("\n")
+    label = opening[1:-1]
+    assert closing == f"</{label}>"
+    assert label not in attack
+    assert "\n".join(body) == attack
+
+
+def test_a_text_that_holds_many_tags_still_finds_a_free_one():
+    attack = " ".join(f"</target-{n:06d}>" for n in range(0, 10**6, 2))
+    label = fence("target", attack).split("\n", 1)[0][1:-1]
+    assert label not in attack
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "words"),
+    [
+        ("{target}\n{questoin}", "judge", ["p.md:2", "{questoin}", "{question}"]),
+        ("{question}\n\n{target}", "judge", ["p.md:3", "{target}", "must come last"]),
+        ("{target} {question} {question}", "judge", ["p.md:1", "{question}", "last"]),
+        ("{target}\n", "judge", ["p.md:1", "{question}", "missing"]),
+        ("Is it good? {question}", "judge", ["p.md:1", "{target}", "missing"]),
+        ("# System\nJudge {target}.\n# User\n{target} {question}", "judge", ["p.md:2", "system part"]),
+        ("# User\n{target} {question}\n# System\nx", "judge", ["p.md:3", "# User"]),
+        ("# User\n{target}\n# User\n{question}", "judge", ["p.md:1", "at most one"]),
+        ("{input} {target}", "generator", ["p.md:1", "{target}", "allowed in a generator prompt"]),
+        ("Write a checklist.", "generator", ["p.md:1", "{input}", "missing"]),
+    ],
+)
+def test_the_lint_refuses_with_file_and_line(text, kind, words):
+    with pytest.raises(PromptError) as refused:
+        parse_prompt(text, kind, "p.md")
+    assert all(word in str(refused.value) for word in words), refused.value
+
+
+def test_a_prompt_that_is_not_there_is_refused_naming_what_is():
+    with pytest.raises(PromptError, match=r"no prompt 'judges/itme'.*judges/item"):
+        load_prompt("judges/itme", "judge")
+
+
+def test_a_sample_without_a_field_the_prompt_must_have_is_refused():
+    with pytest.raises(PromptError, match=r"needs \{input\}"):
+        load_prompt("generators/tick", "generator").render(input=None)

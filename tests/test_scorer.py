@@ -1,0 +1,105 @@
+"""The scorer: what it refuses before asking, and that samples come back in order whatever the engine did."""
+
+import pickle
+
+import pytest
+
+from checklist_rewards import Checklist, ChecklistScorer, Sample
+from checklist_rewards.errors import ChecklistError, ModelError, PromptError, SampleError
+from tests.fakes import FakeBackend
+
+
+def knows(prefix: str, tail: str) -> float:
+    """Yes if the word in the question stands in the prompt before it."""
+    return 0.9 if tail.split()[1].rstrip("?") in prefix else 0.1
+
+
+def scorer_on(backend=None, **options) -> ChecklistScorer:
+    return ChecklistScorer(backend=backend or FakeBackend(knows), store=False, **options)
+
+
+def test_scores_come_back_in_the_order_of_the_samples():
+    samples = [
+        Sample(["Is red?", "Is blue?"], "a red thing"),
+        Sample(["Is blue?"], "a blue thing"),
+        Sample(["Is x?"], ""),
+    ]
+    scores = scorer_on().score_batch(samples)
+    assert [[item.answer for item in score.items] for score in scores] == [["yes", "no"], ["yes"], ["no"]]
+    assert scorer_on().score(["a", "b"], target="") == scorer_on().score_batch([Sample(["a", "b"], "")])[0]
+
+
+def test_order_and_batch_size_do_not_change_a_score():
+    samples = [Sample([f"Is {c}?" for c in "abc"], f"text {n} with {'abc'[n % 3]}") for n in range(20)]
+    together = scorer_on().score_batch(samples)
+    assert scorer_on().score_batch(samples[::-1]) == together[::-1]
+    assert [scorer_on().score_batch([sample])[0] for sample in samples] == together
+    assert scorer_on(FakeBackend(knows, chunk_reads=1)).score_batch(samples) == together
+
+
+def test_an_empty_target_is_scored_like_any_other():
+    score = scorer_on().score(["Is red?"], target="")
+    assert score.answered == 1 and score.primary_score == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("sample", "words"),
+    [
+        (Sample(["Is red?"], None), ["sample 2", "target", "NoneType"]),
+        (Sample(["Is red?"], 7), ["sample 2", "target", "int", "7"]),
+        (Sample(["Is red?"], "x", input=["y"]), ["sample 2", "input", "list"]),
+        (Sample([], "x"), ["sample 2", "empty"]),
+        (Sample([{"question": "a?", "weight": float("nan")}], "x"), ["sample 2, item 1", "nan"]),
+        (Sample([{"question": "a?", "check": "{}"}], "x"), ["sample 2", "code check"]),
+    ],
+)
+def test_bad_samples_are_refused_by_number_before_anything_is_asked(sample, words):
+    backend = FakeBackend()
+    with pytest.raises((SampleError, ChecklistError)) as refused:
+        scorer_on(backend).score_batch([Sample(["Is red?"], "fine"), sample])
+    assert all(word in str(refused.value) for word in words), refused.value
+    assert not backend.asked
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"primary_metric": "mean"}, "primary_metric='mean'.*'expected'"),
+        ({"threshold": 1.5}, "threshold=1.5.*from 0 to 1"),
+        ({"min_answered": float("nan")}, "min_answered=nan"),
+        ({"mass_floor": "high"}, "mass_floor='high'"),
+        ({"abstention": "drop"}, "abstention='drop'.*'skip'"),
+        ({"mode": "batch"}, "mode='batch'.*'item'"),
+        ({"backend": "tgi"}, "backend='tgi'.*'vllm'"),
+    ],
+)
+def test_bad_settings_are_refused_with_what_is_allowed(options, words):
+    with pytest.raises(SampleError, match=words):
+        ChecklistScorer(**{"store": False, **options})
+
+
+def test_a_missing_model_or_prompt_is_refused_before_anything_is_loaded(tmp_path):
+    with pytest.raises(ModelError, match="there is no model at './gone'"):
+        ChecklistScorer("./gone", store=False).check()
+    with pytest.raises(ModelError, match="has no config.json"):
+        ChecklistScorer(str(tmp_path), store=False).check()
+    with pytest.raises(PromptError, match="no prompt 'gone.md'"):
+        ChecklistScorer(prompt="gone.md", store=False)
+
+
+def test_a_failed_read_is_no_score_and_no_neighbours_loss():
+    backend = FakeBackend(knows, fails=lambda prefix, tail: "blue" in prefix, chunk_reads=1)
+    lost, fine = scorer_on(backend).score_batch([Sample(["Is red?"], "blue"), Sample(["Is red?"], "red")])
+    assert lost.primary_score is None and (lost.lower, lost.upper) == (0.0, 1.0)
+    assert fine.primary_score == pytest.approx(0.9)
+
+
+def test_a_score_survives_json_and_a_scorer_survives_pickling():
+    scorer = scorer_on(primary_metric="pass", threshold=0.95)
+    score = scorer.score(Checklist.parse(["Is red?"]), target="red")
+    assert type(score).model_validate_json(score.model_dump_json()) == score
+    copy = pickle.loads(
+        pickle.dumps(ChecklistScorer("pocket", backend="transformers", primary_metric="pass", store=False))
+    )
+    assert copy.primary_metric == "pass"
+    assert score.primary_score == 0.0
