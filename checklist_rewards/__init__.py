@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from checklist_rewards.checklists import Checklist, ChecklistItem, Option
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import ItemScore, Score
+from checklist_rewards.version import __version__
 
 if TYPE_CHECKING:
     from checklist_rewards.datasets import build_checklists
@@ -26,9 +27,9 @@ __all__ = [
     "Option",
     "Sample",
     "Score",
+    "__version__",
     "build_checklists",
 ]
-__version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:

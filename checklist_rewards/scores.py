@@ -54,10 +54,9 @@ class Verdict:
     judge: str | None = None
 
 
-class ItemScore(BaseModel):
+@dataclass(frozen=True, slots=True)
+class ItemScore:
     """One line of a score: what was answered, and what it counts for. A number that does not exist is None."""
-
-    model_config = ConfigDict(frozen=True)
 
     id: str
     question: str

@@ -1,0 +1,153 @@
+import random
+
+import pytest
+
+from checklist_rewards import Checklist, __version__
+from checklist_rewards.backends import Reply
+from checklist_rewards.errors import GenerationError, ModelError, PromptError, SampleError
+from checklist_rewards.generators import DirectGenerator, Request
+from tests.generators.fakes import Replies
+
+GOOD = "1. Is it short?\n2. Does it name a city?"
+
+
+def writes(rule, **settings):
+    backend = Replies(rule if callable(rule) else lambda text, sampling: rule)
+    return DirectGenerator("fake", backend=backend, **{"store": False} | settings), backend
+
+
+def test_a_reply_becomes_a_checklist_that_says_where_it_is_from():
+    generator, _ = writes(GOOD)
+    checklist = generator.generate("Describe a city in one line.")
+    assert [item.question for item in checklist.items] == ["Is it short?", "Does it name a city?"]
+    assert (checklist.source, checklist.model) == (f"tick/{__version__}", "fake")
+
+
+def test_the_prompt_carries_what_there_is():
+    generator, backend = writes(GOOD)
+    generator.generate("THE INPUT", reference="THE REFERENCE", history="THE HISTORY")
+    generator.generate("THE INPUT")
+    (full,), (bare,) = (texts for texts, _ in backend.sampled)
+    assert all(part in full for part in ("THE INPUT", "THE REFERENCE", "THE HISTORY"))
+    assert "Reference answer" not in bare and "Conversation" not in bare
+
+
+def test_an_unusable_reply_is_asked_for_again_with_another_seed():
+    generator, backend = writes(lambda text, sampling: GOOD if sampling.seed == 7 else "no list", seed=5)
+    assert isinstance(generator.generate("a"), Checklist)
+    assert [sampling.seed for _, sampling in backend.sampled] == [5, 6, 7]
+
+
+def test_after_the_last_attempt_there_is_an_error_with_the_reply():
+    generator, backend = writes(lambda text, sampling: f"no list {sampling.seed}")
+    with pytest.raises(GenerationError, match="0 different questions") as failed:
+        generator.generate("a")
+    assert failed.value.raw == "no list 2"
+    assert len(backend.sampled) == 3
+
+
+def test_one_unusable_reply_costs_one_checklist_and_only_it_is_asked_again():
+    generator, backend = writes(lambda text, sampling: "no list" if "BAD" in text else GOOD)
+    first, failed, last = generator.generate_batch(["good", "BAD", "better"])
+    assert isinstance(first, Checklist) and isinstance(last, Checklist)
+    assert isinstance(failed, GenerationError) and failed.raw == "no list"
+    assert [len(texts) for texts, _ in backend.sampled] == [3, 1, 1]
+
+
+def test_greedy_replies_are_not_asked_for_again():
+    generator, backend = writes("no list", temperature=0.0)
+    with pytest.raises(GenerationError):
+        generator.generate("a")
+    assert len(backend.sampled) == 1
+
+
+def test_a_reply_that_was_cut_off_is_no_checklist():
+    generator, _ = writes(Reply(GOOD, "length"), max_tokens=20)
+    with pytest.raises(GenerationError, match="cut off at max_tokens=20") as failed:
+        generator.generate("a")
+    assert failed.value.raw == GOOD
+
+
+def test_what_another_sample_cannot_mend_is_not_tried_again():
+    generator, backend = writes(Reply(None, unanswered="too_long"))
+    with pytest.raises(GenerationError, match="too_long"):
+        generator.generate("a")
+    assert len(backend.sampled) == 1
+
+
+def test_a_rerun_finds_every_attempt_in_the_store(tmp_path):
+    def rule(text, sampling):
+        return "no list" if "BAD" in text or not sampling.seed else GOOD
+
+    generator, backend = writes(rule, store=tmp_path / "store.sqlite")
+    checklist, error = generator.generate_batch(["good", "BAD"])
+    again, unused = writes(rule, store=tmp_path / "store.sqlite")
+    same, still = again.generate_batch(["good", "BAD"])
+    assert (same, still.raw) == (checklist, error.raw)
+    assert len(backend.sampled) == 3 and unused.sampled == []
+
+
+def test_progress_counts_every_request_once():
+    done = []
+    generator, _ = writes(lambda text, sampling: GOOD if sampling.seed else "no list")
+    generator.generate_batch(["a", "b", "a"], done.append)
+    assert sum(done) == 3
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        (Request(3), "request 2: input must be a string, got int 3"),
+        ("  ", "request 2: the input is blank"),
+        (Request("a", reference=["b"]), "request 2: reference must be a string, got list"),
+    ],
+)
+def test_a_request_that_cannot_be_used_is_refused_before_anything_is_asked(request_, message):
+    generator, backend = writes(GOOD)
+    with pytest.raises(SampleError, match=message):
+        generator.generate_batch(["a", request_])
+    assert backend.sampled == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_attempts": 0}, "max_attempts=0"),
+        ({"min_items": 3, "max_items": 2}, "max_items=2"),
+        ({"temperature": float("nan")}, "temperature=nan"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_refused(settings, message):
+    with pytest.raises(SampleError, match=message):
+        DirectGenerator(store=False, **settings)
+
+
+def test_a_prompt_or_a_model_that_is_not_there_is_refused():
+    with pytest.raises(PromptError, match="no prompt 'generators/none'"):
+        DirectGenerator(prompt="generators/none", store=False)
+    with pytest.raises(ModelError, match="/no/such/model"):
+        DirectGenerator("/no/such/model", store=False).generate("a")
+
+
+def test_a_prompt_of_ones_own_names_the_source(tmp_path):
+    (tmp_path / "mine.md").write_text("# User\n\nAsk about {input}")
+    generator, backend = writes(GOOD, prompt=tmp_path / "mine.md")
+    assert generator.generate("a city").source == f"mine/{__version__}"
+    assert backend.sampled[0][0][0].startswith("Ask about <input-")
+
+
+def test_the_pocket_model_asks_about_what_its_instruction_asks_for(pocket):
+    from pocket.world import parse_question, sample_task
+
+    rng = random.Random(5)
+    tasks = [sample_task(rng, split="test") for _ in range(12)]
+    generator = DirectGenerator("pocket", backend=pocket, store=False)
+    made = generator.generate_batch([task.instruction for task in tasks])
+    found = wanted = wrong = 0
+    for task, checklist in zip(tasks, made, strict=True):
+        assert isinstance(checklist, Checklist), checklist
+        asked = {parse_question(item.question) for item in checklist.items}
+        wanted += len(set(task.constraints))
+        found += len(asked & set(task.constraints))
+        wrong += len(asked - set(task.constraints))
+    assert found >= 0.9 * wanted and wrong <= 0.1 * wanted

@@ -1,0 +1,382 @@
+import json
+
+import pytest
+from datasets import Dataset, concatenate_datasets, load_dataset, load_from_disk
+from huggingface_hub import DatasetCard
+
+from checklist_rewards import Checklist, __version__
+from checklist_rewards.datasets import (
+    CHECKLIST_COLUMNS,
+    build_checklists,
+    checklist_card,
+    checklist_columns,
+    checklist_features,
+    import_checklists,
+    save_dataset,
+)
+from checklist_rewards.datasets.card import completed_card
+from checklist_rewards.errors import ChecklistError, GenerationError, SampleError
+from checklist_rewards.generators import DirectGenerator
+from tests.generators.fakes import Replies
+
+GOOD = "1. Is it short?\n2. Does it name a city?"
+
+
+def fake(rule=lambda text, sampling: "no list" if "BAD" in text else GOOD, **settings):
+    backend = Replies(rule)
+    return DirectGenerator("fake", backend=backend, **{"store": False} | settings), backend
+
+
+def build(prompts, generator=None, **settings):
+    return build_checklists(prompts, generator or fake()[0], progress=False, **settings)
+
+
+def jsonl(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_prompts_become_a_dataset_with_the_declared_columns():
+    dataset = build(["Name a city.", "Name two."])
+    assert dataset.features == checklist_features()
+    assert dataset["prompt"] == ["Name a city.", "Name two."]
+    assert dataset[0]["checklist_source"] == f"tick/{__version__}"
+    assert dataset[0]["checklist_model"] == "fake"
+    checklist = Checklist.parse(dataset[0]["checklist"])
+    assert [item.question for item in checklist.items] == ["Is it short?", "Does it name a city?"]
+    assert checklist.id == dataset[0]["checklist_id"]
+
+
+def test_of_chat_messages_the_last_by_the_user_is_the_input_and_the_rest_its_history():
+    generator, backend = fake()
+    prompt = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hello."},
+        {"role": "assistant", "content": "Hi."},
+        {"role": "user", "content": "Name a city."},
+    ]
+    dataset = build([prompt], generator)
+    assert dataset.features == checklist_features("messages")
+    assert dataset[0]["prompt"] == prompt
+    ((asked,), _) = backend.sampled[0]
+    instruction = asked.split("## Instruction")[1].split("##")[0]
+    assert "Name a city." in instruction and "Hello." not in instruction
+    assert "system: Be brief.\n\nuser: Hello.\n\nassistant: Hi." in asked
+
+
+def test_all_other_columns_are_kept_as_they_are():
+    source = Dataset.from_dict({"prompt": ["a", "b"], "n": [1, 2], "tags": [["x"], []]})
+    dataset = build(source.select([1, 0]))
+    assert dataset.column_names == ["prompt", "n", "tags", *CHECKLIST_COLUMNS]
+    assert [dataset.features[name] for name in ("n", "tags")] == [source.features[name] for name in ("n", "tags")]
+    assert (dataset["prompt"], dataset["n"], dataset["tags"]) == (["b", "a"], [2, 1], [[], ["x"]])
+
+
+def test_rows_may_stream_in_and_their_columns_get_the_type_that_fits_all():
+    rows = ({"prompt": str(i), "n": None if i < 1500 else i} for i in range(1600))
+    dataset = build(rows)
+    assert dataset["n"] == [None] * 1500 + list(range(1500, 1600))
+    assert len(dataset["checklist"]) == 1600
+
+
+def test_several_columns_are_joined_to_a_prompt_and_blank_ones_left_out():
+    rows = [{"instruction": "Sum up.", "input": "A text.", "n": 1}, {"instruction": "Hi.", "input": " ", "n": 2}]
+    for prompts in (rows, Dataset.from_list(rows)):
+        dataset = build(prompts, prompt_key=("instruction", "input"))
+        assert dataset.column_names == ["prompt", "n", *CHECKLIST_COLUMNS]
+        assert dataset["prompt"] == ["Sum up.\n\nA text.", "Hi."]
+
+
+def test_the_prompt_column_may_have_another_name_and_a_reference_beside_it():
+    generator, backend = fake()
+    dataset = build(
+        [{"question": "Which city?", "answer": "Bern."}], generator, prompt_key="question", reference_key="answer"
+    )
+    assert dataset.column_names == ["prompt", "answer", *CHECKLIST_COLUMNS]
+    assert "Bern." in backend.sampled[0][0][0]
+
+
+def test_shards_concatenate():
+    one, two = build(["a"]), build(["b"], fake(lambda text, sampling: '["Is it A?", "Is it B?"]')[0])
+    imported = Dataset.from_list(
+        [{"prompt": "c"} | checklist_columns(Checklist.parse([{"question": "Is it C?", "category": "form"}]))],
+        features=checklist_features(),
+    )
+    assert len(concatenate_datasets([one, two, imported])) == 3
+
+
+def test_a_prompt_without_a_checklist_is_an_error_that_names_it_after_all_others_are_done(tmp_path):
+    generator, backend = fake(store=tmp_path / "store.sqlite")
+    with pytest.raises(GenerationError) as failed:
+        build(["a", "BAD 1", "b", "BAD 2"], generator)
+    assert str(failed.value).startswith(
+        "2 of 4 prompts got no checklist (row 2, 4). Row 2: the reply holds 0 different questions; at least 2 are "
+        "wanted. The reply was 'no list'."
+    )
+    assert failed.value.raw == "no list"
+    again, asked = fake(store=tmp_path / "store.sqlite")
+    assert len(build(["a", "b"], again)) == 2
+    assert asked.sampled == []
+
+
+def test_or_it_is_dropped_with_a_warning_that_names_it(caplog):
+    source = Dataset.from_dict({"prompt": ["a", "BAD", "b"], "n": [1, 2, 3]})
+    dataset = build(source, on_failure="drop")
+    assert (dataset["prompt"], dataset["n"]) == (["a", "b"], [1, 3])
+    assert "1 of 3 prompts got no checklist (row 2)" in caplog.text
+
+
+def test_a_dataset_without_any_checklist_is_an_error_even_then():
+    with pytest.raises(GenerationError, match="1 of 1 prompts got no checklist"):
+        build(["BAD"], on_failure="drop")
+
+
+def test_progress_counts_the_prompts():
+    done = []
+    build_checklists([str(i) for i in range(300)], fake()[0], progress=done.append)
+    assert sum(done) == 300 and len(done) > 1
+
+
+def test_the_bar_goes_to_stderr(capsys):
+    build_checklists(["a"], fake()[0])
+    out, err = capsys.readouterr()
+    assert out == "" and "1/1" in err
+
+
+@pytest.mark.parametrize(
+    ("prompts", "settings", "message"),
+    [
+        ([], {}, "there are no prompts"),
+        ("Name a city.", {}, "prompts must be a Dataset or an iterable of prompts, got str"),
+        ({"train": ["a"]}, {}, "got dict. Pass one of its splits"),
+        (["a", 3], {}, "row 2: expected a prompt .a string or a list of messages., got int 3"),
+        ([{"prompt": "a"}, "b"], {}, "row 2: expected a mapping, as in row 1, got str"),
+        (["a", " "], {}, "row 2: the prompt asks for nothing"),
+        ([[{"role": "system", "content": "x"}]], {}, "row 1: the prompt asks for nothing"),
+        ([{"prompt": 3}], {}, "row 1: a prompt must be a string or a list of mappings"),
+        ([{"text": "a"}], {}, "there is no column 'prompt'; the columns are text"),
+        ([{"prompt": "a", "checklist": ["b"]}], {}, "there already is a column 'checklist'"),
+        ([{"prompt": "a", "text": "b"}], {"prompt_key": "text"}, "there already is a column 'prompt'"),
+        (
+            [{"a": "x", "b": ["y"]}],
+            {"prompt_key": ("a", "b")},
+            "row 1: only texts can be joined into a prompt, and 'b'",
+        ),
+        ([{"prompt": "a", "r": 3}], {"reference_key": "r"}, "row 1: a reference must be a string, got int 3"),
+        (["a"], {"on_failure": "ignore"}, "on_failure='ignore' is not known"),
+        (["a"], {"temperature": 1.0}, "a generator is given, so temperature would be ignored"),
+    ],
+)
+def test_prompts_that_cannot_be_used_are_refused_before_anything_is_asked(prompts, settings, message):
+    generator, backend = fake()
+    with pytest.raises(SampleError, match=message):
+        build(prompts, generator, **settings)
+    assert backend.sampled == []
+
+
+def test_a_run_that_died_goes_on_where_it_stopped_and_ends_the_same(tmp_path):
+    prompts = [f"{i} BAD" if i % 50 == 7 else str(i) for i in range(400)]
+
+    def rule(text, sampling):
+        return GOOD if "BAD" not in text or sampling.seed == 2 else "no list"
+
+    def dies(text, sampling):
+        if "\n300\n" in text:
+            raise KeyboardInterrupt
+        return rule(text, sampling)
+
+    store = tmp_path / "store.sqlite"
+    with pytest.raises(KeyboardInterrupt):
+        build(prompts, fake(dies, store=store)[0])
+    (resumed, after), (whole, before) = fake(rule, store=store), fake(rule)
+    assert build(prompts, resumed).to_list() == build(prompts, whole).to_list()
+    assert after.sampled == before.sampled[-len(after.sampled) :]
+    assert len(after.sampled) < len(before.sampled)
+
+
+def test_the_pocket_model_writes_a_dataset_and_a_rerun_needs_no_engine(pocket, tmp_path):
+    from pocket.world import tasks
+
+    prompts = [task.instruction for task in tasks(8, seed=11, split="test")]
+    settings = {"store": tmp_path / "store.sqlite", "progress": False, "on_failure": "drop"}
+    dataset = build_checklists(prompts, model="pocket", backend=pocket, **settings)
+    assert len(dataset) >= 7
+    assert all(len(checklist) >= 2 for checklist in dataset["checklist"])
+
+    class Silent:
+        identity = pocket.identity
+
+    assert build_checklists(prompts, model="pocket", backend=Silent(), **settings).to_list() == dataset.to_list()
+
+
+@pytest.mark.parametrize("name", ["saved", "saved.parquet", "saved.jsonl", "saved.csv"])
+def test_a_dataset_is_saved_by_extension_and_replaces_what_was_saved(tmp_path, name):
+    path = tmp_path / "new" / name
+    save_dataset(build(["old"]), path)
+    dataset = build([{"prompt": "a", "n": 1}])
+    save_dataset(dataset, path)
+    assert [p.name for p in path.parent.iterdir()] == [name]
+    if path.suffix == ".csv":
+        back = import_checklists(path)
+    elif path.suffix:
+        kind = {".parquet": "parquet", ".jsonl": "json"}[path.suffix]
+        features = dataset.features
+        back = load_dataset(kind, data_files=str(path), split="train", features=features, cache_dir=tmp_path / "cache")
+    else:
+        back = load_from_disk(path)
+    assert [row | {"n": int(row["n"])} for row in back.to_list()] == dataset.to_list()
+
+
+def test_a_dataset_may_replace_the_folder_it_was_read_from(tmp_path):
+    save_dataset(build(["a", "b"]), tmp_path / "saved")
+    save_dataset(load_from_disk(tmp_path / "saved").select([1]), tmp_path / "saved")
+    assert load_from_disk(tmp_path / "saved")["prompt"] == ["b"]
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(SampleError, match="there is something other than a saved dataset"):
+        save_dataset(build(["a"]), tmp_path)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    with pytest.raises(SampleError, match="extension '.txt' is not known"):
+        save_dataset(build(["a"]), tmp_path / "data.txt")
+
+
+@pytest.mark.parametrize(
+    "checklist",
+    [
+        ["Is it short?", "Is it rude?"],
+        [{"question": "Is it short?"}, {"question": "Is it rude?", "weight": None}],
+        '["Is it short?", {"question": "Is it rude?"}]',
+    ],
+)
+def test_checklists_of_every_shape_are_imported(tmp_path, checklist):
+    dataset = import_checklists(jsonl(tmp_path / "a.jsonl", {"prompt": "a", "checklist": checklist}))
+    assert dataset.features == checklist_features()
+    assert dataset[0]["checklist"] == checklist_columns(Checklist.parse(["Is it short?", "Is it rude?"]))["checklist"]
+
+
+def test_fields_with_other_names_are_found_in_the_items_or_beside_them(tmp_path):
+    inside = {"prompt": "a", "rubric": [{"criterion": "Is it short?", "points": 5, "tags": ["x"]}]}
+    names = {"question": "criterion", "weight": "points"}
+    path = jsonl(tmp_path / "inside.jsonl", inside)
+    [item] = import_checklists(path, checklist_key="rubric", item_keys=names)[0]["checklist"]
+    assert (item["question"], item["weight"]) == ("Is it short?", 5.0)
+
+    beside = {"prompt": "a", "questions": ["Is it A?", "Is it B?"], "w": [1, -2], "kind": [["form", "tone"], "form"]}
+    path = jsonl(tmp_path / "beside.jsonl", beside)
+    dataset = import_checklists(path, checklist_key="questions", item_keys={"weight": "w", "category": "kind"})
+    assert [(i["weight"], i["category"]) for i in dataset[0]["checklist"]] == [(1.0, "form, tone"), (-2.0, "form")]
+    assert dataset[0]["w"] == [1, -2]
+
+
+def test_where_a_checklist_comes_from_is_kept_or_named(tmp_path):
+    save_dataset(build(["a"]), tmp_path / "a.jsonl")
+    assert import_checklists(tmp_path / "a.jsonl").to_list() == build(["a"]).to_list()
+    named = import_checklists(tmp_path / "a.jsonl", source="by hand")[0]
+    assert (named["checklist_source"], named["checklist_model"]) == ("by hand", "fake")
+
+
+@pytest.mark.parametrize(
+    ("row", "settings", "error", "message"),
+    [
+        ({"prompt": "a"}, {}, SampleError, "line 1: there is no 'checklist'; the keys are prompt"),
+        ({"prompt": "a", "checklist": []}, {}, ChecklistError, "line 1: the checklist is empty"),
+        ({"prompt": "a", "checklist": None}, {}, ChecklistError, "line 1: expected a list of questions"),
+        (
+            {"prompt": "a", "checklist": [{"question": "b?", "weight": float("nan")}]},
+            {},
+            ChecklistError,
+            "item 1: weight",
+        ),
+        (
+            {"prompt": "a", "checklist": [{"question": "b?", "points": 1}]},
+            {},
+            ChecklistError,
+            "unknown field; allowed: id",
+        ),
+        ({"prompt": "", "checklist": ["b?"]}, {}, SampleError, "line 1: the prompt asks for nothing"),
+        (
+            {"text": "a", "prompt": "b", "checklist": ["c?"]},
+            {"prompt_key": "text"},
+            SampleError,
+            "would become 'prompt'",
+        ),
+        ({"prompt": "a", "checklist": ["b?"]}, {"target_key": "out"}, SampleError, "there is no 'out'"),
+        (
+            {"prompt": "a", "checklist": ["b?"], "w": [1, 2]},
+            {"item_keys": {"weight": "w"}},
+            SampleError,
+            "list of 1 values",
+        ),
+        ({"prompt": "a", "checklist": ["b?"]}, {"item_keys": {"points": "w"}}, SampleError, "'points' is no field"),
+    ],
+)
+def test_a_row_that_cannot_be_imported_is_named(tmp_path, row, settings, error, message):
+    with pytest.raises(error, match=message):
+        import_checklists(jsonl(tmp_path / "a.jsonl", row), **settings)
+
+
+def test_a_file_without_rows_is_refused(tmp_path):
+    with pytest.raises(SampleError, match="a.jsonl: the file has no rows"):
+        import_checklists(jsonl(tmp_path / "a.jsonl"))
+
+
+def test_infobench_is_imported_whole(data_dir):
+    path = data_dir / "infobench" / "infobench_en_gpt4out_gpt4judge.jsonl"
+    dataset = import_checklists(
+        path,
+        prompt_key=("instruction", "input"),
+        checklist_key="decomposed_questions",
+        target_key="output",
+        item_keys={"category": "question_label"},
+        source="infobench",
+    )
+    assert len(dataset) == 500
+    assert sum(map(len, dataset["checklist"])) == 2250
+    kept = ["category", "subset", "question_label", "eval", "id"]
+    assert sorted(dataset.column_names) == sorted(["prompt", "target", *kept, *CHECKLIST_COLUMNS])
+    first = json.loads(path.read_text().splitlines()[0])
+    assert dataset[0]["prompt"] == f"{first['instruction']}\n\n{first['input']}"
+    assert dataset[0]["target"] == first["output"]
+    assert [item["category"] for item in dataset[0]["checklist"]] == ["Format", "Content", "Content"]
+    assert len(set(dataset["prompt"])) == 500
+
+
+def test_the_card_says_what_is_in_it_and_how_to_train_with_it():
+    card = checklist_card(build(["a", "b", "c"]), "somebody/cities", split="test")
+    assert card.data.to_dict() == {
+        "pretty_name": "cities",
+        "size_categories": ["n<1K"],
+        "tags": ["checklist", "checklist-rewards", "reward-model", "trl"],
+        "task_categories": ["text-generation"],
+    }
+    for line in (
+        "# cities",
+        "| prompts | 3 |",
+        "| questions | 6 (2.0 per prompt, from 2 to 2) |",
+        "| written by | `fake` |",
+        f"| pipeline | `tick/{__version__}` |",
+        '    train_dataset=load_dataset("somebody/cities", split="test"),',
+        "    reward_funcs=ChecklistReward(",
+    ):
+        assert line in card.text
+    assert all(f"- `{name}`: " in card.text for name in ("prompt", *CHECKLIST_COLUMNS))
+
+
+def test_the_card_of_imported_checklists_names_no_model(tmp_path):
+    dataset = import_checklists(jsonl(tmp_path / "a.jsonl", {"prompt": "a", "checklist": ["Is it short?"], "n": 1}))
+    text = checklist_card(dataset, "somebody/cities").text
+    assert "| written by | not recorded |" in text and "The checklists were imported as they were." in text
+    assert "- `n`: from the source" in text
+
+
+def test_a_published_card_keeps_its_own_text_and_entries():
+    ours = checklist_card(build(["a"]), "somebody/cities")
+    fresh = DatasetCard("---\ndataset_info:\n  splits:\n  - name: train\n---\n")
+    assert completed_card(fresh, ours).data.dataset_info == {"splits": [{"name": "train"}]}
+    assert completed_card(fresh, ours).data.tags == ours.data.tags
+    assert completed_card(fresh, ours).text.strip() == ours.text.strip()
+    edited = DatasetCard("---\nlicense: mit\ntags: [mine]\n---\n# By hand\n")
+    assert completed_card(edited, ours).text.strip() == "# By hand"
+    assert (completed_card(edited, ours).data.license, completed_card(edited, ours).data.tags) == ("mit", ["mine"])
