@@ -1,0 +1,154 @@
+"""Which key of a row holds what, and the checks that a row must pass before any model is loaded.
+
+A key that the user names must be there in every row. Where none is named, the first row decides between the two names
+that the field uses (`prompt` or `input`, `target` or `completion`), and all rows must agree with it. Chat messages are
+taken as a trainer's reward takes them (`chat.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from checklist_rewards.chat import completion_text, prompt_text
+from checklist_rewards.checklists import Checklist
+from checklist_rewards.errors import ChecklistError, SampleError
+from checklist_rewards.scorer import Sample
+
+PROMPT = "prompt"
+INPUTS, TARGETS = (PROMPT, "input"), ("target", "completion")
+_TEXT = "a string or chat messages"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The keys of a file of rows. Make it with [`Columns.of`]."""
+
+    inputs: tuple[str, ...]
+    """May be empty: then the judge sees no input."""
+    target: str
+    checklist: str
+    reference: str | None = None
+    shared: Checklist | None = None
+    """One checklist for all rows, instead of the column."""
+    blank_is_null: bool = False
+    """CSV has no null: an empty cell stands for it."""
+
+    @classmethod
+    def of(
+        cls,
+        first: Mapping[str, Any],
+        *,
+        inputs: Sequence[str] | None = None,
+        target: str | None = None,
+        checklist: str | None = None,
+        reference: str | None = None,
+        shared: Checklist | None = None,
+        blank_is_null: bool = False,
+    ) -> Columns:
+        """The keys that a file with this first row uses; None stands for "not named by the user"."""
+        default = [next((key for key in INPUTS if key in first), None)]
+        return cls(
+            tuple(inputs) if inputs else tuple(key for key in default if key is not None),
+            target or next((key for key in TARGETS if key in first), TARGETS[0]),
+            checklist or "checklist",
+            reference,
+            shared,
+            blank_is_null,
+        )
+
+    def input_of(self, row: Mapping[str, Any], where: str) -> tuple[str | None, str | None]:
+        """What was asked, and the turns before it. Several keys are joined by a blank line, empty ones left out."""
+        texts = [self._input(row, key, where) for key in self.inputs]
+        if len(texts) == 1:
+            return texts[0]
+        histories = [history for _, history in texts if history]
+        return "\n\n".join(text for text, _ in texts if text and text.strip()) or None, "\n\n".join(histories) or None
+
+    def messages_of(self, row: Mapping[str, Any], where: str) -> str | list[dict[str, str]] | None:
+        """What was asked, as a policy is asked: chat messages stay chat messages."""
+        value = row.get(self.inputs[0]) if len(self.inputs) == 1 else None
+        if isinstance(value, str) or value is None:
+            return self.input_of(row, where)[0]
+        input, history = self.input_of(row, where)  # refuses what is no conversation
+        return [dict(message) for message in value] if input or history else None
+
+    def sample_of(self, row: Mapping[str, Any], where: str, checklist: Checklist) -> Sample:
+        """The row as a [`Sample`] with this checklist. Raises [`SampleError`] if it cannot be one."""
+        input, history = self.input_of(row, where)
+        return Sample(checklist, self.target_of(row, where), input, self.reference_of(row, where), history)
+
+    def target_of(self, row: Mapping[str, Any], where: str) -> str:
+        """The text being scored. Raises [`SampleError`] if there is none."""
+        target = self.get(row, self.target, "--target-key", where)
+        if isinstance(target, str):
+            return target
+        try:
+            return completion_text(target or None)  # no messages at all are no text
+        except SampleError:
+            raise SampleError(f"{where}: {self.target!r} must be {_TEXT}, got {_shown(target)}.") from None
+
+    def checklist_of(self, row: Mapping[str, Any], where: str) -> Checklist | None:
+        """The row's checklist; None if it is null, as where none could be generated."""
+        if self.shared is not None:
+            return self.shared
+        value = self.get(row, self.checklist, "--checklist-key, or give --checklist FILE", where)
+        if value is None or (value == "" and self.blank_is_null):
+            return None
+        return Checklist.parse(value, f"{where}, {self.checklist!r}")
+
+    def list_of(self, row: Mapping[str, Any], key: str, option: str, where: str) -> Any:
+        """`row[key]`, which should be a list; CSV, which has none, holds it as JSON."""
+        value = self.get(row, key, option, where)
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value)
+        except json.JSONDecodeError as error:
+            raise SampleError(
+                f"{where}: {key!r} must be a list, or JSON of one ({error}); got {value!r:.60}."
+            ) from None
+
+    def reference_of(self, row: Mapping[str, Any], where: str) -> str | None:
+        """The known good answer, if there is one."""
+        if self.reference is None:
+            return None
+        value = self.get(row, self.reference, "--reference-key", where)
+        if value is not None and not isinstance(value, str):
+            raise SampleError(f"{where}: {self.reference!r} must be a string, got {_shown(value)}.")
+        return value
+
+    @staticmethod
+    def get(row: Mapping[str, Any], key: str, option: str, where: str) -> Any:
+        """`row[key]`, or a sentence that lists the keys there are and the option that names another."""
+        if key not in row:
+            keys = ", ".join(map(repr, row)) or "no keys at all"
+            raise SampleError(
+                f"{where}: there is no key {key!r}; the row has {keys} (name the right one with {option})."
+            )
+        return row[key]
+
+    def _input(self, row: Mapping[str, Any], key: str, where: str) -> tuple[str | None, str | None]:
+        value = self.get(row, key, "--input-key", where)
+        if value is None or isinstance(value, str):
+            return value, None
+        try:
+            return prompt_text(value)
+        except SampleError:
+            raise SampleError(f"{where}: {key!r} must be {_TEXT}, got {_shown(value)}.") from None
+
+
+def read_checklist(path: Path) -> Checklist:
+    """The checklist in a JSON file. Raises [`ChecklistError`] naming the file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ChecklistError(f"{path}: the checklist cannot be read as UTF-8 text ({error}).") from None
+    return Checklist.parse(text, str(path))
+
+
+def _shown(value: Any) -> str:
+    return f"{type(value).__name__} {value!r:.60}"

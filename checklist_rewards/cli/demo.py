@@ -1,0 +1,43 @@
+"""`demo`: runs `recipes/demo.py`, from the checkout or from inside the wheel."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import typer
+
+import checklist_rewards
+from checklist_rewards.errors import SampleError
+
+PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": ["--help"]}
+
+
+def demo(context: typer.Context) -> None:
+    """Run the main job from end to end on the pocket model: checklists, GRPO, best-of-8, a plot.
+
+    Takes minutes on a few CPU cores, downloads nothing, and writes everything under runs/demo. All options are handed
+    to recipes/demo.py; its own help: **checklist-rewards demo -- --help**.
+
+    **Example**
+
+    ```
+    checklist-rewards demo --output runs/demo
+    ```
+    """
+    folder = recipes_dir()
+    script = folder / "demo.py"
+    sys.path.insert(0, str(folder))
+    sys.argv = [str(script), *context.args]
+    runpy.run_path(str(script), run_name="__main__")
+
+
+def recipes_dir() -> Path:
+    """Where the recipes are: inside the wheel, or at the top of a source checkout. Raises [`SampleError`] if
+    nowhere."""
+    package = Path(checklist_rewards.__file__).resolve().parent
+    for folder in (package / "_recipes", package.parent / "recipes"):
+        if (folder / "demo.py").is_file():
+            return folder
+    raise SampleError(f"the recipes are neither in {package} nor beside it; reinstall checklist-rewards.")

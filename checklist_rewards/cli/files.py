@@ -1,0 +1,49 @@
+"""The files of one command: rows that are read twice, once to check them and once to work, and where the result
+goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from checklist_rewards.cli.columns import Columns
+from checklist_rewards.errors import SampleError
+from checklist_rewards.rows import Row, file_format, read_rows
+
+CHUNK_ROWS = 256
+"""Rows that are in memory at once: enough to plan their reads together, few enough for any file."""
+
+
+@dataclass(frozen=True)
+class RowFile:
+    """A file of rows that a command reads, and the file that it writes."""
+
+    path: Path
+    output: Path
+
+    def __post_init__(self) -> None:
+        if self.path.exists() and self.output.exists() and self.path.samefile(self.output):
+            raise SampleError(f"--output {self.output} is the file of rows itself; give the result a name of its own.")
+        if self.output.is_dir():
+            raise SampleError(f"--output {self.output} is a folder; give a file.")
+        file_format(self.output)
+
+    def __iter__(self) -> Iterator[Row]:
+        return read_rows(self.path)
+
+    def columns(self, **named: Any) -> Columns:
+        """The keys of this file, by its first row; see [`Columns.of`]. Raises [`SampleError`] for a file without
+        rows."""
+        first = next(iter(self), None)
+        if first is None:
+            raise SampleError(f"{self.path} has no rows.")
+        return Columns.of(first.data, blank_is_null=file_format(self.path) == ".csv", **named)
+
+    def chunks(self, size: int = CHUNK_ROWS) -> Iterator[list[Row]]:
+        """The rows, so many at a time."""
+        rows = iter(self)
+        while chunk := list(islice(rows, size)):
+            yield chunk

@@ -1,0 +1,111 @@
+"""`probe`: is this judge fit to judge?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from checklist_rewards.cli import options as o
+from checklist_rewards.cli.report import refuse, write_json
+from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT
+from checklist_rewards.judges.probe import DEFAULT_MARGIN, ProbeReport
+from checklist_rewards.judges.probe import probe as ask
+from checklist_rewards.scores import DEFAULT_THRESHOLD
+
+_HIDDEN = "not visible through a server"
+
+
+def probe(
+    model: o.Model = "pocket",
+    backend: o.Backend = "auto",
+    base_url: o.BaseUrl = None,
+    prompt: o.JudgePrompt = DEFAULT_PROMPT,
+    threshold: o.Threshold = DEFAULT_THRESHOLD,
+    mass_floor: o.MassFloor = DEFAULT_MASS_FLOOR,
+    margin: Annotated[
+        float,
+        typer.Option(
+            min=-1,
+            max=1,
+            rich_help_panel=o.JUDGE,
+            help="Least mean P(yes) of the yes items above that of the no items.",
+        ),
+    ] = DEFAULT_MARGIN,
+    summary: o.Summary = None,
+) -> None:
+    """Ask a judge twelve things that anybody can see, and refuse one that cannot tell yes from no.
+
+    Reports how well it separates them, how much of the next token's probability the labels have (mass), which tokens
+    are read as yes and no, where in a reply of its own the label stands, and how the prompt ends (an open thinking
+    block spoils every read). The store is not used. Exit code 1 for a judge that is refused.
+
+    **Examples**
+
+    ```
+    checklist-rewards probe --model org/judge
+    checklist-rewards probe --model org/judge --base-url http://localhost:8000/v1
+    ```
+    """
+    report = ask(
+        model,
+        backend=backend,
+        base_url=base_url,
+        prompt=prompt,
+        mass_floor=mass_floor,
+        threshold=threshold,
+        margin=margin,
+    )
+    out = Console()
+    out.print(_items(report))
+    out.print(_facts(report))
+    if summary is not None:
+        numbers = ("accuracy", "yes_mean", "no_mean", "margin", "mass", "answered", "label_first", "refusal")
+        write_json(summary, {**{name: getattr(report, name) for name in numbers}, **asdict(report)})
+    if report.refusal is not None:
+        refuse(report.refusal)
+        raise typer.Exit(1)
+
+
+def _items(report: ProbeReport) -> Table:
+    table = Table("question", "truth", "P(yes)", "mass", "it writes")
+    for line in report.lines:
+        table.add_row(
+            line.item.question,
+            "yes" if line.item.holds else "no",
+            _number(line.p_yes) if line.unanswered is None else escape(line.unanswered),
+            _number(line.mass),
+            escape(repr((line.opening or "")[:24])),
+        )
+    return table
+
+
+def _facts(report: ProbeReport) -> Table:
+    table = Table(show_header=False)
+    forms = _HIDDEN
+    if report.labels is not None:
+        forms = "; ".join(f"{label}: {' '.join(map(repr, tokens))}" for label, tokens in report.labels.items())
+    first = f"first word in {report.label_first} of {len(report.lines)}"
+    others = sorted({line.label_at for line in report.lines if line.label_at is not None and line.label_at > 1})
+    for name, value in (
+        ("accuracy", f"{report.accuracy:.2f} at threshold {report.threshold}"),
+        ("mean P(yes), yes items", _number(report.yes_mean)),
+        ("mean P(yes), no items", _number(report.no_mean)),
+        ("margin", f"{_number(report.margin)}, at least {report.least_margin} is asked for"),
+        ("mean mass", _number(report.mass)),
+        ("tokens read", forms),
+        ("label in its own replies", first + (f"; also as word {', '.join(map(str, others))}" if others else "")),
+        ("end of the prompt", _HIDDEN if report.tail is None else repr(report.tail)),
+        ("thinking block there", report.thinking or _HIDDEN),
+        ("verdict", "refused" if report.refusal is not None else "fit to judge"),
+    ):
+        table.add_row(name, escape(value))
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.3f}"

@@ -1,0 +1,225 @@
+"""What a command tells its user: progress while it works, a summary when it ends, all of it on stderr.
+
+A [`Report`] is fed score by score and keeps totals only, so its size does not depend on the number of rows. It prints
+the tables, writes them as JSON where `--summary` asks for it, and knows the exit code.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from checklist_rewards.backends.models import POCKET
+from checklist_rewards.checklists import Checklist
+from checklist_rewards.errors import GenerationError
+from checklist_rewards.judges import Receipt
+from checklist_rewards.rows import atomic_path
+from checklist_rewards.scores import Score, Tally
+
+console = Console(stderr=True, soft_wrap=True, highlight=False)
+
+_SHOWN_ROWS = 5
+_ADVICE = {
+    "too_long": "the prompt does not fit the model's context",
+    "off_label": "the judge would say something other than yes or no (see --mass-floor and `probe`)",
+    "backend_error": "the engine failed; the same command asks these again",
+    "no_checklist": "the row's checklist is null",
+    "no_reply": "the policy gave no reply",
+    "not_generated": "no checklist could be read from the writer's replies",
+}
+
+
+def refuse(message: str) -> None:
+    """Print an error: one line."""
+    console.print(f"[bold red]error:[/] {escape(message)}")
+
+
+def warn_if_pocket(*models: str) -> None:
+    """Say once what the pocket model is: its answers look like any other judge's."""
+    if POCKET in models:
+        console.print(
+            "[yellow]The pocket model only knows its own small world (words, counts, casing, digits, bullets in "
+            "made-up sentences); about anything else its answers mean nothing. Name a real model with --model.[/]"
+        )
+
+
+class _Rate(ProgressColumn):
+    """Completed per second, lately; loading a model is no part of it."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f}/s")
+
+
+class Bar:
+    """One progress bar; calling it moves it on."""
+
+    def __init__(self, progress: Progress, what: str, total: int):
+        self._progress, self._task, self._total = progress, progress.add_task(what, total=total), total
+
+    def __call__(self, done: int) -> None:
+        """So many more are done."""
+        self._progress.advance(self._task, done)
+
+    def expect(self, more: int) -> None:
+        """There is more to do than was said."""
+        self._total += more
+        self._progress.update(self._task, total=self._total)
+
+
+@contextmanager
+def bars() -> Iterator[Callable[[str, int], Bar]]:
+    """Progress bars on stderr; yields the callable that adds one, given what is counted and how many there are."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
+    with Progress(*columns, console=console) as progress:
+        yield lambda what, total: Bar(progress, what, total)
+
+
+@dataclass
+class Unanswered:
+    """How often one reason came up, with the first rows."""
+
+    count: int = 0
+    rows: list[int] = field(default_factory=list)
+    detail: str = ""
+
+    def add(self, row: int, detail: str) -> None:
+        """Count one more, in this row."""
+        self.count += 1
+        self.detail = self.detail or detail
+        if len(self.rows) <= _SHOWN_ROWS and row not in self.rows[-1:]:
+            self.rows.append(row)
+
+    @property
+    def shown_rows(self) -> str:
+        """The first rows, as text."""
+        return ", ".join(map(str, self.rows[:_SHOWN_ROWS])) + (", …" if len(self.rows) > _SHOWN_ROWS else "")
+
+
+class Report:
+    """Totals of one command."""
+
+    def __init__(self, command: str):
+        self.command = command
+        self.rows = 0
+        self.checklists: int | None = None
+        """Checklists that were written; None where none were asked for."""
+        self.tally = Tally()
+        self.unanswered: dict[str, Unanswered] = {}
+        self.extra: dict[str, Any] = {}
+        """Further lines of the summary: name to value."""
+        self._started = time.perf_counter()
+
+    def add(self, row: int, score: Score) -> None:
+        """Count a score of the row with this number."""
+        self.tally.add(score)
+        for item in score.items:
+            if item.unanswered is not None:
+                reason, _, detail = item.unanswered.partition(":")
+                self.miss(reason, row, detail.strip())
+
+    def add_checklist(self, row: int, made: Checklist | GenerationError) -> None:
+        """Count what a generator gave for the row with this number."""
+        self.checklists = (self.checklists or 0) + isinstance(made, Checklist)
+        if isinstance(made, GenerationError):
+            raw = f" The last reply was {made.raw!r:.120}" if made.raw else ""
+            self.miss("not_generated", row, f"{made}{raw}")
+
+    def miss(self, reason: str, row: int, detail: str = "") -> None:
+        """Count something of this row that could not be had."""
+        self.unanswered.setdefault(reason, Unanswered()).add(row, detail)
+
+    @property
+    def exit_code(self) -> int:
+        """1 if anything is missing, else 0."""
+        return 1 if self.unanswered else 0
+
+    def finish(self, output: Path, receipt: Receipt | None, summary: Path | None) -> int:
+        """Print the tables, write the summary, and give the exit code."""
+        console.print(self._table(output, receipt))
+        if self.unanswered:
+            console.print(self._missing())
+        if summary is not None:
+            write_json(summary, self._record(output, receipt))
+        return self.exit_code
+
+    def _table(self, output: Path, receipt: Receipt | None) -> Table:
+        table = Table(title=self.command, title_justify="left", show_header=False)
+        lines: dict[str, Any] = {"rows": self.rows}
+        if self.checklists is not None:
+            lines["checklists"] = f"{self.checklists} of {self.rows}"
+        if self.tally.scored or self.tally.unscored:
+            answered = self.tally.reads - sum(self.tally.unanswered.values())
+            lines |= {
+                "mean score": _number(self.tally.mean) + _of(self.tally.unscored, "without a score"),
+                "macro (mean pass rate)": _number(self.tally.macro),
+                "micro (DRFR)": _number(self.tally.micro),
+                "answered": f"{answered} of {self.tally.reads}",
+            }
+        lines |= self.extra
+        if receipt is not None:
+            lines["receipt"] = str(receipt)
+            if receipt.engine_seconds:
+                rate = receipt.asked / receipt.engine_seconds
+                lines["engine"] = f"{receipt.engine_seconds:,.1f} s, {rate:,.0f} reads/s"
+        for name, value in {**lines, "written": output}.items():
+            table.add_row(name, escape(_number(value) if isinstance(value, float) else str(value)))
+        return table
+
+    def _missing(self) -> Table:
+        table = Table("reason", "count", "rows", "why", title="unanswered", title_justify="left")
+        for reason, seen in sorted(self.unanswered.items()):
+            why = "; ".join(text for text in (_ADVICE.get(reason, ""), seen.detail) if text)
+            table.add_row(reason, str(seen.count), seen.shown_rows, escape(why))
+        return table
+
+    def _record(self, output: Path, receipt: Receipt | None) -> dict[str, Any]:
+        return {
+            "command": self.command,
+            "output": str(output),
+            "rows": self.rows,
+            "checklists": self.checklists,
+            "scored": self.tally.scored,
+            "unscored": self.tally.unscored,
+            "mean_score": self.tally.mean,
+            "macro": self.tally.macro,
+            "micro": self.tally.micro,
+            "reads": self.tally.reads,
+            "unanswered": {reason: seen.count for reason, seen in sorted(self.unanswered.items())},
+            "receipt": None if receipt is None else asdict(receipt),
+            "seconds": round(time.perf_counter() - self._started, 3),
+            **{name.replace(" ", "_"): value for name, value in self.extra.items()},
+        }
+
+
+def write_json(path: Path, record: Any) -> None:
+    """Write a JSON file that appears whole or not at all. Raises [`SampleError`] naming it."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.4f}"
+
+
+def _of(count: int, what: str) -> str:
+    return f" ({count} {what})" if count else ""

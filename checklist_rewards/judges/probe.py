@@ -1,0 +1,299 @@
+"""The conformance probe: can this judge tell a yes from a no at all?
+
+A wrong chat template, an open thinking block or a conversion that lost the output head all give numbers that look like
+scores. So before a judge is trusted it is asked twelve things that anybody can see: six short texts, six questions,
+every text with one true and one false question, every question about one text where it is true and one where it is
+false. Neither the texts nor the questions alone give the answers away, and a judge that always says yes has a margin
+of 0.
+
+[`probe`] asks the engine itself, never the store, since it is the engine that is on trial. It reads the twelve items
+like any others, and lets the judge write the first words of its answers, to see where in them the label stands. The
+[`ProbeReport`] says all that was seen; its `refusal` is one sentence, or None for a judge that may work.
+
+    >>> probe("pocket").refusal is None  # doctest: +SKIP
+    True
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal
+
+from checklist_rewards.backends import Backend, ReadGroup, Sampling, load_backend
+from checklist_rewards.checklists import NO, YES, ChecklistItem
+from checklist_rewards.errors import BackendError, ModelError
+from checklist_rewards.judges.base import Read
+from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT, LABELS, LogprobJudge
+from checklist_rewards.prompts import PromptTemplate
+from checklist_rewards.scores import DEFAULT_THRESHOLD
+
+Thinking = Literal["none", "closed", "open"]
+
+DEFAULT_MARGIN = 0.3
+_ANSWERED = 0.5
+_OPENING_TOKENS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeItem:
+    """One question about one text, with its answer."""
+
+    input: str
+    target: str
+    question: str
+    holds: bool
+
+
+_MENTION = 'Does the response mention the word "babo"?'
+_ASKS = "Does the response end with a question mark?"
+_TWO = "Does the response have exactly 2 sentences?"
+_LOWER = "Is the response written in lower case only?"
+_DIGIT = "Does the response contain a digit?"
+_BULLETS = "Does the response use bullet points?"
+
+PROBE_ITEMS: tuple[ProbeItem, ...] = tuple(
+    ProbeItem(input, target, question, holds)
+    for input, target, true, false in (
+        (
+            'Write a short text. Mention the word "babo". Use bullet points.',
+            "The small babo sees a quiet sipo. Every lega likes the old nera.",
+            _MENTION,
+            _BULLETS,
+        ),
+        (
+            'Write a short text. Mention the word "babo". End with a question mark.',
+            "The feke follows our cold duna near a happy tomo?",
+            _ASKS,
+            _MENTION,
+        ),
+        (
+            "Write a short text. Use exactly 2 sentences. End with a question mark.",
+            "My veko paints the red masa! This gulo wants a new lule.",
+            _TWO,
+            _ASKS,
+        ),
+        (
+            "Write a short text. Write in lower case only. Use exactly 2 sentences.",
+            "the kepa finds a small dofi. every zafa is old. our peri moves the bright bero.",
+            _LOWER,
+            _TWO,
+        ),
+        (
+            "Write a short text. Use at least one digit. Write in lower case only.",
+            "The 24 saga holds this lifa. A bazo sees the quiet gesi.",
+            _DIGIT,
+            _LOWER,
+        ),
+        (
+            "Write a short text. Use bullet points. Use at least one digit.",
+            "- The red mula likes a meni.\n- Every boge wants the happy rufo.",
+            _BULLETS,
+            _DIGIT,
+        ),
+    )
+    for question, holds in ((true, True), (false, False))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeLine:
+    """What the judge made of one item."""
+
+    item: ProbeItem
+    p_yes: float | None
+    """P(yes) / (P(yes) + P(no)); None where the engine gave no probabilities."""
+    mass: float | None
+    unanswered: str | None
+    opening: str | None
+    """The first words that the judge writes when it may write; None where that failed."""
+
+    @property
+    def label_at(self) -> int | None:
+        """Which word of `opening` is a label, from 1; None if none of them is."""
+        words = re.findall(r"\w+", self.opening or "")
+        return next((at for at, word in enumerate(words, start=1) if word.casefold() in LABELS), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeReport:
+    """Everything that the probe saw of one judge."""
+
+    model: str
+    lines: tuple[ProbeLine, ...]
+    threshold: float
+    least_margin: float
+    labels: dict[str, tuple[str, ...]] | None
+    """The tokens whose probabilities are summed for each label; None where a server hides its tokenizer."""
+    tail: str | None
+    """The end of the prompt, from the question on, as the model sees it; None where a server hides it."""
+    thinking: Thinking | None
+    """A thinking block at the end of the prompt: none, closed (nothing is thought), or open: what comes next is a
+    thought, not a label. Where the prompt is not visible: open if the judge's own reply opens one, else None, not
+    known."""
+
+    @property
+    def answered(self) -> int:
+        """How many items got an answer."""
+        return sum(line.unanswered is None for line in self.lines)
+
+    @property
+    def accuracy(self) -> float:
+        """Share of all items answered right, in [0, 1]; an item without an answer is not right."""
+        right = [
+            line.unanswered is None and line.p_yes is not None and (line.p_yes >= self.threshold) == line.item.holds
+            for line in self.lines
+        ]
+        return sum(right) / len(right)
+
+    @property
+    def yes_mean(self) -> float | None:
+        """Mean P(yes) over the answered items that hold."""
+        return self._mean(True)
+
+    @property
+    def no_mean(self) -> float | None:
+        """Mean P(yes) over the answered items that do not hold."""
+        return self._mean(False)
+
+    @property
+    def margin(self) -> float | None:
+        """`yes_mean - no_mean`, from -1 to 1; None if either side has no answer."""
+        yes, no = self.yes_mean, self.no_mean
+        return None if yes is None or no is None else yes - no
+
+    @property
+    def mass(self) -> float | None:
+        """Mean probability that the next token is a label."""
+        masses = [line.mass for line in self.lines if line.mass is not None]
+        return fmean(masses) if masses else None
+
+    @property
+    def label_first(self) -> int:
+        """How many of the judge's own replies begin with a label."""
+        return sum(line.label_at == 1 for line in self.lines)
+
+    @property
+    def refusal(self) -> str | None:
+        """Why this judge must not be used, in one sentence; None if nothing speaks against it."""
+        total, margin = len(self.lines), self.margin
+        if self.answered < total * _ANSWERED or margin is None:
+            reasons = sorted({line.unanswered.partition(":")[0] for line in self.lines if line.unanswered})
+            mass = "" if self.mass is None else f"; yes and no have {self.mass:.1%} of the next token's probability"
+            return (
+                f"the judge {self.model!r} answered {self.answered} of {total} known items ({', '.join(reasons)})"
+                f"{mass}{self._hint()}."
+            )
+        if margin < self.least_margin:
+            return (
+                f"the judge {self.model!r} cannot tell yes from no: its mean P(yes) is {self.yes_mean:.2f} where the "
+                f"answer is yes and {self.no_mean:.2f} where it is no, a margin of {margin:.2f}, and at least "
+                f"{self.least_margin:.2f} is asked for{self._hint()}."
+            )
+        return None
+
+    def require(self) -> ProbeReport:
+        """This report, or [`ModelError`] with the refusal."""
+        if self.refusal is not None:
+            raise ModelError(self.refusal)
+        return self
+
+    def _mean(self, holds: bool) -> float | None:
+        values = [
+            line.p_yes
+            for line in self.lines
+            if line.item.holds is holds and line.unanswered is None and line.p_yes is not None
+        ]
+        return fmean(values) if values else None
+
+    def _hint(self) -> str:
+        if self.thinking == "open":
+            return "; it is made to think before it answers, so switch thinking off in its chat template"
+        opening = next((line.opening for line in self.lines if line.opening and line.label_at != 1), None)
+        return f"; its reply begins {opening[:40]!r}, not with a label" if opening is not None else ""
+
+
+def probe(
+    model: str = "pocket",
+    *,
+    backend: str | Backend = "auto",
+    base_url: str | None = None,
+    prompt: str | Path | PromptTemplate = DEFAULT_PROMPT,
+    mass_floor: float = DEFAULT_MASS_FLOOR,
+    threshold: float = DEFAULT_THRESHOLD,
+    margin: float = DEFAULT_MARGIN,
+) -> ProbeReport:
+    """Ask a judge twelve items whose answers are known.
+
+    Args:
+        model, backend, base_url, prompt, mass_floor: the judge, as [`LogprobJudge`] takes them.
+        threshold (`float`, *optional*, defaults to `0.6`): yes from this P(yes) up; only `accuracy` depends on it.
+        margin (`float`, *optional*, defaults to `0.3`): least distance of the mean P(yes) of the two kinds.
+
+    Raises:
+        ModelError: if there is no such model, or it cannot be read by label at all. A judge that can be read and is no
+            good comes back as a report with a `refusal`.
+    """
+    judge = LogprobJudge(model, backend=backend, base_url=base_url, prompt=prompt, mass_floor=mass_floor, store=None)
+    judge.check()
+    engine = load_backend(model, backend, base_url) if isinstance(backend, str) else backend  # type: ignore[arg-type]
+    verdicts = judge.judge([Read(ChecklistItem(question=i.question), i.target, i.input) for i in PROBE_ITEMS])
+    openings = _openings(engine, judge.prompt)
+    lines = tuple(
+        ProbeLine(item, (v.probabilities or {}).get(YES), v.mass, v.unanswered, opening)
+        for item, v, opening in zip(PROBE_ITEMS, verdicts, openings, strict=True)
+    )
+    tokens = getattr(engine, "tokens", None)
+    tail = None if tokens is None else _tail(tokens, judge.prompt)
+    return ProbeReport(
+        model=model,
+        lines=lines,
+        threshold=threshold,
+        least_margin=margin,
+        labels=None if tokens is None else _labels(tokens),
+        tail=tail,
+        thinking=_thinking(openings) if tail is None else _prefix(tail),
+    )
+
+
+def _openings(engine: Backend, prompt: PromptTemplate) -> Sequence[str | None]:
+    system = [{"role": "system", "content": prompt.system}] if prompt.system is not None else []
+    asked = [
+        [*system, {"role": "user", "content": prompt.prefix(target=i.target, input=i.input) + prompt.tail(i.question)}]
+        for i in PROBE_ITEMS
+    ]
+    try:
+        replies = engine.generate(asked, Sampling(max_tokens=_OPENING_TOKENS, temperature=0.0))
+    except BackendError:
+        return [None] * len(asked)  # a judge that only reads is a judge
+    return [reply.text for (reply,) in replies]
+
+
+def _labels(tokens: Any) -> dict[str, tuple[str, ...]]:
+    forms = tokens.label_groups((YES, NO))
+    return {
+        label: tuple(tokens.tokenizer.decode([token]) for token in ids)
+        for label, ids in zip((YES, NO), forms, strict=True)
+    }
+
+
+def _tail(tokens: Any, prompt: PromptTemplate) -> str:
+    item = PROBE_ITEMS[0]
+    group = ReadGroup(
+        prompt.system, prompt.prefix(target=item.target, input=item.input), (prompt.tail(item.question),)
+    )
+    return tokens.tokenizer.decode(tokens.groups([group])[0].tails[0], skip_special_tokens=False)
+
+
+def _prefix(tail: str) -> Thinking:
+    opened = tail.rfind("<think>")
+    if opened < 0:
+        return "none"
+    return "closed" if tail.rfind("</think>") > opened else "open"
+
+
+def _thinking(openings: Sequence[str | None]) -> Thinking | None:
+    return "open" if any(opening and opening.lstrip().startswith("<think>") for opening in openings) else None

@@ -1,0 +1,1 @@
+"""Scores as the rewards of trainers: one module per trainer library, so that none drags in another."""

@@ -1,0 +1,132 @@
+"""What bad input gets: one sentence with the place and what is allowed, exit code 2, nothing written, nothing loaded."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import write_jsonl
+
+GOOD = '{"input": "Say hi.", "target": "hi", "checklist": ["Is it short?"]}\n'
+
+BAD_ROWS = {
+    "malformed JSON": (GOOD + '{"target": "hi"', ["rows.jsonl, line 2", "not valid JSON"]),
+    "no object": (GOOD + "[1]\n", ["rows.jsonl, line 2", "JSON object", "list [1]"]),
+    "missing target": (
+        '{"text": "hi", "checklist": ["a?"]}\n',
+        ["line 1", "'target'", "'text', 'checklist'", "--target-key"],
+    ),
+    "missing checklist": ('{"target": "hi"}\n', ["line 1", "'checklist'", "--checklist-key"]),
+    "missing input later": (GOOD + '{"target": "hi", "checklist": ["a?"]}\n', ["line 2", "'input'", "--input-key"]),
+    "target is a number": ('{"target": 7, "checklist": ["a?"]}\n', ["line 1", "'target'", "string", "int 7"]),
+    "target is null": ('{"target": null, "checklist": ["a?"]}\n', ["line 1", "'target'", "NoneType"]),
+    "input is a mapping": ('{"input": {"a": 1}, "target": "", "checklist": ["a?"]}\n', ["line 1", "'input'", "dict"]),
+    "empty checklist": (GOOD + '{"input": "", "target": "hi", "checklist": []}\n', ["line 2", "empty"]),
+    "checklist is a number": ('{"target": "hi", "checklist": 3}\n', ["line 1", "list of questions", "3"]),
+    "blank question": ('{"target": "hi", "checklist": ["a?", " "]}\n', ["line 1", "item 2", "blank"]),
+    "NaN weight": (
+        '{"target": "hi", "checklist": [{"question": "a?", "weight": NaN}]}\n',
+        ["line 1", "item 1", "nan"],
+    ),
+    "infinite weight": ('{"target": "", "checklist": [{"question": "a?", "weight": 1e999}]}\n', ["item 1", "inf"]),
+    "unknown field": (
+        '{"target": "", "checklist": [{"question": "a?", "wieght": 2}]}\n',
+        ["wieght", "weight", "allowed"],
+    ),
+    "options": (
+        '{"target": "", "checklist": [{"question": "a?", "options": [{"label": "low", "value": 0}, {"label": "hi", '
+        '"value": 1}]}]}\n',
+        ["line 1", "options", "yes/no"],
+    ),
+    "no rows": ("\n", ["rows.jsonl", "no rows"]),
+    "not UTF-8": (b'{"target": "\xff"}\n', ["line 1", "UTF-8"]),
+}
+
+
+@pytest.mark.parametrize(("content", "words"), BAD_ROWS.values(), ids=BAD_ROWS)
+def test_a_bad_row_is_refused_by_line(run, no_engine, content, words):
+    Path("rows.jsonl").write_bytes(content if isinstance(content, bytes) else content.encode())
+    refused(run("score", "rows.jsonl", "-o", "out.jsonl"), words)
+
+
+BAD_OPTIONS = {
+    "no such file": (["missing.jsonl", "-o", "out.jsonl"], ["missing.jsonl", "No such file"]),
+    "unknown extension": (["rows.txt", "-o", "out.jsonl"], ["rows.txt", ".jsonl, .csv, .parquet"]),
+    "unknown output": (["rows.jsonl", "-o", "out.xlsx"], ["out.xlsx", ".jsonl, .csv, .parquet"]),
+    "output is a folder": (["rows.jsonl", "-o", "."], ["folder"]),
+    "output is the input": (["rows.jsonl", "-o", "rows.jsonl"], ["rows.jsonl", "the file of rows itself"]),
+    "no such model": (["rows.jsonl", "-o", "out.jsonl", "--model", "./none"], ["'./none'", "pocket"]),
+    "no such prompt": (["rows.jsonl", "-o", "out.jsonl", "--prompt", "mine"], ["'mine'", "judges/item"]),
+    "a bad prompt": (["rows.jsonl", "-o", "out.jsonl", "--prompt", "bad.md"], ["bad.md:1", "{question}", "last"]),
+    "no such input key": (["rows.jsonl", "-o", "out.jsonl", "--input-key", "ask"], ["'ask'", "'input', 'target'"]),
+    "no checklist file": (["rows.jsonl", "-o", "out.jsonl", "--checklist", "c.json"], ["c.json", "No such file"]),
+    "a bad checklist file": (["rows.jsonl", "-o", "out.jsonl", "--checklist", "bad.json"], ["bad.json", "empty"]),
+    "store twice": (["rows.jsonl", "-o", "out.jsonl", "--store", "s", "--no-store"], ["--store s", "--no-store"]),
+    "a store that is none": (
+        ["rows.jsonl", "-o", "out.jsonl", "--store", "rows.jsonl"],
+        ["rows.jsonl", "cannot be opened"],
+    ),
+    "a server without address": (["rows.jsonl", "-o", "out.jsonl", "--backend", "openai"], ["openai", "base_url"]),
+    "threshold": (["rows.jsonl", "-o", "out.jsonl", "--threshold", "1.5"], ["threshold", "1.5"]),
+    "threshold nan": (["rows.jsonl", "-o", "out.jsonl", "--threshold", "nan"], ["threshold", "nan"]),
+    "metric": (["rows.jsonl", "-o", "out.jsonl", "--metric", "best"], ["metric", "best", "expected"]),
+}
+
+
+@pytest.mark.parametrize(("arguments", "words"), BAD_OPTIONS.values(), ids=BAD_OPTIONS)
+def test_a_bad_option_is_refused(run, no_engine, arguments, words):
+    Path("rows.jsonl").write_text(GOOD)
+    Path("bad.md").write_text("{question} {target}\n")
+    Path("bad.json").write_text("[]")
+    refused(run("score", *arguments), words)
+
+
+def test_every_row_is_checked_before_the_first_is_scored(run, no_engine):
+    Path("rows.jsonl").write_text(GOOD * 600 + '{"input": "", "target": 5, "checklist": ["a?"]}\n')
+    refused(run("score", "rows.jsonl", "-o", "out.jsonl"), ["line 601", "int 5"])
+
+
+@pytest.mark.parametrize(
+    ("row", "arguments", "words"),
+    [
+        ({"question": "hi"}, [], ["line 1", "'prompt'", "--input-key"]),
+        ({"input": "  "}, [], ["line 1", "blank"]),
+        ({"input": "a", "prompt": "b"}, ["--input-key", "input"], ["line 1", "another 'prompt'"]),
+        ({"input": "a"}, ["--max-items", "1"], ["max_items=1", "min_items"]),
+        ({"input": "a"}, ["--prompt", "judges/item"], ["item.md:21", "{target}", "generator"]),
+    ],
+)
+def test_generate_refuses_what_asks_for_nothing(run, no_engine, row, arguments, words):
+    write_jsonl("rows.jsonl", row)
+    refused(run("generate", "rows.jsonl", "-o", "out.jsonl", *arguments), words)
+
+
+@pytest.mark.parametrize(
+    ("row", "arguments", "words"),
+    [
+        ({}, [], ["line 1", "'candidates'", "--policy"]),
+        ({"candidates": []}, [], ["line 1", "no candidates"]),
+        ({"candidates": ["a", 1]}, [], ["line 1", "candidate 2", "int 1"]),
+        ({"candidates": ["a", "b"], "gold": [1]}, ["--gold-key", "gold"], ["line 1", "2 numbers"]),
+        ({"candidates": ["a"]}, ["--gold-key", "gold", "--policy", "pocket"], ["--gold-key gold", "--policy"]),
+        ({"candidates": ["a"]}, ["--policy", "./none"], ["'./none'"]),
+        ({"candidates": ["a"]}, ["--policy-base-url", "http://x"], ["--policy-base-url", "needs --policy"]),
+    ],
+)
+def test_rerank_refuses_what_it_cannot_rank(run, no_engine, row, arguments, words):
+    write_jsonl("rows.jsonl", {"input": "Say hi.", "checklist": ["Is it short?"], **row})
+    refused(run("rerank", "rows.jsonl", "-o", "out.jsonl", *arguments), words)
+
+
+def test_run_refuses_before_writing_a_single_checklist(run, no_engine):
+    write_jsonl("rows.jsonl", {"input": "a", "target": "b"}, {"input": "a", "target": None})
+    refused(run("run", "rows.jsonl", "-o", "out.jsonl"), ["line 2", "'target'", "NoneType"])
+    refused(run("run", "rows.jsonl", "-o", "out.jsonl", "--generator-model", "./none"), ["line 2"])
+
+
+def refused(result, words: list[str]) -> None:
+    assert result.exit_code == 2, (result.output, result.exception)
+    assert all(word in result.stderr for word in words), result.stderr
+    assert "Traceback" not in result.output and result.stdout == ""
+    if "Usage:" not in result.stderr:  # typer's own usage errors stand in a box
+        assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
+    assert not list(Path().glob("*out.*")) and not list(Path().glob(".*out.*"))

@@ -1,0 +1,60 @@
+"""The front of the command line: help, version, and what starting costs."""
+
+import subprocess
+import sys
+
+import pytest
+
+from checklist_rewards import __version__
+from checklist_rewards.cli.demo import recipes_dir
+
+COMMANDS = ["generate", "score", "run", "rerank", "probe", "demo"]
+
+
+def test_the_help_names_every_command_and_the_exit_codes(run):
+    shown = run("--help")
+    assert shown.exit_code == 0
+    assert all(command in shown.stdout for command in COMMANDS) and "Exit codes" in shown.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_has_an_example(run, command):
+    shown = run(command, "--help")
+    assert shown.exit_code == 0 and f"checklist-rewards {command} " in shown.stdout
+
+
+def test_version(run):
+    assert run("--version").stdout == f"checklist-rewards {__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [["--nonsense"], ["scoer"], ["score"], ["score", "x.jsonl", "--metric", "best"]])
+def test_bad_usage_exits_with_2(run, arguments):
+    assert run(*arguments).exit_code == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [["--help"], ["score", "--help"], ["score", "missing.jsonl", "-o", "out.jsonl"]])
+def test_no_engine_is_imported_to_show_help_or_to_refuse(arguments, tmp_path):
+    code = (
+        "import sys\n"
+        "from checklist_rewards.cli import main\n"
+        "try:\n"
+        "    main()\n"
+        "except SystemExit as end:\n"
+        "    heavy = {'torch', 'transformers', 'datasets', 'vllm', 'openai', 'pyarrow'} & set(sys.modules)\n"
+        "    assert not heavy, heavy\n"
+        "    raise\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == (2 if "missing.jsonl" in arguments else 0), done.stderr
+
+
+def test_the_demo_is_found_and_gets_its_options(run, monkeypatch, tmp_path):
+    assert (recipes_dir() / "demo.py").is_file()
+    (tmp_path / "demo.py").write_text("import sys, beside\nprint('ran', sys.argv[1:], __name__)\n")
+    (tmp_path / "beside.py").write_text("")
+    monkeypatch.setattr("checklist_rewards.cli.demo.recipes_dir", lambda: tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", [])
+    shown = run("demo", "--output", "here", "--steps", "3")
+    assert shown.exit_code == 0 and shown.stdout == "ran ['--output', 'here', '--steps', '3'] __main__\n"

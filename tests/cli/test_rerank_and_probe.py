@@ -1,0 +1,82 @@
+"""`rerank` and `probe` as a user meets them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from checklist_rewards.judges.probe import PROBE_ITEMS
+from tests.cli.conftest import read_jsonl, write_jsonl
+
+
+def likes(prefix: str, tail: str) -> float | None:
+    return None if "lost" in prefix else 0.2 + 0.2 * prefix.count("red")
+
+
+def truth(prefix: str, tail: str) -> float:
+    return 0.9 if any(i.holds and i.question in tail and f"\n{i.target}\n" in prefix for i in PROBE_ITEMS) else 0.1
+
+
+def test_rerank_ranks_given_candidates_and_measures_against_gold(run, engine):
+    engine(likes)
+    write_jsonl(
+        "rows.jsonl",
+        {"input": "Paint.", "checklist": ["Is it red?"], "candidates": ["plain", "red", "redred"], "human": [1, 2, 3]},
+        {"input": "Draw.", "checklist": ["Is it red?"], "candidates": ["red", "red", "plain"], "human": [5, 4, 1]},
+    )
+    done = run("rerank", "rows.jsonl", "-o", "out.jsonl", "--gold-key", "human", "--summary", "sum.json", "--no-store")
+    assert done.exit_code == 0, done.output
+    first, second = read_jsonl("out.jsonl")
+    assert first["checklist_ranks"] == [3, 2, 1] and first["checklist_best"] == ["redred"]
+    assert second["checklist_ranks"] == [1, 1, 3] and second["checklist_best"] == ["red", "red"]
+    assert [score["answered"] for score in first["checklist_scores"]] == [1, 1, 1]
+    summary = json.loads(Path("sum.json").read_text())
+    assert summary["precision"] == pytest.approx(0.75) and summary["rows_with_ties"] == 1
+    assert (summary["gold_picked"], summary["gold_first"]) == (pytest.approx(3.75), 3.0)
+
+
+def test_ties_are_broken_on_request(run, engine):
+    engine(likes)
+    write_jsonl("rows.jsonl", {"checklist": ["Is it red?"], "candidates": ["red", "red", "plain"]})
+    assert run("rerank", "rows.jsonl", "-o", "out.jsonl", "--ties", "first", "--no-store").exit_code == 0
+    assert read_jsonl("out.jsonl")[0]["checklist_ranks"] == [1, 2, 3]
+
+
+def test_an_unscored_candidate_has_no_rank_and_the_exit_code_is_1(run, engine):
+    engine(likes)
+    write_jsonl("rows.jsonl", {"checklist": ["Is it red?"], "candidates": ["lost", "plain"]})
+    done = run("rerank", "rows.jsonl", "-o", "out.jsonl", "--no-store")
+    assert done.exit_code == 1 and "too_long" in done.stderr
+    assert read_jsonl("out.jsonl")[0]["checklist_ranks"] == [None, 1]
+
+
+def test_a_csv_holds_its_candidates_as_json(run, engine):
+    engine(likes)
+    Path("rows.csv").write_text('checklist,candidates\n"[""Is it red?""]","[""plain"", ""red""]"\n')
+    assert run("rerank", "rows.csv", "-o", "out.jsonl", "--no-store").exit_code == 0
+    assert read_jsonl("out.jsonl")[0]["checklist_best"] == ["red"]
+
+
+def test_candidates_are_sampled_from_a_policy(run, engine):
+    engine(likes, replies=["a red one"])
+    write_jsonl("rows.jsonl", {"prompt": "Paint.", "checklist": ["Is it red?"]}, {"prompt": "Draw.", "checklist": None})
+    done = run("rerank", "rows.jsonl", "-o", "out.jsonl", "--policy", "pocket", "--n", "3", "--no-store")
+    assert done.exit_code == 1 and "no_checklist" in done.stderr
+    first, second = read_jsonl("out.jsonl")
+    assert first["candidates"] == ["a red one"] * 3 and first["checklist_ranks"] == [1, 1, 1]
+    assert second["candidates"] == ["a red one"] * 3 and second["checklist_ranks"] is None
+
+
+def test_probe_passes_a_judge_that_knows(run, engine):
+    engine(truth, replies=["yes"])
+    done = run("probe", "--summary", "probe.json")
+    assert done.exit_code == 0 and "fit to judge" in done.stdout and "margin" in done.stdout
+    report = json.loads(Path("probe.json").read_text())
+    assert report["accuracy"] == 1.0 and report["refusal"] is None and len(report["lines"]) == 12
+
+
+def test_probe_refuses_a_judge_that_does_not(run, engine):
+    engine(lambda prefix, tail: 0.97, replies=["yes"])
+    done = run("probe")
+    assert done.exit_code == 1 and "cannot tell yes from no" in done.stderr and "refused" in done.stdout
+    assert run("probe", "--model", "./none").exit_code == 2

@@ -1,0 +1,227 @@
+"""`score`, `generate` and `run`: what is written, what is told, and the exit code."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from checklist_rewards import ChecklistScorer, Sample, Score
+from checklist_rewards.rows import read_rows
+from tests.cli.conftest import read_jsonl, write_jsonl
+
+QUESTIONS = ["Does the response end with a question mark?", "Does the response contain a digit?"]
+ROWS = [
+    {"id": 1, "input": "Write a note.", "target": "the 3 lamo is old?", "checklist": QUESTIONS},
+    {"id": 2, "input": "Write a text.", "target": "", "checklist": [{"question": QUESTIONS[0], "weight": -1.5}]},
+    {"id": 3, "input": "Wríte 日本 🙂.", "target": "</s> {target} <|assistant|>", "checklist": QUESTIONS},
+]
+
+
+def by_word(prefix: str, tail: str) -> float | None:
+    """Yes if the question's second word is in the prompt; nothing about what is lost."""
+    return None if "lost" in prefix else 0.9 if tail.split()[1].rstrip("?") in prefix else 0.1
+
+
+def test_a_scored_row_is_the_row_and_the_score_that_score_batch_gives(run, pocket):
+    write_jsonl("rows.jsonl", *ROWS)
+    done = run("score", "rows.jsonl", "-o", "out.jsonl", "--backend", "transformers", "--no-store")
+    assert done.exit_code == 0, done.output
+    out = read_jsonl("out.jsonl")
+    assert [{k: v for k, v in row.items() if k != "checklist_score"} for row in out] == ROWS
+    scorer = ChecklistScorer("pocket", backend="transformers", store=False)
+    scores = scorer.score_batch([Sample(row["checklist"], row["target"], row["input"]) for row in ROWS])
+    assert [Score.model_validate(row["checklist_score"]) for row in out] == scores
+
+
+def test_the_formats_hold_the_same_numbers(run, engine):
+    engine(by_word)
+    write_jsonl("rows.jsonl", *ROWS)
+    assert run("score", "rows.jsonl", "-o", "a.csv", "--no-store").exit_code == 0
+    assert run("score", "a.csv", "-o", "b.parquet", "--no-store").exit_code == 0
+    assert run("score", "b.parquet", "-o", "c.jsonl", "--no-store").exit_code == 0
+    primaries = [
+        [json.loads(row.data["checklist_score"])["primary_score"] for row in read_rows("a.csv")],
+        [row.data["checklist_score"]["primary_score"] for row in read_rows("b.parquet")],
+        [row["checklist_score"]["primary_score"] for row in read_jsonl("c.jsonl")],
+    ]
+    assert primaries[0] == primaries[1] == primaries[2] and len(primaries[0]) == 3
+
+
+def test_keys_have_other_names_and_several_inputs_are_joined(run, engine):
+    fake = engine(by_word)
+    write_jsonl("rows.jsonl", {"ask": "Sum up.", "context": "A text.", "none": "", "said": "hm", "questions": ["Is it?"]})
+    keys = ["--input-key", "ask", "--input-key", "none", "--input-key", "context", "--target-key", "said"]
+    done = run("score", "rows.jsonl", "-o", "out.jsonl", *keys, "--checklist-key", "questions", "--no-store")
+    assert done.exit_code == 0, done.output
+    assert "\nSum up.\n\nA text.\n" in fake.asked[0][0] and "\nhm\n" in fake.asked[0][0]
+
+
+def test_the_trainers_names_and_chat_messages_are_known(run, engine):
+    fake = engine(by_word)
+    prompt = [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hello?"}]
+    completion = [{"role": "assistant", "content": "<think>a friend</think>Hi you."}]
+    write_jsonl("rows.jsonl", {"prompt": prompt, "completion": completion, "checklist": ["Is it kind?"]})
+    assert run("score", "rows.jsonl", "-o", "out.jsonl", "--no-store").exit_code == 0
+    [(prefix, _)] = fake.asked
+    assert "\nHello?\n" in prefix and "\nHi you.\n" in prefix and "system: Be kind." in prefix and "friend" not in prefix
+
+
+def test_one_checklist_for_all_rows(run, engine):
+    engine(by_word)
+    Path("polite.json").write_text(json.dumps({"items": [{"question": "Is polite?", "weight": 2}]}))
+    write_jsonl("rows.jsonl", {"target": "a polite text"}, {"target": "another"})
+    assert run("score", "rows.jsonl", "-o", "out.jsonl", "--checklist", "polite.json", "--no-store").exit_code == 0
+    assert [row["checklist_score"]["pass_rate"] for row in read_jsonl("out.jsonl")] == [1.0, 0.0]
+
+
+def test_the_judges_options_reach_the_judge(run, engine):
+    fake = engine(lambda prefix, tail: 0.5)
+    Path("mine.md").write_text("Mine: {target} {question}")
+    write_jsonl("rows.jsonl", {"target": "a", "checklist": ["b?"]})
+    options = ["--prompt", "mine.md", "--metric", "pass", "--threshold", "0.4", "--no-store"]
+    assert run("score", "rows.jsonl", "-o", "out.jsonl", *options).exit_code == 0
+    [row] = read_jsonl("out.jsonl")
+    assert row["checklist_score"]["primary_metric"] == "pass" and row["checklist_score"]["primary_score"] == 1.0
+    assert fake.asked[0][0].startswith("Mine: ")
+
+
+def test_unanswered_reads_are_told_with_row_and_reason_and_the_exit_code_is_1(run, engine):
+    engine(by_word)
+    rows = [{"target": text, "checklist": ["Is red?", "Is blue?"]} for text in ("red", "lost", "blue")]
+    write_jsonl("rows.jsonl", *rows)
+    done = run("score", "rows.jsonl", "-o", "out.jsonl", "--summary", "sum.json", "--no-store")
+    assert done.exit_code == 1
+    assert "too_long" in done.stderr and "4 of 6" in done.stderr and "1 without a score" in done.stderr
+    out = read_jsonl("out.jsonl")
+    assert [row["checklist_score"]["answered"] for row in out] == [2, 0, 2]
+    assert out[1]["checklist_score"]["primary_score"] is None
+    summary = json.loads(Path("sum.json").read_text())
+    assert (summary["rows"], summary["scored"], summary["unscored"], summary["reads"]) == (3, 2, 1, 6)
+    assert summary["unanswered"] == {"too_long": 2} and summary["receipt"]["asked"] == 6
+    assert summary["macro"] == summary["micro"] == 0.5 and summary["mean_score"] == pytest.approx(0.5)
+
+
+def test_an_engine_that_breaks_costs_its_reads_and_not_the_run(run, engine):
+    engine(by_word, fails=lambda prefix, tail: "\nboom\n" in prefix, chunk_reads=1)
+    write_jsonl("rows.jsonl", *({"target": text, "checklist": ["Is a?"]} for text in ("a", "boom", "b")))
+    done = run("score", "rows.jsonl", "-o", "out.jsonl", "--no-store")
+    assert done.exit_code == 1 and "backend_error" in done.stderr and "the engine broke" in done.stderr
+    assert [row["checklist_score"]["answered"] for row in read_jsonl("out.jsonl")] == [1, 0, 1]
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv"])
+def test_a_row_whose_checklist_is_null_is_kept_without_a_score(run, engine, name):
+    engine(by_word)
+    if name == "rows.jsonl":
+        write_jsonl(name, {"target": "a", "checklist": ["Is a?"]}, {"target": "b", "checklist": None})
+    else:
+        Path(name).write_text('target,checklist\na,"[""Is a?""]"\nb,\n')
+    done = run("score", name, "-o", "out.jsonl", "--no-store")
+    assert done.exit_code == 1 and "no_checklist" in done.stderr
+    assert [row["checklist_score"] is None for row in read_jsonl("out.jsonl")] == [False, True]
+
+
+def test_the_pocket_judge_comes_with_a_warning(run, engine):
+    engine(by_word)
+    write_jsonl("rows.jsonl", *ROWS)
+    assert "only knows its own small world" in run("score", "rows.jsonl", "-o", "out.jsonl", "--no-store").stderr
+
+
+def test_memory_is_bounded_by_chunks_of_rows(run, engine):
+    fake = engine(by_word, chunk_reads=10_000)
+    write_jsonl("rows.jsonl", *({"target": f"text {number}", "checklist": ["Is a?"]} for number in range(600)))
+    assert run("score", "rows.jsonl", "-o", "out.jsonl", "--no-store").exit_code == 0
+    assert [len(groups) for groups in fake.calls] == [256, 256, 88]
+    assert [row["target"] for row in read_jsonl("out.jsonl")] == [f"text {number}" for number in range(600)]
+
+
+def test_a_second_run_asks_nothing_and_replaces_the_output(run, engine):
+    fake = engine(by_word)
+    write_jsonl("rows.jsonl", *ROWS)
+    for _ in range(2):
+        done = run("score", "rows.jsonl", "-o", "out.jsonl", "--store", "s.sqlite", "--summary", "sum.json")
+        assert done.exit_code == 0
+    assert len(fake.asked) == 5
+    receipt = json.loads(Path("sum.json").read_text())["receipt"]
+    assert (receipt["asked"], receipt["stored"]) == (0, 5)
+
+
+def test_an_interruption_writes_nothing_and_keeps_what_was_paid(run, engine):
+    answered = []
+
+    def interrupted(prefix: str, tail: str) -> float:
+        if len(answered) == 7:
+            raise KeyboardInterrupt
+        answered.append(prefix)
+        return 0.9
+
+    write_jsonl("rows.jsonl", *({"target": f"text {number}", "checklist": ["Is a?"]} for number in range(9)))
+    Path("out.jsonl").write_text("old\n")
+    engine(interrupted, chunk_reads=1)
+    done = run("score", "rows.jsonl", "-o", "out.jsonl", "--store", "s.sqlite")
+    assert done.exit_code == 130 and "same command goes on" in done.stderr
+    assert Path("out.jsonl").read_text() == "old\n"
+    assert sorted(path.name for path in Path().glob("*out*")) == ["out.jsonl"]
+    fake = engine(lambda prefix, tail: 0.9, chunk_reads=1)
+    assert run("score", "rows.jsonl", "-o", "out.jsonl", "--store", "s.sqlite").exit_code == 0
+    assert len(read_jsonl("out.jsonl")) == 9 and len(fake.asked) == 2
+
+
+REPLY = "1. Is red there?\n2. Is blue there?\n"
+
+
+def test_generate_adds_the_checklist_columns_and_a_prompt(run, engine):
+    engine(replies=[REPLY])
+    write_jsonl("rows.jsonl", {"ask": "Paint.", "extra": 1})
+    done = run("generate", "rows.jsonl", "-o", "out.jsonl", "--input-key", "ask", "--no-store")
+    assert done.exit_code == 0, done.output
+    [row] = read_jsonl("out.jsonl")
+    assert [item["question"] for item in row["checklist"]] == ["Is red there?", "Is blue there?"]
+    assert (row["ask"], row["extra"], row["prompt"]) == ("Paint.", 1, "Paint.")
+    assert row["checklist_source"].startswith("tick/") and row["checklist_model"] == "pocket" and row["checklist_id"]
+    assert run("score", "out.jsonl", "-o", "scored.jsonl", "--target-key", "ask", "--no-store").exit_code == 0
+
+
+def test_a_row_without_a_usable_reply_is_kept_and_named(run, engine):
+    engine(replies=[REPLY, "I would rather not."])
+    write_jsonl("rows.jsonl", *({"input": f"Paint {number}.", "target": ""} for number in range(300)))
+    done = run("generate", "rows.jsonl", "-o", "out.jsonl", "--no-store")
+    assert done.exit_code == 1
+    assert "not_generated" in done.stderr and "I would rather not." in done.stderr
+    out = read_jsonl("out.jsonl")
+    assert len(out) == 300
+    assert {row["checklist"] is None for row in out} == {True, False}
+    assert all(row["checklist_id"] is None for row in out if row["checklist"] is None)
+
+
+def test_run_writes_checklists_and_scores(run, engine):
+    fake = engine(by_word, replies=[REPLY])
+    write_jsonl("rows.jsonl", {"input": "Paint.", "target": "red"}, {"input": "Paint it.", "target": "red and blue"})
+    done = run("run", "rows.jsonl", "-o", "out.jsonl", "--no-store")
+    assert done.exit_code == 0, done.output
+    assert [row["checklist_score"]["pass_rate"] for row in read_jsonl("out.jsonl")] == [0.5, 1.0]
+    assert len(fake.asked) == 4 and "checklists" in done.stderr
+
+
+def test_run_keeps_a_row_without_a_checklist_unscored(run, engine):
+    engine(by_word, replies=["no"])
+    write_jsonl("rows.jsonl", {"input": "Paint.", "target": "red"})
+    done = run("run", "rows.jsonl", "-o", "out.jsonl", "--no-store")
+    assert done.exit_code == 1 and "not_generated" in done.stderr
+    [row] = read_jsonl("out.jsonl")
+    assert row["checklist"] is None and row["checklist_score"] is None
+
+
+@pytest.mark.slow
+def test_the_whole_of_infobench_goes_through(run, pocket, data_dir):
+    source = data_dir / "infobench" / "infobench_en_gpt4out_gpt4judge.jsonl"
+    keys = ["--checklist-key", "decomposed_questions", "--target-key", "output"]
+    keys += ["--input-key", "instruction", "--input-key", "input", "--backend", "transformers", "--no-store"]
+    done = run("score", source, "-o", "out.jsonl", *keys, "--summary", "sum.json")
+    assert done.exit_code == 1, done.output
+    assert "only knows its own small world" in done.stderr
+    summary, out = json.loads(Path("sum.json").read_text()), read_jsonl("out.jsonl")
+    assert (summary["rows"], summary["reads"], len(out)) == (500, 2250, 500)
+    assert [row["id"] for row in out] == [row["id"] for row in read_jsonl(source)]
+    assert summary["unanswered"]["too_long"] > 0
+    assert sum(row["checklist_score"]["total"] for row in out) == 2250

@@ -1,0 +1,99 @@
+"""The conformance probe: it passes who knows the twelve answers and refuses, with the reason, who does not."""
+
+import pytest
+from pocket.world import parse_question
+
+from checklist_rewards.backends.tokens import ChatTokenizer
+from checklist_rewards.errors import BackendError, ModelError
+from checklist_rewards.judges.probe import PROBE_ITEMS, probe
+from tests.fakes import FakeBackend
+
+
+def truth(prefix: str, tail: str) -> float:
+    [item] = [item for item in PROBE_ITEMS if item.question in tail and f"\n{item.target}\n" in prefix]
+    return 0.9 if item.holds else 0.1
+
+
+def test_the_items_are_balanced_and_true_by_code():
+    assert len(PROBE_ITEMS) == 12 and len({item.target for item in PROBE_ITEMS}) == 6
+    for key in ("target", "question"):
+        for value in {getattr(item, key) for item in PROBE_ITEMS}:
+            assert sorted(item.holds for item in PROBE_ITEMS if getattr(item, key) == value) == [False, True]
+    for item in PROBE_ITEMS:
+        constraint = parse_question(item.question)
+        assert constraint is not None and constraint.question() == item.question
+        assert constraint.holds(item.target) is item.holds
+
+
+def test_a_judge_that_knows_passes():
+    report = probe("fake", backend=FakeBackend(truth, mass=0.95, replies=["Yes."]))
+    assert report.refusal is None and report.require() is report
+    assert report.accuracy == 1.0 and report.margin == pytest.approx(0.8)
+    assert (report.yes_mean, report.no_mean) == (pytest.approx(0.9), pytest.approx(0.1))
+    assert report.mass == pytest.approx(0.95)
+    assert report.label_first == 12
+    assert report.labels is None and report.tail is None and report.thinking is None  # this backend has no tokenizer
+
+
+@pytest.mark.parametrize("answer", [lambda p, t: 0.99, lambda p, t: 0.01, lambda p, t: 1 - truth(p, t)])
+def test_a_judge_that_cannot_separate_is_refused(answer):
+    report = probe("fake", backend=FakeBackend(answer, replies=["yes"]))
+    assert report.margin <= 0
+    with pytest.raises(ModelError, match="cannot tell yes from no: .* at least 0.30"):
+        report.require()
+
+
+def test_the_margin_is_the_users_choice():
+    backend = FakeBackend(lambda p, t: 0.55 + 0.1 * (truth(p, t) > 0.5), replies=["yes"])
+    assert probe("fake", backend=backend).refusal is not None
+    assert probe("fake", backend=backend, margin=0.05).refusal is None
+
+
+def test_a_judge_that_says_something_else_is_refused_with_its_mass_and_what_it_says():
+    report = probe("fake", backend=FakeBackend(truth, mass=0.03, replies=["The answer is yes."]))
+    assert report.answered == 0 and report.accuracy == 0.0 and report.margin is None
+    assert "off_label" in report.refusal and "3.0%" in report.refusal and "'The answer is yes.'" in report.refusal
+    assert {line.label_at for line in report.lines} == {4} and report.label_first == 0
+
+
+def test_an_open_thinking_block_is_named():
+    report = probe("fake", backend=FakeBackend(truth, mass=0.01, replies=["<think>\nDoes it mention"]))
+    assert report.thinking == "open" and "thinking off" in report.refusal
+
+
+def test_a_judge_that_only_reads_is_a_judge():
+    class ReadsOnly(FakeBackend):
+        def generate(self, prompts, sampling):
+            raise BackendError("no generation here")
+
+    report = probe("fake", backend=ReadsOnly(truth))
+    assert report.refusal is None and report.lines[0].opening is None
+
+
+def test_labels_tail_and_thinking_are_read_off_the_tokenizer(pocket):
+    class Local(FakeBackend):
+        tokens = pocket.tokens
+
+    report = probe("fake", backend=Local(truth, replies=["yes"]))
+    assert {form.strip().casefold() for form in report.labels["yes"]} == {"yes"}
+    assert report.tail.startswith(PROBE_ITEMS[0].question) and report.thinking == "none"
+
+    class Thinks(FakeBackend):
+        tokens = ChatTokenizer(pocket.tokens.tokenizer.__class__.from_pretrained(pocket.tokens.tokenizer.name_or_path))
+
+    Thinks.tokens.tokenizer.chat_template = "{{ messages[-1]['content'] }}\nassistant: <think>\n"
+    report = probe("fake", backend=Thinks(truth, replies=["yes"]))
+    assert report.thinking == "closed" and report.tail.rstrip().endswith("</think>")
+
+
+def test_the_engine_is_asked_and_never_the_store():
+    backend = FakeBackend(truth, replies=["yes"])
+    probe("fake", backend=backend)
+    probe("fake", backend=backend)
+    assert len(backend.asked) == 24
+
+
+def test_the_pocket_judge_passes(pocket):
+    report = probe("pocket", backend="transformers")
+    assert report.refusal is None, report.refusal
+    assert report.accuracy >= 10 / 12 and report.margin > 0.6 and report.mass > 0.9

@@ -1,0 +1,84 @@
+"""`recipes/grpo.py`: a config file and a dataset with checklists in, a trained policy out."""
+
+import json
+
+import pytest
+import yaml
+from datasets import Dataset
+
+from checklist_rewards.errors import ChecklistError, ModelError, SampleError
+from checklist_rewards.rewards.trl import config_keys
+from tests.conftest import REPO
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
+
+CONFIGS = sorted((REPO / "recipes").glob("*/grpo/config_*.yaml"))
+ON_CPU = REPO / "recipes" / "pocket" / "grpo" / "config_cpu.yaml"
+ROWS = [{"prompt": [{"role": "user", "content": f"Write {n}."}], "checklist": ["Is it short?"]} for n in range(4)]
+
+
+def run(data, output, *more: str):
+    from grpo import main, parse
+
+    small = "--max_steps 1 --per_device_train_batch_size 8 --num_generations 4 --max_completion_length 8 --seed 1"
+    arguments = [
+        "--config",
+        str(ON_CPU),
+        "--dataset_name",
+        str(data),
+        "--output_dir",
+        str(output),
+        *small.split(),
+        *more,
+    ]
+    return main(*parse(arguments))
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "folder of jsonl", "saved dataset"])
+def test_the_pocket_config_trains_on_every_kind_of_dataset(tmp_path, kind):
+    data = tmp_path / "data"
+    if kind == "jsonl":
+        data = write(tmp_path / "data.jsonl", ROWS)
+    elif kind == "parquet":
+        data = tmp_path / "data.parquet"
+        Dataset.from_list(ROWS).to_parquet(data)
+    elif kind == "folder of jsonl":
+        data.mkdir()
+        write(data / "train.jsonl", ROWS)
+    else:
+        Dataset.from_list(ROWS).save_to_disk(data)
+    trainer = run(data, tmp_path / "out", "--reward", '{"model": "pocket", "backend": "transformers", "store": false}')
+    assert trainer.state.global_step == 1
+    assert "rewards/checklist_reward/mean" in trainer.state.log_history[0]
+    assert (tmp_path / "out" / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize(
+    ("rows", "reward", "error", "words"),
+    [
+        ([{"prompt": "Hi"}] * 4, {}, SampleError, r"data.jsonl \(train\) has no column 'checklist'; it has prompt"),
+        (ROWS[:3] + [{**ROWS[3], "checklist": []}], {}, ChecklistError, r"data.jsonl \(train\), row 4: .*empty"),
+        (ROWS, {"metric": "mean"}, SampleError, "metric='mean'"),
+        (ROWS, {"model": "./nowhere"}, ModelError, "no model at './nowhere'"),
+    ],
+    ids=["no column", "an empty checklist", "an unknown metric", "no judge"],
+)
+def test_bad_data_and_settings_are_refused_before_the_policy_is_loaded(tmp_path, rows, reward, error, words):
+    data = write(tmp_path / "data.jsonl", rows)
+    with pytest.raises(error, match=words):
+        run(data, tmp_path / "out", "--model_name_or_path", "./no-policy", "--reward", json.dumps(reward))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.parts[-3])
+def test_every_config_has_only_settings_that_exist(path):
+    from grpo import parse
+
+    script, _, _ = parse(["--config", str(path), "--dataset_name", "x", "--use_cpu", "True", "--bf16", "False"])
+    assert set(script.reward) <= set(config_keys())
+    assert yaml.safe_load(path.read_text())["reward"]["model"]

@@ -1,0 +1,41 @@
+"""One of two ranks of a GRPO run whose judge works on rank 0 only. Run by `test_trainers.py` under torchrun."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from datasets import Dataset
+from trl import GRPOConfig, GRPOTrainer
+
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.backends import pocket_dir
+from checklist_rewards.rewards.trl import ChecklistReward
+from tests.fakes import FakeBackend
+
+folder, rank = Path(sys.argv[1]), int(os.environ["RANK"])
+backend = FakeBackend(lambda prefix, tail: len(prefix) % 10 / 10, fails=lambda prefix, tail: rank == 1)
+trainer = GRPOTrainer(
+    model=str(pocket_dir()),
+    reward_funcs=ChecklistReward(ChecklistScorer(backend=backend, store=False)),
+    args=GRPOConfig(
+        output_dir=str(folder),
+        use_cpu=True,
+        bf16=False,
+        report_to="none",
+        beta=0.0,
+        save_strategy="no",
+        logging_steps=1,
+        per_device_train_batch_size=2,
+        num_generations=4,
+        max_completion_length=8,
+        max_steps=2,
+        log_completions=True,
+        num_completions_to_print=0,
+    ),
+    train_dataset=Dataset.from_list([{"prompt": f"Write {n}.", "checklist": ["Is it short?"]} for n in range(4)]),
+)
+trainer.train()
+if rank == 0:
+    log = {"global_step": trainer.state.global_step, "history": trainer.state.log_history}
+    (folder / "log.json").write_text(json.dumps(log))
