@@ -14,8 +14,10 @@ CAPPED := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-$$(nproc 2>/dev/null || echo 2)} H
 demo: $(VENV)/.installed
 	$(CAPPED) $(RUN) -m checklist_rewards.cli demo --output runs/demo
 
+# The vLLM tests share one engine and one server, so they run in one process, after the others.
 test: $(VENV)/.installed-test
-	$(RUN) -m pytest -n 2 --dist loadgroup
+	$(RUN) -m pytest -n 2 --dist loadfile -m "not vllm"
+	$(RUN) -m pytest -m vllm
 
 bench: $(VENV)/.installed-test
 	$(CAPPED) $(RUN) recipes/benchmarks/reads.py

@@ -20,7 +20,7 @@ from checklist_rewards.backends.base import (
     Reply,
     Sampling,
 )
-from checklist_rewards.backends.models import model_identity, pocket_dir, resolve_model
+from checklist_rewards.backends.models import model_identity, pocket_dir, resolve_model, served_identity
 from checklist_rewards.errors import ModelError
 
 BackendName = Literal["auto", "transformers", "vllm", "openai"]
@@ -75,7 +75,8 @@ def engine_identity(model: str, backend: str = "auto", base_url: str | None = No
     """`Backend.identity` of the engine that [`load_backend`] would give, without building it: a run whose reads are
     all in the store needs no engine. A served model is known only by its name and address."""
     if choose_backend(model, backend, base_url) == "openai":
-        return f"{model}@{base_url}"
+        assert base_url is not None
+        return served_identity(model, base_url)
     return model_identity(model)
 
 

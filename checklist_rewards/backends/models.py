@@ -70,6 +70,11 @@ def model_identity(model: str | Path) -> str:
     return digest.hexdigest()[:32]
 
 
+def served_identity(model: str, base_url: str) -> str:
+    """A served model is known only by its name and address."""
+    return f"{model}@{base_url.rstrip('/')}"
+
+
 def _snapshot(model: str) -> str:
     """The commit of a Hub model, from the Hub or from its local cache."""
     from huggingface_hub import hf_hub_download

@@ -27,6 +27,21 @@ class TokenGroup(NamedTuple):
     prefix: list[int]
     tails: list[list[int]]
 
+    def fitting(self, limit: int) -> list[tuple[int, list[int]]]:
+        """Index and ids of the tails whose prompt leaves room for one token of answer in `limit` tokens."""
+        room = limit - len(self.prefix)
+        return [(index, tail) for index, tail in enumerate(self.tails) if len(tail) < room]
+
+
+def count_tokens(groups: Sequence[TokenGroup], limit: int) -> tuple[int, int]:
+    """Prompt tokens of the reads that fit: each prompt computed alone, and each prefix and tail computed once."""
+    alone = floor = 0
+    for group in groups:
+        tails = [len(tail) for _, tail in group.fitting(limit)]
+        alone += len(group.prefix) * len(tails) + sum(tails)
+        floor += (len(group.prefix) if tails else 0) + sum(tails)
+    return alone, floor
+
 
 class ChatTokenizer:
     """A Hugging Face tokenizer that keeps a chat template's own tokens and the text under judgement apart.
@@ -139,7 +154,8 @@ class ChatTokenizer:
             text = render([{**first, "content": f"{system['content']}\n\n{first['content']}"}, *others])
         opened = text.rfind(_THINK)
         if not think and opened > text.rfind(_END_THINK):
-            text += f"\n\n{_END_THINK}\n\n"  # a template that opens a thinking block whatever it is told
+            # A template that opens a thinking block whatever it is told; this is how thinking models spell an empty one.
+            text = f"{text.rstrip()}\n\n{_END_THINK}\n\n"
         return text
 
     def _special(self, text: str) -> list[int]:

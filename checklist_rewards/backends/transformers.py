@@ -27,7 +27,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from checklist_rewards.backends.base import TOO_LONG, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.backends.models import model_identity, resolve_model
-from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup
+from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup, count_tokens
 from checklist_rewards.errors import BackendError, ModelError
 
 logger = logging.getLogger(__name__)
@@ -74,7 +74,8 @@ class TransformersBackend:
                 attn_implementation="sdpa",
             )
         except (OSError, ValueError) as error:
-            raise ModelError(f"model {model!r} cannot be loaded with transformers: {error}") from error
+            reason = str(error).strip().splitlines()[0]
+            raise ModelError(f"model {model!r} cannot be loaded with transformers: {reason}") from error
         self.model.to(self.device).eval()  # type: ignore[arg-type]
         config = self.model.config.get_text_config()
         self.max_length: int = getattr(config, "max_position_embeddings", 2**31)
@@ -96,15 +97,8 @@ class TransformersBackend:
             for row in batch:
                 for index, _ in row.tails:
                     reads[row.group][index] = LabelRead(tuple(next(answers)))
-        fits = [[t for t in g.tails if len(g.prefix) + len(t) <= self.max_length] for g in tokenized]
-        return ReadResult(
-            reads=[tuple(group) for group in reads],
-            prompt_tokens=sum(len(g.prefix) + len(t) for g, tails in zip(tokenized, fits, strict=True) for t in tails),
-            computed_tokens=computed,
-            floor_tokens=sum(
-                len(g.prefix) + sum(map(len, tails)) for g, tails in zip(tokenized, fits, strict=True) if tails
-            ),
-        )
+        prompt_tokens, floor_tokens = count_tokens(tokenized, self.max_length)
+        return ReadResult([tuple(group) for group in reads], prompt_tokens, computed, floor_tokens)
 
     def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
         """See [`Backend`]. Prompts are batched by length and padded on the left."""
@@ -126,9 +120,7 @@ class TransformersBackend:
         for number, group in enumerate(groups):
             tails: list[tuple[int, list[int]]] = []
             length = len(group.prefix)
-            for index, tail in enumerate(group.tails):
-                if len(group.prefix) + len(tail) > self.max_length:
-                    continue
+            for index, tail in group.fitting(self.max_length):
                 if tails and (length + len(tail) > self.max_batch_tokens or not self.packs):
                     rows.append(_Row(number, group.prefix, tails))
                     tails, length = [], len(group.prefix)
@@ -199,7 +191,7 @@ class TransformersBackend:
             out = self.model(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False)
         except torch.OutOfMemoryError as error:
             raise BackendError(
-                f"out of GPU memory on {tuple(ids.shape)} tokens; max_batch_tokens is {self.max_batch_tokens}, lower it."
+                f"out of GPU memory on {tuple(ids.shape)} tokens; lower max_batch_tokens ({self.max_batch_tokens})."
             ) from error
         finally:
             hook.remove()

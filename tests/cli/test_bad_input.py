@@ -1,4 +1,4 @@
-"""What bad input gets: one sentence with the place and what is allowed, exit code 2, nothing written, nothing loaded."""
+"""What bad input gets: one sentence with the place and what is allowed, exit code 2, nothing written or loaded."""
 
 from pathlib import Path
 
@@ -54,6 +54,8 @@ BAD_OPTIONS = {
     "unknown output": (["rows.jsonl", "-o", "out.xlsx"], ["out.xlsx", ".jsonl, .csv, .parquet"]),
     "output is a folder": (["rows.jsonl", "-o", "."], ["folder"]),
     "output is the input": (["rows.jsonl", "-o", "rows.jsonl"], ["rows.jsonl", "the file of rows itself"]),
+    "summary is the output": (["rows.jsonl", "-o", "out.jsonl", "--summary", "out.jsonl"], ["--summary", "rows"]),
+    "summary is a folder": (["rows.jsonl", "-o", "out.jsonl", "--summary", "."], ["--summary", "folder"]),
     "no such model": (["rows.jsonl", "-o", "out.jsonl", "--model", "./none"], ["'./none'", "pocket"]),
     "no such prompt": (["rows.jsonl", "-o", "out.jsonl", "--prompt", "mine"], ["'mine'", "judges/item"]),
     "a bad prompt": (["rows.jsonl", "-o", "out.jsonl", "--prompt", "bad.md"], ["bad.md:1", "{question}", "last"]),

@@ -59,7 +59,9 @@ def test_a_csv_holds_its_candidates_as_json(run, engine):
 
 def test_candidates_are_sampled_from_a_policy(run, engine):
     engine(likes, replies=["a red one"])
-    write_jsonl("rows.jsonl", {"prompt": "Paint.", "checklist": ["Is it red?"]}, {"prompt": "Draw.", "checklist": None})
+    write_jsonl(
+        "rows.jsonl", {"prompt": "Paint.", "checklist": ["Is it red?"]}, {"prompt": "Draw.", "checklist": None}
+    )
     done = run("rerank", "rows.jsonl", "-o", "out.jsonl", "--policy", "pocket", "--n", "3", "--no-store")
     assert done.exit_code == 1 and "no_checklist" in done.stderr
     first, second = read_jsonl("out.jsonl")

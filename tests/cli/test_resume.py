@@ -13,15 +13,28 @@ from pathlib import Path
 import pytest
 from pocket.world import tasks, write_response
 
-from checklist_rewards.store import Store
 from tests.cli.conftest import read_jsonl, write_jsonl
 
-ROWS = 320
+ROWS = 224  # two chunks of replies, two of reads
 
 
-def start(folder: Path, store: str) -> subprocess.Popen:
-    arguments = ["run", "rows.jsonl", "-o", f"{store}.jsonl", "--backend", "transformers", "--max-tokens", "96"]
-    arguments += ["--store", f"{store}.sqlite", "--summary", f"{store}.json"]
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Rows, and the result of a run that nothing interrupted."""
+    folder = tmp_path_factory.mktemp("resume")
+    rng = random.Random(0)
+    items = tasks(ROWS, seed=5, split="test")
+    write_jsonl(
+        folder / "rows.jsonl",
+        *({"input": task.instruction, "target": write_response(rng, task, 0.4, "test")} for task in items),
+    )
+    assert start(folder, "whole").wait() in (0, 1)
+    return folder
+
+
+def start(folder: Path, name: str) -> subprocess.Popen:
+    arguments = ["run", "rows.jsonl", "-o", f"{name}.jsonl", "--backend", "transformers", "--max-tokens", "96"]
+    arguments += ["--store", f"{name}.sqlite", "--summary", f"{name}.json"]
     return subprocess.Popen(
         [sys.executable, "-m", "checklist_rewards.cli", *arguments], cwd=folder, stderr=subprocess.DEVNULL
     )
@@ -29,41 +42,36 @@ def start(folder: Path, store: str) -> subprocess.Popen:
 
 def reads_in(store: Path) -> int:
     """Reads among the answers of a store; the others are replies."""
-    if not store.exists():
+    return answers_in(store, "WHERE value LIKE '{%'")
+
+
+def answers_in(store: Path, where: str = "") -> int:
+    try:
+        with sqlite3.connect(f"file:{store}?mode=ro", uri=True) as connection:
+            return connection.execute(f"SELECT count(*) FROM answers {where}").fetchone()[0]
+    except sqlite3.OperationalError:  # not there yet
         return 0
-    with sqlite3.connect(f"file:{store}?mode=ro", uri=True) as connection:
-        return connection.execute("SELECT count(*) FROM answers WHERE value LIKE '{%'").fetchone()[0]
-
-
-def answers_in(store: Path) -> int:
-    return len(Store(store)) if store.exists() else 0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("until", [answers_in, reads_in], ids=["writing checklists", "scoring"])
-def test_kill_9_in_the_middle_of_run_then_run_again(tmp_path, until):
-    rng = random.Random(0)
-    items = tasks(ROWS, seed=5, split="test")
-    rows = [{"input": task.instruction, "target": write_response(rng, task, 0.4, "test")} for task in items]
-    write_jsonl(tmp_path / "rows.jsonl", *rows)
-    whole = start(tmp_path, "whole")
-
-    killed = start(tmp_path, "killed")
-    while until(tmp_path / "killed.sqlite") == 0:
+@pytest.mark.xdist_group("resume")
+@pytest.mark.parametrize(("name", "until"), [("early", answers_in), ("late", reads_in)])
+def test_kill_9_in_the_middle_of_run_then_run_again(folder, name, until):
+    killed = start(folder, name)
+    while until(folder / f"{name}.sqlite") == 0:  # early: while writing checklists, late: while scoring
         assert killed.poll() is None, "it ended before it could be killed"
         time.sleep(0.005)
     os.kill(killed.pid, signal.SIGKILL)
     assert killed.wait() == -signal.SIGKILL
-    assert not (tmp_path / "killed.jsonl").exists()
-    paid = reads_in(tmp_path / "killed.sqlite")
+    assert not (folder / f"{name}.jsonl").exists()
+    paid = reads_in(folder / f"{name}.sqlite")
 
-    assert start(tmp_path, "killed").wait() in (0, 1) and whole.wait() in (0, 1)
-    expected, again = (json.loads((tmp_path / f"{name}.json").read_text())["receipt"] for name in ("whole", "killed"))
-    # The rows are judged in chunks, and a read of an earlier chunk is "stored" for a later one in both runs.
-    assert again["asked"] == expected["asked"] - paid
-    assert again["stored"] == expected["stored"] + paid
-    assert answers_in(tmp_path / "killed.sqlite") == answers_in(tmp_path / "whole.sqlite")
-    one, other = read_jsonl(tmp_path / "whole.jsonl"), read_jsonl(tmp_path / "killed.jsonl")
+    assert start(folder, name).wait() in (0, 1)
+    whole, again = (json.loads((folder / f"{run}.json").read_text())["receipt"] for run in ("whole", name))
+    assert again["asked"] == whole["asked"] - paid
+    assert again["stored"] == whole["stored"] + paid
+    assert answers_in(folder / f"{name}.sqlite") == answers_in(folder / "whole.sqlite")
+    one, other = read_jsonl(folder / "whole.jsonl"), read_jsonl(folder / f"{name}.jsonl")
     assert len(one) == ROWS and close(one, other)
 
 

@@ -49,7 +49,9 @@ def test_the_formats_hold_the_same_numbers(run, engine):
 
 def test_keys_have_other_names_and_several_inputs_are_joined(run, engine):
     fake = engine(by_word)
-    write_jsonl("rows.jsonl", {"ask": "Sum up.", "context": "A text.", "none": "", "said": "hm", "questions": ["Is it?"]})
+    write_jsonl(
+        "rows.jsonl", {"ask": "Sum up.", "context": "A text.", "none": "", "said": "hm", "questions": ["Is it?"]}
+    )
     keys = ["--input-key", "ask", "--input-key", "none", "--input-key", "context", "--target-key", "said"]
     done = run("score", "rows.jsonl", "-o", "out.jsonl", *keys, "--checklist-key", "questions", "--no-store")
     assert done.exit_code == 0, done.output
@@ -63,7 +65,9 @@ def test_the_trainers_names_and_chat_messages_are_known(run, engine):
     write_jsonl("rows.jsonl", {"prompt": prompt, "completion": completion, "checklist": ["Is it kind?"]})
     assert run("score", "rows.jsonl", "-o", "out.jsonl", "--no-store").exit_code == 0
     [(prefix, _)] = fake.asked
-    assert "\nHello?\n" in prefix and "\nHi you.\n" in prefix and "system: Be kind." in prefix and "friend" not in prefix
+    assert (
+        "\nHello?\n" in prefix and "\nHi you.\n" in prefix and "system: Be kind." in prefix and "friend" not in prefix
+    )
 
 
 def test_one_checklist_for_all_rows(run, engine):

@@ -1,0 +1,261 @@
+"""The vLLM engine, in this process's service: built once, prefix cache on, every label read exactly.
+
+A read is a prompt of token ids with one token to generate and `logprob_token_ids`: vLLM then returns the
+log-probability of just these tokens out of the full vocabulary, whatever their rank (a top-k list may miss a label, and
+masks come after the log-probabilities are taken). Prompts go in ordered by prefix; the first of a group fills the
+cache and the others compute their tail, and what is left of the last block of the prefix.
+
+vLLM runs its engine in a child process, so a script that scores at its top level needs `if __name__ == "__main__":`.
+The child would outlive a killed parent and keep its memory; a guard process sees to it that it does not.
+
+A failure while loading is a [`ModelError`], one while running a [`BackendError`]: those reads stay unanswered.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import multiprocessing.connection
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from transformers import AutoTokenizer
+
+from checklist_rewards.backends.base import TOO_LONG, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends.models import model_identity, resolve_model
+from checklist_rewards.backends.reads import Answer, read_prompts
+from checklist_rewards.backends.tokens import ChatTokenizer
+from checklist_rewards.errors import BackendError, ModelError
+
+logger = logging.getLogger(__name__)
+
+# One-token reads are short prompts in great number: many sequences and many tokens per step keep a GPU full.
+_GPU = {"max_num_seqs": 1024, "max_num_batched_tokens": 16384}
+# A block is the grain of the prefix cache; 32 is the smallest that the CPU kernels run at full speed (default: 128).
+_CPU = {"dtype": "float32", "enforce_eager": True, "block_size": 32}
+_CPU_KV_CACHE_BYTES = 2**30
+
+# What the engine's processes inherit unless the user has said otherwise. vLLM logs to stdout, where our output goes.
+_QUIET = {
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_LOGGING_STREAM": "ext://sys.stderr",
+    "TORCH_CPP_LOG_LEVEL": "ERROR",
+    "PYTHONWARNINGS": "ignore",
+}
+# Eager mode still compiles one helper of the sampler: 20 s, and it needs a C++ compiler.
+_UNCOMPILED = {"TORCHDYNAMO_DISABLE": "1"}
+_UNBOUND = {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+
+_GUARD = """
+import contextlib, signal, sys
+sys.stdin.read()
+for fd in sys.argv[1:]:
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(int(fd), signal.SIGKILL)
+"""
+
+
+class VLLMBackend:
+    """A causal language model in an engine of vLLM.
+
+    Args:
+        model (`str`): "pocket", a folder or a Hub id.
+        **engine: arguments of `vllm.LLM` to use instead of ours, such as `gpu_memory_utilization=0.3` beside a trainer
+            or `tensor_parallel_size=2`. To pass them, build the backend yourself:
+            `ChecklistScorer(model, backend=VLLMBackend(model, gpu_memory_utilization=0.3))`.
+
+    Raises [`ModelError`] if the model cannot be loaded.
+    """
+
+    chunk_reads = 4096
+
+    def __init__(self, model: str, **engine: Any):
+        path = resolve_model(model)
+        self.identity = model_identity(model)
+        self._lock = threading.Lock()  # trainers may score from several threads; vLLM takes one call at a time
+        _refuse_while_importing()
+        _warn_about_neighbours()
+        before = set(multiprocessing.active_children())
+        try:
+            self.tokens = ChatTokenizer(AutoTokenizer.from_pretrained(path))
+            self.llm = _load(path, engine)
+        except Exception as error:  # whatever vLLM raises while loading, the model is not usable
+            raise ModelError(f"model {model!r} cannot be loaded with vLLM: {_short(error)}") from error
+        children = list(set(multiprocessing.active_children()) - before)
+        self._guard = _kill_after_us(children)
+        _wake_if_killed(children, self.llm)
+        config = self.llm.model_config
+        self.limit: int = config.max_model_len
+        # A context that was cut to fit the memory is this engine's affair, not the model's: such a read is not kept in
+        # the store as too long, for a larger machine would answer it.
+        cut = self.limit < getattr(config.hf_text_config, "max_position_embeddings", self.limit)
+        self.over_limit = f"backend_error: over the engine's context of {self.limit} tokens" if cut else TOO_LONG
+
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+        """See [`Backend`]."""
+        return read_prompts(self.tokens, groups, labels, self._ask, limit=self.limit, over_limit=self.over_limit)
+
+    def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
+        """See [`Backend`]. A reply depends on its own prompt and the seed, not on what else is asked."""
+        from vllm import SamplingParams
+
+        ids = [self.tokens.prompt(messages) for messages in prompts]
+        replies = [[Reply(None, unanswered=self.over_limit)] * sampling.n for _ in prompts]
+        fitting = [index for index, prompt in enumerate(ids) if len(prompt) < self.limit]
+        params = [
+            SamplingParams(
+                n=sampling.n,
+                temperature=sampling.temperature,
+                top_p=sampling.top_p,
+                max_tokens=min(sampling.max_tokens, self.limit - len(ids[index])),
+                seed=sampling.seed,
+                detokenize=False,
+            )
+            for index in fitting
+        ]
+        for index, output in zip(fitting, self._run([ids[index] for index in fitting], params), strict=True):
+            replies[index] = [self._reply(sample) for sample in output.outputs]
+        return replies
+
+    def _ask(self, prompts: list[list[int]], ids: list[int]) -> tuple[list[Answer], int]:
+        from vllm import SamplingParams
+
+        params = SamplingParams(max_tokens=1, temperature=0, logprob_token_ids=ids, detokenize=False)
+        outputs = self._run(prompts, params)
+        answers: list[Answer] = []
+        for output in outputs:
+            next_token = output.outputs[0].logprobs[0]
+            answers.append({token: next_token[token].logprob for token in ids})
+        cached = sum(output.num_cached_tokens or 0 for output in outputs)
+        return answers, sum(map(len, prompts)) - cached
+
+    def _run(self, prompts: list[list[int]], params: Any) -> list[Any]:
+        from vllm import TokensPrompt
+
+        if not prompts:
+            return []
+        asked = [TokensPrompt(prompt_token_ids=prompt) for prompt in prompts]
+        with self._lock:
+            try:
+                outputs = self.llm.generate(asked, params, use_tqdm=False)
+            except Exception as error:
+                raise BackendError(f"vLLM failed: {_short(error)}") from error
+        return outputs[-len(prompts) :]  # an interrupted call leaves its requests in the engine; theirs come first
+
+    def _reply(self, sample: Any) -> Reply:
+        if sample.finish_reason not in ("stop", "length"):
+            return Reply(None, unanswered=f"backend_error: vLLM ended the reply with {sample.finish_reason!r}")
+        stopped = sample.finish_reason == "stop"  # its last token is the one that means the end
+        tokens = list(sample.token_ids)
+        return Reply(self.tokens.decode(tokens[:-1] if stopped else tokens), sample.finish_reason)
+
+
+def _load(path: str, engine: Mapping[str, Any]) -> Any:
+    with _environment(_QUIET):
+        from vllm import LLM
+        from vllm.platforms import current_platform
+    defaults: dict[str, Any] = {
+        "enable_prefix_caching": True,
+        "max_model_len": -1,  # the model's own, or as much of it as fits the memory
+        "use_tqdm_on_load": sys.stderr.isatty(),
+    }
+    environment = dict(_QUIET)
+    if current_platform.is_cpu():
+        environment |= _UNCOMPILED
+        if "OMP_NUM_THREADS" in os.environ:
+            environment |= _UNBOUND  # else vLLM takes all cores but one, whatever the user has set
+        defaults |= _CPU
+        if "VLLM_CPU_KVCACHE_SPACE" not in os.environ:
+            defaults["kv_cache_memory_bytes"] = _CPU_KV_CACHE_BYTES
+    else:
+        defaults |= _GPU
+    with _environment(environment):
+        return LLM(path, **defaults | dict(engine))
+
+
+@contextmanager
+def _environment(defaults: Mapping[str, str]) -> Iterator[None]:
+    """Environment variables for the engine's processes, which inherit them, and for this one no longer than that.
+
+    vLLM writes variables of its own while it loads (LD_PRELOAD, LOCAL_WORLD_SIZE, …); a trainer that lives here must
+    not see them.
+    """
+    before = dict(os.environ)
+    for name, value in defaults.items():
+        os.environ.setdefault(name, value)
+    try:
+        yield
+    finally:
+        for name in os.environ.keys() | before.keys():
+            if name not in before:
+                del os.environ[name]
+            elif os.environ.get(name) != before[name]:
+                os.environ[name] = before[name]
+
+
+def _kill_after_us(children: Sequence[BaseProcess]) -> subprocess.Popen[bytes] | None:
+    """Kill the engine when this process is gone, however it went: its end of a pipe closes then.
+
+    vLLM stops its engine when Python exits, but not when Python is killed.
+    """
+    if not children or not hasattr(os, "pidfd_open"):
+        return None
+    fds = [os.pidfd_open(child.pid) for child in children if child.pid is not None]
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-ISc", _GUARD, *map(str, fds)],
+            stdin=subprocess.PIPE,
+            pass_fds=fds,
+            start_new_session=True,  # Ctrl-C is for the parent
+        )
+    finally:
+        for fd in fds:
+            os.close(fd)
+
+
+def _wake_if_killed(children: Sequence[BaseProcess], llm: Any) -> None:
+    """Fail the call that waits for an engine which was killed (out of memory, say): vLLM itself would wait forever."""
+    outputs = getattr(llm.llm_engine.engine_core, "outputs_queue", None)
+    if not children or outputs is None:
+        return
+
+    def wait() -> None:
+        multiprocessing.connection.wait([child.sentinel for child in children])
+        outputs.put_nowait(RuntimeError("the engine's process is gone"))
+
+    threading.Thread(target=wait, name="vllm-engine-watch", daemon=True).start()
+
+
+def _short(error: Exception) -> str:
+    return textwrap.shorten(f"{type(error).__name__}: {error}", 400, placeholder=" …")
+
+
+def _refuse_while_importing() -> None:
+    # multiprocessing starts a child by importing the script anew; one that loads an engine on import never ends.
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise ModelError(
+            "vLLM starts its engine in a process of its own, which imports this script again: put the code that "
+            "scores under `if __name__ == '__main__':`."
+        )
+
+
+def _warn_about_neighbours() -> None:
+    processes = int(os.environ.get("WORLD_SIZE") or 1)
+    if processes > 1:
+        logger.warning(
+            "each of the %d processes loads a judge of its own, on the first GPU that it sees; serve the judge once "
+            "(vllm serve) and give its base_url instead.",
+            processes,
+        )
+    if os.environ.get("VLLM_ENABLE_V1_MULTIPROCESSING") == "0":
+        logger.warning(
+            "VLLM_ENABLE_V1_MULTIPROCESSING=0: the judge shares this process, and vLLM's global state, with every "
+            "other engine here; serve it separately (vllm serve) and give its base_url instead."
+        )

@@ -1,0 +1,288 @@
+"""How fast are reads, and what does the adapter add to the engine? `make bench`.
+
+One run, one model, the same 64 targets x 8 questions (a prefix of about 430 tokens, tails of about 20), engines
+interleaved so that a busy minute of the machine hits all of them; medians are reported. Every repeat has texts of its
+own: no prefix cache can answer from the repeat before.
+
+(a) plain         a loop of `transformers` over whole prompts, one at a time
+(b) transformers  this package's transformers engine: prefix once, all tails packed behind it
+(c) vllm          this package's vLLM engine: prompts ordered by prefix, prefix cache on (skipped where it is missing)
+(d) adapter       10,000 reads on an engine that answers at once: what rendering, hashing, planning, storing and
+                  scoring cost per read, and how memory grows
+
+Prints a table and writes `runs/bench/reads.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import math
+import os
+import platform
+import random
+import statistics
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from pocket.world import FAMILIES, Constraint, sample_plan, sample_task, words_of, write_text  # noqa: E402
+
+from checklist_rewards import ChecklistScorer, Sample  # noqa: E402
+from checklist_rewards.backends import Backend, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling  # noqa: E402
+from checklist_rewards.backends.transformers import TransformersBackend  # noqa: E402
+from checklist_rewards.errors import ModelError  # noqa: E402
+from checklist_rewards.prompts import load_prompt  # noqa: E402
+
+LABELS = ("yes", "no")
+PREFIX_TOKENS = 430
+ADAPTER_READS = (2_500, 5_000, 10_000)
+Timed = tuple[float, int, int]
+"""Seconds, computed prompt tokens, and the fewest that can be computed."""
+
+
+def workload(backend: TransformersBackend, targets: int, questions: int, seed: int) -> list[ReadGroup]:
+    """Groups of reads about texts that no other seed has, rendered by the packaged judge prompt."""
+    rng = random.Random(seed)
+    prompt = load_prompt("judges/item", "judge")
+    groups = []
+    for _ in range(targets):
+        instruction = sample_task(rng, split="train").instruction
+        target, prefix = "", ""
+        while True:
+            longer = f"{target} {write_text(rng, sample_plan(rng, 1), words_of('train'))}".strip()
+            rendered = prompt.prefix(input=instruction, target=longer)
+            [tokens] = backend.tokens.groups([ReadGroup(prompt.system, rendered, ())])
+            if prefix and len(tokens.prefix) > PREFIX_TOKENS:
+                break
+            target, prefix = longer, rendered
+        groups.append(ReadGroup(prompt.system, prefix, tuple(prompt.tail(q) for q in some_questions(rng, questions))))
+    return groups
+
+
+def some_questions(rng: random.Random, count: int) -> list[str]:
+    """Distinct questions of the pocket world."""
+    found: dict[str, None] = {}
+    while len(found) < count:
+        family = rng.choice(list(FAMILIES))
+        values = FAMILIES[family].values
+        value = rng.choice(values) if values else rng.choice(words_of("train"))
+        found[Constraint(family, value).question()] = None
+    return list(found)
+
+
+@torch.inference_mode()
+def plain_loop(backend: TransformersBackend, groups: Sequence[ReadGroup]) -> tuple[int, list[float]]:
+    """The loop one writes first: every prompt whole and alone. Returns tokens computed, and P(yes) of each read."""
+    yes, no = (list(forms) for forms in backend.tokens.label_groups(LABELS))
+    computed, answers = 0, []
+    for group in backend.tokens.groups(groups):
+        for tail in group.tails:
+            ids = torch.tensor([group.prefix + tail], device=backend.device)
+            last = backend.model(input_ids=ids, use_cache=False, logits_to_keep=1).logits[0, -1].float()
+            weights = [last[yes].logsumexp(-1).exp().item(), last[no].logsumexp(-1).exp().item()]
+            answers.append(weights[0] / sum(weights))
+            computed += ids.numel()
+    return computed, answers
+
+
+def p_yes(result: ReadResult) -> list[float]:
+    reads = [read.logprobs for group in result.reads for read in group]
+    assert all(reads), "a read of the benchmark was left unanswered"
+    return [1 / (1 + math.exp(no - yes)) for yes, no in reads]  # type: ignore[misc]
+
+
+def engines(model: str) -> tuple[dict[str, Any], str | None]:
+    """The engines to compare, by name, and why vLLM is not among them."""
+    ours = TransformersBackend(model)
+    try:
+        from checklist_rewards.backends.vllm import VLLMBackend
+
+        return {"plain": ours, "transformers": ours, "vllm": VLLMBackend(model)}, None
+    except (ImportError, ModelError) as error:
+        return {"plain": ours, "transformers": ours}, str(error)
+
+
+def run(name: str, engine: Any, groups: Sequence[ReadGroup], floor: int) -> tuple[Timed, list[float]]:
+    started = time.perf_counter()
+    if name == "plain":
+        computed, answers = plain_loop(engine, groups)
+        return (time.perf_counter() - started, computed, floor), answers
+    result = engine.read(groups, LABELS)
+    return (time.perf_counter() - started, result.computed_tokens, result.floor_tokens), p_yes(result)
+
+
+def compare_engines(model: str, targets: int, questions: int, repeats: int) -> dict[str, Any]:
+    """Verdicts per second and tokens computed of every engine, interleaved."""
+    by_name, missing = engines(model)
+    ours = by_name["transformers"]
+    for name, engine in by_name.items():  # first calls allocate and look things up
+        run(name, engine, workload(ours, 4, questions, seed=-1), 1)
+    timed: dict[str, list[Timed]] = {name: [] for name in by_name}
+    apart = 0.0
+    for repeat in range(repeats):
+        groups = workload(ours, targets, questions, seed=repeat)
+        floor = ours_floor(ours, groups)
+        answers = {}
+        names = list(by_name)
+        for name in names[repeat % len(names) :] + names[: repeat % len(names)]:
+            outcome, answers[name] = run(name, by_name[name], groups, floor)
+            timed[name].append(outcome)
+        apart = max(
+            apart, *(abs(a - b) for other in answers.values() for a, b in zip(answers["plain"], other, strict=True))
+        )
+    [sample] = ours.tokens.groups(groups[:1])
+    return {
+        "reads": targets * questions,
+        "prefix_tokens": len(sample.prefix),
+        "tail_tokens": statistics.mean(map(len, sample.tails)),
+        "engines": {name: summary(targets * questions, outcomes) for name, outcomes in timed.items()},
+        "largest_difference_in_p_yes": apart,
+        "vllm_missing": missing,
+    }
+
+
+def ours_floor(backend: TransformersBackend, groups: Sequence[ReadGroup]) -> int:
+    return sum(len(group.prefix) + sum(map(len, group.tails)) for group in backend.tokens.groups(groups))
+
+
+def summary(reads: int, outcomes: Sequence[Timed]) -> dict[str, float]:
+    seconds = [seconds for seconds, _, _ in outcomes]
+    return {
+        "verdicts_per_second": reads / statistics.median(seconds),
+        "slowest": reads / max(seconds),
+        "fastest": reads / min(seconds),
+        "computed_tokens": statistics.median(computed for _, computed, _ in outcomes),
+        "computed_over_floor": statistics.median(computed / floor for _, computed, floor in outcomes),
+    }
+
+
+class InstantBackend:
+    """An engine that answers at once, so that what is left is the adapter."""
+
+    identity = "instant"
+    chunk_reads = 512
+    answer = LabelRead((math.log(0.7), math.log(0.2)))
+
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+        return ReadResult([(self.answer,) * len(group.tails) for group in groups])
+
+    def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
+        raise NotImplementedError
+
+
+def samples(reads: int, questions: int = 8) -> list[Sample]:
+    """Targets of about 1,000 characters with `questions` items each."""
+    rng = random.Random(reads)
+    checklists = [some_questions(rng, questions) for _ in range(64)]
+    texts = [" ".join(f"word{rng.randrange(10**6)}" for _ in range(90)) for _ in range(reads // questions)]
+    return [Sample(rng.choice(checklists), text, f"Write something about {text[:40]}.") for text in texts]
+
+
+def adapter_cost(repeats: int) -> dict[str, Any]:
+    """Milliseconds per read of everything but the engine, and bytes per read that a call holds at most and keeps."""
+    backend: Backend = InstantBackend()
+    reads = ADAPTER_READS[-1]
+    milliseconds = {"without_store": [], "with_store": [], "all_stored": []}
+    for _ in range(repeats):
+        batch = samples(reads)
+        with tempfile.TemporaryDirectory() as folder:
+            stored = Path(folder) / "store.sqlite"
+            for name, store in (("without_store", False), ("with_store", stored), ("all_stored", stored)):
+                scorer = ChecklistScorer("instant", backend=backend, store=store)
+                seconds = timed(lambda scorer=scorer, batch=batch: scorer.score_batch(batch))
+                milliseconds[name].append(1000 * seconds / reads)
+    peak, kept = {}, {}
+    for count in ADAPTER_READS:
+        batch, scorer = samples(count), ChecklistScorer("instant", backend=backend, store=False)
+        gc.collect()
+        tracemalloc.start()
+        scores = scorer.score_batch(batch)
+        held, highest = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert len(scores) == len(batch)
+        peak[count], kept[count] = highest / count, held / count
+        del scores
+    return {
+        "reads": reads,
+        "milliseconds_per_read": {name: statistics.median(values) for name, values in milliseconds.items()},
+        "peak_bytes_per_read": peak,
+        "kept_bytes_per_read": kept,
+    }
+
+
+def timed(call: Callable[[], object]) -> float:
+    gc.collect()
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+def show(found: dict[str, Any], console: Console) -> None:
+    reads, adapter = found["reads"], found["adapter"]
+    table = Table(
+        title=f"{reads['reads']} reads: prefix {reads['prefix_tokens']} tokens, tails {reads['tail_tokens']:.0f}",
+        title_justify="left",
+    )
+    for column in ("engine", "verdicts/s", "slowest - fastest", "x plain", "tokens computed", "/ floor"):
+        table.add_column(column, justify="left" if column == "engine" else "right")
+    plain = reads["engines"]["plain"]["verdicts_per_second"]
+    for name, engine in reads["engines"].items():
+        table.add_row(
+            name,
+            f"{engine['verdicts_per_second']:.0f}",
+            f"{engine['slowest']:.0f} - {engine['fastest']:.0f}",
+            f"{engine['verdicts_per_second'] / plain:.1f}",
+            f"{engine['computed_tokens']:.0f}",
+            f"{engine['computed_over_floor']:.2f}",
+        )
+    console.print(table)
+    if reads["vllm_missing"]:
+        console.print(f"vllm: skipped, {reads['vllm_missing']}")
+    console.print(f"largest difference in P(yes) from the plain loop: {reads['largest_difference_in_p_yes']:.1e}\n")
+    table = Table(title=f"the adapter's own cost, {adapter['reads']} reads", title_justify="left")
+    table.add_column("per read")
+    table.add_column("value", justify="right")
+    for name, milliseconds in adapter["milliseconds_per_read"].items():
+        table.add_row(f"time, {name.replace('_', ' ')}", f"{milliseconds:.3f} ms")
+    for count in ADAPTER_READS:
+        kept, peak = adapter["kept_bytes_per_read"][count], adapter["peak_bytes_per_read"][count]
+        table.add_row(f"memory at {count} reads, kept / at most", f"{kept:.0f} / {peak:.0f} bytes")
+    console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="pocket", help="pocket, a folder or a Hub id (default: %(default)s)")
+    parser.add_argument("--targets", type=int, default=64)
+    parser.add_argument("--questions", type=int, default=8)
+    parser.add_argument("--repeats", type=int, default=5, help="interleaved repeats (default: %(default)s)")
+    parser.add_argument("--output", type=Path, default=Path("runs/bench/reads.json"))
+    arguments = parser.parse_args()
+    found = {
+        "model": arguments.model,
+        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
+        "threads": torch.get_num_threads(),
+        "device": "cuda" if torch.cuda.is_available() else "cpu",
+        "repeats": arguments.repeats,
+        "adapter": adapter_cost(arguments.repeats),
+        "reads": compare_engines(arguments.model, arguments.targets, arguments.questions, arguments.repeats),
+    }
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    arguments.output.write_text(json.dumps(found, indent=2) + "\n")
+    show(found, Console())
+    print(f"written to {arguments.output}")
+
+
+if __name__ == "__main__":
+    main()

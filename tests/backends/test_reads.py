@@ -1,0 +1,68 @@
+"""Reads as whole prompts: prefixes together, labels summed over their forms, a failure kept to its own read."""
+
+import math
+
+import pytest
+
+from checklist_rewards.backends import LabelRead, ReadGroup
+from checklist_rewards.backends.reads import read_prompts
+from checklist_rewards.errors import ModelError
+from tests.backends.words import word_tokenizer
+
+SPACES = [" " * n for n in range(12)]
+CHAT = word_tokenizer("yes Yes no is it short long text", template=None)
+GROUPS = [ReadGroup(None, "text text ", ("is it short", "is it long")), ReadGroup(None, "text ", ("is it long",))]
+
+
+def read(ask, groups=GROUPS, **arguments):
+    return read_prompts(CHAT, groups, ["yes", "no"], ask, **{"limit": 100} | arguments)
+
+
+def all_equal(prompts, ids):
+    return [dict.fromkeys(ids, math.log(0.2)) for _ in prompts], 7
+
+
+def test_prompts_that_share_a_prefix_stand_together():
+    asked = []
+    read(lambda prompts, ids: (asked.extend(prompts), all_equal(prompts, ids))[1])
+    assert [CHAT.tokenizer.decode(prompt) for prompt in asked] == [
+        "[bos] text text is it short",
+        "[bos] text text is it long",
+        "[bos] text is it long",
+    ]
+
+
+def test_a_label_is_the_sum_of_its_surface_forms():
+    result = read(all_equal)
+    assert result.reads[0][0].logprobs == (pytest.approx(math.log(0.4)), pytest.approx(math.log(0.2)))
+    assert (result.prompt_tokens, result.computed_tokens, result.floor_tokens) == (6 + 6 + 5, 7, 3 + 3 + 3 + 5)
+
+
+def test_a_label_without_any_probability_is_minus_infinity():
+    result = read(lambda prompts, ids: ([dict.fromkeys(ids, -math.inf) for _ in prompts], 0))
+    assert result.reads[1] == (LabelRead((-math.inf, -math.inf)),)
+
+
+def test_one_failed_prompt_costs_one_read():
+    def ask(prompts, ids):
+        answers, computed = all_equal(prompts, ids)
+        return [answers[0], "backend_error: gone", answers[2]], computed
+
+    reasons = [[read.unanswered for read in group] for group in read(ask).reads]
+    assert reasons == [[None, "backend_error: gone"], [None]]
+
+
+def test_what_is_over_the_limit_is_not_asked_and_says_so():
+    [long, [short]] = read(all_equal, limit=6).reads
+    assert long == (LabelRead(None, "too_long"),) * 2
+    assert short.logprobs is not None
+    nothing = read(lambda prompts, ids: pytest.fail("asked"), limit=2, over_limit="backend_error: small engine")
+    assert nothing.reads[0][0].unanswered == "backend_error: small engine"
+
+
+def test_more_surface_forms_than_an_engine_names_are_refused():
+    many = [f"{left}yes{right}" for left in SPACES for right in SPACES]
+    chat = word_tokenizer("no")
+    chat.tokenizer.add_tokens(many)
+    with pytest.raises(ModelError, match=r"\['yes', 'no'\] have 145 surface forms, at most 128"):
+        read_prompts(chat, GROUPS, ["yes", "no"], all_equal, limit=100)

@@ -1,0 +1,144 @@
+"""The transformers engine on the pocket model: packed reads are the separate ones, and memory is bounded."""
+
+import math
+
+import pytest
+import torch
+
+from checklist_rewards.backends import ReadGroup, Sampling, load_backend
+from checklist_rewards.backends.transformers import TransformersBackend
+from checklist_rewards.errors import ModelError
+
+LABELS = ("yes", "no")
+
+
+@pytest.fixture(scope="module")
+def own_pocket():
+    """An engine that a test may change."""
+    return TransformersBackend("pocket")
+
+
+def flat(result) -> torch.Tensor:
+    return torch.tensor([read.logprobs for group in result.reads for read in group])
+
+
+def one_by_one(groups: list[ReadGroup]) -> list[ReadGroup]:
+    return [ReadGroup(group.system, group.prefix, (tail,)) for group in groups for tail in group.tails]
+
+
+def test_packed_reads_equal_separate_prompts(own_pocket, world_reads):
+    packed = flat(own_pocket.read(world_reads, LABELS))
+    ids = [group.prefix + tail for group in own_pocket.tokens.groups(world_reads) for tail in group.tails]
+    forms = own_pocket.tokens.label_groups(LABELS)
+    with torch.inference_mode():
+        last = torch.stack([own_pocket.model(torch.tensor([prompt])).logits[0, -1] for prompt in ids]).log_softmax(-1)
+    separate = torch.stack([last[:, list(group)].logsumexp(-1) for group in forms], dim=-1)
+    assert own_pocket.packs
+    assert (packed - separate).abs().max() < 1e-4
+    assert (packed.exp() - separate.exp()).abs().max() < 1e-5
+
+
+def test_order_and_batching_do_not_change_an_answer(own_pocket, world_reads):
+    together = flat(own_pocket.read(world_reads, LABELS))
+    alone = flat(own_pocket.read(one_by_one(world_reads), LABELS))
+    backwards = own_pocket.read(world_reads[::-1], LABELS)
+    assert (together - alone).abs().max() < 1e-4
+    assert (together - flat(type(backwards)(backwards.reads[::-1]))).abs().max() < 1e-4
+
+
+def test_a_model_that_cannot_pack_gives_the_same_answers(own_pocket, world_reads):
+    packed = own_pocket.read(world_reads, LABELS)
+    own_pocket.packs = False
+    try:
+        separate = own_pocket.read(world_reads, LABELS)
+    finally:
+        own_pocket.packs = True
+    assert (flat(packed) - flat(separate)).abs().max() < 1e-4
+    assert separate.computed_tokens == separate.prompt_tokens == packed.prompt_tokens
+
+
+def test_each_prefix_and_each_tail_is_computed_once(pocket, world_reads):
+    result = pocket.read(world_reads, LABELS)
+    assert result.computed_tokens == result.floor_tokens < result.prompt_tokens
+
+
+def test_no_forward_pass_is_larger_than_the_token_budget(own_pocket, world_reads):
+    shapes = []
+    hook = own_pocket.model.register_forward_pre_hook(
+        lambda module, args, kwargs: shapes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
+    )
+    whole = flat(own_pocket.read(world_reads, LABELS))
+    longest = max(rows * width for rows, width in shapes)
+    own_pocket.max_batch_tokens, before = longest // 4, own_pocket.max_batch_tokens
+    shapes.clear()
+    try:
+        bounded = flat(own_pocket.read(world_reads, LABELS))
+    finally:
+        own_pocket.max_batch_tokens = before
+        hook.remove()
+    assert len(shapes) >= 4
+    assert all(rows * width <= longest // 4 for rows, width in shapes)
+    assert (whole - bounded).abs().max() < 1e-4
+
+
+def test_what_does_not_fit_is_too_long_and_costs_no_other_read(pocket):
+    long = ReadGroup(None, "word " * 3000, ("Is it short?", "Is it long?"))
+    short = ReadGroup(None, "A word. ", ("Is it short?",))
+    result = pocket.read([long, short], LABELS)
+    assert [read.unanswered for read in result.reads[0]] == ["too_long", "too_long"]
+    assert result.reads[0][0].logprobs is None
+    assert result.reads[1][0].unanswered is None
+    assert result.prompt_tokens == pocket.read([short], LABELS).prompt_tokens
+
+
+def test_labels_are_shares_of_the_full_vocabulary(pocket, world_reads):
+    [(read, *_), *_] = pocket.read(world_reads[:1], LABELS).reads
+    yes, no = (math.exp(logprob) for logprob in read.logprobs)
+    assert 0 < yes + no <= 1 + 1e-6
+
+
+def test_no_reads_cost_nothing(pocket):
+    assert pocket.read([], LABELS).computed_tokens == 0
+
+
+def test_greedy_replies_are_equal_however_they_are_batched(pocket):
+    prompts = [
+        [{"role": "user", "content": text}] for text in ("Write something.", "Write one sentence. Avoid digits.")
+    ]
+    together = pocket.generate(prompts, Sampling(max_tokens=24))
+    assert together == [pocket.generate([prompt], Sampling(max_tokens=24))[0] for prompt in prompts]
+
+
+def test_sampling_gives_n_replies_and_repeats_with_its_seed(pocket):
+    prompts = [[{"role": "user", "content": "Write something."}]]
+    [replies] = pocket.generate(prompts, Sampling(max_tokens=24, temperature=1.0, n=4, seed=1))
+    assert len(replies) == 4
+    assert len({reply.text for reply in replies}) > 1
+    assert [replies] == pocket.generate(prompts, Sampling(max_tokens=24, temperature=1.0, n=4, seed=1))
+    assert [replies] != pocket.generate(prompts, Sampling(max_tokens=24, temperature=1.0, n=4, seed=2))
+
+
+def test_a_reply_says_whether_it_ended_or_was_cut(pocket):
+    prompts = [[{"role": "user", "content": "Write something."}]]
+    [[cut]] = pocket.generate(prompts, Sampling(max_tokens=2))
+    assert cut.finish_reason == "length"
+    [[ended]] = pocket.generate(prompts, Sampling(max_tokens=400))
+    assert ended.finish_reason == "stop"
+    assert "<|end|>" not in ended.text
+
+
+def test_a_prompt_that_leaves_no_room_gets_no_reply(pocket):
+    [[first, second]] = pocket.generate([[{"role": "user", "content": "word " * 3000}]], Sampling(n=2, max_tokens=4))
+    assert (first.text, first.unanswered) == (None, "too_long") and second == first
+
+
+def test_one_engine_serves_everybody_who_asks_for_the_model(pocket):
+    assert load_backend("pocket", "transformers") is pocket
+
+
+def test_a_folder_that_is_no_model_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(ModelError, match="cannot be loaded with transformers"):
+        TransformersBackend(str(tmp_path))
+    with pytest.raises(ModelError, match="no model at"):
+        load_backend("/no/such/model", "transformers")

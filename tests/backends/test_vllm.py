@@ -1,0 +1,169 @@
+"""The vLLM engine: the transformers engine's answers, each prefix computed once, no engine left behind."""
+
+import logging
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from checklist_rewards.backends import ReadGroup, Sampling, choose_backend, load_backend
+from checklist_rewards.errors import ModelError
+from tests.backends.answers import largest_difference
+
+LABELS = ("yes", "no")
+BLOCK = 32
+
+
+def with_engine(test):
+    return pytest.mark.slow(pytest.mark.vllm(pytest.mark.xdist_group("vllm")(test)))
+
+
+@with_engine
+def test_vllm_and_transformers_agree_on_p_yes(pocket, vllm_pocket, world_reads):
+    ours, theirs = vllm_pocket.read(world_reads, LABELS), pocket.read(world_reads, LABELS)
+    assert largest_difference(ours, theirs) < 1e-3
+
+
+@with_engine
+def test_no_prefix_token_is_computed_twice_beyond_block_rounding(vllm_pocket):
+    tails = tuple(f"Does the response mention the word {word}?" for word in ("apple", "pear", "plum", "fig"))
+    groups = [ReadGroup(None, f"Target number {n}. " * 30, tails) for n in range(8)]
+    result = vllm_pocket.read(groups, LABELS)
+    repeats = sum(len(group.tails) - 1 for group in groups)
+    assert result.computed_tokens <= result.floor_tokens + repeats * (BLOCK - 1)
+    assert result.prompt_tokens > 2 * result.computed_tokens
+
+
+@with_engine
+def test_order_does_not_change_an_answer(vllm_pocket, world_reads):
+    forwards, backwards = vllm_pocket.read(world_reads, LABELS), vllm_pocket.read(world_reads[::-1], LABELS)
+    assert largest_difference(forwards.reads, backwards.reads[::-1]) < 1e-4
+
+
+@with_engine
+def test_the_same_reads_are_too_long_in_both_engines(pocket, vllm_pocket):
+    [frame] = pocket.tokens.groups([ReadGroup(None, "", ("",))])
+    room = pocket.max_length - len(frame.prefix) - len(frame.tails[0])
+    groups = [ReadGroup(None, "7" * (room - spare), ("",)) for spare in (2, 1, 0, -5)]  # a digit is a token
+    for engine in (pocket, vllm_pocket):
+        reasons = [group[0].unanswered for group in engine.read(groups, LABELS).reads]
+        assert reasons == [None, None, "too_long", "too_long"]
+
+
+@with_engine
+def test_greedy_replies_are_the_transformers_engines(pocket, vllm_pocket):
+    texts = ["Write something.", 'Write one sentence. Mention the word "happy".', "Avoid digits. Use bullet points."]
+    prompts = [[{"role": "user", "content": text}] for text in texts]
+    ours, theirs = (engine.generate(prompts, Sampling(max_tokens=40)) for engine in (vllm_pocket, pocket))
+    assert ours == theirs
+
+
+@with_engine
+def test_a_sampled_reply_depends_on_its_prompt_and_seed_alone(vllm_pocket):
+    prompts = [[{"role": "user", "content": text}] for text in ("Write something.", "Write one sentence.")]
+    sampling = Sampling(max_tokens=24, temperature=1.0, n=3, seed=5)
+    together = vllm_pocket.generate(prompts, sampling)
+    assert [len(replies) for replies in together] == [3, 3]
+    assert len({reply.text for reply in together[0]}) > 1
+    assert vllm_pocket.generate(prompts[:1], sampling) == together[:1]
+    assert vllm_pocket.generate(prompts[:1], Sampling(max_tokens=24, temperature=1.0, n=3, seed=6)) != together[:1]
+
+
+@with_engine
+def test_a_prompt_that_leaves_no_room_gets_no_reply(vllm_pocket):
+    prompts = [[{"role": "user", "content": "word " * 3000}], [{"role": "user", "content": "Write something."}]]
+    [[long], [short]] = vllm_pocket.generate(prompts, Sampling(max_tokens=9000))
+    assert (long.text, long.unanswered) == (None, "too_long")
+    assert short.finish_reason == "stop" and "<|end|>" not in short.text
+
+
+@with_engine
+def test_one_engine_serves_everybody_and_leaves_the_environment_alone(vllm_pocket):
+    assert load_backend("pocket", "vllm") is vllm_pocket
+    assert "LD_PRELOAD" not in os.environ and "VLLM_LOGGING_LEVEL" not in os.environ
+
+
+KILLED = """
+import multiprocessing, os, signal
+from checklist_rewards import ChecklistScorer
+
+if __name__ == "__main__":
+    scorer = ChecklistScorer("pocket", backend="vllm", store=False)
+    print(scorer.score(["Is it short?"], "Yes.").unanswered, flush=True)
+    [engine] = multiprocessing.active_children()
+    os.kill(engine.pid, signal.SIGKILL)
+    print(scorer.score(["Is it long?"], "Yes.").unanswered, flush=True)
+"""
+
+
+@with_engine
+def test_an_engine_that_is_killed_leaves_reads_unanswered_and_nobody_waiting(vllm_installed, tmp_path):
+    (tmp_path / "script.py").write_text(KILLED)
+    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, timeout=240)
+    assert done.stdout.splitlines() == ["Counter()", "Counter({'backend_error': 1})"], done.stderr[-3000:]
+
+
+ORPHAN = """
+import multiprocessing, time
+from checklist_rewards.backends.vllm import _kill_after_us
+
+if __name__ == "__main__":
+    child = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
+    child.start()
+    guard = _kill_after_us([child])
+    print(child.pid, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_the_engine_does_not_outlive_a_parent_that_is_killed(tmp_path):
+    (tmp_path / "script.py").write_text(ORPHAN)
+    with subprocess.Popen([sys.executable, tmp_path / "script.py"], stdout=subprocess.PIPE, text=True) as parent:
+        child = int(parent.stdout.readline())
+        os.kill(child, 0)
+        parent.send_signal(signal.SIGKILL)
+    assert gone_within(child, 30)
+
+
+def gone_within(pid: int, seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            with open(f"/proc/{pid}/stat") as stat:
+                if stat.read().rpartition(")")[2].split()[0] == "Z":  # dead; its new parent has not noticed yet
+                    return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_a_script_without_a_main_guard_is_told_what_to_do(monkeypatch):
+    from checklist_rewards.backends import vllm
+
+    monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
+    with pytest.raises(ModelError, match="if __name__ == '__main__'"):
+        vllm.VLLMBackend("pocket")
+
+
+def test_a_judge_beside_a_policy_engine_or_other_ranks_is_warned_about(monkeypatch, caplog):
+    from checklist_rewards.backends import vllm
+
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    with caplog.at_level(logging.WARNING):
+        vllm._warn_about_neighbours()
+    assert "each of the 2 processes loads a judge" in caplog.text
+    assert "shares this process" in caplog.text
+
+
+@pytest.mark.vllm
+def test_auto_takes_vllm_where_it_is_installed_and_never_for_the_pocket_model(tmp_path, vllm_installed):
+    (tmp_path / "config.json").write_text("{}")
+    assert choose_backend(str(tmp_path)) == "vllm"
+    assert choose_backend("pocket") == "transformers"
+    assert choose_backend("judge", base_url="http://localhost:8000/v1") == "openai"
