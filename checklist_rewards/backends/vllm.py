@@ -1,9 +1,9 @@
 """The vLLM engine, in this process's service: built once, prefix cache on, every label read exactly.
 
 A read is a prompt of token ids with one token to generate and `logprob_token_ids`: vLLM then returns the
-log-probability of just these tokens out of the full vocabulary, whatever their rank (a top-k list may miss a label, and
-masks come after the log-probabilities are taken). Prompts go in ordered by prefix; the first of a group fills the
-cache and the others compute their tail, and what is left of the last block of the prefix.
+log-probability of just these tokens out of the full vocabulary, whatever their rank (a top-k list may miss a label,
+and masks come after the log-probabilities are taken). Prompts go in ordered by prefix; the first of a group fills
+the cache and the others compute their tail, and what is left of the last block of the prefix.
 
 vLLM runs its engine in a child process, so a script that scores at its top level needs `if __name__ == "__main__":`.
 The child would outlive a killed parent and keep its memory; a guard process sees to it that it does not.

@@ -19,16 +19,21 @@ CHUNK_ROWS = 256
 
 @dataclass(frozen=True)
 class RowFile:
-    """A file of rows that a command reads, and the file that it writes."""
+    """A file of rows that a command reads, and the files that it writes. Raises [`SampleError`] if they cannot be
+    these."""
 
     path: Path
     output: Path
+    summary: Path | None = None
 
     def __post_init__(self) -> None:
         if self.path.exists() and self.output.exists() and self.path.samefile(self.output):
             raise SampleError(f"--output {self.output} is the file of rows itself; give the result a name of its own.")
-        if self.output.is_dir():
-            raise SampleError(f"--output {self.output} is a folder; give a file.")
+        for option, file in (("--output", self.output), ("--summary", self.summary)):
+            if file is not None and file.is_dir():
+                raise SampleError(f"{option} {file} is a folder; give a file.")
+        if self.summary is not None and self.summary.resolve() in (self.output.resolve(), self.path.resolve()):
+            raise SampleError(f"--summary {self.summary} is a file of rows; give the summary a name of its own.")
         file_format(self.output)
 
     def __iter__(self) -> Iterator[Row]:

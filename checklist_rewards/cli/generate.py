@@ -55,7 +55,7 @@ def generate(
     generator = writer_from(
         model, backend, base_url, prompt, min_items, max_items, temperature, max_tokens, seed, kept
     )
-    file = RowFile(rows, output)
+    file = RowFile(rows, output, summary)
     columns = file.columns(inputs=input_key, reference=reference_key)
     total = 0
     for row in file:

@@ -141,6 +141,11 @@ def store_from(path: Path | None, no_store: bool) -> bool | Path:
     return path or not no_store
 
 
+def backend_beside(judge: BackendName, base_url: str | None) -> BackendName:
+    """The engine of a second model: the judge's, unless one of the two is on a server of its own."""
+    return "auto" if judge == "openai" or base_url is not None else judge
+
+
 def scorer_from(
     model: str,
     backend: BackendName,

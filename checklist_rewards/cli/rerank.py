@@ -108,14 +108,14 @@ def rerank(
         )
     if policy_base_url is not None and policy is None:
         raise SampleError(f"--policy-base-url {policy_base_url} needs --policy, the model's name there.")
-    file = RowFile(rows, output)
+    file = RowFile(rows, output, summary)
     columns = file.columns(
         inputs=input_key,
         checklist=checklist_key,
         reference=reference_key,
         shared=None if checklist is None else read_checklist(checklist),
     )
-    engine = None if policy is None else Engine(policy, "auto" if backend == "openai" else backend, policy_base_url)
+    engine = None if policy is None else Engine(policy, o.backend_beside(backend, policy_base_url), policy_base_url)
     sampling = Sampling(max_tokens, temperature, n=n, seed=seed)
     total = reads = 0
     for row in file:
@@ -143,8 +143,11 @@ def rerank(
                 texts = sample_candidates([_prompt(columns, row) for row in chunk], engine, sampling, opened, sampled)
             rankings = _rankings(judge, columns, chunk, texts, ties, progress)
             for row, of_row, ranking in zip(chunk, texts, rankings, strict=True):
+                if engine is not None and len(of_row) < n:
+                    report.miss("no_reply", row.number, f"{len(of_row)} of {n} candidates")
                 if ranking is None:
-                    report.miss("no_reply" if not of_row else "no_checklist", row.number)
+                    if of_row:
+                        report.miss("no_checklist", row.number)
                 else:
                     outcome.add(ranking, None if gold_key is None else _gold(columns, row, gold_key, of_row))
                     for score in ranking.scores:

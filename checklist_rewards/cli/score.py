@@ -61,7 +61,7 @@ def score(
     judge = o.scorer_from(
         model, backend, base_url, prompt, metric, threshold, min_answered, mass_floor, o.store_from(store, no_store)
     )
-    file = RowFile(rows, output)
+    file = RowFile(rows, output, summary)
     columns = file.columns(
         inputs=input_key,
         target=target_key,
@@ -140,7 +140,7 @@ def run(
     own = generator_model is not None
     generator = writer_from(
         generator_model if generator_model is not None else model,
-        "auto" if own and backend == "openai" else backend,
+        o.backend_beside(backend, generator_base_url) if own else backend,
         generator_base_url if own else base_url,
         generator_prompt,
         min_items,
@@ -150,7 +150,7 @@ def run(
         seed,
         kept,
     )
-    file = RowFile(rows, output)
+    file = RowFile(rows, output, summary)
     columns = file.columns(inputs=input_key, target=target_key, reference=reference_key)
     total = 0
     for row in file:

@@ -1,7 +1,6 @@
 """Engines for the backend tests: one vLLM engine and one vLLM server for the whole session, both on the pocket model.
 
-Every test that uses one of them carries `xdist_group("vllm")`, so that under `pytest -n` they share a worker, and with
-it the engine.
+Every worker of `pytest -n` would load its own, so `make test` runs these tests (`-m vllm`) in one process.
 """
 
 import importlib

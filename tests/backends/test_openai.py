@@ -18,7 +18,7 @@ ONE = [ReadGroup(None, "Hello there. ", ("Is it short?",))]
 
 
 def with_server(test):
-    return pytest.mark.slow(pytest.mark.vllm(pytest.mark.xdist_group("vllm")(test)))
+    return pytest.mark.slow(pytest.mark.vllm(test))
 
 
 @with_server

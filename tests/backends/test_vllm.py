@@ -19,7 +19,7 @@ BLOCK = 32
 
 
 def with_engine(test):
-    return pytest.mark.slow(pytest.mark.vllm(pytest.mark.xdist_group("vllm")(test)))
+    return pytest.mark.slow(pytest.mark.vllm(test))
 
 
 @with_engine

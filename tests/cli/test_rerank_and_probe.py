@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from checklist_rewards.backends import Reply
 from checklist_rewards.judges.probe import PROBE_ITEMS
 from tests.cli.conftest import read_jsonl, write_jsonl
 
@@ -67,6 +68,19 @@ def test_candidates_are_sampled_from_a_policy(run, engine):
     first, second = read_jsonl("out.jsonl")
     assert first["candidates"] == ["a red one"] * 3 and first["checklist_ranks"] == [1, 1, 1]
     assert second["candidates"] == ["a red one"] * 3 and second["checklist_ranks"] is None
+
+
+def test_a_policy_that_does_not_reply_is_told(run, engine):
+    fake = engine(likes)
+    fake.generate = lambda prompts, sampling: [
+        [Reply("red", "stop"), Reply(None, unanswered="too_long")],
+        [*[Reply(None)] * 2],
+    ]
+    write_jsonl("rows.jsonl", *({"prompt": text, "checklist": ["Is it red?"]} for text in ("Paint.", "Draw.")))
+    done = run("rerank", "rows.jsonl", "-o", "out.jsonl", "--policy", "pocket", "--n", "2", "--no-store")
+    assert done.exit_code == 1 and "no_reply" in done.stderr and "1 of 2 candidates" in done.stderr
+    first, second = read_jsonl("out.jsonl")
+    assert first["checklist_best"] == ["red"] and second["candidates"] == [] and second["checklist_best"] is None
 
 
 def test_probe_passes_a_judge_that_knows(run, engine):

@@ -33,6 +33,14 @@ def test_a_scored_row_is_the_row_and_the_score_that_score_batch_gives(run, pocke
     assert [Score.model_validate(row["checklist_score"]) for row in out] == scores
 
 
+def test_half_a_surrogate_pair_is_judged_as_text(run, pocket):
+    Path("rows.jsonl").write_text('{"input": "\\udc00", "target": "cut \\ud83d", "checklist": ["Is it \\ud83d?"]}\n')
+    for name in ("out.jsonl", "out.csv", "out.parquet"):
+        done = run("score", "rows.jsonl", "-o", name, "--backend", "transformers", "--mass-floor", "0", "--no-store")
+        assert done.exit_code == 0, done.output
+    assert read_jsonl("out.jsonl")[0]["target"] == "cut \ud83d"
+
+
 def test_the_formats_hold_the_same_numbers(run, engine):
     engine(by_word)
     write_jsonl("rows.jsonl", *ROWS)
