@@ -77,10 +77,12 @@ class Bar(TrainerCallback):
         self.progress.stop()
 
 
-def checklist_dataset(items: list[Task], store: Path) -> Dataset:
-    """A checklist for every instruction, written by the pocket model."""
+def checklist_dataset(items: list[Task], store: Path) -> tuple[Dataset, list[Task]]:
+    """A checklist for every instruction, written by the pocket model, and the tasks that got one."""
     prompts = [[{"role": "user", "content": task.instruction}] for task in items]
-    return build_checklists(prompts, DirectGenerator("pocket", store=store))
+    dataset = build_checklists(prompts, DirectGenerator("pocket", store=store), on_failure="drop")
+    asked = {prompt[-1]["content"] for prompt in dataset["prompt"]}
+    return dataset, [task for task in items if task.instruction in asked]
 
 
 def sample_policy(model: str, items: list[Task], *, n: int, temperature: float, seed: int = 0) -> list[list[str]]:
@@ -114,7 +116,9 @@ def best_of(scorer: ChecklistScorer, dataset: Dataset, items: list[Task], texts:
         Pool(row["checklist"], group, task.instruction) for row, task, group in zip(dataset, items, texts, strict=True)
     ]
     rankings = rerank_batch(scorer, pools, ties="first")
-    golds = [satisfaction(task, ranking.best[0]) for task, ranking in zip(items, rankings, strict=True)]
+    # Where the judge could score nothing there is no choice, and the first reply stands.
+    picks = [ranking.best[0] if ranking.best else ranking.candidates[0] for ranking in rankings]
+    golds = [satisfaction(task, pick) for task, pick in zip(items, picks, strict=True)]
     return sum(golds) / len(golds)
 
 
@@ -237,7 +241,8 @@ def main(argv: list[str] | None = None) -> None:
     scorer = ChecklistScorer("pocket", store=store)
 
     console.print("[bold]1/4[/] writing a checklist for every prompt")
-    train_set, test_set = checklist_dataset(train_items, store), checklist_dataset(test_items, store)
+    train_set, train_items = checklist_dataset(train_items, store)
+    test_set, test_items = checklist_dataset(test_items, store)
     save_dataset(train_set, args.output / "checklists.jsonl")
 
     console.print("[bold]2/4[/] measuring the untrained policy")

@@ -35,6 +35,9 @@ logger = logging.getLogger(__name__)
 _PACKED_TOLERANCE = 0.1  # nats between a packed and a separate read: above the noise of bf16
 
 
+_CPU_READ_TOKENS = 2048  # in one pass; larger batches fall out of a CPU's caches and read slower
+
+
 class _Row(NamedTuple):
     """One packed row: some tails of one group, with where each belongs in the result."""
 
@@ -89,7 +92,8 @@ class TransformersBackend:
         reads: list[list[LabelRead]] = [[LabelRead(None, TOO_LONG)] * len(group.tails) for group in tokenized]
         computed = 0
         rows = self._rows(tokenized)
-        for batch in self._batches(rows, [row.length for row in rows]):
+        budget = min(self.max_batch_tokens, _CPU_READ_TOKENS) if self.device.type == "cpu" else self.max_batch_tokens
+        for batch in self._batches(rows, [row.length for row in rows], budget):
             with self._lock:
                 logprobs = self._label_logprobs(batch, forms)
             computed += sum(row.length for row in batch)
@@ -109,7 +113,7 @@ class TransformersBackend:
         costs = [(len(ids[index]) + sampling.max_tokens) * sampling.n for index in fitting]
         with self._lock, torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
             torch.manual_seed(sampling.seed)
-            for batch in self._batches(fitting, costs):
+            for batch in self._batches(fitting, costs, self.max_batch_tokens):
                 for index, texts in zip(batch, self._sample([ids[i] for i in batch], sampling), strict=True):
                     replies[index] = texts
         return replies
@@ -131,12 +135,13 @@ class TransformersBackend:
         rows.sort(key=lambda row: -row.length)
         return rows
 
-    def _batches(self, rows: Sequence[Any], costs: Sequence[int]) -> Iterator[list[Any]]:
+    @staticmethod
+    def _batches(rows: Sequence[Any], costs: Sequence[int], budget: int) -> Iterator[list[Any]]:
         batch: list[Any] = []
         widest = 0
         for row, cost in zip(rows, costs, strict=True):
             widest = max(widest, cost)
-            if batch and widest * (len(batch) + 1) > self.max_batch_tokens:
+            if batch and widest * (len(batch) + 1) > budget:
                 yield batch
                 batch, widest = [], cost
             batch.append(row)

@@ -82,12 +82,10 @@ class Columns:
         return Sample(checklist, self.target_of(row, where), input, self.reference_of(row, where), history)
 
     def target_of(self, row: Mapping[str, Any], where: str) -> str:
-        """The text being scored. Raises [`SampleError`] if there is none."""
+        """The text being scored, without thinking, as a reward takes it. Raises [`SampleError`] if there is none."""
         target = self.get(row, self.target, "--target-key", where)
-        if isinstance(target, str):
-            return target
         try:
-            return completion_text(target or None)  # no messages at all are no text
+            return completion_text(None if target == [] else target)  # no messages at all are no text
         except SampleError:
             raise SampleError(f"{where}: {self.target!r} must be {_TEXT}, got {_shown(target)}.") from None
 

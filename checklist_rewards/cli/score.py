@@ -47,6 +47,7 @@ def score(
 
     Every row gets one more column, **checklist_score**: the primary score, every other aggregate, and for
     each item the answer with its probability. A row whose checklist is null is kept, without a score.
+    Thinking (`<think>…</think>`) is no part of the text that is judged, as in training.
 
     **Examples**
 

@@ -1,0 +1,301 @@
+"""Training rows for the three skills, as token ids. No torch here.
+
+A `Row` is a packed sequence: a prefix (segment 0) and, for judge rows, one tail per question (segments 1, 2, …) that
+sees the prefix and itself, with positions that go on after the prefix. That is how the library reads a checklist. `answers`
+says at which positions the model must predict which token; nothing else is trained.
+
+The curriculum goes from bare word lists (where matching a word of the question against the target is learned at all),
+to the real prompts around a few words, to whole responses, well formed and malformed.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+RECIPES = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(RECIPES), str(RECIPES.parent)]
+
+from pocket.tokenizer import ASSISTANT, END, SYSTEM, USER  # noqa: E402
+from pocket.world import (  # noqa: E402
+    FAMILIES,
+    SYLLABLES,
+    TRAIN_WORDS,
+    WORD_FAMILIES,
+    Constraint,
+    Split,
+    Task,
+    count_sentences,
+    sample_plan,
+    sample_task,
+    words_in,
+    words_of,
+    write_response,
+    write_text,
+)
+from transformers import PreTrainedTokenizerFast  # noqa: E402
+
+from checklist_rewards.prompts import load_prompt  # noqa: E402
+
+VIOLATE = 0.2
+"""How often a demonstration of the follow skill breaks each constraint: the policy must have something to learn."""
+
+
+@dataclass
+class Row:
+    """One packed sequence; the four lists are equally long, `answers` holds -100 where nothing is predicted."""
+
+    tokens: list[int]
+    segments: list[int]
+    positions: list[int]
+    answers: list[int]
+
+
+class Encoder:
+    """Text to ids, with the two prompts at hand."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
+        self._core = tokenizer.backend_tokenizer
+        self.judge = load_prompt("judges/item", "judge")
+        self.checklist = load_prompt("generators/tick", "generator")
+        self.yes, self.no = (tokenizer.convert_tokens_to_ids(label) for label in ("yes", "no"))
+        self.ids = lru_cache(maxsize=20_000)(self._ids)
+
+    def _ids(self, text: str) -> list[int]:
+        return self._core.encode(text, add_special_tokens=False).ids
+
+    def chat(self, system: str | None, user: str) -> list[int]:
+        """A system and a user turn, without the assistant's opening."""
+        return self._ids((f"<|system|>{system}" if system else "") + f"<|user|>{user}")
+
+    def tree(self, prefix: list[int], tails: list[tuple[list[int], bool]]) -> Row:
+        """Pack questions about one prefix; each tail ends where the assistant's one-token answer is read."""
+        row = Row(list(prefix), [0] * len(prefix), list(range(len(prefix))), [-100] * len(prefix))
+        for number, (tail, truth) in enumerate(tails, start=1):
+            n = len(tail) + 1
+            row.tokens += [*tail, ASSISTANT]
+            row.segments += [number] * n
+            row.positions += range(len(prefix), len(prefix) + n)
+            row.answers += [*[-100] * (n - 1), self.yes if truth else self.no]
+        return row
+
+    def causal(self, prompt: list[int], output: list[int]) -> Row:
+        """A prompt and the tokens to be written after it."""
+        tokens = prompt + output
+        answers = [*[-100] * (len(prompt) - 1), *output, -100]
+        return Row(tokens, [0] * len(tokens), list(range(len(tokens))), answers)
+
+    def written(self, system: str | None, user: str, reply: str) -> Row:
+        """A chat turn to be answered with `reply` and the end token."""
+        return self.causal([*self.chat(system, user), ASSISTANT], [*self._ids(reply), END])
+
+    def judged(self, target: str, instruction: str | None, questions: list[tuple[str, bool]]) -> Row:
+        """Questions and their truth about one target, under the judge's prompt."""
+        prefix = self.chat(self.judge.system, self.judge.prefix(input=instruction, target=target))
+        return self.tree(prefix, [(self.ids(self.judge.tail(q)), truth) for q, truth in questions])
+
+
+def bare_row(encoder: Encoder, rng: random.Random, longest: int, near: float) -> Row:
+    """`w1 … wn.` and bare questions `wi`: is the word in the list?
+
+    A share `near` of the absent words shares a syllable with a present one; the rest share none, so that matching can
+    start from single syllables.
+    """
+    words = rng.sample(TRAIN_WORDS, rng.randint(2, longest))
+    tails = []
+    for _ in range(12):
+        word = rng.choice(words) if rng.random() < 0.5 else _absent_word(rng, words, near=near)
+        tails.append((encoder.ids(f' word "{word}"' if rng.random() < 0.5 else f" {word}"), word in words))
+    return encoder.tree([USER, *(i for w in words for i in encoder.ids(" " + w)), *encoder.ids(".")], tails)
+
+
+def copy_row(encoder: Encoder, rng: random.Random, longest: int) -> Row:
+    """A few words over and over, all but the first round predicted. One word repeated is easy, longer rounds come."""
+    period = rng.randint(1, longest)
+    words = rng.sample(TRAIN_WORDS, period)
+    listed = [i for n in range(max(16, 2 * period)) for i in encoder.ids(" " + words[n % period])]
+    return encoder.causal(listed[: 2 * period], listed[2 * period :])
+
+
+@lru_cache(maxsize=2)
+def known_words(split: Split) -> frozenset[str]:
+    """The content words of a split, as a set."""
+    return frozenset(words_of(split))
+
+
+def _absent_word(rng: random.Random, present: list[str], split: Split = "train", near: float = 0.25) -> str:
+    known = known_words(split)
+    alike = bool(present) and rng.random() < near
+    stems, endings = {w[:3] for w in present}, {w[3:] for w in present}
+    for _ in range(20):
+        word = rng.choice(words_of(split))
+        like, other = (rng.choice(present), rng.choice(present)) if alike else (word, word)
+        if alike and len(like) == len(other) == 5:
+            word = rng.choice((like[:3] + word[3:], word[:3] + like[3:], like[:3] + other[3:]))
+        if word in known and word not in present and (alike or not (word[:3] in stems or word[3:] in endings)):
+            return word
+    return rng.choice([w for w in rng.sample(words_of(split), 50) if w not in present])
+
+
+def ask(
+    rng: random.Random, target: str, families: list[str], hints: list[str], split: Split
+) -> list[tuple[str, bool]]:
+    """One question per named family about `target`, true and false about equally often where the text allows.
+
+    `hints` are words that the instruction names: asked about more often, so that finding a word in the instruction
+    is not mistaken for finding it in the response.
+    """
+    questions = []
+    for family in families:
+        constraint = _constraint_about(rng, target, family, hints, split)
+        wording = rng.choice(constraint.questions()) if rng.random() < 0.3 else constraint.question()
+        questions.append((wording, constraint.holds(target)))
+    return questions
+
+
+def _constraint_about(rng: random.Random, target: str, family: str, hints: list[str], split: Split) -> Constraint:
+    known = known_words(split)
+    words = words_in(target)
+    present = [w for w in words if w in known]
+    if family == "sentences":
+        n = count_sentences(target)
+        near = [m for m in (n - 1, n + 1, rng.randint(1, 4)) if 1 <= m <= 4 and m != n] or [1]
+        return Constraint(family, n if rng.random() < 0.45 and 1 <= n <= 4 else rng.choice(near))
+    if family not in WORD_FAMILIES:
+        return Constraint(family)
+    if hints and rng.random() < 0.35:
+        return Constraint(family, rng.choice(hints))
+    if family == "first":
+        if words and words[0] in known and rng.random() < 0.7:
+            return Constraint(family, words[0])
+        return Constraint(
+            family, rng.choice(present) if present and rng.random() < 0.6 else _absent_word(rng, words, split)
+        )
+    return Constraint(
+        family, rng.choice(present) if present and rng.random() < 0.5 else _absent_word(rng, words, split)
+    )
+
+
+def sample_families(rng: random.Random, count: int) -> list[str]:
+    """Families to ask about: words and counting a little more often."""
+    pool = [*FAMILIES, *WORD_FAMILIES, "avoid", "first", "first", *["sentences"] * 4]
+    return [rng.choice(pool) for _ in range(count)]
+
+
+def few_words(rng: random.Random) -> str:
+    """A target of one to six bare words, the bridge between word lists and sentences."""
+    text = " ".join(rng.sample(TRAIN_WORDS, rng.randint(1, 6)))
+    return text if rng.random() < 0.5 else text[:1].upper() + text[1:]
+
+
+def free_text(rng: random.Random, max_sentences: int, split: Split) -> str:
+    """A text about nothing, every property about as often on as off; most start with a content word."""
+    plan = sample_plan(rng, max_sentences)
+    first = rng.choice(words_of(split)) if rng.random() < 0.7 else None
+    return write_text(rng, replace(plan, first=first), words_of(split))
+
+
+def spoil(rng: random.Random, text: str) -> str:
+    """A malformed version, the way a small policy under training writes: cut, repeated, without its end, misspelt."""
+    words = text.split(" ")
+    spot = rng.randrange(len(words))
+    match rng.randrange(9):
+        case 0:
+            return text.rstrip(".?!")
+        case 1:
+            return text[: rng.randrange(len(text) + 1)]
+        case 2:
+            return " ".join([*words[:spot], *[words[spot]] * rng.randint(2, 4), *words[spot + 1 :]])
+        case 3:
+            return " ".join(words[:spot] + words[spot + 1 :])
+        case 4:
+            return " ".join([*words[:spot], words[spot] + rng.choice(SYLLABLES), *words[spot + 1 :]])
+        case 5:
+            return " ".join([*words[:spot], rng.choice(SYLLABLES), *words[spot:]])
+        case 6:
+            return text + rng.choice((" ", "\n", "\n- ", "- ", " ", " and", " 7", ".", "!", "?"))
+        case 7:
+            return text + rng.choice((" ", "\n")) + text
+        case _:
+            rng.shuffle(words)
+            return " ".join(words)
+
+
+def judge_row(
+    encoder: Encoder,
+    rng: random.Random,
+    *,
+    max_sentences: int,
+    questions: int,
+    with_input: float,
+    own: list[tuple[Task, str]],
+) -> Row:
+    """A target of any kind and questions about it. `own` are the policy's samples, used for a third of the rows."""
+    task = sample_task(rng, split="train")
+    kind = rng.random()
+    max_sentences = rng.randint(1, max_sentences) if max_sentences > 1 or rng.random() < 0.8 else 0
+    if max_sentences == 0:
+        target = few_words(rng)
+    elif own and kind < 0.35:
+        task, target = rng.choice(own)
+    elif kind < 0.6 and max_sentences >= 3:
+        target = write_response(rng, task, rng.choice((0.0, 0.2, 0.4, 0.7)))
+    else:
+        target = free_text(rng, max_sentences, "train")
+    if max_sentences >= 2 and rng.random() < 0.2:
+        target = spoil(rng, target) if rng.random() < 0.97 else ""
+    shown = rng.random() < with_input
+    hints = [str(c.value) for c in task.constraints if c.family in WORD_FAMILIES] if shown else []
+    families = (
+        sample_families(rng, questions) if max_sentences else [rng.choice(WORD_FAMILIES) for _ in range(questions)]
+    )
+    asked = ask(rng, target, families, hints, "train")
+    if shown:
+        asked = [*((c.question(), c.holds(target)) for c in task.constraints), *asked][:questions]
+    return encoder.judged(target, task.instruction if shown else None, asked)
+
+
+def bridge_row(encoder: Encoder, rng: random.Random) -> Row:
+    """A few words under the judge's prompt, asked about in growing forms: the bare word … the whole question."""
+    target = few_words(rng)
+    words = words_in(target)
+    prefix = encoder.chat(encoder.judge.system, encoder.judge.prefix(target=target))
+    tails = []
+    for _ in range(16):
+        word = rng.choice(words) if rng.random() < 0.5 else _absent_word(rng, words, near=0.1)
+        c = Constraint(rng.choice(("mention", "mention", "mention", "avoid")), word)
+        forms = (f' word "{word}"', f'The word "{word}"?', c.question(), encoder.judge.tail(c.question()))
+        form = rng.choices(range(4), (2, 2, 2, 4))[0]
+        tails.append((encoder.ids(forms[form]), c.holds(target) if form > 1 else word in words))
+    return encoder.tree(prefix, tails)
+
+
+def checklist_text(task: Task) -> str:
+    """The checklist of a task as the generator shall write it."""
+    return "\n".join(f"{i}. {c.question()}" for i, c in enumerate(task.constraints, start=1))
+
+
+def checklist_row(encoder: Encoder, rng: random.Random) -> Row:
+    """Instruction in, numbered questions out."""
+    task = sample_task(rng, split="train")
+    return encoder.written(
+        encoder.checklist.system, encoder.checklist.render(input=task.instruction), checklist_text(task)
+    )
+
+
+def short_checklist_row(encoder: Encoder, rng: random.Random) -> Row:
+    """The same from a bare instruction without the prompt around it: where copying a word is learned cheaply."""
+    words = rng.sample(TRAIN_WORDS, rng.randint(1, 4))
+    constraints = tuple(Constraint(rng.choice(WORD_FAMILIES), w) for w in words)
+    instruction = " ".join(c.instruction(rng) for c in constraints)
+    reply = checklist_text(Task(instruction, constraints))
+    return encoder.causal([SYSTEM, *encoder.ids(instruction), ASSISTANT], [*encoder.ids(reply), END])
+
+
+def follow_row(encoder: Encoder, rng: random.Random, violate: float) -> Row:
+    """Instruction in, a response out that breaks each constraint with probability `violate`."""
+    task = sample_task(rng, split="train")
+    return encoder.written(None, task.instruction, write_response(rng, task, violate))

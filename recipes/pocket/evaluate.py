@@ -1,0 +1,218 @@
+"""Measure the pocket model: `python recipes/pocket/evaluate.py --model checklist_rewards/pocket`.
+
+Everything is measured on held-out words, and half of the instructions join families that training never joined. The
+judge is asked about well-formed, malformed and policy-written texts, with and without the instruction in its prompt.
+The numbers are printed, written to `pocket.json` and put into the model card between its two markers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import statistics
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from pocket import data  # noqa: E402
+from pocket.train import collate, generate, prompt_hashes, tree_mask  # noqa: E402
+from pocket.world import FAMILIES, UNSEEN_PAIRS, Task, parse_question, satisfaction, tasks, write_response  # noqa: E402
+
+START, STOP = "<!-- numbers -->", "<!-- end of numbers -->"
+
+
+def labels(tokenizer: AutoTokenizer, word: str) -> list[int]:
+    """Every token whose text is `word`, whatever its case and spaces."""
+    return [i for i in range(len(tokenizer)) if tokenizer.decode([i]).strip().casefold() == word]
+
+
+@torch.no_grad()
+def judge(model: torch.nn.Module, tokenizer: AutoTokenizer, rows: list[data.Row]) -> list[list[tuple[float, float]]]:
+    """For every row and question: P(yes) renormalised over yes and no, and the mass of the two."""
+    yes, no = labels(tokenizer, "yes"), labels(tokenizer, "no")
+    results: list[list[tuple[float, float]]] = []
+    for start in range(0, len(rows), 16):
+        batch = collate(rows[start : start + 16])
+        logits = model(
+            input_ids=batch["tokens"], position_ids=batch["positions"], attention_mask=tree_mask(batch["segments"])
+        ).logits
+        probabilities = logits.float().softmax(-1)
+        p_yes, p_no = probabilities[..., yes].sum(-1), probabilities[..., no].sum(-1)
+        for i in range(len(batch["tokens"])):
+            where = batch["answers"][i] != -100
+            mass = p_yes[i][where] + p_no[i][where]
+            results.append(list(zip((p_yes[i][where] / mass).tolist(), mass.tolist(), strict=True)))
+    return results
+
+
+def judge_numbers(model, tokenizer, samples: dict[str, list[tuple[Task, str]]], seed: int) -> dict[str, object]:
+    """Accuracy by family (yes and no apart), by kind of text, with and without the instruction; and the mean mass."""
+    encoder, rng = data.Encoder(tokenizer), random.Random(seed)
+    rows, truths = [], []
+    for kind, pairs in samples.items():
+        for i, (task, text) in enumerate(pairs):
+            hints = [str(c.value) for c in task.constraints if c.family in data.WORD_FAMILIES]
+            asked = [(c.question(), c.holds(text)) for c in task.constraints]
+            asked += data.ask(rng, text, list(FAMILIES), hints, "test")
+            rows.append(encoder.judged(text, task.instruction if i % 2 else None, asked))
+            truths.append([(kind, "with input" if i % 2 else "without input", *q) for q in asked])
+    right: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    masses = []
+    for reads, facts in zip(judge(model, tokenizer, rows), truths, strict=True):
+        for (p, mass), (kind, shown, question, truth) in zip(reads, facts, strict=True):
+            constraint = parse_question(question)
+            assert constraint is not None
+            masses.append(mass)
+            for key in (
+                (constraint.family, "yes" if truth else "no"),
+                (constraint.family, "all"),
+                ("", kind),
+                ("", shown),
+                ("", "all"),
+            ):
+                right[key].append((p > 0.5) == truth)
+    by_family = {f: {k: _share(right[f, k]) for k in ("all", "yes", "no")} for f in FAMILIES}
+    return {
+        "overall": _share(right["", "all"]),
+        "reads": len(right["", "all"]),
+        "mass": statistics.fmean(masses),
+        "lowest_mass": min(masses),
+        "by_text": {k: _share(right["", k]) for k in (*samples, "with input", "without input")},
+        "by_family": by_family,
+    }
+
+
+def gap(model, tokenizer, pairs: list[tuple[Task, str]]) -> dict[str, float]:
+    """Mean judged and true satisfaction of the canonical questions of each task, with the instruction shown."""
+    encoder = data.Encoder(tokenizer)
+    rows = [encoder.judged(x, t.instruction, [(c.question(), c.holds(x)) for c in t.constraints]) for t, x in pairs]
+    soft = [statistics.fmean(p for p, _ in reads) for reads in judge(model, tokenizer, rows)]
+    gold = [satisfaction(t, x) for t, x in pairs]
+    return {"proxy": statistics.fmean(soft), "gold": statistics.fmean(gold)}
+
+
+def checklist_numbers(model, tokenizer, held_out: list[Task], sample: bool) -> dict[str, float]:
+    """Recall: share of the constraints that are named. Wrong: share of the written lines that name none of them."""
+    encoder = data.Encoder(tokenizer)
+    chats = [(encoder.checklist.system, encoder.checklist.render(input=t.instruction)) for t in held_out]
+    replies = generate(model, tokenizer, chats, sample=sample, max_new_tokens=160)
+    named = wanted = lines = wrong = 0
+    for task, reply in zip(held_out, replies, strict=True):
+        questions = [re.sub(r"^\d+\. ", "", line) for line in reply.split("\n") if line.strip()]
+        found = [parse_question(q) for q in questions]
+        named, wanted = named + sum(c in found for c in task.constraints), wanted + len(task.constraints)
+        lines, wrong = lines + len(found), wrong + sum(c not in task.constraints for c in found)
+    return {"recall": named / wanted, "wrong": wrong / max(1, lines)}
+
+
+def policy_numbers(held_out: list[Task], replies: list[str]) -> dict[str, object]:
+    """Gold satisfaction of the policy's responses: all, by family, and apart for families never joined in training."""
+    by_family: dict[str, list[bool]] = defaultdict(list)
+    seen: dict[bool, list[float]] = {True: [], False: []}
+    for task, reply in zip(held_out, replies, strict=True):
+        families = {c.family for c in task.constraints}
+        seen[not any(pair <= families for pair in UNSEEN_PAIRS)].append(satisfaction(task, reply))
+        for c in task.constraints:
+            by_family[c.family].append(c.holds(reply))
+    return {
+        "satisfaction": statistics.fmean(seen[True] + seen[False]),
+        "seen_combinations": statistics.fmean(seen[True]),
+        "unseen_combinations": statistics.fmean(seen[False]),
+        "by_family": {f: _share(by_family[f]) for f in FAMILIES},
+    }
+
+
+def _share(values: list[bool]) -> float:
+    return sum(values) / len(values) if values else float("nan")
+
+
+def measure(model, tokenizer, n: int, seed: int) -> dict[str, object]:
+    """All numbers of the card, from `n` held-out tasks."""
+    rng = random.Random(seed)
+    held_out = tasks(n, seed=seed, split="test")
+    chats = [(None, t.instruction) for t in held_out]
+    torch.manual_seed(seed)
+    sampled, greedy = generate(model, tokenizer, chats), generate(model, tokenizer, chats, sample=False)
+    written = [(t, write_response(rng, t, 0.4, "test")) for t in held_out]
+    samples = {
+        "written": written,
+        "malformed": [(t, data.spoil(rng, x)) for t, x in written],
+        "policy": list(zip(held_out, sampled, strict=True)),
+    }
+    return {
+        "judge": judge_numbers(model, tokenizer, samples, seed),
+        "gap_on_policy": gap(model, tokenizer, samples["policy"]),
+        "checklist_greedy": checklist_numbers(model, tokenizer, held_out, sample=False),
+        "checklist_sampled": checklist_numbers(model, tokenizer, held_out, sample=True),
+        "policy_sampled": policy_numbers(held_out, sampled),
+        "policy_greedy": policy_numbers(held_out, greedy),
+    }
+
+
+def table(numbers: dict) -> str:
+    """The numbers as Markdown."""
+    j, sampled = numbers["judge"], numbers["policy_sampled"]
+    lines = [
+        f"Judge: {j['overall']:.3f} of {j['reads']} reads right; mean mass on yes and no {j['mass']:.4f}.",
+        "By text: " + ", ".join(f"{k} {v:.3f}" for k, v in j["by_text"].items()) + ".",
+        "",
+        "| family | judge | truth yes | truth no | policy meets it |",
+        "|---|---|---|---|---|",
+    ]
+    for family, a in j["by_family"].items():
+        met = sampled["by_family"][family]
+        lines.append(f"| {family} | {a['all']:.3f} | {a['yes']:.3f} | {a['no']:.3f} | {met:.2f} |")
+    lines += ["", "| | greedy | sampled |", "|---|---|---|"]
+    for name, key in (("checklist: constraints named", "recall"), ("checklist: wrong lines", "wrong")):
+        lines.append(f"| {name} | {numbers['checklist_greedy'][key]:.3f} | {numbers['checklist_sampled'][key]:.3f} |")
+    for name, key in (
+        ("policy: constraints met", "satisfaction"),
+        ("… families joined in training", "seen_combinations"),
+        ("… families never joined in training", "unseen_combinations"),
+    ):
+        lines.append(f"| {name} | {numbers['policy_greedy'][key]:.3f} | {sampled[key]:.3f} |")
+    g = numbers["gap_on_policy"]
+    lines += ["", f"On the policy's samples the judge gives {g['proxy']:.3f} where the truth is {g['gold']:.3f}."]
+    return "\n".join(lines)
+
+
+def write_card(folder: Path, numbers: dict) -> None:
+    """Put the table into the card, and numbers and prompt hashes into pocket.json."""
+    facts_path, card = folder / "pocket.json", folder / "README.md"
+    facts = json.loads(facts_path.read_text(encoding="utf-8")) if facts_path.exists() else {}
+    facts_path.write_text(json.dumps({**facts, "numbers": numbers}, indent=2) + "\n", encoding="utf-8")
+    if card.exists():
+        text = card.read_text(encoding="utf-8")
+        before, _, rest = text.partition(START)
+        card.write_text(f"{before}{START}\n{table(numbers)}\n{STOP}{rest.partition(STOP)[2]}", encoding="utf-8")
+
+
+def main() -> None:
+    """Load, measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--tasks", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=3)
+    parser.add_argument("--no-write", action="store_true")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    tokenizer = AutoTokenizer.from_pretrained(args.model)
+    model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32).eval()
+    facts = json.loads((args.model / "pocket.json").read_text(encoding="utf-8"))
+    if facts["prompts"] != prompt_hashes():
+        print("warning: the prompt files are not the ones this model was trained on", file=sys.stderr)
+    numbers = measure(model, tokenizer, args.tasks, args.seed)
+    print(table(numbers))
+    if not args.no_write:
+        write_card(args.model, numbers)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,337 @@
+"""Train the pocket model from scratch on a CPU: `python recipes/pocket/train.py --output checklist_rewards/pocket`.
+
+The schedule is a curriculum (`STAGES`), each stage a number of steps over a mixture of rows (see data.py). One process
+trains under bfloat16 autocast, a second one writes the rows. The last stage adds the policy's own samples to the
+judge's targets, since that is what a judge sees during reinforcement learning. `--resume` starts from a saved model
+at `--from-stage`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import math
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
+
+import torch
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, IterableDataset
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers.modeling_outputs import BaseModelOutputWithPast
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from pocket import data  # noqa: E402
+from pocket.save import save_pocket  # noqa: E402
+from pocket.tokenizer import END, PAD, build_tokenizer  # noqa: E402
+from pocket.world import Task, sample_task  # noqa: E402
+
+from checklist_rewards.prompts import prompts_dir  # noqa: E402
+
+PROMPTS = ("judges/item", "generators/tick")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One part of the curriculum: per step, how many rows of each kind, and how hard they are."""
+
+    name: str
+    steps: int
+    lr: float
+    bare: int = 0
+    copy: int = 0
+    bridge: int = 0
+    judge: int = 0
+    short: int = 0
+    checklist: int = 0
+    follow: int = 0
+    max_sentences: int = 0
+    questions: int = 8
+    with_input: float = 0.0
+    longest: int = 12
+    """Most words of a bare list."""
+    near: float = 0.25
+    """Share of absent words that share a syllable with a present one, in the bare lists."""
+    violate: float = 0.0
+    """How often a demonstration breaks each constraint: never until the skill is there, VIOLATE in the end."""
+    own: bool = False
+    """Whether the policy's own samples are among the judge's targets (drawn at the start of the stage)."""
+
+
+STAGES = (
+    Stage("words-apart", 350, 2e-3, bare=48, copy=24, longest=4, near=0.0),
+    Stage("words-alike", 250, 2e-3, bare=48, copy=24, longest=10, near=0.25),
+    Stage("bridge", 300, 1e-3, bare=8, copy=16, longest=6, bridge=16, checklist=4, follow=4),
+    Stage("one-sentence", 300, 1e-3, bridge=4, judge=12, short=16, checklist=2, follow=4, max_sentences=1),
+    Stage(
+        "sentences", 400, 1e-3, judge=10, short=8, checklist=2, follow=6, max_sentences=2, questions=18, with_input=0.2
+    ),
+    Stage(
+        "full",
+        650,
+        1e-3,
+        copy=24,
+        longest=6,
+        judge=8,
+        short=8,
+        checklist=2,
+        follow=6,
+        max_sentences=4,
+        questions=16,
+        with_input=0.5,
+    ),
+    Stage("follow", 450, 1e-3, judge=8, checklist=2, follow=32, max_sentences=5, questions=16, with_input=0.5),
+    Stage(
+        "own-samples",
+        500,
+        1e-3,
+        judge=12,
+        checklist=3,
+        follow=14,
+        max_sentences=5,
+        questions=16,
+        with_input=0.5,
+        violate=data.VIOLATE,
+        own=True,
+    ),
+)
+
+
+def prompt_hashes() -> dict[str, str]:
+    """sha256 of the prompt files that the model is trained on."""
+    return {name: hashlib.sha256((prompts_dir() / f"{name}.md").read_bytes()).hexdigest() for name in PROMPTS}
+
+
+def new_tokenizer() -> PreTrainedTokenizerFast:
+    """The tokenizer for the prompt files as they are now."""
+    return build_tokenizer([(prompts_dir() / f"{name}.md").read_text(encoding="utf-8") for name in PROMPTS])
+
+
+def new_model(vocab_size: int) -> LlamaForCausalLM:
+    """Random weights in the pocket model's shape."""
+    config = LlamaConfig(
+        vocab_size=vocab_size,
+        hidden_size=192,
+        intermediate_size=512,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        head_dim=64,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+        pad_token_id=PAD,
+        eos_token_id=END,
+        bos_token_id=None,
+        attn_implementation="sdpa",
+    )
+    model = LlamaForCausalLM(config)
+    for name, weight in model.named_parameters():  # matching by content starts sooner from weights larger than usual
+        if weight.dim() == 2:
+            torch.nn.init.normal_(weight, std=0.1 if "embed" in name else 0.05)
+    return model
+
+
+class Rows(IterableDataset):
+    """An endless stream of steps; a step is a list of groups of rows of like length."""
+
+    def __init__(self, stage: Stage, seed: int, own: list[tuple[Task, str]]) -> None:
+        self.stage, self.seed, self.own = stage, seed, own
+
+    def __iter__(self) -> Iterator[list[tuple[str, dict[str, torch.Tensor]]]]:
+        torch.set_num_threads(1)
+        worker = torch.utils.data.get_worker_info()
+        rng = random.Random(f"{self.seed}-{self.stage.name}-{worker.id if worker else 0}")
+        encoder, stage = data.Encoder(new_tokenizer()), self.stage
+        while True:
+            groups: dict[str, list[data.Row]] = {
+                "bare": [data.bare_row(encoder, rng, stage.longest, stage.near) for _ in range(stage.bare)],
+                "copy": [data.copy_row(encoder, rng, stage.longest) for _ in range(stage.copy)],
+                "bridge": [data.bridge_row(encoder, rng) for _ in range(stage.bridge)],
+                "judge": [
+                    data.judge_row(
+                        encoder,
+                        rng,
+                        max_sentences=stage.max_sentences,
+                        questions=stage.questions,
+                        with_input=stage.with_input,
+                        own=self.own,
+                    )
+                    for _ in range(stage.judge)
+                ],
+                "short": [data.short_checklist_row(encoder, rng) for _ in range(stage.short)],
+                "checklist": [data.checklist_row(encoder, rng) for _ in range(stage.checklist)],
+                "follow": [data.follow_row(encoder, rng, stage.violate) for _ in range(stage.follow)],
+            }
+            yield [(name, collate(rows)) for name, rows in groups.items() if rows]
+
+
+def collate(rows: list[data.Row]) -> dict[str, torch.Tensor]:
+    """Right-padded tensors; padding has segment -1."""
+    longest = max(len(row.tokens) for row in rows)
+
+    def pad(values: list[int], with_: int) -> list[int]:
+        return values + [with_] * (longest - len(values))
+
+    return {
+        "tokens": torch.tensor([pad(r.tokens, PAD) for r in rows]),
+        "segments": torch.tensor([pad(r.segments, -1) for r in rows]),
+        "positions": torch.tensor([pad(r.positions, 0) for r in rows]),
+        "answers": torch.tensor([pad(r.answers, -100) for r in rows]),
+    }
+
+
+def tree_mask(segments: torch.Tensor) -> torch.Tensor:
+    """[batch, 1, length, length]: a token sees earlier tokens of the prefix and of its own tail."""
+    n = segments.shape[1]
+    causal = torch.ones(n, n, dtype=torch.bool).tril()
+    same = (segments[:, None, :] == 0) | (segments[:, None, :] == segments[:, :, None])
+    return (causal & same).unsqueeze(1)
+
+
+@lru_cache(maxsize=1)
+def _compiled(model: LlamaForCausalLM) -> Callable[..., BaseModelOutputWithPast]:
+    return torch.compile(model.model.forward, dynamic=True)  # a quarter faster; generation keeps the plain module
+
+
+def answer_loss(model: LlamaForCausalLM, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, float]:
+    """Mean cross-entropy at the answer positions and the share of answers that are right."""
+    wanted = batch["answers"] != -100
+    hidden = _compiled(model)(
+        input_ids=batch["tokens"],
+        position_ids=batch["positions"],
+        attention_mask=tree_mask(batch["segments"]),
+        use_cache=False,
+    ).last_hidden_state
+    logits = model.lm_head(hidden[wanted]).float()
+    answers = batch["answers"][wanted]
+    return F.cross_entropy(logits, answers), (logits.argmax(-1) == answers).float().mean().item()
+
+
+def policy_samples(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, n: int, seed: int
+) -> list[tuple[Task, str]]:
+    """`n` sampled responses of the model to training instructions."""
+    rng = random.Random(seed)
+    tasks = [sample_task(rng, split="train") for _ in range(n)]
+    return list(zip(tasks, generate(model, tokenizer, [(None, t.instruction) for t in tasks]), strict=True))
+
+
+@torch.no_grad()
+def generate(
+    model: LlamaForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    chats: list[tuple[str | None, str]],
+    *,
+    sample: bool = True,
+    max_new_tokens: int = 128,
+    batch: int = 128,
+) -> list[str]:
+    """Replies to (system, user) chats."""
+    replies: list[str] = []
+    for start in range(0, len(chats), batch):
+        texts = [
+            (f"<|system|>{system}" if system else "") + f"<|user|>{user}<|assistant|>"
+            for system, user in chats[start : start + batch]
+        ]
+        inputs = tokenizer(texts, return_tensors="pt", padding=True)
+        options = {"do_sample": True, "temperature": 1.0, "top_k": 0, "top_p": 1.0} if sample else {"do_sample": False}
+        with torch.autocast("cpu", torch.bfloat16):
+            out = model.generate(
+                input_ids=inputs["input_ids"],
+                attention_mask=inputs["attention_mask"],
+                max_new_tokens=max_new_tokens,
+                pad_token_id=PAD,
+                eos_token_id=END,
+                **options,
+            )
+        replies += tokenizer.batch_decode(out[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+    return replies
+
+
+WEIGHTS = {"bare": 1.0, "copy": 1.0, "bridge": 1.0, "judge": 1.0, "short": 1.0, "checklist": 1.0, "follow": 1.0}
+
+
+def train(
+    model: LlamaForCausalLM,
+    optimizer: torch.optim.Optimizer,
+    stage: Stage,
+    *,
+    seed: int,
+    workers: int,
+    own: list[tuple[Task, str]],
+    last: bool,
+    save: Callable[[], None],
+) -> None:
+    """Run one stage; the learning rate warms up, and falls to a tenth in the last one. Saves every 100 steps."""
+    loader = DataLoader(Rows(stage, seed, own), batch_size=None, num_workers=workers, prefetch_factor=8)
+    started, seen, sums = time.time(), 0, {}
+    model.train()
+    for step, groups in enumerate(loader):
+        if step == stage.steps:
+            break
+        falling = 0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * step / stage.steps)) if last else 1.0
+        for group in optimizer.param_groups:
+            group["lr"] = stage.lr * min(1.0, (step + 1) / 50) * falling
+        for name, batch in groups:
+            with torch.autocast("cpu", torch.bfloat16):
+                loss, right = answer_loss(model, batch)
+            (loss * WEIGHTS[name]).backward()
+            total = sums.setdefault(name, [0.0, 0.0])
+            total[0], total[1] = total[0] + loss.item(), total[1] + right
+            seen += batch["tokens"].numel()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        if (step + 1) % 50 == 0:
+            numbers = "  ".join(f"{name} {a / 50:.3f}/{b / 50:.3f}" for name, (a, b) in sums.items())
+            seconds = time.time() - started
+            print(
+                f"{stage.name} {step + 1}/{stage.steps}  {numbers}  {seconds:.0f}s {seen / seconds:.0f} tok/s",
+                flush=True,
+            )
+            sums = {}
+        if (step + 1) % 100 == 0:
+            save()
+
+
+def main() -> None:
+    """Run the schedule."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--resume", type=Path, help="a saved model to go on from")
+    parser.add_argument("--from-stage", choices=[s.name for s in STAGES], default=STAGES[0].name)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--scale", type=float, default=1.0, help="multiplies every stage's steps")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(args.seed)
+    tokenizer = new_tokenizer()
+    model = (
+        LlamaForCausalLM.from_pretrained(args.resume, dtype=torch.float32)
+        if args.resume
+        else new_model(len(tokenizer))
+    )
+    print(f"{sum(p.numel() for p in model.parameters()) / 1e6:.2f} M parameters, {len(tokenizer)} tokens", flush=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
+    names = [s.name for s in STAGES]
+    for stage in STAGES[names.index(args.from_stage) :]:
+        own = policy_samples(model.eval(), tokenizer, 3000, args.seed) if stage.own else []
+        steps = replace(stage, steps=max(1, int(stage.steps * args.scale)))
+        save = partial(save_pocket, model, tokenizer, args.output, {"prompts": prompt_hashes(), "stage": stage.name})
+        train(
+            model, optimizer, steps, seed=args.seed, workers=args.workers, own=own, last=stage is STAGES[-1], save=save
+        )
+        save()
+    print(json.dumps(prompt_hashes()), flush=True)
+
+
+if __name__ == "__main__":
+    main()
