@@ -48,7 +48,7 @@ class ProbeItem:
     holds: bool
 
 
-_MENTION = 'Does the response mention the word "babo"?'
+_MENTION = 'Does the response mention the word "permo"?'
 _ASKS = "Does the response end with a question mark?"
 _TWO = "Does the response have exactly 2 sentences?"
 _LOWER = "Is the response written in lower case only?"
@@ -59,38 +59,38 @@ PROBE_ITEMS: tuple[ProbeItem, ...] = tuple(
     ProbeItem(input, target, question, holds)
     for input, target, true, false in (
         (
-            'Write a short text. Mention the word "babo". Use bullet points.',
-            "The small babo sees a quiet sipo. Every lega likes the old nera.",
+            'Write a short text. Mention the word "permo". Use bullet points.',
+            "The small permo sees a quiet lemma. Every napve likes the old diske.",
             _MENTION,
             _BULLETS,
         ),
         (
-            'Write a short text. Mention the word "babo". End with a question mark.',
-            "The feke follows our cold duna near a happy tomo?",
+            'Write a short text. Mention the word "permo". End with a question mark.',
+            "The tetla follows our cold tusde near a happy sirsu?",
             _ASKS,
             _MENTION,
         ),
         (
             "Write a short text. Use exactly 2 sentences. End with a question mark.",
-            "My veko paints the red masa! This gulo wants a new lule.",
+            "My vuszi paints the red melzo! This gerfi wants a new selli.",
             _TWO,
             _ASKS,
         ),
         (
             "Write a short text. Write in lower case only. Use exactly 2 sentences.",
-            "the kepa finds a small dofi. every zafa is old. our peri moves the bright bero.",
+            "the timpo finds a small felso. every doknu is old. our mopko moves the bright gatko.",
             _LOWER,
             _TWO,
         ),
         (
             "Write a short text. Use at least one digit. Write in lower case only.",
-            "The 24 saga holds this lifa. A bazo sees the quiet gesi.",
+            "The 24 ronto holds this zatte. A pongu sees the quiet kerva.",
             _DIGIT,
             _LOWER,
         ),
         (
             "Write a short text. Use bullet points. Use at least one digit.",
-            "- The red mula likes a meni.\n- Every boge wants the happy rufo.",
+            "- The red totbi likes a zotni.\n- Every rusne wants the happy zomta.",
             _BULLETS,
             _DIGIT,
         ),

@@ -1,8 +1,8 @@
 """Training rows for the three skills, as token ids. No torch here.
 
 A `Row` is a packed sequence: a prefix (segment 0) and, for judge rows, one tail per question (segments 1, 2, …) that
-sees the prefix and itself, with positions that go on after the prefix. That is how the library reads a checklist. `answers`
-says at which positions the model must predict which token; nothing else is trained.
+sees the prefix and itself, with positions that go on after the prefix. That is how the library reads a checklist.
+`answers` says at which positions the model must predict which token; nothing else is trained.
 
 The curriculum goes from bare word lists (where matching a word of the question against the target is learned at all),
 to the real prompts around a few words, to whole responses, well formed and malformed.
