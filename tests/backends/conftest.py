@@ -53,9 +53,17 @@ def vllm_installed() -> None:
 
 
 @pytest.fixture(scope="session")
-def vllm_pocket(vllm_installed):
-    """The pocket model in vLLM; loading takes about 25 seconds on a CPU."""
-    return load_backend("pocket", "vllm")
+def vllm_load(vllm_installed):
+    """The pocket model in vLLM (loading takes about 25 seconds on a CPU), and what loading did to the environment."""
+    before = dict(os.environ)
+    backend = load_backend("pocket", "vllm")
+    return backend, {key for key in before.keys() | os.environ.keys() if before.get(key) != os.environ.get(key)}
+
+
+@pytest.fixture(scope="session")
+def vllm_pocket(vllm_load):
+    """The engine of `vllm_load`."""
+    return vllm_load[0]
 
 
 @pytest.fixture(scope="session")
