@@ -80,7 +80,7 @@ class Bar(TrainerCallback):
 def checklist_dataset(items: list[Task], store: Path) -> tuple[Dataset, list[Task]]:
     """A checklist for every instruction, written by the pocket model, and the tasks that got one."""
     prompts = [[{"role": "user", "content": task.instruction}] for task in items]
-    dataset = build_checklists(prompts, DirectGenerator("pocket", store=store), on_failure="drop")
+    dataset = build_checklists(prompts, DirectGenerator("pocket", temperature=0, store=store), on_failure="drop")
     asked = {prompt[-1]["content"] for prompt in dataset["prompt"]}
     return dataset, [task for task in items if task.instruction in asked]
 
@@ -225,7 +225,7 @@ def main(argv: list[str] | None = None) -> None:
     """Run the demo."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--output", type=Path, default=Path("runs/demo"), help="folder for everything the demo writes")
-    parser.add_argument("--steps", type=int, default=100, help="GRPO steps")
+    parser.add_argument("--steps", type=int, default=60, help="GRPO steps")
     parser.add_argument("--learning-rate", type=float, default=3e-4)
     parser.add_argument("--train-prompts", type=int, default=256)
     parser.add_argument("--test-prompts", type=int, default=96)
