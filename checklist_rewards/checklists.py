@@ -60,6 +60,8 @@ class ChecklistItem(BaseModel):
             0.
         options (list of [`Option`], *optional*): the possible answers; None means yes (1) and no (0).
         check (`str`, *optional*): JSON of a typed code check that answers the item without a model.
+        sources (tuple of `int`, *optional*): indices of the observations that the question came from, where a
+            generator worked from observations.
         id (`str`, *optional*): defaults to a hash of what determines the answer (question, check, option labels), so
             weights and values can change without a new read.
     """
@@ -73,6 +75,7 @@ class ChecklistItem(BaseModel):
     required: bool = False
     options: tuple[Option, ...] | None = None
     check: str | None = None
+    sources: tuple[int, ...] = ()
 
     @field_validator("question")
     @classmethod
@@ -147,7 +150,7 @@ class Checklist(BaseModel):
     @property
     def id(self) -> str:
         """Content hash of all items with their weights, gates and categories."""
-        return content_hash(*(item.model_dump_json() for item in self.items))
+        return content_hash(*(item.model_dump_json(exclude={"sources"}) for item in self.items))
 
     @property
     def only_penalties(self) -> bool:

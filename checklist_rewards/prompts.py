@@ -3,6 +3,9 @@
 A file has a `# System` part (optional, no placeholders) and a `# User` part. The user part is cut into sections at its
 `## ` headings; a section that names an optional field which the sample does not have is left out, heading and all.
 
+    ---
+    paper: TICK (arXiv:2410.03608)
+    ---
     # System
     Reply with one word, yes or no.
     # User
@@ -11,38 +14,52 @@ A file has a `# System` part (optional, no placeholders) and a `# User` part. Th
     ## Question
     {question}
 
-Fields that carry text from outside (`{input}`, `{target}`, `{reference}`, `{history}`) are *data*: each is wrapped in
-a fence whose tag is derived from the hash of the text itself and never occurs in it, so the text cannot close its own
-fence. Substitution is a single pass over the template, so braces inside data stay what they are.
+The front matter is optional and says where the way of asking comes from. All text that is filled in, but for a judge's
+`{question}`, is *data*: it is wrapped in a fence whose tag is derived from the hash of the text itself and never
+occurs in it, so the text cannot close its own fence. Substitution is a single pass over the template, so braces inside
+data stay what they are.
 
-A judge template is split at `{question}`: everything before it is the *prefix*, equal for all items of a target, so an
-engine computes it once; the rest is the *tail*. A template that would break this is refused by the lint, which names
-file and line.
+There are four kinds. A *judge* asks one `{question}` about a `{target}`, a *batch* prompt puts a whole `{checklist}`
+to it, a *generator* wants a checklist for an `{input}`, and a *stage* is any other step (merging, tagging, ...), whose
+placeholders its caller names. A judge template is split at `{question}`: everything before it is the *prefix*, equal
+for all items of a target, so an engine computes it once; the rest is the *tail*. A template that would break this is
+refused by the lint, which names file and line.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from checklist_rewards.errors import PromptError
 
-Kind = Literal["judge", "generator"]
+Kind = Literal["judge", "batch", "generator", "stage"]
 
-DATA_FIELDS = ("input", "target", "reference", "history")
+_SAMPLE = ("input", "target", "reference", "history")
 ALLOWED: dict[Kind, tuple[str, ...]] = {
-    "judge": ("input", "target", "reference", "history", "question"),
-    "generator": ("input", "reference", "history"),
+    "judge": (*_SAMPLE, "question"),
+    "batch": (*_SAMPLE, "checklist"),
+    "generator": ("input", "reference", "history", "context", "candidates", "responses", "chosen", "rejected"),
 }
-REQUIRED: dict[Kind, tuple[str, ...]] = {"judge": ("target", "question"), "generator": ("input",)}
+"""A stage has no fixed set."""
+REQUIRED: dict[Kind, tuple[str, ...]] = {
+    "judge": ("target", "question"),
+    "batch": ("target", "checklist"),
+    "generator": ("input",),
+    "stage": (),
+}
+_LAST = ("question", "checklist")
+_FRONT = re.compile(r"\A---\n(.*?)^---[ \t]*\n", re.MULTILINE | re.DOTALL)
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _PART = re.compile(r"^# (System|User)[ \t]*$", re.MULTILINE)
 _SECTION = re.compile(r"^(?=## )", re.MULTILINE)
 _FENCE_DIGITS = 6
+Fields = Mapping[str, str | int | None]
 
 
 def fence(name: str, text: str) -> str:
@@ -65,14 +82,27 @@ class PromptTemplate:
     system: str | None
     sections: tuple[str, ...]
     """The user part, cut at its `## ` headings; joined again they are the user message."""
+    paper: str | None = None
+    """From the front matter: the paper that this way of asking comes from."""
 
-    def render(self, **fields: str | None) -> str:
-        """The whole user message. `fields` are the placeholders' values; a field that is None is absent.
+    @property
+    def placeholders(self) -> frozenset[str]:
+        """The fields that the template speaks of."""
+        return frozenset(name for section in self.sections for name in _PLACEHOLDER.findall(section))
+
+    def render(self, **fields: str | int | None) -> str:
+        """The whole user message. `fields` are the placeholders' values; a field that is None is absent, and a number
+        is not fenced.
 
         Raises [`PromptError`] if a field that the template must have is absent.
         """
         self._require(fields)
         return "".join(_fill(section, fields) for section in self._present(fields)).strip("\n")
+
+    def messages(self, **fields: str | int | None) -> list[dict[str, str]]:
+        """The chat turn: the system part, where there is one, and the rendered user message."""
+        system = [{"role": "system", "content": self.system}] if self.system else []
+        return [*system, {"role": "user", "content": self.render(**fields)}]
 
     def prefix(self, **fields: str | None) -> str:
         """A judge's user message up to the question: the same string for every item of a target."""
@@ -85,22 +115,22 @@ class PromptTemplate:
         """A judge's user message from the question on."""
         return _fill("{question}" + self.sections[-1].partition("{question}")[2], {"question": question}).rstrip("\n")
 
-    def _present(self, fields: dict[str, str | None]) -> list[str]:
-        absent = {name for name in ALLOWED[self.kind] if fields.get(name) is None}
+    def _present(self, fields: Fields) -> list[str]:
+        absent = {name for name in self.placeholders if fields.get(name) is None}
         return [s for s in self.sections if not absent.intersection(_PLACEHOLDER.findall(s))]
 
-    def _require(self, fields: dict[str, str | None]) -> None:
+    def _require(self, fields: Fields) -> None:
         for name in REQUIRED[self.kind]:
             if fields.get(name) is None:
                 raise PromptError(f"{self.name}: the prompt needs {{{name}}}, and the sample has none.")
 
 
-def _fill(section: str, fields: dict[str, str | None]) -> str:
+def _fill(section: str, fields: Fields) -> str:
     def value(match: re.Match[str]) -> str:
         name = match.group(1)
         text = fields[name]
         assert text is not None  # sections with an absent field were left out
-        return fence(name, text) if name in DATA_FIELDS else text
+        return str(text) if name == "question" or isinstance(text, int) else fence(name, text)
 
     return _PLACEHOLDER.sub(value, section)
 
@@ -112,6 +142,9 @@ def parse_prompt(text: str, kind: Kind, name: str = "prompt") -> PromptTemplate:
         PromptError: with `name` and line, for an unknown or missing placeholder, a placeholder in the system part,
             a repeated `{question}`, or data that comes after the question.
     """
+    front = _FRONT.match(text)
+    paper = _paper(front.group(1), name) if front else None
+    text = "\n" * front.group().count("\n") + text[front.end() :] if front else text  # line numbers stay the file's
     parts = list(_PART.finditer(text))
     if parts and parts[-1].group(1) != "User":
         raise PromptError(f"{name}:{_line(text, parts[-1].start())}: the last part must be '# User'.")
@@ -123,22 +156,30 @@ def parse_prompt(text: str, kind: Kind, name: str = "prompt") -> PromptTemplate:
     system = text[parts[0].end() : parts[1].start()].strip() if len(parts) == 2 else None
     _lint(text, user_start, kind, name)
     sections = [s for s in _SECTION.split(text[user_start:]) if s.strip()]
-    return PromptTemplate(name, kind, system or None, tuple(sections))
+    return PromptTemplate(name, kind, system or None, tuple(sections), paper)
+
+
+def _paper(front: str, name: str) -> str:
+    key, colon, value = front.strip().partition(":")
+    if key.strip() != "paper" or not colon or not value.strip() or "\n" in value:
+        raise PromptError(f"{name}:2: front matter is one line, 'paper: ...'; got {front.strip()!r:.80}.")
+    return value.strip()
 
 
 def _lint(text: str, user_start: int, kind: Kind, name: str) -> None:
-    allowed = ", ".join(f"{{{field}}}" for field in ALLOWED[kind])
+    allowed = ", ".join(f"{{{field}}}" for field in ALLOWED.get(kind, ()))
     seen: list[str] = []
     for match in _PLACEHOLDER.finditer(text):
         field, where = match.group(1), f"{name}:{_line(text, match.start())}"
-        if field not in ALLOWED[kind]:
+        if kind in ALLOWED and field not in ALLOWED[kind]:
             raise PromptError(f"{where}: unknown placeholder {{{field}}}; allowed in a {kind} prompt: {allowed}.")
         if match.start() < user_start:
             raise PromptError(f"{where}: {{{field}}} stands in the system part; placeholders belong under '# User'.")
-        if "question" in seen:
+        last = next((name for name in _LAST if name in seen), None)
+        if last is not None and kind != "stage":
             raise PromptError(
-                f"{where}: {{{field}}} comes after {{question}}; the question must come last, so that everything "
-                "before it is shared by all items of a target."
+                f"{where}: {{{field}}} comes after {{{last}}}; the {last} must come last, so that everything "
+                "before it is shared by all that is asked about a target."
             )
         seen.append(field)
     for field in REQUIRED[kind]:

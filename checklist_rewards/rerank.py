@@ -24,8 +24,8 @@ from typing import Any, Literal, get_args
 
 from checklist_rewards.backends import Messages, Sampling
 from checklist_rewards.errors import SampleError
-from checklist_rewards.generators import Engine, sample_replies
 from checklist_rewards.judges import Progress
+from checklist_rewards.replies import Engine, sample_replies
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
 from checklist_rewards.store import Store

@@ -11,12 +11,14 @@ A prompt that does not fit the context is unanswered("too_long"), never truncate
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 Message = dict[str, str]
 Messages = Sequence[Message]
+Progress = Callable[[int], None]
+"""Called with the number of reads or prompts that were answered since the last call."""
 
 TOO_LONG = "too_long"
 
@@ -66,6 +68,9 @@ class Sampling:
     n: int = 1
     """Replies per prompt."""
     seed: int = 0
+    schema: str | None = None
+    """A JSON schema, as JSON text, that the reply must follow. An engine that can hold a model to it does; the caller
+    says the same in words and checks, since not all of them can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,11 @@ class Reply:
     finish_reason: str | None = None
     """ "stop" or "length"."""
     unanswered: str | None = None
+    prompt_tokens: int = 0
+    """Of the prompt behind it; with several replies per prompt counted at the first. 0 where the engine tells
+    nothing."""
+    completion_tokens: int = 0
+    """Of this reply."""
 
 
 class Backend(Protocol):

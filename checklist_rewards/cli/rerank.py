@@ -15,9 +15,9 @@ from checklist_rewards.cli.columns import PROMPT, Columns, read_checklist
 from checklist_rewards.cli.files import CHUNK_ROWS, RowFile
 from checklist_rewards.cli.report import Report, bars, warn_if_pocket
 from checklist_rewards.errors import SampleError
-from checklist_rewards.generators import Engine
 from checklist_rewards.judges import Progress
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT
+from checklist_rewards.replies import Engine
 from checklist_rewards.rerank import (
     Pool,
     Ranking,

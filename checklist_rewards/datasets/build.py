@@ -32,8 +32,8 @@ from checklist_rewards.datasets.columns import (
 )
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.generators import DirectGenerator, Generator, Request
-from checklist_rewards.generators.sampling import CHUNK_REPLIES
 from checklist_rewards.judges import Progress
+from checklist_rewards.replies.sampling import CHUNK_REPLIES
 
 logger = logging.getLogger(__name__)
 

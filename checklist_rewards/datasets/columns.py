@@ -58,7 +58,7 @@ def checklist_features(prompt: Literal["text", "messages"] = "text") -> Features
 def checklist_columns(checklist: Checklist) -> dict[str, Any]:
     """The four checklist columns of one row; `Checklist.parse(row["checklist"])` is the way back."""
     return {
-        "checklist": [item.model_dump() for item in checklist.items],
+        "checklist": [item.model_dump(exclude={"sources"}) for item in checklist.items],
         "checklist_id": checklist.id,
         "checklist_source": checklist.source,
         "checklist_model": checklist.model,

@@ -20,9 +20,9 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.generators.base import Request
 from checklist_rewards.generators.parsing import parse_questions
-from checklist_rewards.generators.sampling import Engine, sample_replies
 from checklist_rewards.judges import Progress
 from checklist_rewards.prompts import PromptTemplate, load_prompt
+from checklist_rewards.replies import Engine, sample_replies
 from checklist_rewards.store import Store, open_store
 from checklist_rewards.version import __version__
 

@@ -7,15 +7,13 @@ fields).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Protocol
 
+from checklist_rewards.backends import Progress
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.scores import Verdict
-
-Progress = Callable[[int], None]
-"""Called with the number of reads that were answered since the last call."""
 
 
 @dataclass(frozen=True, slots=True)

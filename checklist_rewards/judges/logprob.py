@@ -17,10 +17,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from checklist_rewards.backends import Backend, LabelRead, engine_identity, load_backend
+from checklist_rewards.backends import Backend, LabelRead, Progress, engine_identity, load_backend
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import BackendError, ChecklistError
-from checklist_rewards.judges.base import Progress, Read, Receipt
+from checklist_rewards.judges.base import Read, Receipt
 from checklist_rewards.judges.plan import PlannedGroup, RenderedRead, chunks, distinct, group_by_prefix
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.scores import Verdict

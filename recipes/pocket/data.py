@@ -40,7 +40,7 @@ from transformers import PreTrainedTokenizerFast  # noqa: E402
 
 from checklist_rewards.prompts import load_prompt  # noqa: E402
 
-VIOLATE = 0.2
+VIOLATE = 0.38
 """How often a demonstration of the follow skill breaks each constraint: the policy must have something to learn."""
 
 
@@ -224,6 +224,17 @@ def spoil(rng: random.Random, text: str) -> str:
             return " ".join(words)
 
 
+def garble(rng: random.Random, text: str, words: list[str]) -> str:
+    """`text` with one of `words` turned into a look-alike: right stem or right ending, the way a policy misspells."""
+    present = [w for w in words if w in words_in(text)]
+    if not present:
+        return text
+    word = rng.choice(present)
+    other = rng.choice(TRAIN_WORDS)
+    alike = rng.choice((word[:3] + other[3:], other[:3] + word[3:], word[:3]))
+    return text.replace(word, alike).replace(word.capitalize(), alike.capitalize())
+
+
 def judge_row(
     encoder: Encoder,
     rng: random.Random,
@@ -248,7 +259,10 @@ def judge_row(
     if max_sentences >= 2 and rng.random() < 0.2:
         target = spoil(rng, target) if rng.random() < 0.97 else ""
     shown = rng.random() < with_input
-    hints = [str(c.value) for c in task.constraints if c.family in WORD_FAMILIES] if shown else []
+    named = [str(c.value) for c in task.constraints if c.family in WORD_FAMILIES]
+    if max_sentences >= 2 and rng.random() < 0.25:
+        target = garble(rng, target, named)
+    hints = named if shown or any(w in words_in(target) for w in named) else []
     families = (
         sample_families(rng, questions) if max_sentences else [rng.choice(WORD_FAMILIES) for _ in range(questions)]
     )

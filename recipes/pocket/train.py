@@ -88,12 +88,15 @@ STAGES = (
     ),
     Stage("follow", 450, 1e-3, judge=8, checklist=2, follow=32, max_sentences=5, questions=16, with_input=0.5),
     Stage(
+        "skills", 1000, 8e-4, judge=8, checklist=6, follow=40, max_sentences=5, questions=16, with_input=0.5, copy=8
+    ),
+    Stage(
         "own-samples",
-        500,
-        1e-3,
+        1500,
+        8e-4,
         judge=12,
-        checklist=3,
-        follow=14,
+        checklist=10,
+        follow=12,
         max_sentences=5,
         questions=16,
         with_input=0.5,
@@ -268,14 +271,14 @@ def train(
     last: bool,
     save: Callable[[], None],
 ) -> None:
-    """Run one stage; the learning rate warms up, and falls to a tenth in the last one. Saves every 100 steps."""
+    """Run one stage; the learning rate warms up, and falls to zero in the last one. Saves every 100 steps."""
     loader = DataLoader(Rows(stage, seed, own), batch_size=None, num_workers=workers, prefetch_factor=8)
     started, seen, sums = time.time(), 0, {}
     model.train()
     for step, groups in enumerate(loader):
         if step == stage.steps:
             break
-        falling = 0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * step / stage.steps)) if last else 1.0
+        falling = 0.5 * (1 + math.cos(math.pi * step / stage.steps)) if last else 1.0
         for group in optimizer.param_groups:
             group["lr"] = stage.lr * min(1.0, (step + 1) / 50) * falling
         for name, batch in groups:

@@ -8,7 +8,7 @@ from best_of_n import BestOfNArguments, compare, main
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.backends import Reply, Sampling
 from checklist_rewards.errors import SampleError
-from checklist_rewards.generators import Engine
+from checklist_rewards.replies import Engine
 from tests.fakes import FakeBackend
 
 

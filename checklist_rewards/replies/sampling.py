@@ -24,12 +24,11 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from functools import cached_property
 
-from checklist_rewards.backends import Backend, Messages, Reply, Sampling, engine_identity, load_backend
+from checklist_rewards.backends import Backend, Messages, Progress, Reply, Sampling, engine_identity, load_backend
 from checklist_rewards.errors import BackendError
-from checklist_rewards.judges import Progress
 from checklist_rewards.store import Key, Store, key_of
 
 logger = logging.getLogger(__name__)
@@ -38,7 +37,7 @@ CHUNK_REPLIES = 128
 """Replies per engine call: enough to keep an engine busy, few enough to store often. A constant, because samples
 depend on it: were it the engine's, a run could not be cut into the same calls without building the engine."""
 BACKEND_ERROR = "backend_error"
-_FORMAT = "reply-1"
+_FORMAT = "reply-2"
 
 
 @dataclass(frozen=True)
@@ -134,7 +133,7 @@ def _transient(replies: Sequence[Reply]) -> bool:
 
 
 def _dumped(replies: Sequence[Reply]) -> str:
-    return json.dumps([[reply.text, reply.finish_reason, reply.unanswered] for reply in replies])
+    return json.dumps([astuple(reply) for reply in replies])
 
 
 def _loaded(text: str) -> list[Reply]:

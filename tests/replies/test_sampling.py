@@ -2,8 +2,8 @@ import pytest
 
 from checklist_rewards.backends import Reply, Sampling
 from checklist_rewards.errors import ModelError
-from checklist_rewards.generators import Engine, sample_replies
-from checklist_rewards.generators.sampling import CHUNK_REPLIES
+from checklist_rewards.replies import Engine, sample_replies
+from checklist_rewards.replies.sampling import CHUNK_REPLIES
 from checklist_rewards.store import Store
 from tests.generators.fakes import Replies
 

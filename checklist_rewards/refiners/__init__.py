@@ -1,0 +1,1 @@
+"""Refiners: checklists in, better checklists out."""

@@ -1,0 +1,6 @@
+"""Replies of a model: sampled through the store, and read as values of a declared shape."""
+
+from checklist_rewards.replies.sampling import BACKEND_ERROR, Engine, sample_replies
+from checklist_rewards.replies.structured import ask, extract_json
+
+__all__ = ["BACKEND_ERROR", "Engine", "ask", "extract_json", "sample_replies"]
