@@ -1,0 +1,113 @@
+"""An OpenAI-compatible server that knows its answer beforehand, so that what is timed is the client.
+
+`/v1/chat/completions` says yes with log-probabilities, or the JSON verdict that AutoChecklist and Autorubric ask for;
+`/v1/completions` gives every prompt of the list the log-probabilities of the tokens that the request names, as vLLM
+does; `/v1/models` lists the pocket model as a vLLM server would. A model called "slow" answers after 0.3 seconds. The
+HTTP is written by hand: a framework would be slower than the clients that are measured.
+
+    python recipes/benchmarks/instant.py        # prints its port, serves until stdin closes
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from functools import lru_cache
+from typing import Any
+
+from checklist_rewards.backends import pocket_dir
+
+LATENCY = 0.3
+SLOW = "slow"
+YES, NO = -0.2, -1.9
+_TOP = [{"token": "yes", "logprob": YES, "bytes": None}, {"token": "no", "logprob": NO, "bytes": None}]
+_USAGE = {"prompt_tokens": 400, "completion_tokens": 1, "total_tokens": 401}
+
+
+def chat(content: str, logprobs: bool) -> bytes:
+    """A chat completion."""
+    found = {"content": [{**_TOP[0], "top_logprobs": _TOP}]} if logprobs else None
+    message = {"role": "assistant", "content": content}
+    choice = {"index": 0, "message": message, "logprobs": found, "finish_reason": "stop"}
+    return http({"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]})
+
+
+@lru_cache(maxsize=64)
+def completions(prompts: int, ids: tuple[int, ...]) -> bytes:
+    """A completion of one token for each of `prompts` prompts, with the log-probabilities of `ids`."""
+    named = {f"token_id:{token}": -1.0 - 0.1 * place for place, token in enumerate(ids)}
+    logprobs = {"top_logprobs": [named], "tokens": ["x"], "token_logprobs": [-1.0], "text_offset": [0]}
+    choices = [{"index": n, "text": "x", "logprobs": logprobs, "finish_reason": "length"} for n in range(prompts)]
+    return http({"id": "1", "object": "text_completion", "created": 1, "model": "m", "choices": choices})
+
+
+def http(body: dict[str, Any]) -> bytes:
+    """A whole response."""
+    text = json.dumps(body | ({"usage": _USAGE} if "choices" in body else {})).encode()
+    return b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text)
+
+
+# What each client asks for is told apart by words of its request; its answer is the right one, ready-made.
+_VERDICT = chat('{"criterion_status": "MET", "explanation": "It is."}', False)
+_ANSWER = chat('{"answer": "YES"}', False)
+_LABEL = chat("yes", True)
+_CARD = {"id": "instant", "object": "model", "root": str(pocket_dir()), "max_model_len": 8192}
+_MODELS = http({"object": "list", "data": [_CARD | {"id": name} for name in ("instant", SLOW)]})
+# The names without a context length are taken for a server that is not vLLM: every read is a chat request.
+_CHATS = http({"object": "list", "data": [{"id": name, "object": "model"} for name in ("instant", SLOW)]})
+
+
+def answer(path: bytes, body: bytes) -> bytes:
+    """The response to a request."""
+    if b"/models" in path:
+        return _CHATS if path.startswith(b"/chats") else _MODELS
+    if path.endswith(b"/chat/completions"):
+        if b"criterion_status" in body or b"explanation" in body:
+            return _VERDICT
+        return _LABEL if b'"logprobs"' in body else _ANSWER
+    asked = json.loads(body)
+    return completions(len(asked["prompt"]), tuple(asked["logprob_token_ids"]))
+
+
+class Connection(asyncio.Protocol):
+    """One client's connection: requests in, answers out."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport: Any = transport
+        self.buffer = bytearray()
+
+    def data_received(self, data: bytes) -> None:
+        self.buffer += data
+        while True:
+            end = self.buffer.find(b"\r\n\r\n")
+            if end < 0:
+                return
+            head = bytes(self.buffer[:end])
+            place = head.lower().find(b"content-length:")
+            length = int(head[place + 15 :].split(b"\r\n", 1)[0]) if place >= 0 else 0
+            if len(self.buffer) < end + 4 + length:
+                return
+            body = bytes(self.buffer[end + 4 : end + 4 + length])
+            del self.buffer[: end + 4 + length]
+            response = answer(head.split(b" ", 2)[1], body)
+            if SLOW.encode() in body[:200]:
+                asyncio.get_running_loop().call_later(LATENCY, self.send, response)
+            else:
+                self.send(response)
+
+    def send(self, response: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(response)
+
+
+async def serve() -> None:
+    """Serve on a free port of this machine until stdin closes."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(Connection, "127.0.0.1", 0, backlog=2048)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    await loop.run_in_executor(None, sys.stdin.read)
+
+
+if __name__ == "__main__":
+    asyncio.run(serve())
