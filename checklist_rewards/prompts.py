@@ -142,9 +142,9 @@ def parse_prompt(text: str, kind: Kind, name: str = "prompt") -> PromptTemplate:
         PromptError: with `name` and line, for an unknown or missing placeholder, a placeholder in the system part,
             a repeated `{question}`, or data that comes after the question.
     """
-    front = _FRONT.match(text)
-    paper = _paper(front.group(1), name) if front else None
-    text = "\n" * front.group().count("\n") + text[front.end() :] if front else text  # line numbers stay the file's
+    front, body = split_front_matter(text)
+    paper = _paper(front, name) if front else None
+    text = "\n" * front.count("\n") + body  # line numbers stay the file's
     parts = list(_PART.finditer(text))
     if parts and parts[-1].group(1) != "User":
         raise PromptError(f"{name}:{_line(text, parts[-1].start())}: the last part must be '# User'.")
@@ -159,10 +159,17 @@ def parse_prompt(text: str, kind: Kind, name: str = "prompt") -> PromptTemplate:
     return PromptTemplate(name, kind, system or None, tuple(sections), paper)
 
 
+def split_front_matter(text: str) -> tuple[str, str]:
+    """The front matter of a prompt file with its `---` lines ("" if it has none), and the prompt itself."""
+    front = _FRONT.match(text)
+    return (front.group(), text[front.end() :]) if front else ("", text)
+
+
 def _paper(front: str, name: str) -> str:
-    key, colon, value = front.strip().partition(":")
+    line = front.strip().removeprefix("---").removesuffix("---").strip()
+    key, colon, value = line.partition(":")
     if key.strip() != "paper" or not colon or not value.strip() or "\n" in value:
-        raise PromptError(f"{name}:2: front matter is one line, 'paper: ...'; got {front.strip()!r:.80}.")
+        raise PromptError(f"{name}:2: front matter is one line, 'paper: ...'; got {line!r:.80}.")
     return value.strip()
 
 

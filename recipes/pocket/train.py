@@ -32,7 +32,7 @@ from pocket.save import save_pocket  # noqa: E402
 from pocket.tokenizer import END, PAD, build_tokenizer  # noqa: E402
 from pocket.world import Task, sample_task  # noqa: E402
 
-from checklist_rewards.prompts import prompts_dir  # noqa: E402
+from checklist_rewards.prompts import prompts_dir, split_front_matter  # noqa: E402
 
 PROMPTS = ("judges/item", "generators/tick")
 
@@ -106,14 +106,19 @@ STAGES = (
 )
 
 
+def prompt_text(name: str) -> str:
+    """What the model sees of a prompt file: everything but the front matter."""
+    return split_front_matter((prompts_dir() / f"{name}.md").read_text(encoding="utf-8"))[1]
+
+
 def prompt_hashes() -> dict[str, str]:
-    """sha256 of the prompt files that the model is trained on."""
-    return {name: hashlib.sha256((prompts_dir() / f"{name}.md").read_bytes()).hexdigest() for name in PROMPTS}
+    """sha256 of the prompts that the model is trained on."""
+    return {name: hashlib.sha256(prompt_text(name).encode()).hexdigest() for name in PROMPTS}
 
 
 def new_tokenizer() -> PreTrainedTokenizerFast:
     """The tokenizer for the prompt files as they are now."""
-    return build_tokenizer([(prompts_dir() / f"{name}.md").read_text(encoding="utf-8") for name in PROMPTS])
+    return build_tokenizer([prompt_text(name) for name in PROMPTS])
 
 
 def new_model(vocab_size: int) -> LlamaForCausalLM:
