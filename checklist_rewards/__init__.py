@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from checklist_rewards.checklists import Checklist, ChecklistItem, Option
@@ -18,8 +19,17 @@ from checklist_rewards.version import __version__
 
 if TYPE_CHECKING:
     from checklist_rewards.datasets import build_checklists
+    from checklist_rewards.pipelines import pipeline
+    from checklist_rewards.results import BatchScore
+
+_LATE = {
+    "build_checklists": "checklist_rewards.datasets",
+    "pipeline": "checklist_rewards.pipelines",
+    "BatchScore": "checklist_rewards.results",
+}
 
 __all__ = [
+    "BatchScore",
     "Checklist",
     "ChecklistItem",
     "ChecklistScorer",
@@ -29,13 +39,12 @@ __all__ = [
     "Score",
     "__version__",
     "build_checklists",
+    "pipeline",
 ]
 
 
 def __getattr__(name: str) -> Any:
     # The datasets library takes a second to import, and most uses of a scorer never need it.
-    if name == "build_checklists":
-        from checklist_rewards.datasets import build_checklists
-
-        return build_checklists
+    if name in _LATE:
+        return getattr(import_module(_LATE[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

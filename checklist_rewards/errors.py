@@ -1,9 +1,12 @@
 """Every error that this package raises on purpose.
 
 Each message is one sentence for a user: what was got, what is allowed, where (file, row, item), what to do. A failed
-    *read*
-is not an error: it is a verdict with a reason (see `scores.py`).
+*read* is not an error: it is a verdict with a reason (see `scores.py`).
 """
+
+from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 class ChecklistRewardsError(Exception):
@@ -44,6 +47,28 @@ class GenerationError(ChecklistRewardsError, RuntimeError):
 
     def __reduce__(self):
         return type(self), (self.args[0], self.raw)
+
+
+class StageError(GenerationError):
+    """A stage of a corpus-level generator broke; `raw` is the first reply that could not be used.
+
+    Args:
+        message (`str`): what was wrong, for the user.
+        raw (`str`, *optional*): the reply, unchanged.
+        stage (`str`, *optional*): the name of the stage.
+        parts (sequence of `str`, *optional*): what of the source is concerned, such as names of dimensions.
+    """
+
+    def __init__(self, message: str, raw: str = "", stage: str = "", parts: Sequence[str] = ()):
+        super().__init__(message, raw)
+        self.stage, self.parts = stage, tuple(parts)
+
+    def __reduce__(self):
+        return type(self), (self.args[0], self.raw, self.stage, self.parts)
+
+
+class ConfigError(ChecklistRewardsError, ValueError):
+    """A pipeline's config, or a name in it, that cannot be used."""
 
 
 class StoreError(ChecklistRewardsError, RuntimeError):

@@ -217,8 +217,35 @@ def load_prompt(prompt: str | Path | PromptTemplate, kind: Kind) -> PromptTempla
     if not path.is_file():
         known = sorted(str(p.relative_to(prompts_dir()).with_suffix("")) for p in prompts_dir().glob("*/*.md"))
         raise PromptError(f"there is no prompt {prompt!r}: give a path to a Markdown file or one of {known}.")
+    return parse_prompt(_text(path), kind, str(path))
+
+
+def lint_prompt(path: Path, kind: Kind | None = None) -> PromptTemplate:
+    """A prompt file, checked for what it is.
+
+    Args:
+        path (`Path`): the file.
+        kind (`str`, *optional*): judge, batch, generator or stage. Without one its placeholders decide: with
+            `{target}` and `{question}` a judge, with `{target}` and `{checklist}` a batch, with `{input}` a generator,
+            else a stage.
+
+    Raises [`PromptError`] naming file and line.
+    """
+    text = _text(path)
+    return parse_prompt(text, kind or _kind(text), str(path))
+
+
+def _kind(text: str) -> Kind:
+    fields = set(_PLACEHOLDER.findall(text))
+    if "question" in fields and "target" in fields:
+        return "judge"
+    if "checklist" in fields and "target" in fields:
+        return "batch"
+    return "generator" if "input" in fields else "stage"
+
+
+def _text(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise PromptError(f"{path}: cannot be read as UTF-8 text ({error}).") from error
-    return parse_prompt(text, kind, str(path))

@@ -1,9 +1,8 @@
-"""From verdicts to a score: every aggregate of the package, defined once.
+"""From verdicts to a score: every aggregate of one target, defined once (those of a batch are in `tally.py`).
 
 A [`Verdict`] is the outcome of one read: probabilities over the item's labels, or a plain answer, or *unanswered* with
-    the
-reason. [`score_checklist`] turns the verdicts of one target into a [`Score`]. It is pure arithmetic, so a stored run
-can be scored again with other weights, gates or thresholds without asking a judge.
+the reason. [`score_checklist`] turns the verdicts of one target into a [`Score`]. It is pure arithmetic, so a stored
+run can be scored again with other weights, gates or thresholds without asking a judge.
 
 A judge's failure is never a score: unanswered items leave numerator and denominator, `answered_weight` says how much
 was answered, `lower` and `upper` say where the score could have ended had the missing answers all been bad or all
@@ -17,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
@@ -25,8 +24,9 @@ from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
 
-PrimaryMetric = Literal["pass", "weighted", "expected", "normalized"]
+PrimaryMetric = Literal["pass", "weighted", "expected", "normalized", "quality"]
 Abstention = Literal["skip", "zero", "partial", "fail"]
+Method = Literal["logprobs", "word", "reply", "votes"]
 
 PRIMARY_METRICS: tuple[str, ...] = get_args(PrimaryMetric)
 ABSTENTIONS: tuple[str, ...] = get_args(Abstention)
@@ -34,6 +34,7 @@ DEFAULT_THRESHOLD = 0.6
 DEFAULT_MIN_ANSWERED = 0.5
 PARTIAL_CREDIT = 0.5
 PASS_CREDIT = 0.5
+LEAST_QUALITY, BEST_QUALITY = 1, 5
 _LEVELS = ((0.2, "no_10"), (0.4, "no_30"), (0.6, "unsure"), (0.8, "yes_70"))
 
 
@@ -44,7 +45,7 @@ class Verdict:
     probabilities: Mapping[str, float] | None = None
     """P(label) over the item's labels, summing to 1; None where the judge gives words only."""
     answer: str | None = None
-    """The label the judge named. Judges that give probabilities leave it to `score_checklist`, which has the
+    """The label the judge named. Judges that read probabilities leave it to `score_checklist`, which has the
     threshold."""
     mass: float | None = None
     """Probability that the judge's next token is a label at all, in [0, 1]."""
@@ -52,6 +53,12 @@ class Verdict:
     """Why there is no answer: a reason ("too_long", "off_label", "backend_error"), optionally ": detail"."""
     reasoning: str | None = None
     judge: str | None = None
+    method: Method | None = None
+    """How it was read: `logprobs` of the labels; the label as a `word`, where a server that was asked for
+    log-probabilities gave none; from a written `reply`; or the `votes` of several replies, whose majority is the
+    answer whatever the threshold."""
+    quality: int | None = None
+    """Grade from 1 to 5 of the whole target, where it came with this answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +74,7 @@ class ItemScore:
     passed: bool | None = None
     """Credit of the hard answer >= 0.5, so for a penalty: the answer was no."""
     confidence: float | None = None
-    """P(yes), or for an item with options P(answer)."""
+    """P(yes), or for an item with options P(answer); of several votes, their share."""
     level: str | None = None
     """Confidence in words: no_10 < .2 <= no_30 < .4 <= unsure < .6 <= yes_70 < .8 <= yes_90. Yes/no items only."""
     mass: float | None = None
@@ -75,10 +82,15 @@ class ItemScore:
     unanswered: str | None = None
     reasoning: str | None = None
     judge: str | None = None
+    method: Method | None = None
+    """How it was read: logprobs, word, reply or votes; see [`Verdict`]."""
+    category: str | None = None
 
     def verdict(self) -> Verdict:
         """The read behind this line, to score it again."""
-        return Verdict(self.probabilities, self.answer, self.mass, self.unanswered, self.reasoning, self.judge)
+        return Verdict(
+            self.probabilities, self.answer, self.mass, self.unanswered, self.reasoning, self.judge, self.method
+        )
 
 
 class Score(BaseModel):
@@ -122,6 +134,15 @@ class Score(BaseModel):
         return None if self.pass_rate is None else 4 * self.pass_rate + 1
 
     @property
+    def category_pass_rates(self) -> dict[str, float | None]:
+        """passed / answered of each category, in order of first appearance; None where nothing was answered."""
+        passed: dict[str, list[bool]] = {}
+        for item in self.items:
+            if item.category is not None:
+                passed.setdefault(item.category, []).extend([] if item.passed is None else [item.passed])
+        return {category: ratio(sum(known), len(known)) for category, known in passed.items()}
+
+    @property
     def unanswered(self) -> Counter[str]:
         """How many items were left unanswered, by reason (without details)."""
         return Counter(item.unanswered.partition(":")[0] for item in self.items if item.unanswered is not None)
@@ -144,17 +165,21 @@ def score_checklist(
     threshold: float = DEFAULT_THRESHOLD,
     min_answered: float = DEFAULT_MIN_ANSWERED,
     abstention: Abstention = "skip",
+    quality: float | None = None,
 ) -> Score:
     """Aggregate one target's verdicts.
 
     Args:
         checklist ([`Checklist`]): the questions.
         verdicts (sequence of [`Verdict`], one per item, in the checklist's order).
-        primary_metric (`str`): which aggregate becomes `primary_score`: pass, weighted, expected or normalized.
+        primary_metric (`str`): which aggregate becomes `primary_score`: pass, weighted, expected, normalized, or
+            quality mapped to [0, 1] as (quality - 1) / 4.
         threshold (`float`): a yes/no item is answered yes from this P(yes) up.
         min_answered (`float`): share of sum |w| below which `primary_score` is None, in [0, 1].
         abstention (`str`): what "cannot assess" counts for. skip: left out; zero: value 0; partial: half the value of
             a positive item, nothing for a penalty; fail: the worst option, for a penalty the highest.
+        quality (`float`, *optional*): grade from 1 to 5 of the whole target; defaults to the one that came with the
+            verdicts, if one did.
 
     Returns:
         [`Score`]
@@ -180,11 +205,16 @@ def score_checklist(
             counted.append(_Counted(item.weight, value, soft, item.required))
         lines.append(_answered(item, verdict, answer, value, passed))
 
-    metrics = _metrics(counted, checklist.only_penalties, any_probabilities)
+    if quality is None:
+        quality = next((verdict.quality for verdict in verdicts if verdict.quality is not None), None)
+    metrics = _metrics(counted, checklist.only_penalties, any_probabilities, quality)
     primary = _gated(metrics[primary_metric], counted)
     lower, upper = (
-        _gated(_metrics(full, checklist.only_penalties, any_probabilities)[primary_metric], full)
-        for full in (counted + [_filled(item, credit) for item in missing] for credit in (0.0, 1.0))
+        _gated(_metrics(full, checklist.only_penalties, any_probabilities, bound)[primary_metric], full)
+        for full, bound in (
+            (counted + [_filled(item, credit) for item in missing], grade if quality is None else quality)
+            for credit, grade in ((0.0, LEAST_QUALITY), (1.0, BEST_QUALITY))
+        )
     )
     all_weight = math.fsum(abs(item.weight) for item in checklist.items)
     answered_weight = 1 - math.fsum(abs(item.weight) for item in missing) / all_weight
@@ -198,6 +228,7 @@ def score_checklist(
         expected_score=metrics["expected"],
         normalized_score=metrics["normalized"],
         raw_score=math.fsum(c.weight * c.value for c in counted) if counted else None,
+        quality=quality,
         answered=len(checklist.items) - len(missing),
         total=len(checklist.items),
         answered_weight=answered_weight,
@@ -230,57 +261,8 @@ def rescore(
         threshold=threshold,
         min_answered=min_answered,
         abstention=abstention,
+        quality=score.quality,
     )
-
-
-class Tally:
-    """Running totals over a stream of scores, in constant memory.
-
-    `macro` is the mean of the pass rates, `micro` (DRFR) passed over answered items, `mean` the mean primary score;
-    each is None while there is nothing to average.
-    """
-
-    def __init__(self) -> None:
-        self.scored = self.unscored = self.reads = self.passed = self.counted = 0
-        self.unanswered: Counter[str] = Counter()
-        self._pass_rates: list[float] = [0.0, 0]
-        self._primaries: list[float] = [0.0, 0]
-
-    def add(self, score: Score) -> None:
-        """Count one more score."""
-        self.reads += score.total
-        self.unanswered.update(score.unanswered)
-        self.passed += sum(item.passed is True for item in score.items)
-        self.counted += sum(item.passed is not None for item in score.items)
-        self.scored += score.primary_score is not None
-        self.unscored += score.primary_score is None
-        for sums, value in ((self._pass_rates, score.pass_rate), (self._primaries, score.primary_score)):
-            if value is not None:
-                sums[0] += value
-                sums[1] += 1
-
-    @property
-    def macro(self) -> float | None:
-        """Mean of the pass rates."""
-        return _ratio(*self._pass_rates)
-
-    @property
-    def micro(self) -> float | None:
-        """Passed over answered items of the whole batch (DRFR, InFoBench section 3)."""
-        return _ratio(self.passed, self.counted)
-
-    @property
-    def mean(self) -> float | None:
-        """Mean primary score."""
-        return _ratio(*self._primaries)
-
-
-def tally(scores: Iterable[Score]) -> Tally:
-    """Totals of a batch; see [`Tally`]."""
-    totals = Tally()
-    for score in scores:
-        totals.add(score)
-    return totals
 
 
 def level(confidence: float) -> str:
@@ -288,15 +270,23 @@ def level(confidence: float) -> str:
     return next((name for bound, name in _LEVELS if confidence < bound), "yes_90")
 
 
-def _metrics(counted: Sequence[_Counted], only_penalties: bool, any_probabilities: bool) -> dict[str, float | None]:
+def ratio(numerator: float, denominator: float) -> float | None:
+    """`numerator / denominator`; None where there is nothing to divide by."""
+    return numerator / denominator if denominator else None
+
+
+def _metrics(
+    counted: Sequence[_Counted], only_penalties: bool, any_probabilities: bool, quality: float | None
+) -> dict[str, float | None]:
     passed = sum(_credit(c.weight, c.value) >= PASS_CREDIT for c in counted)
-    pass_rate = _ratio(passed, len(counted))
-    soft_credit = _ratio(math.fsum(_credit(c.weight, c.soft) for c in counted), len(counted))
+    pass_rate = ratio(passed, len(counted))
+    soft_credit = ratio(math.fsum(_credit(c.weight, c.soft) for c in counted), len(counted))
     return {
         "pass": pass_rate,
         "weighted": _weighted([(c.weight, c.value) for c in counted], only_penalties),
         "expected": _weighted([(c.weight, c.soft) for c in counted], only_penalties),
         "normalized": soft_credit if any_probabilities else pass_rate,
+        "quality": None if quality is None else (quality - LEAST_QUALITY) / (BEST_QUALITY - LEAST_QUALITY),
     }
 
 
@@ -333,14 +323,14 @@ def _credit(weight: float, value: float) -> float:
 
 def _answer(item: ChecklistItem, verdict: Verdict, threshold: float) -> str:
     values = item.values
-    if verdict.probabilities is None:
-        if verdict.answer not in values:
-            raise ValueError(f"judge answered {verdict.answer!r} for item {item.id}, expected one of {list(values)}")
-        return verdict.answer
-    if verdict.probabilities.keys() != values.keys():
+    if verdict.probabilities is not None and verdict.probabilities.keys() != values.keys():
         raise ValueError(
             f"judge gave probabilities of {list(verdict.probabilities)} for item {item.id}, expected {list(values)}"
         )
+    if verdict.probabilities is None or verdict.method == "votes":
+        if verdict.answer not in values:
+            raise ValueError(f"judge answered {verdict.answer!r} for item {item.id}, expected one of {list(values)}")
+        return verdict.answer
     if item.options is None:
         return YES if verdict.probabilities[YES] >= threshold else NO
     return max(values, key=verdict.probabilities.__getitem__)
@@ -363,10 +353,6 @@ def _soft(item: ChecklistItem, probabilities: Mapping[str, float], abstention: A
     return min(1.0, max(0.0, math.fsum(p * v for p, v in known) / scale)) if scale > 0 else hard
 
 
-def _ratio(numerator: float, denominator: float) -> float | None:
-    return numerator / denominator if denominator else None
-
-
 def _unanswered(item: ChecklistItem, verdict: Verdict) -> ItemScore:
     return ItemScore(
         id=item.id,
@@ -376,6 +362,8 @@ def _unanswered(item: ChecklistItem, verdict: Verdict) -> ItemScore:
         unanswered=verdict.unanswered,
         reasoning=verdict.reasoning,
         judge=verdict.judge,
+        method=verdict.method,
+        category=item.category,
     )
 
 
@@ -398,4 +386,6 @@ def _answered(
         probabilities=probabilities,
         reasoning=verdict.reasoning,
         judge=verdict.judge,
+        method=verdict.method,
+        category=item.category,
     )

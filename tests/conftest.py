@@ -1,6 +1,7 @@
 """What all tests share: capped threads, no network, a store of their own, the pocket world, the shared data."""
 
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -41,3 +42,17 @@ def scorer(pocket):
     from checklist_rewards import ChecklistScorer
 
     return ChecklistScorer("pocket", backend="transformers", store=False)
+
+
+@pytest.fixture(scope="session")
+def fault_server():
+    """Address of the server that fails on demand (`tests/faultserver.py`), in a process of its own."""
+    command = [sys.executable, "-m", "tests.faultserver"]
+    with subprocess.Popen(command, cwd=REPO, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin is not None and server.stdout is not None
+        yield f"http://127.0.0.1:{int(server.stdout.readline())}/v1"
+        server.stdin.close()
+        try:
+            server.wait(10)
+        except subprocess.TimeoutExpired:
+            server.kill()

@@ -15,7 +15,7 @@ from checklist_rewards.datasets import (
     save_dataset,
 )
 from checklist_rewards.datasets.card import completed_card
-from checklist_rewards.errors import ChecklistError, GenerationError, SampleError
+from checklist_rewards.errors import ChecklistError, ChecklistRewardsError, GenerationError, SampleError
 from checklist_rewards.generators import DirectGenerator
 from tests.generators.fakes import Replies
 
@@ -380,3 +380,44 @@ def test_a_published_card_keeps_its_own_text_and_entries():
     edited = DatasetCard("---\nlicense: mit\ntags: [mine]\n---\n# By hand\n")
     assert completed_card(edited, ours).text.strip() == "# By hand"
     assert (completed_card(edited, ours).data.license, completed_card(edited, ours).data.tags) == ("mit", ["mine"])
+
+
+def test_a_pipeline_writes_by_its_name_with_what_the_rows_have_for_it():
+    made = {"questions": [{"question": "Is it short?", "category": "hard_rule"}]}
+    backend = Replies(lambda text, sampling: json.dumps(made))
+    row = {"prompt": "Name a city.", "chosen": [{"role": "assistant", "content": "Rome"}], "rejected": "A town"}
+    settings = {"model": "m", "backend": backend, "store": False, "progress": False}
+    dataset = build_checklists([row], pipeline="openrubrics_pairwise", **settings)
+    [[text]] = [texts for texts, _ in backend.sampled]
+    assert "Rome" in text and "A town" in text
+    assert dataset[0]["checklist"][0]["category"] == "hard_rule" and dataset[0]["rejected"] == "A town"
+    assert dataset[0]["checklist_source"] == f"openrubrics_pairwise/{__version__}"
+    with pytest.raises(SampleError, match="row 1: the prompt .* needs a chosen and a rejected response"):
+        build_checklists(["Name a city."], pipeline="openrubrics_pairwise", **settings)
+
+
+def test_settings_beat_the_pipeline_and_refiners_and_universal_items_are_applied():
+    made = {"questions": [{"question": f"Is it {n}?", "weight": n} for n in ("1", "2", "3")]}
+    backend = Replies(lambda text, sampling: json.dumps(made))
+    row = {"prompt": "Name a city.", "answer": "Rome", "history": "user: Hello."}
+    settings = {"model": "m", "backend": backend, "store": False, "progress": False, "reference_key": "answer"}
+    dataset = build_checklists([row], pipeline="rlcf_direct", temperature=0.5, max_items=3, **settings)
+    [([text], sampling)] = backend.sampled
+    assert "Rome" in text and "user: Hello." in text and sampling.temperature == 0.5
+    assert [item["weight"] for item in dataset[0]["checklist"]] == [1, 2, 3, 100]
+    with pytest.raises(GenerationError, match="at most 2"):
+        build_checklists([row], pipeline="rlcf_direct", max_items=2, **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"pipeline": "tik"}, "no pipeline 'tik'"),
+        ({"pipeline": "checkeval"}, "'checkeval' writes one checklist for a whole corpus"),
+        ({"max_itmes": 3}, "max_itmes: unknown key"),
+        ({"pipeline": "rlcf_direct", "generator": DirectGenerator("pocket", store=False)}, "give one of them"),
+    ],
+)
+def test_a_pipeline_that_cannot_be_used_is_refused(settings, words):
+    with pytest.raises(ChecklistRewardsError, match=words):
+        build_checklists(["a"], progress=False, **settings)

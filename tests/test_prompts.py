@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards.errors import PromptError
-from checklist_rewards.prompts import fence, load_prompt, parse_prompt, prompts_dir
+from checklist_rewards.prompts import fence, lint_prompt, load_prompt, parse_prompt, prompts_dir
 
 JUDGE = "# System\nSay yes or no.\n# User\n## Input\n{input}\n## Text\n{target}\n## Question\n{question}\nAnswer.\n"
 
@@ -15,9 +15,11 @@ JUDGE = "# System\nSay yes or no.\n# User\n## Input\n{input}\n## Text\n{target}\
 def test_every_packaged_prompt_passes_the_lint():
     files = sorted(prompts_dir().glob("*/*.md"))
     assert files
+    kinds = {"judges": ("judge", "batch"), "generators": ("generator", "stage"), "refiners": ("stage",)}
     for file in files:
-        kind = "judge" if file.parent.name == "judges" else "generator"
-        assert load_prompt(file.relative_to(prompts_dir()).with_suffix(""), kind).sections
+        prompt = lint_prompt(file)
+        assert prompt.kind in kinds[file.parent.name], file
+        assert load_prompt(file.relative_to(prompts_dir()).with_suffix(""), prompt.kind) == prompt
 
 
 def test_prefix_and_tail_join_to_the_whole_prompt():

@@ -6,7 +6,9 @@ import pytest
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.errors import ChecklistError, ModelError, PromptError, SampleError
+from checklist_rewards.judges import BatchJudge, LogprobJudge, QualityJudge, ReasonedJudge
 from tests.fakes import FakeBackend
+from tests.judges.fakes import Script
 
 
 def knows(prefix: str, tail: str) -> float:
@@ -69,13 +71,86 @@ def test_bad_samples_are_refused_by_number_before_anything_is_asked(sample, word
         ({"min_answered": float("nan")}, "min_answered=nan"),
         ({"mass_floor": "high"}, "mass_floor='high'"),
         ({"abstention": "drop"}, "abstention='drop'.*'skip'"),
-        ({"mode": "batch"}, "mode='batch'.*'item'"),
+        ({"mode": "votes"}, "mode='votes'.*'item', 'batch', 'quality'"),
         ({"backend": "tgi"}, "backend='tgi'.*'vllm'"),
     ],
 )
 def test_bad_settings_are_refused_with_what_is_allowed(options, words):
     with pytest.raises(SampleError, match=words):
         ChecklistScorer(**{"store": False, **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"mode": "batch", "use_logprobs": True}, "use_logprobs=True needs mode='item'.*mode is 'batch'"),
+        ({"mode": "quality", "use_logprobs": True}, "use_logprobs=True needs mode='item'"),
+        ({"mode": "batch", "samples": 3}, "samples=3 needs mode='item'"),
+        ({"use_logprobs": True, "capture_reasoning": True}, "capture_reasoning=True and use_logprobs=True contradict"),
+        ({"use_logprobs": True, "samples": 5}, "samples=5 and use_logprobs=True contradict"),
+        ({"use_logprobs": True, "temperature": 0.5}, "temperature=0.5 and use_logprobs=True contradict"),
+        ({"use_logprobs": True, "max_tokens": 9}, "max_tokens=9 and use_logprobs=True contradict"),
+        ({"samples": 3, "temperature": 0}, "samples=3 needs a temperature above 0"),
+        ({"samples": 0}, "samples=0.*whole number from 1 up"),
+        ({"samples": 2.5}, "samples=2.5.*whole number"),
+        ({"max_tokens": True, "mode": "batch"}, "max_tokens=True"),
+        ({"temperature": -1.0}, "temperature=-1.0.*from 0 up"),
+        ({"temperature": float("nan")}, "temperature=nan"),
+        ({"capture_reasoning": "no"}, "capture_reasoning='no'"),
+        ({"primary_metric": "quality"}, "primary_metric='quality' needs mode='quality'.*mode is 'item'"),
+        ({"primary_metric": "quality", "mode": "batch"}, "needs mode='quality'.*'batch'"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused_in_one_sentence(options, words):
+    with pytest.raises(SampleError, match=words) as refused:
+        ChecklistScorer(**{"store": False, **options})
+    assert str(refused.value).count(". ") == 0
+
+
+def test_a_prompt_of_the_wrong_kind_is_refused():
+    with pytest.raises(PromptError, match="item.md.*unknown placeholder .question"):
+        ChecklistScorer(mode="batch", prompt="judges/item", store=False)
+    with pytest.raises(PromptError, match="batch.md.*unknown placeholder .checklist"):
+        ChecklistScorer(prompt="judges/batch", store=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "judge", "metric", "temperature"),
+    [
+        ({}, LogprobJudge, "expected", None),
+        ({"use_logprobs": False}, ReasonedJudge, "expected", 0.0),
+        ({"capture_reasoning": True}, ReasonedJudge, "expected", 0.0),
+        ({"samples": 5}, ReasonedJudge, "expected", 0.7),
+        ({"temperature": 0.3}, ReasonedJudge, "expected", 0.3),
+        ({"mode": "batch", "primary_metric": "pass"}, BatchJudge, "pass", 0.0),
+        ({"mode": "batch", "temperature": 0.5}, BatchJudge, "expected", 0.5),
+        ({"mode": "quality"}, QualityJudge, "quality", 0.0),
+    ],
+)
+def test_the_settings_choose_the_judge_and_the_defaults(options, judge, metric, temperature):
+    scorer = ChecklistScorer("pocket", backend="transformers", store=False, **options)
+    assert type(scorer.judge) is judge and scorer.primary_metric == metric
+    assert scorer.use_logprobs is (judge is LogprobJudge)
+    if temperature is not None:
+        assert scorer.judge.sampling.temperature == temperature
+    pickle.loads(pickle.dumps(scorer)).check()
+
+
+@pytest.mark.parametrize("options", [{"mode": "batch"}, {"capture_reasoning": True}, {"mode": "quality"}])
+def test_history_and_reference_reach_every_judge(options):
+    backend = Script(lambda messages: "no idea")
+    scorer = ChecklistScorer(backend=backend, store=False, **options)
+    score = scorer.score(["a?"], "Hi.", "Greet me.", reference="Hello.", history="user: Hey")
+    text = backend.prompts[0][-1]["content"]
+    assert all(part in text for part in ("Greet me.", "Hello.", "user: Hey", "Hi."))
+    assert score.primary_score is None and score.unanswered == {"unparsable": 1}
+
+
+def test_rocketevals_prompt_shows_the_history_and_is_read_in_one_token():
+    backend = FakeBackend(lambda prefix, tail: 0.9 if "user: Hey" in prefix else 0.1)
+    scorer = ChecklistScorer(backend=backend, prompt="judges/rocketeval", primary_metric="normalized", store=False)
+    assert scorer.score(["a?"], "Hi.", "Bye?", history="user: Hey").primary_score == pytest.approx(0.9)
+    assert scorer.score(["a?"], "Hi.", "Bye?").primary_score == pytest.approx(0.1)
 
 
 def test_a_missing_model_or_prompt_is_refused_before_anything_is_loaded(tmp_path):

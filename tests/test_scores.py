@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards import Checklist, ChecklistItem, Option
-from checklist_rewards.scores import ABSTENTIONS, PRIMARY_METRICS, Verdict, level, rescore, score_checklist, tally
+from checklist_rewards.scores import ABSTENTIONS, PRIMARY_METRICS, Verdict, level, rescore, score_checklist
+from checklist_rewards.tally import tally
 
 LOST = Verdict(unanswered="backend_error: gone")
 
@@ -262,3 +263,35 @@ def test_the_reason_of_a_failure_never_matters(case, index):
         broken[index] = replace(LOST, unanswered=reason)
         scores.append(numbers(score_checklist(checklist, broken)))
     assert scores[0] == scores[1] == scores[2]
+
+
+def test_a_majority_of_votes_is_no_matter_of_the_threshold():
+    shares = {"yes": 4 / 7, "no": 3 / 7}
+    voted = score_checklist(weights(1), [Verdict(shares, "yes", method="votes")], threshold=0.6)
+    read = score_checklist(weights(1), [Verdict(shares, method="logprobs")], threshold=0.6)
+    assert (voted.items[0].answer, read.items[0].answer) == ("yes", "no")
+    assert voted.expected_score == read.expected_score == pytest.approx(4 / 7)
+
+
+def test_a_grade_is_the_quality_and_may_be_the_primary_score():
+    verdicts = [Verdict(answer="yes", quality=4), Verdict(answer="no", quality=4)]
+    score = score_checklist(weights(1, 1), verdicts, primary_metric="quality")
+    assert (score.quality, score.primary_score, score.lower, score.upper) == (4, 0.75, 0.75, 0.75)
+    unknown = score_checklist(weights(1), [Verdict(answer="yes")], primary_metric="quality")
+    assert (unknown.quality, unknown.primary_score, unknown.lower, unknown.upper) == (None, None, 0.0, 1.0)
+    assert rescore(weights(1, 1), score, primary_metric="pass").quality == 4
+
+
+def test_pass_rates_by_category():
+    checklist = Checklist.parse(
+        [{"question": q, "category": c} for q, c in (("a?", "x"), ("b?", "x"), ("c?", "y"), ("d?", None))]
+    )
+    one = score_checklist(checklist, [p(1.0), p(0.0), LOST, p(1.0)])
+    two = score_checklist(checklist, [p(1.0), LOST, p(0.0), p(1.0)])
+    assert [item.category for item in one.items] == ["x", "x", "y", None]
+    assert one.category_pass_rates == {"x": 0.5, "y": None}
+    totals = tally([one, two]).by_category
+    assert {name: (rate.macro, rate.micro, rate.counted) for name, rate in totals.items()} == {
+        "x": (0.75, pytest.approx(2 / 3), 3),
+        "y": (0.0, 0.0, 1),
+    }

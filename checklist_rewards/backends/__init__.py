@@ -20,8 +20,10 @@ from checklist_rewards.backends.base import (
     ReadResult,
     Reply,
     Sampling,
+    is_transient,
 )
 from checklist_rewards.backends.models import model_identity, pocket_dir, resolve_model, served_identity
+from checklist_rewards.backends.servers import server_address
 from checklist_rewards.errors import ModelError
 
 BackendName = Literal["auto", "transformers", "vllm", "openai"]
@@ -41,6 +43,7 @@ __all__ = [
     "Sampling",
     "choose_backend",
     "engine_identity",
+    "is_transient",
     "load_backend",
     "model_identity",
     "pocket_dir",
@@ -53,7 +56,7 @@ _lock = threading.Lock()
 
 def choose_backend(model: str, backend: str = "auto", base_url: str | None = None) -> str:
     """Which engine `backend` means for `model`: a server if there is a `base_url`, else vLLM where it is importable
-    and the model is not the pocket one, else transformers.
+    and the model is not the pocket one, else transformers. "openai" without a `base_url` is OpenAI itself.
 
     Raises [`ModelError`] for a backend that does not exist, is not installed, or contradicts `base_url`.
     """
@@ -64,7 +67,7 @@ def choose_backend(model: str, backend: str = "auto", base_url: str | None = Non
             raise ModelError(f"base_url={base_url!r} names a server, but backend={backend!r} runs in this process.")
         return "openai"
     if backend == "openai":
-        raise ModelError("backend='openai' needs base_url, the address of an OpenAI-compatible server.")
+        return backend
     installed = importlib.util.find_spec("vllm") is not None
     if backend == "vllm" and not installed:
         raise ModelError("backend='vllm' needs vLLM: pip install 'checklist-rewards[vllm]'.")
@@ -77,8 +80,7 @@ def engine_identity(model: str, backend: str = "auto", base_url: str | None = No
     """`Backend.identity` of the engine that [`load_backend`] would give, without building it: a run whose reads are
     all in the store needs no engine. A served model is known only by its name and address."""
     if choose_backend(model, backend, base_url) == "openai":
-        assert base_url is not None
-        return served_identity(model, base_url)
+        return served_identity(model, server_address(base_url))
     return model_identity(model)
 
 
@@ -88,12 +90,13 @@ def load_backend(model: str, backend: BackendName = "auto", base_url: str | None
     Args:
         model (`str`): "pocket", a folder, a Hub id, or with `base_url` the name the server knows the model by.
         backend (`str`): auto, transformers, vllm or openai.
-        base_url (`str`, *optional*): address of an OpenAI-compatible server, such as "http://localhost:8000/v1".
+        base_url (`str`, *optional*): an OpenAI-compatible server: its address, such as "http://localhost:8000/v1", or
+            "openai" or "openrouter".
 
     Raises [`ModelError`] if there is no such model or engine.
     """
     name = choose_backend(model, backend, base_url)
-    key = (name, model if name == "openai" else resolve_model(model), base_url)
+    key = (name, model, server_address(base_url)) if name == "openai" else (name, resolve_model(model), None)
     with _lock:
         if key not in _engines:
             _engines[key] = _build(name, model, base_url)
@@ -112,5 +115,4 @@ def _build(name: str, model: str, base_url: str | None) -> Backend:
         return VLLMBackend(model)
     from checklist_rewards.backends.openai import OpenAIBackend
 
-    assert base_url is not None
     return OpenAIBackend(model, base_url)

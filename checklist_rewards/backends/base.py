@@ -22,6 +22,14 @@ Progress = Callable[[int], None]
 
 TOO_LONG = "too_long"
 
+TRANSIENT = ("backend_error", "timeout", "not_json", "error_body", "empty_choices")
+"""Reasons that may be gone at the next try; answers that carry one are not kept in the store."""
+
+
+def is_transient(unanswered: str | None) -> bool:
+    """Whether `unanswered` (a reason, optionally with ": detail") says nothing about the prompt itself."""
+    return unanswered is not None and unanswered.partition(":")[0] in TRANSIENT
+
 
 @dataclass(frozen=True, slots=True)
 class ReadGroup:
@@ -34,12 +42,14 @@ class ReadGroup:
 
 @dataclass(frozen=True, slots=True)
 class LabelRead:
-    """One read's raw outcome: either `logprobs` or the reason why there are none."""
+    """One read's raw outcome: `logprobs`, or a bare `answer`, or the reason why there is neither."""
 
     logprobs: tuple[float, ...] | None
     """ln P(label) in the order of the labels asked for; each is the sum over all surface forms of the label, taken
-    from the softmax over the full vocabulary."""
+    from the softmax over the full vocabulary. -inf for a label that a server's list of likely tokens leaves out."""
     unanswered: str | None = None
+    answer: str | None = None
+    """The label that the model wrote, where a server gives no probabilities: a word only."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,11 +164,11 @@ class ChatTokenizer:
     def _data(self, texts: list[str]) -> list[list[int]]:
         if not texts:
             return []
-        texts = [_encodable(text) for text in texts]
+        texts = [encodable(text) for text in texts]
         return self.tokenizer(texts, add_special_tokens=False, split_special_tokens=True)["input_ids"]
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
     """Half a surrogate pair, which a text cut inside an emoji has and no tokenizer takes, becomes U+FFFD."""
     try:
         text.encode()

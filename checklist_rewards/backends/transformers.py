@@ -105,7 +105,7 @@ class TransformersBackend:
         return ReadResult([tuple(group) for group in reads], prompt_tokens, computed, floor_tokens)
 
     def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
-        """See [`Backend`]. Prompts are batched by length and padded on the left."""
+        """See [`Backend`]. Prompts are batched by length and padded on the left. `sampling.schema` is not enforced."""
         ids = [self.tokens.prompt(messages) for messages in prompts]
         replies: list[list[Reply]] = [[Reply(None, unanswered=TOO_LONG)] * sampling.n for _ in prompts]
         fitting = [index for index, prompt in enumerate(ids) if len(prompt) < self.max_length]
@@ -238,11 +238,15 @@ class TransformersBackend:
         )[:, width:].tolist()
         ends = self.model.generation_config.eos_token_id
         ends = {ends} if isinstance(ends, int) else set(ends or ())
-        replies = [self._reply(tokens, ends) for tokens in out]
-        per_prompt = len(replies) // len(prompts)
+        per_prompt = len(out) // len(prompts)
+        replies = [
+            self._reply(tokens, ends, 0 if place % per_prompt else len(prompts[place // per_prompt]))
+            for place, tokens in enumerate(out)
+        ]
         copies = sampling.n // per_prompt  # greedy replies are equal: sampled once, given n times
         return [replies[i * per_prompt : (i + 1) * per_prompt] * copies for i in range(len(prompts))]
 
-    def _reply(self, tokens: list[int], ends: set[int]) -> Reply:
+    def _reply(self, tokens: list[int], ends: set[int], prompt_tokens: int) -> Reply:
         end = next((index for index, token in enumerate(tokens) if token in ends), None)
-        return Reply(self.tokens.decode(tokens[:end]), "length" if end is None else "stop")
+        text, used = self.tokens.decode(tokens[:end]), len(tokens) if end is None else end + 1
+        return Reply(text, "length" if end is None else "stop", prompt_tokens=prompt_tokens, completion_tokens=used)

@@ -79,6 +79,7 @@ class VLLMBackend:
     def __init__(self, model: str, **engine: Any):
         path = resolve_model(model)
         self.identity = model_identity(model)
+        self._refused_schemas: set[str] = set()
         self._lock = threading.Lock()  # trainers may score from several threads; vLLM takes one call at a time
         _refuse_while_importing()
         _warn_about_neighbours()
@@ -104,25 +105,43 @@ class VLLMBackend:
 
     def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
         """See [`Backend`]. A reply depends on its own prompt and the seed, not on what else is asked."""
-        from vllm import SamplingParams
-
         ids = [self.tokens.prompt(messages) for messages in prompts]
         replies = [[Reply(None, unanswered=self.over_limit)] * sampling.n for _ in prompts]
         fitting = [index for index, prompt in enumerate(ids) if len(prompt) < self.limit]
-        params = [
+        asked = [ids[index] for index in fitting]
+        for index, output in zip(fitting, self._sample(asked, sampling), strict=True):
+            counts = [len(ids[index]), *[0] * (sampling.n - 1)]
+            replies[index] = [self._reply(*sample) for sample in zip(output.outputs, counts, strict=True)]
+        return replies
+
+    def _sample(self, prompts: list[list[int]], sampling: Sampling) -> list[Any]:
+        """The engine's outputs. A schema that it does not take is left to the words of the prompt."""
+        if sampling.schema is None or sampling.schema in self._refused_schemas:
+            return self._run(prompts, self._params(prompts, sampling, None))
+        try:
+            return self._run(prompts, self._params(prompts, sampling, sampling.schema))
+        except BackendError as error:
+            outputs = self._run(prompts, self._params(prompts, sampling, None))  # fails too if it was not the schema
+            logger.warning("vLLM cannot hold replies to the schema asked for: %s", error)
+            self._refused_schemas.add(sampling.schema)
+            return outputs
+
+    def _params(self, prompts: list[list[int]], sampling: Sampling, schema: str | None) -> list[Any]:
+        from vllm import SamplingParams
+        from vllm.sampling_params import StructuredOutputsParams
+
+        return [
             SamplingParams(
                 n=sampling.n,
                 temperature=sampling.temperature,
                 top_p=sampling.top_p,
-                max_tokens=min(sampling.max_tokens, self.limit - len(ids[index])),
+                max_tokens=min(sampling.max_tokens, self.limit - len(prompt)),
                 seed=sampling.seed,
                 detokenize=False,
+                structured_outputs=None if schema is None else StructuredOutputsParams(json=schema),
             )
-            for index in fitting
+            for prompt in prompts
         ]
-        for index, output in zip(fitting, self._run([ids[index] for index in fitting], params), strict=True):
-            replies[index] = [self._reply(sample) for sample in output.outputs]
-        return replies
 
     def _ask(self, prompts: list[list[int]], ids: list[int]) -> tuple[list[Answer], int]:
         from vllm import SamplingParams
@@ -149,12 +168,13 @@ class VLLMBackend:
                 raise BackendError(f"vLLM failed: {_short(error)}") from error
         return outputs[-len(prompts) :]  # an interrupted call leaves its requests in the engine; theirs come first
 
-    def _reply(self, sample: Any) -> Reply:
+    def _reply(self, sample: Any, prompt_tokens: int) -> Reply:
         if sample.finish_reason not in ("stop", "length"):
             return Reply(None, unanswered=f"backend_error: vLLM ended the reply with {sample.finish_reason!r}")
         stopped = sample.finish_reason == "stop"  # its last token is the one that means the end
         tokens = list(sample.token_ids)
-        return Reply(self.tokens.decode(tokens[:-1] if stopped else tokens), sample.finish_reason)
+        text = self.tokens.decode(tokens[:-1] if stopped else tokens)
+        return Reply(text, sample.finish_reason, prompt_tokens=prompt_tokens, completion_tokens=len(tokens))
 
 
 def _load(path: str, engine: Mapping[str, Any]) -> Any:

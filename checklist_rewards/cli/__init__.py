@@ -1,4 +1,4 @@
-"""The command line: `checklist-rewards generate | score | run | rerank | probe | demo`.
+"""The command line: `checklist-rewards generate | score | run | rerank | list | lint | probe | demo`.
 
 Every command first reads its rows once and refuses what cannot be used, before any model is loaded; then it works
 through them in chunks and writes a new file, which appears at its place only when it is whole. What a model answered

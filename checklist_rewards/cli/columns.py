@@ -3,22 +3,27 @@
 A key that the user names must be there in every row. Where none is named, the first row decides between the two names
 that the field uses (`prompt` or `input`, `target` or `completion`), and all rows must agree with it. Chat messages are
 taken as a trainer's reward takes them (`chat.py`).
+
+What a writer may be shown besides (a reference, candidates, ...) is taken from the keys of these names, where its
+prompt speaks of it and the first row has it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from checklist_rewards.chat import completion_text, prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistError, SampleError
+from checklist_rewards.generators import Request
+from checklist_rewards.pipelines.requests import CANDIDATES, fields_of, joined
 from checklist_rewards.scorer import Sample
 
-PROMPT = "prompt"
+PROMPT, HISTORY, REFERENCE = "prompt", "history", "reference"
 INPUTS, TARGETS = (PROMPT, "input"), ("target", "completion")
 _TEXT = "a string or chat messages"
 
@@ -32,6 +37,11 @@ class Columns:
     target: str
     checklist: str
     reference: str | None = None
+    """What the judge is shown as a known good answer."""
+    history: str | None = None
+    """The turns before the input, where they are not in its chat messages."""
+    writer: Mapping[str, str] = field(default_factory=dict)
+    """What a writer is shown besides: the name of a field of [`Request`], and its key."""
     shared: Checklist | None = None
     """One checklist for all rows, instead of the column."""
     blank_is_null: bool = False
@@ -46,16 +56,24 @@ class Columns:
         target: str | None = None,
         checklist: str | None = None,
         reference: str | None = None,
+        history: str | None = None,
+        writer: Mapping[str, str | None] | None = None,
         shared: Checklist | None = None,
         blank_is_null: bool = False,
     ) -> Columns:
-        """The keys that a file with this first row uses; None stands for "not named by the user"."""
+        """The keys that a file with this first row uses; None stands for "not named by the user".
+
+        `writer` has a field for everything that the writer can be shown.
+        """
         default = [next((key for key in INPUTS if key in first), None)]
+        usual = {name: key or name for name, key in (writer or {}).items() if key is not None or name in first}
         return cls(
             tuple(inputs) if inputs else tuple(key for key in default if key is not None),
             target or next((key for key in TARGETS if key in first), TARGETS[0]),
             checklist or "checklist",
             reference,
+            history or (HISTORY if HISTORY in first else None),
+            usual,
             shared,
             blank_is_null,
         )
@@ -63,10 +81,26 @@ class Columns:
     def input_of(self, row: Mapping[str, Any], where: str) -> tuple[str | None, str | None]:
         """What was asked, and the turns before it. Several keys are joined by a blank line, empty ones left out."""
         texts = [self._input(row, key, where) for key in self.inputs]
-        if len(texts) == 1:
-            return texts[0]
-        histories = [history for _, history in texts if history]
-        return "\n\n".join(text for text, _ in texts if text and text.strip()) or None, "\n\n".join(histories) or None
+        before = None if self.history is None else self.get(row, self.history, "--history-key", where)
+        if before is not None and not isinstance(before, str):
+            kind = "a string (the turns of chat messages belong into the input)"
+            raise SampleError(f"{where}: {self.history!r} must be {kind}, got {_shown(before)}.")
+        history = joined([before, *(history for _, history in texts)])
+        return texts[0][0] if len(texts) == 1 else joined([text for text, _ in texts]), history
+
+    def request_of(self, row: Mapping[str, Any], where: str) -> Request:
+        """What a checklist is wanted for. Raises [`SampleError`] if nothing is asked there."""
+        if not self.inputs:
+            self.get(row, PROMPT, "--input-key", where)
+        input, history = self.input_of(row, where)
+        if input is None or not input.strip():
+            keys = ", ".join(self.inputs)
+            raise SampleError(f"{where}: the input is blank ({keys}); a checklist needs something asked.")
+        values = {
+            name: (self.list_of if name == CANDIDATES else self.get)(row, key, f"--{name}-key", where)
+            for name, key in self.writer.items()
+        }
+        return Request(input, history=history, **fields_of(values, where, self.writer))
 
     def messages_of(self, row: Mapping[str, Any], where: str) -> str | list[dict[str, str]] | None:
         """What was asked, as a policy is asked: chat messages stay chat messages."""
@@ -76,7 +110,7 @@ class Columns:
         input, history = self.input_of(row, where)  # refuses what is no conversation
         return [dict(message) for message in value] if input or history else None
 
-    def sample_of(self, row: Mapping[str, Any], where: str, checklist: Checklist) -> Sample:
+    def sample_of(self, row: Mapping[str, Any], where: str, checklist: Any) -> Sample:
         """The row as a [`Sample`] with this checklist. Raises [`SampleError`] if it cannot be one."""
         input, history = self.input_of(row, where)
         return Sample(checklist, self.target_of(row, where), input, self.reference_of(row, where), history)
@@ -103,6 +137,8 @@ class Columns:
         value = self.get(row, key, option, where)
         if not isinstance(value, str):
             return value
+        if value == "" and self.blank_is_null:
+            return None
         try:
             return json.loads(value)
         except json.JSONDecodeError as error:
@@ -115,9 +151,7 @@ class Columns:
         if self.reference is None:
             return None
         value = self.get(row, self.reference, "--reference-key", where)
-        if value is not None and not isinstance(value, str):
-            raise SampleError(f"{where}: {self.reference!r} must be a string, got {_shown(value)}.")
-        return value
+        return fields_of({REFERENCE: value}, where, {REFERENCE: self.reference})[REFERENCE]
 
     @staticmethod
     def get(row: Mapping[str, Any], key: str, option: str, where: str) -> Any:

@@ -1,4 +1,4 @@
-"""`generate`: rows with an input in, the same rows with a checklist out."""
+"""`generate`: rows with an input in, the same rows with a checklist out; or a source in, one checklist out."""
 
 from __future__ import annotations
 
@@ -7,41 +7,40 @@ from typing import Any
 
 import typer
 
-from checklist_rewards.backends import BackendName
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.columns import PROMPT, Columns
+from checklist_rewards.cli.columns import PROMPT
+from checklist_rewards.cli.dry import forecast
+from checklist_rewards.cli.examples import ExampleInput
 from checklist_rewards.cli.files import RowFile
-from checklist_rewards.cli.report import Report, bars, warn_if_pocket
+from checklist_rewards.cli.forecast import prices_from
+from checklist_rewards.cli.groups import grouped
+from checklist_rewards.cli.report import Report, bars, warn_if_pocket, write_json
+from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import GenerationError, SampleError
-from checklist_rewards.generators import DirectGenerator, Request
-from checklist_rewards.generators.direct import DEFAULT_PROMPT
-from checklist_rewards.rows import Row, write_rows
+from checklist_rewards.pipelines import Pipeline, source_from
+from checklist_rewards.rows import write_rows
 
 
+@grouped
 def generate(
-    rows: o.Rows,
-    output: o.Output,
-    input_key: o.InputKey = None,
-    reference_key: o.ReferenceKey = None,
-    model: o.WriterModel = "pocket",
-    backend: o.Backend = "auto",
-    base_url: o.BaseUrl = None,
-    prompt: o.WriterPrompt = DEFAULT_PROMPT,
-    min_items: o.MinItems = 2,
-    max_items: o.MaxItems = 8,
-    temperature: o.Temperature = 0.7,
-    max_tokens: o.MaxTokens = 512,
-    seed: o.Seed = 0,
-    store: o.StorePath = None,
-    no_store: o.NoStore = False,
-    summary: o.Summary = None,
+    files: o.Files,
+    preset: o.Preset,
+    keys: o.WriterKeys,
+    writer: o.Writer,
+    concurrency: o.Concurrency = None,
+    dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
+    kept: o.Kept = o.Kept(),  # noqa: B008
+    example_input: ExampleInput = None,
 ) -> None:
-    r"""Write a checklist for every input.
+    r"""Write a checklist for every input, or one for a whole corpus.
 
     Every row gets the columns **checklist**, checklist_id, checklist_source and checklist_model, and where
     the input has another name, a copy of it called **prompt**: the file is then a dataset for TRL's trainers,
     and for `score`. A row that gets no checklist is kept, with null, and named at the end.
+
+    A corpus-level pipeline (checkeval, interacteval, feedback) is given its source, a JSON or YAML file, in place of
+    the rows, and writes one checklist to a .json file, for `score --checklist`.
 
     **Examples**
 
@@ -49,78 +48,81 @@ def generate(
     checklist-rewards generate prompts.jsonl -o train.parquet --model org/model
     checklist-rewards generate tasks.csv -o tasks.jsonl \
         --input-key instruction --input-key context
+    checklist-rewards generate pairs.jsonl -o rubrics.jsonl --pipeline openrubrics_pairwise \
+        --model org/model --base-url http://localhost:8000/v1
+    checklist-rewards generate --example-input checkeval > dimensions.json
+    checklist-rewards generate dimensions.json -o shared.json --pipeline checkeval --model org/model
     ```
     """
-    kept = o.store_from(store, no_store)
-    generator = writer_from(
-        model, backend, base_url, prompt, min_items, max_items, temperature, max_tokens, seed, kept
-    )
-    file = RowFile(rows, output, summary)
-    columns = file.columns(inputs=input_key, reference=reference_key)
+    work = Work.of(preset, kept, writing=writer, writer=writer.engine, concurrency=concurrency)
+    if work.config.corpus_level:
+        return _shared(work, files, dry)
+    pipe = work.pipeline()
+    file = RowFile(files.rows, files.output, files.summary)
+    columns = file.columns(inputs=keys.input_key, history=keys.history_key, writer=work.writer_keys(keys))
     total = 0
     for row in file:
-        request_of(columns, row)
+        pipe.check_request(columns.request_of(row.data, row.where), row.where)
         if PROMPT in row.data and columns.inputs != (PROMPT,):
             raise SampleError(
                 f"{row.where}: the input is in {', '.join(columns.inputs)}, and there is another {PROMPT!r}, which a "
                 "trainer would take for it; remove or rename that one."
             )
         total += 1
-    generator.check()
-    warn_if_pocket(model)
+    prices = prices_from(dry.price)
+    if dry.dry_run:
+        return forecast(work, prices, requests=(columns.request_of(row.data, row.where) for row in file))
+    pipe = work.metered()
+    pipe.check_writers()
+    warn_if_pocket(writer.model)
     report = Report("generate")
-    with write_rows(output) as writer, bars() as bar:
+    with write_rows(files.output) as out, bars() as bar:
         progress = bar("checklists", total)
         for chunk in file.chunks():
-            made = generator.generate_batch([request_of(columns, row) for row in chunk], progress)
+            made = pipe.generate_batch([columns.request_of(row.data, row.where) for row in chunk], progress)
             for row, checklist in zip(chunk, made, strict=True):
                 report.add_checklist(row.number, checklist)
                 prompt_column = {PROMPT: columns.messages_of(row.data, row.where)}
-                writer.write(row.data | prompt_column | checklist_columns(checklist))
+                out.write(row.data | prompt_column | checklist_columns(checklist))
             report.rows += len(chunk)
-    raise typer.Exit(report.finish(output, None, summary))
+    work.account(report, pipe, prices)
+    raise typer.Exit(report.finish(files.output, None, files.summary))
 
 
-def writer_from(
-    model: str,
-    backend: BackendName,
-    base_url: str | None,
-    prompt: str,
-    min_items: int,
-    max_items: int,
-    temperature: float,
-    max_tokens: int,
-    seed: int,
-    store: bool | Path,
-) -> DirectGenerator:
-    """A generator; no model is loaded."""
-    return DirectGenerator(
-        model,
-        backend=backend,
-        base_url=base_url,
-        prompt=prompt,
-        min_items=min_items,
-        max_items=max_items,
-        temperature=temperature,
-        max_tokens=max_tokens,
-        seed=seed,
-        store=store,
-    )
+def _shared(work: Work, files: o.Files, dry: o.Dry) -> None:
+    """One checklist from a source, to a JSON file."""
+    name = work.config.name
+    if files.output.suffix.lower() != ".json":
+        raise SampleError(f"--output {files.output}: {name} writes one checklist; give a .json file.")
+    source = source_from(work.config, files.rows)
+    prices = prices_from(dry.price)
+    if dry.dry_run:
+        return forecast(work, prices, source=source)
+    pipe = work.metered()
+    pipe.check_writers()
+    warn_if_pocket(work.writer.model)
+    report = Report("generate")
+    checklist = write_shared(pipe, source, report)
+    if checklist is not None:
+        write_json(files.output, checklist.model_dump(mode="json"))
+    work.account(report, pipe, prices)
+    raise typer.Exit(report.finish(files.output if checklist is not None else Path("nothing"), None, files.summary))
 
 
-def request_of(columns: Columns, row: Row) -> Request:
-    """What a checklist is wanted for. Raises [`SampleError`] naming the row, if nothing is asked there."""
-    if not columns.inputs:
-        columns.get(row.data, PROMPT, "--input-key", row.where)
-    input, history = columns.input_of(row.data, row.where)
-    if input is None or not input.strip():
-        raise SampleError(
-            f"{row.where}: the input is blank ({', '.join(columns.inputs)}); a checklist needs something asked."
-        )
-    return Request(input, columns.reference_of(row.data, row.where), history)
+def write_shared(pipe: Pipeline, source: Any, report: Report, samples: Any = ()) -> Checklist | None:
+    """The checklist of a corpus-level pipeline, with its stages in the report; None where a stage broke."""
+    checklist: Checklist | None = None
+    try:
+        checklist = pipe.generate(source, samples)
+        report.extra["questions"] = len(checklist)
+    except GenerationError as error:
+        report.miss("not_generated", 0, f"{error}{f' The last reply was {error.raw!r:.120}' if error.raw else ''}")
+    for stage in pipe.generator.stages:
+        report.extra[f"stage {stage.name}"] = f"{stage.asked} asked, {stage.kept} kept, {stage.seconds:.1f} s"
+    return checklist
 
 
-def checklist_columns(checklist: Checklist | GenerationError) -> dict[str, Any]:
+def checklist_columns(checklist: Checklist | GenerationError | None) -> dict[str, Any]:
     """The columns of a checklist dataset; all null where there is no checklist."""
     # The datasets library takes a second to import, and usage errors come first.
     from checklist_rewards.datasets import columns

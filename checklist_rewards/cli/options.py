@@ -1,144 +1,365 @@
-"""The options that commands share, and what is built from them."""
+"""The options of all commands, in the groups that commands take, and what is built from them.
+
+What a pipeline has a default for is None here: only what the user gave beats the pipeline.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
 from checklist_rewards.backends import BackendName
 from checklist_rewards.errors import SampleError
-from checklist_rewards.scorer import ChecklistScorer
+from checklist_rewards.pipelines import PipelineConfig, load_config
+from checklist_rewards.replies import Engine
 from checklist_rewards.scores import PrimaryMetric
+from checklist_rewards.store import Store, open_store
 
 ROWS, JUDGE, WRITER, OUTPUT = "Rows", "Judge", "Checklist writer", "Output and store"
+PIPELINE = "Pipeline"
 
-Rows = Annotated[
-    Path, typer.Argument(metavar="ROWS", show_default=False, help="The rows: a .jsonl, .csv or .parquet file.")
-]
-Output = Annotated[
-    Path,
-    typer.Option(
-        "--output",
-        "-o",
-        show_default=False,
-        rich_help_panel=OUTPUT,
-        help="The file to write (.jsonl, .csv or .parquet). It appears when it is whole, and replaces what was there.",
-    ),
-]
-Summary = Annotated[
-    Path | None,
-    typer.Option(show_default=False, rich_help_panel=OUTPUT, help="Write the summary to this JSON file as well."),
-]
-StorePath = Annotated[
-    Path | None,
-    typer.Option(
-        "--store",
-        show_default="the user's cache folder",
-        rich_help_panel=OUTPUT,
-        help="File that keeps every answer of a model, so that nothing is asked twice.",
-    ),
-]
-NoStore = Annotated[bool, typer.Option("--no-store", rich_help_panel=OUTPUT, help="Keep no answers.")]
 
-InputKey = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--input-key",
-        show_default="prompt, else input",
-        rich_help_panel=ROWS,
-        help="Key of what was asked; given several times, the texts are joined by an empty line.",
-    ),
-]
-TargetKey = Annotated[
-    str | None,
-    typer.Option(
-        "--target-key",
-        show_default="target, else completion",
-        rich_help_panel=ROWS,
-        help="Key of the text being scored.",
-    ),
-]
-ReferenceKey = Annotated[
-    str | None,
-    typer.Option("--reference-key", show_default="none", rich_help_panel=ROWS, help="Key of a known good answer."),
-]
-ChecklistKey = Annotated[
-    str | None,
-    typer.Option(
-        "--checklist-key",
-        show_default="checklist",
-        rich_help_panel=ROWS,
-        help="Key of the checklist: a list of questions, or of items with weights.",
-    ),
-]
-ChecklistFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--checklist", show_default=False, rich_help_panel=ROWS, help="JSON file with one checklist for all rows."
-    ),
-]
+def _option(panel: str, help: str, *names: str, default: str | bool = False, **more: Any) -> Any:
+    return typer.Option(*names, rich_help_panel=panel, help=help, show_default=default, **more)
+
 
 Model = Annotated[
     str,
-    typer.Option("--model", "-m", rich_help_panel=JUDGE, help="The judge: pocket, a folder, a Hub id, a served name."),
+    _option(
+        JUDGE,
+        "The judge: pocket, a folder, a Hub id, a served name.",
+        "--model",
+        "-m",
+        "--scorer-model",
+        default=True,
+    ),
 ]
 Backend = Annotated[
     BackendName,
-    typer.Option(rich_help_panel=JUDGE, help="The engine. auto: a server with --base-url, else vLLM if installed."),
+    _option(JUDGE, "The engine. auto: a server with --base-url, else vLLM if installed.", default=True),
 ]
 BaseUrl = Annotated[
     str | None,
-    typer.Option(
-        show_default=False,
-        rich_help_panel=JUDGE,
-        help="An OpenAI-compatible server, such as http://localhost:8000/v1.",
-    ),
+    _option(JUDGE, "An OpenAI-compatible server: http://localhost:8000/v1, or openai, or openrouter."),
 ]
+Concurrency = Annotated[int | None, _option(OUTPUT, "Requests at once to a server.", min=1, default="the engine's")]
 JudgePrompt = Annotated[
-    str,
-    typer.Option("--prompt", rich_help_panel=JUDGE, help="The judge's prompt: a packaged one, or a Markdown file."),
+    str | None,
+    _option(
+        JUDGE,
+        "The judge's prompt: a packaged one, or a Markdown file.",
+        "--prompt",
+        "--scorer-prompt",
+        default="the mode's",
+    ),
 ]
 Metric = Annotated[
-    PrimaryMetric, typer.Option(rich_help_panel=JUDGE, help="Which aggregate becomes the primary score.")
+    PrimaryMetric | None,
+    _option(JUDGE, "Which aggregate becomes the primary score.", default="the pipeline's, else expected"),
 ]
-Threshold = Annotated[float, typer.Option(rich_help_panel=JUDGE, help="An answer is yes from this P(yes) up, 0 to 1.")]
+Threshold = Annotated[float | None, _option(JUDGE, "An answer is yes from this P(yes) up, 0 to 1.", default="0.6")]
 MinAnswered = Annotated[
-    float, typer.Option(rich_help_panel=JUDGE, help="Share of the weight that must be answered for a score, 0 to 1.")
+    float | None, _option(JUDGE, "Share of the weight that must be answered for a score, 0 to 1.", default="0.5")
 ]
 MassFloor = Annotated[
-    float, typer.Option(rich_help_panel=JUDGE, help="Least P(yes) + P(no) for an answer to count at all, 0 to 1.")
+    float | None, _option(JUDGE, "Least P(yes) + P(no) for an answer to count at all, 0 to 1.", default="0.5")
 ]
-
-WriterModel = Annotated[
-    str,
-    typer.Option(
-        "--model", "-m", rich_help_panel=WRITER, help="The writer: pocket, a folder, a Hub id, a served name."
+InputKey = Annotated[
+    list[str] | None,
+    _option(
+        ROWS,
+        "Key of what was asked; given several times, the texts are joined by an empty line.",
+        "--input-key",
+        default="prompt, else input",
     ),
 ]
-WriterPrompt = Annotated[
-    str,
-    typer.Option("--prompt", rich_help_panel=WRITER, help="The writer's prompt: a packaged one, or a Markdown file."),
+TargetKey = Annotated[
+    str | None, _option(ROWS, "Key of the text being scored.", "--target-key", default="target, else completion")
 ]
-MinItems = Annotated[
-    int, typer.Option(min=1, rich_help_panel=WRITER, help="Fewer questions than this are asked for again.")
+ChecklistKey = Annotated[
+    str | None,
+    _option(
+        ROWS,
+        "Key of the checklist: a list of questions, or of items with weights.",
+        "--checklist-key",
+        default="checklist",
+    ),
 ]
-MaxItems = Annotated[
-    int, typer.Option(min=1, rich_help_panel=WRITER, help="More questions than this are asked for again.")
-]
-MaxTokens = Annotated[
-    int, typer.Option(min=1, rich_help_panel=WRITER, help="Length of one reply; thinking needs more.")
-]
-Temperature = Annotated[float, typer.Option(min=0, rich_help_panel=WRITER, help="0 is greedy, and asks only once.")]
-Seed = Annotated[int, typer.Option(rich_help_panel=WRITER, help="Another seed, other samples.")]
+ChecklistFile = Annotated[Path | None, _option(ROWS, "JSON file with one checklist for all rows.", "--checklist")]
+Summary = Annotated[Path | None, _option(OUTPUT, "Write the summary to this JSON file as well.")]
 
 
-def store_from(path: Path | None, no_store: bool) -> bool | Path:
-    """What [`ChecklistScorer`] takes as `store`."""
-    if path is not None and no_store:
-        raise SampleError(f"--store {path} and --no-store contradict each other; give one of them.")
-    return path or not no_store
+@dataclass(frozen=True)
+class Files:
+    """What is read and what is written."""
+
+    rows: Annotated[
+        Path,
+        typer.Argument(metavar="ROWS", show_default=False, help="The rows: a .jsonl, .csv or .parquet file."),
+    ]
+    output: Annotated[
+        Path,
+        _option(
+            OUTPUT,
+            "The file to write (.jsonl, .csv or .parquet). It appears when it is whole, and replaces what was there.",
+            "--output",
+            "-o",
+        ),
+    ]
+    summary: Summary = None
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Where answers are kept."""
+
+    store: Annotated[
+        Path | None,
+        _option(
+            OUTPUT,
+            "File that keeps every answer of a model, so that nothing is asked twice.",
+            "--store",
+            default="the user's cache folder",
+        ),
+    ] = None
+    no_store: Annotated[bool, _option(OUTPUT, "Keep no answers.", "--no-store")] = False
+
+    def opened(self) -> Store | None:
+        """The store. Raises [`SampleError`] where the options contradict each other."""
+        if self.store is not None and self.no_store:
+            raise SampleError(f"--store {self.store} and --no-store contradict each other; give one of them.")
+        return open_store(self.store or not self.no_store)
+
+
+@dataclass(frozen=True)
+class Dry:
+    """Whether to count calls instead of making them, and what they cost."""
+
+    dry_run: Annotated[
+        bool, _option(OUTPUT, "Print the calls, tokens and price to come; load no model, write nothing.", "--dry-run")
+    ] = False
+    price: Annotated[
+        list[str] | None,
+        _option(
+            OUTPUT,
+            "US dollars per million prompt and reply tokens, as MODEL=IN,OUT; or a JSON or YAML file of such pairs.",
+            "--price",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Preset:
+    """The pipeline that all other options change."""
+
+    pipeline: Annotated[
+        str | None, _option(PIPELINE, "A pipeline by name; see `checklist-rewards list pipelines`.", "--pipeline")
+    ] = None
+    config: Annotated[
+        Path | None, _option(PIPELINE, "A pipeline from a JSON or YAML file; see `checklist-rewards lint`.")
+    ] = None
+
+    def load(self) -> PipelineConfig:
+        """The config. Raises [`ConfigError`]."""
+        if self.pipeline is not None and self.config is not None:
+            raise SampleError(f"--pipeline {self.pipeline} and --config {self.config}: give one of them.")
+        if self.pipeline is None and self.config is None:
+            return PipelineConfig()
+        return load_config(self.config if self.config is not None else str(self.pipeline))
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Keys of the input and of what belongs to it."""
+
+    input_key: InputKey = None
+    reference_key: Annotated[
+        str | None, _option(ROWS, "Key of a known good answer.", default="reference for the writer, else none")
+    ] = None
+    history_key: Annotated[str | None, _option(ROWS, "Key of the turns before the input.", default="history")] = None
+
+
+@dataclass(frozen=True)
+class WriterKeys(Keys):
+    """Keys of what else a writer may be shown."""
+
+    context_key: Annotated[str | None, _option(ROWS, "Key of a text that the input speaks of.", default="context")] = (
+        None
+    )
+    candidates_key: Annotated[
+        str | None, _option(ROWS, "Key of responses to compare, a list; the best first.", default="candidates")
+    ] = None
+    chosen_key: Annotated[str | None, _option(ROWS, "Key of the better of two responses.", default="chosen")] = None
+    rejected_key: Annotated[str | None, _option(ROWS, "Key of the worse one.", default="rejected")] = None
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Who answers the questions, and how the answers are added up."""
+
+    model: Model = "pocket"
+    backend: Backend = "auto"
+    base_url: BaseUrl = None
+    prompt: JudgePrompt = None
+    mode: Annotated[
+        Literal["item", "batch", "quality"] | None,
+        _option(
+            JUDGE,
+            "item: a read per question. batch: one reply to all. quality: one reply to all, with a grade from 1 to 5.",
+            default="the pipeline's, else item",
+        ),
+    ] = None
+    metric: Metric = None
+    threshold: Threshold = None
+    min_answered: MinAnswered = None
+    mass_floor: MassFloor = None
+    use_logprobs: Annotated[
+        bool | None,
+        _option(
+            JUDGE,
+            "Read probabilities, or the words of a reply.",
+            "--logprobs/--no-logprobs",
+            default="where the mode and the engine can",
+        ),
+    ] = None
+    capture_reasoning: Annotated[
+        bool | None, _option(JUDGE, "Have a reason written before each answer.", "--reasoning/--no-reasoning")
+    ] = None
+    samples: Annotated[
+        int | None, _option(JUDGE, "Replies per question; the majority counts.", min=1, default="1")
+    ] = None
+    scorer_temperature: Annotated[
+        float | None, _option(JUDGE, "Of the judge's replies.", min=0, default="0, of several samples 0.7")
+    ] = None
+    scale: Annotated[
+        int | None, _option(JUDGE, "Grades of so many steps instead of yes and no.", min=2, default="the pipeline's")
+    ] = None
+
+    @property
+    def engine(self) -> Engine:
+        """Who judges."""
+        return Engine(self.model, self.backend, self.base_url)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the user gave, as a scorer's settings."""
+        return _given(self, {"scorer_temperature": "temperature"})
+
+
+@dataclass(frozen=True)
+class OnlyJudge(Judge):
+    """Who answers the questions, where nobody else is asked anything."""
+
+    scorer_temperature: Annotated[
+        float | None,
+        _option(
+            JUDGE,
+            "Of the judge's replies.",
+            "--temperature",
+            "--scorer-temperature",
+            min=0,
+            default="0, of several samples 0.7",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How checklists are written."""
+
+    refiner: Annotated[
+        list[str] | None,
+        _option(WRITER, "A refiner; may be given several times, in order.", default="the pipeline's"),
+    ] = None
+    min_items: Annotated[
+        int | None, _option(WRITER, "Fewer questions than this are asked for again.", min=1, default="the pipeline's")
+    ] = None
+    max_items: Annotated[
+        int | None, _option(WRITER, "More questions than this are asked for again.", min=1, default="the pipeline's")
+    ] = None
+    temperature: Annotated[
+        float | None,
+        _option(WRITER, "0 is greedy, and asks only once.", min=0, default="the pipeline's, else 0.7"),
+    ] = None
+    max_tokens: Annotated[
+        int | None, _option(WRITER, "Length of one reply; thinking needs more.", min=1, default="the generator's")
+    ] = None
+    seed: Annotated[int | None, _option(WRITER, "Another seed, other samples.", default="0")] = None
+    shape: Annotated[
+        str | None,
+        _option(WRITER, "What a reply holds, as JSON: questions, weighted or categorized.", default="the pipeline's"),
+    ] = None
+    candidate_model: Annotated[
+        list[str] | None,
+        _option(WRITER, "A model to sample candidates from, where rows have none; may be given several times."),
+    ] = None
+    num_candidates: Annotated[int | None, _option(WRITER, "How many candidates to sample.", min=1)] = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the user gave, as a generator's settings."""
+        return _given(self, {"generator_prompt": "prompt", "candidate_model": "candidate_models"})
+
+
+@dataclass(frozen=True)
+class Writer(Writing):
+    """Who writes the checklists, where nobody judges."""
+
+    model: Annotated[
+        str,
+        _option(
+            WRITER,
+            "The writer: pocket, a folder, a Hub id, a served name.",
+            "--model",
+            "-m",
+            "--generator-model",
+            default=True,
+        ),
+    ] = "pocket"
+    backend: Backend = "auto"
+    base_url: BaseUrl = None
+    generator_prompt: Annotated[
+        str | None,
+        _option(
+            WRITER,
+            "The writer's prompt: a packaged one, or a Markdown file.",
+            "--prompt",
+            "--generator-prompt",
+            default="the pipeline's",
+        ),
+    ] = None
+
+    @property
+    def engine(self) -> Engine:
+        """Who writes."""
+        return Engine(self.model, self.backend, self.base_url)
+
+
+@dataclass(frozen=True)
+class OwnWriter(Writing):
+    """Who writes the checklists, beside a judge."""
+
+    generator_model: Annotated[
+        str | None, _option(WRITER, "The model that writes the checklists.", default="the judge")
+    ] = None
+    generator_base_url: Annotated[str | None, _option(WRITER, "The server of --generator-model, if it is served.")] = (
+        None
+    )
+    generator_prompt: Annotated[
+        str | None,
+        _option(WRITER, "The writer's prompt: a packaged one, or a Markdown file.", default="the pipeline's"),
+    ] = None
+
+    def engine_beside(self, judge: Judge) -> Engine:
+        """Who writes: the judge, unless another model is named."""
+        if self.generator_model is None:
+            return judge.engine
+        url = self.generator_base_url
+        return Engine(self.generator_model, backend_beside(judge.backend, url), url)
 
 
 def backend_beside(judge: BackendName, base_url: str | None) -> BackendName:
@@ -146,26 +367,9 @@ def backend_beside(judge: BackendName, base_url: str | None) -> BackendName:
     return "auto" if judge == "openai" or base_url is not None else judge
 
 
-def scorer_from(
-    model: str,
-    backend: BackendName,
-    base_url: str | None,
-    prompt: str,
-    metric: PrimaryMetric,
-    threshold: float,
-    min_answered: float,
-    mass_floor: float,
-    store: bool | Path,
-) -> ChecklistScorer:
-    """A scorer; no model is loaded."""
-    return ChecklistScorer(
-        model,
-        backend=backend,
-        base_url=base_url,
-        prompt=prompt,
-        primary_metric=metric,
-        threshold=threshold,
-        min_answered=min_answered,
-        mass_floor=mass_floor,
-        store=store,
-    )
+_NO_SETTINGS = ("model", "backend", "base_url", "generator_model", "generator_base_url", "refiner")
+
+
+def _given(group: Any, renamed: Mapping[str, str]) -> dict[str, Any]:
+    values = {field.name: getattr(group, field.name) for field in fields(group) if field.name not in _NO_SETTINGS}
+    return {renamed.get(name, name): value for name, value in values.items() if value is not None and value != []}

@@ -24,9 +24,9 @@ def probe(
     model: o.Model = "pocket",
     backend: o.Backend = "auto",
     base_url: o.BaseUrl = None,
-    prompt: o.JudgePrompt = DEFAULT_PROMPT,
-    threshold: o.Threshold = DEFAULT_THRESHOLD,
-    mass_floor: o.MassFloor = DEFAULT_MASS_FLOOR,
+    prompt: o.JudgePrompt = None,
+    threshold: o.Threshold = None,
+    mass_floor: o.MassFloor = None,
     margin: Annotated[
         float,
         typer.Option(
@@ -55,9 +55,9 @@ def probe(
         model,
         backend=backend,
         base_url=base_url,
-        prompt=prompt,
-        mass_floor=mass_floor,
-        threshold=threshold,
+        prompt=prompt or DEFAULT_PROMPT,
+        mass_floor=DEFAULT_MASS_FLOOR if mass_floor is None else mass_floor,
+        threshold=DEFAULT_THRESHOLD if threshold is None else threshold,
         margin=margin,
     )
     out = Console()

@@ -33,7 +33,8 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.judges import Receipt
 from checklist_rewards.rows import atomic_path
-from checklist_rewards.scores import Score, Tally
+from checklist_rewards.scores import Score
+from checklist_rewards.tally import Tally
 
 console = Console(stderr=True, soft_wrap=True, highlight=False)
 
@@ -42,6 +43,16 @@ _ADVICE = {
     "too_long": "the prompt does not fit the model's context",
     "off_label": "the judge would say something other than yes or no (see --mass-floor and `probe`)",
     "backend_error": "the engine failed; the same command asks these again",
+    "timeout": "no answer in time; the same command asks these again",
+    "not_json": "the server sent something other than JSON; the same command asks these again",
+    "error_body": "the server sent an error as an answer; the same command asks these again",
+    "empty_choices": "the server's answer holds no reply; the same command asks these again",
+    "null_content": "the server's reply has no text",
+    "cut_off": "the reply ended at its token limit before it said anything; allow more tokens",
+    "refused": "the server or its model refused to answer",
+    "tie": "the samples are split evenly between yes and no",
+    "missing": "the judge's reply leaves the question out, also when asked again",
+    "unparsable": "the judge's reply cannot be read, also when asked again",
     "no_checklist": "the row's checklist is null",
     "no_reply": "the policy gave no reply",
     "not_generated": "no checklist could be read from the writer's replies",

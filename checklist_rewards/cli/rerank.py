@@ -13,10 +13,11 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.columns import PROMPT, Columns, read_checklist
 from checklist_rewards.cli.files import CHUNK_ROWS, RowFile
+from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.report import Report, bars, warn_if_pocket
+from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.judges import Progress
-from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT
 from checklist_rewards.replies import Engine
 from checklist_rewards.rerank import (
     Pool,
@@ -30,8 +31,6 @@ from checklist_rewards.rerank import (
 )
 from checklist_rewards.rows import Row, write_rows
 from checklist_rewards.scorer import ChecklistScorer
-from checklist_rewards.scores import DEFAULT_MIN_ANSWERED, DEFAULT_THRESHOLD
-from checklist_rewards.store import open_store
 
 RANKING_COLUMNS = ("checklist_best", "checklist_ranks", "checklist_scores")
 _SCORES = ("score_of_the_best", "score_of_the_first", "score_on_average")
@@ -40,9 +39,11 @@ CANDIDATES = "candidates"
 _POLICY = "Candidates"
 
 
+@grouped
 def rerank(
-    rows: o.Rows,
-    output: o.Output,
+    files: o.Files,
+    keys: o.Keys,
+    judge: o.Judge,
     candidates_key: Annotated[
         str, typer.Option(rich_help_panel=_POLICY, help="Key of the candidates, a list of texts.")
     ] = CANDIDATES,
@@ -71,20 +72,8 @@ def rerank(
         typer.Option(rich_help_panel=_POLICY, help="keep them, or break them towards the first or the shortest text."),
     ] = "keep",
     checklist: o.ChecklistFile = None,
-    input_key: o.InputKey = None,
     checklist_key: o.ChecklistKey = None,
-    reference_key: o.ReferenceKey = None,
-    model: o.Model = "pocket",
-    backend: o.Backend = "auto",
-    base_url: o.BaseUrl = None,
-    prompt: o.JudgePrompt = DEFAULT_PROMPT,
-    metric: o.Metric = "expected",
-    threshold: o.Threshold = DEFAULT_THRESHOLD,
-    min_answered: o.MinAnswered = DEFAULT_MIN_ANSWERED,
-    mass_floor: o.MassFloor = DEFAULT_MASS_FLOOR,
-    store: o.StorePath = None,
-    no_store: o.NoStore = False,
-    summary: o.Summary = None,
+    kept: o.Kept = o.Kept(),  # noqa: B008 - frozen
 ) -> None:
     r"""Rank candidates by their checklist score: best-of-N.
 
@@ -100,26 +89,29 @@ def rerank(
         --model org/judge --policy org/policy --n 16 --ties first
     ```
     """
-    kept = o.store_from(store, no_store)
-    judge = o.scorer_from(model, backend, base_url, prompt, metric, threshold, min_answered, mass_floor, kept)
+    work = Work.of(o.Preset(), kept, judge=judge)
+    scorer = work.pipeline().scorer
+    assert isinstance(scorer, ChecklistScorer)  # no preset, so no scorer of somebody's own
     if gold_key is not None and policy is not None:
         raise SampleError(
             f"--gold-key {gold_key} belongs to candidates in the rows, and --policy {policy} samples new ones."
         )
     if policy_base_url is not None and policy is None:
         raise SampleError(f"--policy-base-url {policy_base_url} needs --policy, the model's name there.")
-    file = RowFile(rows, output, summary)
+    file = RowFile(files.rows, files.output, files.summary)
     columns = file.columns(
-        inputs=input_key,
+        inputs=keys.input_key,
         checklist=checklist_key,
-        reference=reference_key,
+        reference=keys.reference_key,
+        history=keys.history_key,
         shared=None if checklist is None else read_checklist(checklist),
     )
-    engine = None if policy is None else Engine(policy, o.backend_beside(backend, policy_base_url), policy_base_url)
+    policy_backend = o.backend_beside(judge.backend, policy_base_url)
+    engine = None if policy is None else Engine(policy, policy_backend, policy_base_url)
     sampling = Sampling(max_tokens, temperature, n=n, seed=seed)
     total = reads = 0
     for row in file:
-        found = _checked(judge, columns, row)
+        found = _checked(scorer, columns, row)
         if engine is None:
             candidates = _candidates(columns, row, candidates_key)
             if gold_key is not None:
@@ -128,12 +120,12 @@ def rerank(
             _prompt(columns, row)
         total += 1
         reads += 0 if found is None else len(found) * (n if engine is not None else len(candidates))
-    judge.check()
+    scorer.check()
     if engine is not None:
         _ = engine.identity  # refuses a policy that is not there
-    warn_if_pocket(model)
-    report, outcome, opened = Report("rerank"), _Outcome(), open_store(kept)
-    with write_rows(output) as writer, bars() as bar:
+    warn_if_pocket(judge.model)
+    report, outcome, opened = Report("rerank"), _Outcome(), work.store
+    with write_rows(files.output) as writer, bars() as bar:
         sampled = None if engine is None else bar("prompts sampled", total)
         progress = bar("reads", reads)
         for chunk in file.chunks(max(1, CHUNK_ROWS // n)):
@@ -141,7 +133,7 @@ def rerank(
                 texts = [_candidates(columns, row, candidates_key) for row in chunk]
             else:
                 texts = sample_candidates([_prompt(columns, row) for row in chunk], engine, sampling, opened, sampled)
-            rankings = _rankings(judge, columns, chunk, texts, ties, progress)
+            rankings = _rankings(scorer, columns, chunk, texts, ties, progress)
             for row, of_row, ranking in zip(chunk, texts, rankings, strict=True):
                 if engine is not None and len(of_row) < n:
                     report.miss("no_reply", row.number, f"{len(of_row)} of {n} candidates")
@@ -156,7 +148,7 @@ def rerank(
                 writer.write(row.data | new | _ranking_columns(ranking))
             report.rows += len(chunk)
     report.extra |= outcome.summary()
-    raise typer.Exit(report.finish(output, judge.receipt, summary))
+    raise typer.Exit(report.finish(files.output, scorer.receipt, files.summary))
 
 
 class _Outcome:

@@ -2,46 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.columns import Columns, read_checklist
+from checklist_rewards.cli.dry import forecast
+from checklist_rewards.cli.examples import ExampleInput
 from checklist_rewards.cli.files import RowFile
-from checklist_rewards.cli.generate import checklist_columns, request_of, writer_from
+from checklist_rewards.cli.forecast import prices_from
+from checklist_rewards.cli.generate import checklist_columns, write_shared
+from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.report import Report, bars, warn_if_pocket
-from checklist_rewards.generators.direct import DEFAULT_PROMPT as WRITER_PROMPT
+from checklist_rewards.cli.work import Work
+from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.judges import Progress
-from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT
+from checklist_rewards.pipelines import Pipeline, source_from
+from checklist_rewards.pipelines.requests import TRIED
 from checklist_rewards.rows import Row, write_rows
-from checklist_rewards.scorer import ChecklistScorer
-from checklist_rewards.scores import DEFAULT_MIN_ANSWERED, DEFAULT_THRESHOLD, Score
+from checklist_rewards.scorer import Sample
+from checklist_rewards.scores import Score
 
 SCORE = "checklist_score"
 
 
+@grouped
 def score(
-    rows: o.Rows,
-    output: o.Output,
+    files: o.Files,
+    preset: o.Preset,
+    keys: o.Keys,
+    judge: o.OnlyJudge,
     checklist: o.ChecklistFile = None,
-    input_key: o.InputKey = None,
     target_key: o.TargetKey = None,
     checklist_key: o.ChecklistKey = None,
-    reference_key: o.ReferenceKey = None,
-    model: o.Model = "pocket",
-    backend: o.Backend = "auto",
-    base_url: o.BaseUrl = None,
-    prompt: o.JudgePrompt = DEFAULT_PROMPT,
-    metric: o.Metric = "expected",
-    threshold: o.Threshold = DEFAULT_THRESHOLD,
-    min_answered: o.MinAnswered = DEFAULT_MIN_ANSWERED,
-    mass_floor: o.MassFloor = DEFAULT_MASS_FLOOR,
-    store: o.StorePath = None,
-    no_store: o.NoStore = False,
-    summary: o.Summary = None,
+    concurrency: o.Concurrency = None,
+    dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
+    kept: o.Kept = o.Kept(),  # noqa: B008
 ) -> None:
     r"""Score texts by their checklists.
 
@@ -49,150 +50,201 @@ def score(
     each item the answer with its probability. A row whose checklist is null is kept, without a score.
     Thinking (`<think>…</think>`) is no part of the text that is judged, as in training.
 
+    With --pipeline the answers are asked for and added up as that pipeline does it; other options beat it.
+
     **Examples**
 
     ```
     checklist-rewards score answers.jsonl -o scored.jsonl --model org/judge
-    checklist-rewards score a.csv -o b.parquet --checklist polite.json
+    checklist-rewards score a.csv -o b.parquet --checklist polite.json --pipeline checkeval
     checklist-rewards score infobench.jsonl -o scored.jsonl \
         --checklist-key decomposed_questions --target-key output \
         --input-key instruction --input-key input
     ```
     """
-    judge = o.scorer_from(
-        model, backend, base_url, prompt, metric, threshold, min_answered, mass_floor, o.store_from(store, no_store)
-    )
-    file = RowFile(rows, output, summary)
+    work = Work.of(preset, kept, judge=judge, concurrency=concurrency)
+    pipe = work.pipeline()
+    file = RowFile(files.rows, files.output, files.summary)
     columns = file.columns(
-        inputs=input_key,
+        inputs=keys.input_key,
         target=target_key,
         checklist=checklist_key,
-        reference=reference_key,
+        reference=keys.reference_key,
+        history=keys.history_key,
         shared=None if checklist is None else read_checklist(checklist),
     )
-    reads = sum(_check(judge, columns, row, columns.checklist_of(row.data, row.where)) for row in file)
-    judge.check()
-    warn_if_pocket(model)
+    reads = sum(_check(pipe, columns, row, columns.checklist_of(row.data, row.where)) for row in file)
+    prices = prices_from(dry.price)
+    if dry.dry_run:
+        return forecast(work, prices, samples=_samples(columns, file), writes=False)
+    pipe.scorer.check()
+    warn_if_pocket(judge.model)
     report = Report("score")
-    with write_rows(output) as writer, bars() as bar:
+    with write_rows(files.output) as out, bars() as bar:
         progress = bar("reads", reads)
         for chunk in file.chunks():
             checklists = [columns.checklist_of(row.data, row.where) for row in chunk]
-            scores = _scores(judge, columns, chunk, checklists, progress)
+            scores = _scores(pipe, columns, chunk, checklists, progress)
             for row, found in zip(chunk, scores, strict=True):
-                writer.write(row.data | {SCORE: None if found is None else found.model_dump()})
+                out.write(row.data | {SCORE: None if found is None else found.model_dump()})
                 report.add(row.number, found) if found is not None else report.miss("no_checklist", row.number)
             report.rows += len(chunk)
-    raise typer.Exit(report.finish(output, judge.receipt, summary))
+    work.account(report, pipe, prices)
+    raise typer.Exit(report.finish(files.output, _receipt(pipe), files.summary))
 
 
+@grouped
 def run(
-    rows: o.Rows,
-    output: o.Output,
-    input_key: o.InputKey = None,
-    target_key: o.TargetKey = None,
-    reference_key: o.ReferenceKey = None,
-    model: o.Model = "pocket",
-    backend: o.Backend = "auto",
-    base_url: o.BaseUrl = None,
-    prompt: o.JudgePrompt = DEFAULT_PROMPT,
-    metric: o.Metric = "expected",
-    threshold: o.Threshold = DEFAULT_THRESHOLD,
-    min_answered: o.MinAnswered = DEFAULT_MIN_ANSWERED,
-    mass_floor: o.MassFloor = DEFAULT_MASS_FLOOR,
-    generator_model: Annotated[
-        str | None,
-        typer.Option(rich_help_panel=o.WRITER, show_default="the judge", help="The model that writes the checklists."),
-    ] = None,
-    generator_base_url: Annotated[
-        str | None,
+    files: o.Files,
+    preset: o.Preset,
+    keys: o.WriterKeys,
+    judge: o.Judge,
+    writer: o.OwnWriter,
+    source: Annotated[
+        Path | None,
         typer.Option(
-            rich_help_panel=o.WRITER, show_default=False, help="The server of --generator-model, if it is served."
+            rich_help_panel=o.PIPELINE,
+            show_default=False,
+            help="What a corpus-level pipeline works from: a JSON or YAML file; see --example-input.",
         ),
     ] = None,
-    generator_prompt: Annotated[
-        str, typer.Option(rich_help_panel=o.WRITER, help="The writer's prompt: a packaged one, or a Markdown file.")
-    ] = WRITER_PROMPT,
-    min_items: o.MinItems = 2,
-    max_items: o.MaxItems = 8,
-    temperature: o.Temperature = 0.7,
-    max_tokens: o.MaxTokens = 512,
-    seed: o.Seed = 0,
-    store: o.StorePath = None,
-    no_store: o.NoStore = False,
-    summary: o.Summary = None,
+    checklist: o.ChecklistFile = None,
+    target_key: o.TargetKey = None,
+    concurrency: o.Concurrency = None,
+    dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
+    kept: o.Kept = o.Kept(),  # noqa: B008
+    example_input: ExampleInput = None,
 ) -> None:
     r"""Write a checklist for every input and score the target by it.
 
-    The same as **generate** and then **score**, in one go. The checklist is written from the input
-    (and the reference) alone: the target is not seen. A row that gets no checklist is kept, without a score.
+    The same as **generate** and then **score**, in one go. The checklist is written from the input and what
+    belongs to it: the target is not seen. A row that gets no checklist is kept, without a score.
+
+    A corpus-level pipeline (checkeval, interacteval, feedback) writes one checklist from its --source and scores all
+    rows by it. With --checklist nothing is written, and all rows are scored by that one.
 
     **Examples**
 
     ```
     checklist-rewards run answers.jsonl -o scored.jsonl --model org/judge
-    checklist-rewards run answers.jsonl -o scored.jsonl \
+    checklist-rewards run answers.jsonl -o scored.jsonl --pipeline rocketeval \
         --model org/judge --base-url http://localhost:8000/v1 \
         --generator-model org/writer
+    checklist-rewards run summaries.jsonl -o scored.jsonl --pipeline checkeval --source dimensions.json \
+        --model org/judge --dry-run --price org/judge=0.15,0.60
     ```
     """
-    kept = o.store_from(store, no_store)
-    judge = o.scorer_from(model, backend, base_url, prompt, metric, threshold, min_answered, mass_floor, kept)
-    own = generator_model is not None
-    generator = writer_from(
-        generator_model if generator_model is not None else model,
-        o.backend_beside(backend, generator_base_url) if own else backend,
-        generator_base_url if own else base_url,
-        generator_prompt,
-        min_items,
-        max_items,
-        temperature,
-        max_tokens,
-        seed,
+    work = Work.of(
+        preset,
         kept,
+        writing=writer,
+        writer=writer.engine_beside(judge),
+        judge=judge,
+        concurrency=concurrency,
     )
-    file = RowFile(rows, output, summary)
-    columns = file.columns(inputs=input_key, target=target_key, reference=reference_key)
+    pipe = work.pipeline()
+    given = None if checklist is None else read_checklist(checklist)
+    found_source = _source(work, source, given)
+    file = RowFile(files.rows, files.output, files.summary)
+    columns = file.columns(
+        inputs=keys.input_key,
+        target=target_key,
+        reference=keys.reference_key,
+        history=keys.history_key,
+        writer={} if work.config.corpus_level or given is not None else work.writer_keys(keys),
+        shared=given,
+    )
+    per_row = given is None and found_source is None
     total = 0
     for row in file:
-        request_of(columns, row)
-        _check(judge, columns, row, None)
+        if per_row:
+            pipe.check_request(columns.request_of(row.data, row.where), row.where)
+        _check(pipe, columns, row, given)
         total += 1
-    judge.check()
-    generator.check()
-    warn_if_pocket(model, generator.model)
+    prices = prices_from(dry.price)
+    if dry.dry_run:
+        requests = (columns.request_of(row.data, row.where) for row in file) if per_row else ()
+        samples = (columns.sample_of(row.data, row.where, given) for row in file)
+        return forecast(work, prices, requests=requests, samples=samples, source=found_source, writes=given is None)
+    pipe = work.metered() if given is None else pipe
+    pipe.scorer.check()
+    if given is None:
+        pipe.check_writers()
+    warn_if_pocket(judge.model, work.writer.model)
     report = Report("run")
-    with write_rows(output) as writer, bars() as bar:
-        written, reads = bar("checklists", total), bar("reads", 0)
+    shared: Checklist | GenerationError | None = given
+    if found_source is not None:
+        step = max(1, -(-total // TRIED))
+        texts = [columns.sample_of(row.data, row.where, ()) for row in islice(file, 0, None, step)]
+        tried = texts if pipe.tries_texts else []
+        shared = write_shared(pipe, found_source, report, tried) or GenerationError("no checklist was written.")
+    with write_rows(files.output) as out, bars() as bar:
+        written, reads = bar("checklists", total) if per_row else None, bar("reads", 0)
         for chunk in file.chunks():
-            made = generator.generate_batch([request_of(columns, row) for row in chunk], written)
+            made: Sequence[Checklist | GenerationError]
+            if per_row:
+                made = pipe.generate_batch([columns.request_of(row.data, row.where) for row in chunk], written)
+            else:
+                assert shared is not None
+                made = [shared] * len(chunk)
             checklists = [checklist if isinstance(checklist, Checklist) else None for checklist in made]
             reads.expect(sum(len(checklist) for checklist in checklists if checklist is not None))
-            scores = _scores(judge, columns, chunk, checklists, reads)
-            for row, checklist, found in zip(chunk, made, scores, strict=True):
+            scores = _scores(pipe, columns, chunk, checklists, reads)
+            for row, one, found in zip(chunk, made, scores, strict=True):
                 dumped = None if found is None else found.model_dump()
-                writer.write(row.data | checklist_columns(checklist) | {SCORE: dumped})
-                report.add_checklist(row.number, checklist)
+                out.write(row.data | checklist_columns(one) | {SCORE: dumped})
+                if per_row:
+                    report.add_checklist(row.number, one)
+                elif found is None:
+                    report.miss("no_checklist", row.number)
                 if found is not None:
                     report.add(row.number, found)
             report.rows += len(chunk)
-    raise typer.Exit(report.finish(output, judge.receipt, summary))
+    work.account(report, pipe, prices)
+    raise typer.Exit(report.finish(files.output, _receipt(pipe), files.summary))
 
 
-def _check(judge: ChecklistScorer, columns: Columns, row: Row, checklist: Checklist | None) -> int:
+def _source(work: Work, source: Path | None, given: Checklist | None) -> Any:
+    """What a corpus-level pipeline works from; None where a checklist is written per input, or none is written."""
+    if source is not None and given is not None:
+        raise SampleError(f"--source {source} is what a checklist is written from, and --checklist gives one already.")
+    if work.config.corpus_level and given is None:
+        if source is None:
+            raise SampleError(
+                f"{work.config.name} writes one checklist for all rows: give --source FILE to write it from (see "
+                f"--example-input {work.config.name}), or --checklist FILE."
+            )
+        return source_from(work.config, source)
+    if source is not None:
+        raise SampleError(f"--source {source} is for corpus-level pipelines; {work.config.name} writes from the rows.")
+    return None
+
+
+def _receipt(pipe: Pipeline) -> Any:
+    return getattr(pipe.scorer, "receipt", None)
+
+
+def _check(pipe: Pipeline, columns: Columns, row: Row, checklist: Checklist | None) -> int:
     """Refuse a row that cannot be scored; gives the number of its reads."""
     columns.target_of(row.data, row.where)
     columns.input_of(row.data, row.where)
     columns.reference_of(row.data, row.where)
     if checklist is None:
         return 0
-    for item in checklist.items:
-        judge.judge.check_item(item, row.where)
+    pipe.check_checklist(checklist, row.where)
     return len(checklist)
 
 
+def _samples(columns: Columns, file: RowFile) -> Iterator[Sample]:
+    """The rows that have a checklist."""
+    for row in file:
+        found = columns.checklist_of(row.data, row.where)
+        if found is not None:
+            yield columns.sample_of(row.data, row.where, found)
+
+
 def _scores(
-    judge: ChecklistScorer,
+    pipe: Pipeline,
     columns: Columns,
     rows: Sequence[Row],
     checklists: Sequence[Checklist | None],
@@ -201,5 +253,5 @@ def _scores(
     """A score per row, all reads planned together; None where there is no checklist."""
     pairs = list(zip(rows, checklists, strict=True))
     samples = [columns.sample_of(row.data, row.where, found) for row, found in pairs if found is not None]
-    scores = iter(judge.score_batch(samples, progress))
+    scores = iter(pipe.score_batch(samples, progress))
     return [None if found is None else next(scores) for _, found in pairs]

@@ -14,7 +14,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 from typing import Any, Literal
 
 from datasets import Dataset, Features, concatenate_datasets
@@ -30,13 +32,18 @@ from checklist_rewards.datasets.columns import (
     prompt_of,
     request_of,
 )
-from checklist_rewards.errors import GenerationError, SampleError
-from checklist_rewards.generators import DirectGenerator, Generator, Request
+from checklist_rewards.errors import ConfigError, GenerationError, SampleError
+from checklist_rewards.generators import Generator, Request
 from checklist_rewards.judges import Progress
+from checklist_rewards.pipelines import Pipeline, PipelineConfig
+from checklist_rewards.pipelines import pipeline as make_pipeline
+from checklist_rewards.pipelines.requests import fields_of, joined
 from checklist_rewards.replies.sampling import CHUNK_REPLIES
 
 logger = logging.getLogger(__name__)
 
+DEFAULT_PIPELINE = "tick"
+_AROUND = ("model", "backend", "base_url", "store", "refiners")
 _LISTED = 10
 _EXCERPT = 200
 
@@ -45,6 +52,7 @@ def build_checklists(
     prompts: Dataset | Iterable[Any],
     generator: Generator | None = None,
     *,
+    pipeline: str | Path | PipelineConfig = DEFAULT_PIPELINE,
     prompt_key: str | Sequence[str] = PROMPT,
     reference_key: str | None = None,
     on_failure: Literal["raise", "drop"] = "raise",
@@ -56,39 +64,49 @@ def build_checklists(
     Args:
         prompts ([`~datasets.Dataset`] or iterable): a dataset; or strings, lists of chat messages, or rows (mappings).
             Of chat messages the last one by the user is the instruction and the others are its history.
-        generator ([`Generator`], *optional*): who writes. Without one, a [`DirectGenerator`] made of `settings`.
+        generator ([`Generator`], *optional*): who writes, instead of a pipeline; a [`Pipeline`] is one.
+        pipeline (`str`, `Path` or [`PipelineConfig`], *optional*, defaults to `"tick"`): whose generator and refiners
+            write; a name, a config file, or a config. What its prompt speaks of beside the input (`reference`,
+            `history`, `context`, `candidates`, `chosen`, `rejected`) is taken from the columns of these names.
         prompt_key (`str` or sequence of `str`, *optional*, defaults to `"prompt"`): the column with the prompt, called
             `prompt` in the result. Several columns are joined, an empty line between texts that are not blank.
-        reference_key (`str`, *optional*): a column with a known good answer, shown to the generator.
+        reference_key (`str`, *optional*): the column with a known good answer, where it has another name.
         on_failure (`str`, *optional*, defaults to `"raise"`): what becomes of prompts without a usable checklist, once
             all others are done: raise an error that names them, or drop them with a warning that does.
         progress (`bool` or callable, *optional*, defaults to `True`): a bar on stderr; or told how many prompts got a
             reply since its last call.
-        **settings: keyword arguments of [`DirectGenerator`]: `model`, `backend`, `base_url`, `temperature` ...
+        **settings: `model`, `backend`, `base_url`, `store` and `refiners`, and settings of the generator that beat the
+            pipeline's: `temperature`, `max_items` ...
 
     Returns:
         [`~datasets.Dataset`]: the columns of [`checklist_features`] and the source's others, in the source's order.
 
     Raises:
         SampleError: for prompts that cannot be used, naming the row (from 1), before anything is sampled.
+        ConfigError: for a pipeline that cannot be used, or that writes one checklist for a whole corpus.
         GenerationError: after the last prompt, if some got no checklist; `raw` is the first unusable reply.
     """
     if on_failure not in ("raise", "drop"):
         raise SampleError(f"on_failure={on_failure!r} is not known; allowed: 'raise', 'drop'.")
     if generator is not None and settings:
         raise SampleError(f"a generator is given, so {', '.join(settings)} would be ignored; set it on the generator.")
-    generator = generator if generator is not None else DirectGenerator(**settings)
+    if generator is not None and pipeline != DEFAULT_PIPELINE:
+        raise SampleError(f"a generator is given, so the pipeline {pipeline!r} would be ignored; give one of them.")
+    generator = generator if generator is not None else _writer(pipeline, settings)
     dataset, keys = _as_dataset(prompts, prompt_key)
-    asked = _asked(dataset, keys, reference_key)
+    beside = _beside(generator, dataset, keys, reference_key)
+    asked = _asked(dataset, keys, list(beside.values()))
     for number, row in enumerate(asked, start=1):
-        _request(row, keys, reference_key, number)
+        request = _request(row, keys, beside, number)
+        if isinstance(generator, Pipeline):
+            generator.check_request(request, f"row {number}")
     generator.check()
 
     failures: dict[int, GenerationError] = {}
     with _counter(progress, len(dataset)) as count, ArrowFile(_new_columns(keys)) as file:
         for start in range(0, len(dataset), CHUNK_REPLIES):
             rows = list(enumerate(asked.select(range(start, min(start + CHUNK_REPLIES, len(asked)))), start=start + 1))
-            requests = [_request(row, keys, reference_key, number) for number, row in rows]
+            requests = [_request(row, keys, beside, number) for number, row in rows]
             made = []
             for (number, row), result in zip(rows, generator.generate_batch(requests, count), strict=True):
                 if isinstance(result, GenerationError):
@@ -105,6 +123,24 @@ def build_checklists(
     elif keys[0] != PROMPT:
         dataset = dataset.rename_column(keys[0], PROMPT)
     return in_order(concatenate_datasets([dataset, columns], axis=1))
+
+
+def _writer(pipeline: str | Path | PipelineConfig, settings: dict[str, Any]) -> Pipeline:
+    around = {name: settings.pop(name) for name in _AROUND if name in settings}
+    pipe = make_pipeline(pipeline, generator=settings or None, **around)
+    if pipe.corpus_level:
+        raise ConfigError(
+            f"the pipeline {pipe.name!r} writes one checklist for a whole corpus, not one per prompt: use "
+            f"pipeline({pipe.name!r}).generate(source)."
+        )
+    return pipe
+
+
+def _beside(generator: Generator, dataset: Dataset, keys: Sequence[str], reference_key: str | None) -> dict[str, str]:
+    """What the generator is shown beside the prompt: field of a [`Request`] to column."""
+    shown = generator.shown - {"input"} if isinstance(generator, Pipeline) else ()
+    usual = {name: name for name in sorted(shown) if name in dataset.column_names and name not in keys}
+    return usual | ({"reference": reference_key} if reference_key else {})
 
 
 def _as_dataset(prompts: Any, prompt_key: str | Sequence[str]) -> tuple[Dataset, tuple[str, ...]]:
@@ -137,9 +173,9 @@ def _as_rows(prompts: Iterable[Any], bare: bool) -> Iterator[dict[str, Any]]:
             raise SampleError(f"row {number}: expected {kind}, got {type(value).__name__} {value!r:.60}.")
 
 
-def _asked(dataset: Dataset, keys: Sequence[str], reference_key: str | None) -> Dataset:
+def _asked(dataset: Dataset, keys: Sequence[str], beside: Sequence[str]) -> Dataset:
     """The columns that a generator is shown."""
-    needed = [*keys, *([reference_key] if reference_key else [])]
+    needed = [*keys, *beside]
     for name in needed:
         if name not in dataset.column_names:
             raise SampleError(f"there is no column {name!r}; the columns are {', '.join(dataset.column_names)}.")
@@ -149,9 +185,13 @@ def _asked(dataset: Dataset, keys: Sequence[str], reference_key: str | None) -> 
     return dataset.select_columns(list(dict.fromkeys(needed)))
 
 
-def _request(row: Mapping[str, Any], keys: Sequence[str], reference_key: str | None, number: int) -> Request:
-    reference = row[reference_key] if reference_key else None
-    return request_of(prompt_of(row, keys, f"row {number}"), reference, f"row {number}")
+def _request(row: Mapping[str, Any], keys: Sequence[str], beside: Mapping[str, str], number: int) -> Request:
+    where = f"row {number}"
+    reference = row[beside["reference"]] if "reference" in beside else None
+    request = request_of(prompt_of(row, keys, where), reference, where)
+    others = {name: row[column] for name, column in beside.items() if name != "reference"}
+    fields = fields_of(others, where, beside)
+    return replace(request, **fields | {"history": joined([fields.get("history"), request.history])})
 
 
 def _new_columns(keys: Sequence[str]) -> Features:

@@ -56,7 +56,7 @@ class QuestionList(BaseModel):
     def _distinct(cls, questions: tuple[str, ...]) -> tuple[str, ...]:
         first: dict[str, str] = {}
         for question in questions:
-            if not _IS_QUESTION.fullmatch(question):
+            if not is_question(question):
                 raise ValueError(f"{question!r:.80} is no question; it must end with a question mark")
             first.setdefault(question.casefold(), question)
         return tuple(first.values())
@@ -70,7 +70,7 @@ class _Line(NamedTuple):
 
     @property
     def asks(self) -> bool:
-        return _IS_QUESTION.fullmatch(self.text) is not None
+        return is_question(self.text)
 
 
 def parse_questions(reply: str, *, min_items: int = 2, max_items: int = 8) -> QuestionList:
@@ -120,7 +120,7 @@ def _from_json(text: str) -> list[str] | None:
         if isinstance(value, Mapping):
             value = next((value[key] for key in _JSON_KEYS if isinstance(value.get(key), list)), None)
         if isinstance(value, list) and value and all(isinstance(item, str | Mapping) for item in value):
-            return [_clean(_json_question(item)) for item in value]
+            return [tidy(_json_question(item)) for item in value]
     return None
 
 
@@ -153,13 +153,13 @@ def _lines(text: str) -> list[_Line]:
         bullet = _BULLET.match(line)
         line = line[bullet.end() :] if bullet else line
         if number := _NUMBER.match(line):
-            lines.append(_Line("number", int(number[1] or number[2]), _clean(line[number.end() :])))
+            lines.append(_Line("number", int(number[1] or number[2]), tidy(line[number.end() :])))
         elif bullet:
-            lines.append(_Line("bullet", None, _clean(line)))
+            lines.append(_Line("bullet", None, tidy(line)))
         elif line and _goes_on(lines, raw):
-            lines[-1] = lines[-1]._replace(text=_clean(f"{lines[-1].text} {line}"))
+            lines[-1] = lines[-1]._replace(text=tidy(f"{lines[-1].text} {line}"))
         elif line:
-            lines.append(_Line("plain", None, _clean(line)))
+            lines.append(_Line("plain", None, tidy(line)))
     return lines
 
 
@@ -168,7 +168,12 @@ def _goes_on(lines: list[_Line], raw: str) -> bool:
     return bool(lines) and lines[-1].kind != "plain" and not lines[-1].asks and (raw[0].isspace() or raw[0].islower())
 
 
-def _clean(text: str) -> str:
+def is_question(text: str) -> bool:
+    """Whether a text asks something: it ends with a question mark, or with a remark in brackets after one."""
+    return _IS_QUESTION.fullmatch(text) is not None
+
+
+def tidy(text: str) -> str:
     """A question without the dress: labels, emphasis, quotes around the whole, "(yes/no)" after it."""
     text = " ".join(text.split())
     text = _LABEL.sub("", text, count=1) if _LABEL.match(text) else text

@@ -1,6 +1,19 @@
 """How a question is put to a judge and its answer read."""
 
-from checklist_rewards.judges.base import Judge, Progress, Read, Receipt
+from checklist_rewards.judges.base import Judge, Prices, Progress, Read, Receipt
+from checklist_rewards.judges.batch import BatchJudge
 from checklist_rewards.judges.logprob import LogprobJudge
+from checklist_rewards.judges.quality import QualityJudge
+from checklist_rewards.judges.reasoned import ReasonedJudge
 
-__all__ = ["Judge", "LogprobJudge", "Progress", "Read", "Receipt"]
+__all__ = [
+    "BatchJudge",
+    "Judge",
+    "LogprobJudge",
+    "Prices",
+    "Progress",
+    "QualityJudge",
+    "Read",
+    "ReasonedJudge",
+    "Receipt",
+]

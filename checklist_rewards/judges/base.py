@@ -7,9 +7,9 @@ fields).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol
 
 from checklist_rewards.backends import Progress
 from checklist_rewards.checklists import ChecklistItem
@@ -25,11 +25,21 @@ class Read:
     input: str | None = None
     reference: str | None = None
     history: str | None = None
+    sample: int = 0
+    """Reads with the same number belong to one checklist: a judge that puts all questions of a target into one call
+    puts these together and no others."""
+
+
+Prices = Mapping[str, tuple[float, float]]
+"""Model to US dollars per million prompt tokens and per million completion tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What answering cost. Receipts add up; the difference of two is what happened in between."""
+    """What answering cost. Receipts add up; the difference of two is what happened in between.
+
+    Only what reached an engine is counted: an answer from the store costs nothing.
+    """
 
     reads: int = 0
     """Reads asked for."""
@@ -41,26 +51,59 @@ class Receipt:
     """Of these, put to the engine: `reads - deduplicated - stored`."""
     unanswered: int = 0
     """Distinct reads that were left without an answer."""
+    calls: int = 0
+    """Prompts put to the engine, for a label or for a reply; asking again counts again."""
     prompt_tokens: int = 0
     """Tokens of all prompts asked, each computed alone."""
+    completion_tokens: int = 0
+    """Tokens of all replies; a label that is read is one."""
     computed_tokens: int = 0
     """Tokens that the engine computed."""
     floor_tokens: int = 0
     """The least that could have been: each prefix once, each tail once."""
     engine_seconds: float = 0.0
     """Time spent inside the engine."""
+    tokens: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Of each model, its share of `prompt_tokens` and `completion_tokens`."""
+
+    @classmethod
+    def of(cls, model: str, **counts: Any) -> Receipt:
+        """A receipt whose tokens are all one model's."""
+        return cls(**counts, tokens={model: (counts.get("prompt_tokens", 0), counts.get("completion_tokens", 0))})
+
+    def cost(self, prices: Prices) -> float | None:
+        """What all tokens cost in US dollars; None if `prices` lacks a model that used any."""
+        total = 0.0
+        for model, used in self.tokens.items():
+            if not any(used):
+                continue
+            if model not in prices:
+                return None
+            total += sum(count * price for count, price in zip(used, prices[model], strict=True)) / 1e6
+        return total
 
     def __add__(self, other: Receipt) -> Receipt:
-        return Receipt(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Receipt)))
+        return self._combined(other, 1)
 
     def __sub__(self, other: Receipt) -> Receipt:
-        return Receipt(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(Receipt)))
+        return self._combined(other, -1)
+
+    def _combined(self, other: Receipt, sign: int) -> Receipt:
+        counts = {f.name: getattr(self, f.name) + sign * getattr(other, f.name) for f in fields(self)[:-1]}
+        tokens = {
+            model: (mine[0] + sign * others[0], mine[1] + sign * others[1])
+            for model in dict.fromkeys([*self.tokens, *other.tokens])
+            for mine, others in [(self.tokens.get(model, (0, 0)), other.tokens.get(model, (0, 0)))]
+        }
+        return Receipt(**counts, tokens=tokens)
 
     def __str__(self) -> str:
         text = f"{self.reads} reads: {self.asked} asked, {self.stored} from the store, {self.deduplicated} duplicates"
         if self.floor_tokens:
             ratio = self.computed_tokens / self.floor_tokens
             text += f"; {self.computed_tokens} prompt tokens computed, {ratio:.2f} x the floor"
+        elif self.prompt_tokens:
+            text += f"; {self.calls} calls, {self.prompt_tokens} prompt and {self.completion_tokens} completion tokens"
         return text
 
 

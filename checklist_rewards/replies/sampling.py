@@ -27,7 +27,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass, replace
 from functools import cached_property
 
-from checklist_rewards.backends import Backend, Messages, Progress, Reply, Sampling, engine_identity, load_backend
+from checklist_rewards.backends import (
+    Backend,
+    Messages,
+    Progress,
+    Reply,
+    Sampling,
+    engine_identity,
+    is_transient,
+    load_backend,
+)
 from checklist_rewards.errors import BackendError
 from checklist_rewards.store import Key, Store, key_of
 
@@ -129,7 +138,7 @@ def _sample(backend: Backend, prompts: Sequence[Messages], sampling: Sampling) -
 
 
 def _transient(replies: Sequence[Reply]) -> bool:
-    return any(reply.unanswered is not None and reply.unanswered.startswith(BACKEND_ERROR) for reply in replies)
+    return any(is_transient(reply.unanswered) for reply in replies)
 
 
 def _dumped(replies: Sequence[Reply]) -> str:

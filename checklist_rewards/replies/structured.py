@@ -90,7 +90,7 @@ def ask(
     Returns:
         a value per prompt, in order, or in its place the [`GenerationError`] that says why there is none.
     """
-    sampling = replace(sampling, n=1, schema=json.dumps(shape.model_json_schema(), sort_keys=True))
+    sampling = replace(sampling, n=1, schema=json.dumps(shape.model_json_schema()))
     results: dict[int, Value | GenerationError] = {}
     pending: list[tuple[int, Messages]] = list(enumerate(prompts))
     for attempt in range(attempts):

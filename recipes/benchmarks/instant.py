@@ -2,16 +2,18 @@
 
 `/v1/chat/completions` says yes with log-probabilities, or the JSON verdict that AutoChecklist and Autorubric ask for;
 `/v1/completions` gives every prompt of the list the log-probabilities of the tokens that the request names, as vLLM
-does; `/v1/models` lists the pocket model as a vLLM server would. A model called "slow" answers after 0.3 seconds. The
-HTTP is written by hand: a framework would be slower than the clients that are measured.
+does; `/v1/models` lists the pocket model as a vLLM server would, `/chats/v1/models` as one that is not vLLM, so that
+every read is a chat request. A model called "slow" answers after 0.3 seconds. The HTTP is written by hand: a framework
+would be slower than the clients that are measured.
 
-    python recipes/benchmarks/instant.py        # prints its port, serves until stdin closes
+    python -P recipes/benchmarks/instant.py        # prints its port, serves until stdin closes
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from functools import lru_cache
 from typing import Any
@@ -21,6 +23,7 @@ from checklist_rewards.backends import pocket_dir
 LATENCY = 0.3
 SLOW = "slow"
 YES, NO = -0.2, -1.9
+_QUESTION = re.compile(rb"Q\d+: ")
 _TOP = [{"token": "yes", "logprob": YES, "bytes": None}, {"token": "no", "logprob": NO, "bytes": None}]
 _USAGE = {"prompt_tokens": 400, "completion_tokens": 1, "total_tokens": 401}
 
@@ -48,13 +51,18 @@ def http(body: dict[str, Any]) -> bytes:
     return b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text)
 
 
+@lru_cache(maxsize=64)
+def _answers(count: int) -> bytes:
+    found = [{"question_index": number, "answer": "YES"} for number in range(1, count + 1)]
+    return chat(json.dumps({"answers": found}), False)
+
+
 # What each client asks for is told apart by words of its request; its answer is the right one, ready-made.
 _VERDICT = chat('{"criterion_status": "MET", "explanation": "It is."}', False)
 _ANSWER = chat('{"answer": "YES"}', False)
 _LABEL = chat("yes", True)
 _CARD = {"id": "instant", "object": "model", "root": str(pocket_dir()), "max_model_len": 8192}
 _MODELS = http({"object": "list", "data": [_CARD | {"id": name} for name in ("instant", SLOW)]})
-# The names without a context length are taken for a server that is not vLLM: every read is a chat request.
 _CHATS = http({"object": "list", "data": [{"id": name, "object": "model"} for name in ("instant", SLOW)]})
 
 
@@ -63,8 +71,10 @@ def answer(path: bytes, body: bytes) -> bytes:
     if b"/models" in path:
         return _CHATS if path.startswith(b"/chats") else _MODELS
     if path.endswith(b"/chat/completions"):
-        if b"criterion_status" in body or b"explanation" in body:
+        if b"criterion_status" in body:
             return _VERDICT
+        if b"question_index" in body:
+            return _answers(len(_QUESTION.findall(body)))
         return _LABEL if b'"logprobs"' in body else _ANSWER
     asked = json.loads(body)
     return completions(len(asked["prompt"]), tuple(asked["logprob_token_ids"]))

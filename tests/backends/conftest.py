@@ -77,6 +77,8 @@ def vllm_server(vllm_installed, tmp_path_factory):
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(pocket_dir())]
     command += ["--served-model-name", SERVED_NAME, "--host", "127.0.0.1", "--port", str(port), "--enforce-eager"]
     command += ["--dtype", "float32", "--kv-cache-memory-bytes", str(2**28), "--block-size", "32"]
+    # Were any whitespace allowed in JSON, the pocket model could go on with it until it is cut off.
+    command += ["--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}']
     environment = os.environ | {"TORCHDYNAMO_DISABLE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
     with log.open("w") as stream:
         server = subprocess.Popen(command, env=environment, stdout=stream, stderr=subprocess.STDOUT)

@@ -1,7 +1,11 @@
 """A served judge: a real vLLM server gives the in-process numbers; a broken one costs what it breaks, and no more."""
 
+import asyncio
 import json
+import logging
+import os
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -9,6 +13,8 @@ import pytest
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import ReadGroup, Sampling, engine_identity, load_backend, pocket_dir
 from checklist_rewards.backends.openai import OpenAIBackend
+from checklist_rewards.backends.openai.chat import label_body, label_of, refused_by, reply_body
+from checklist_rewards.backends.openai.pace import Pace
 from checklist_rewards.errors import ModelError
 from tests.backends.answers import largest_difference
 from tests.backends.conftest import SERVED_NAME
@@ -59,9 +65,19 @@ def test_greedy_replies_are_the_transformers_engines(pocket, vllm_server):
         [{"role": "user", "content": text}] for text in ("Write something.", "Write one sentence. Avoid digits.")
     ]
     served = load_backend(SERVED_NAME, base_url=vllm_server)
-    assert served.generate(prompts, Sampling(max_tokens=40)) == pocket.generate(prompts, Sampling(max_tokens=40))
+    [theirs, ours] = [engine.generate(prompts, Sampling(max_tokens=40)) for engine in (served, pocket)]
+    assert [reply.text for [reply] in theirs] == [reply.text for [reply] in ours]
     [replies] = served.generate(prompts[:1], Sampling(max_tokens=9000, temperature=1.0, n=3, seed=1))
     assert len({reply.text for reply in replies}) > 1
+
+
+@with_server
+def test_a_reply_follows_the_schema(vllm_server):
+    schema = json.dumps({"type": "object", "properties": {"answer": {"enum": ["yes", "no"]}}, "required": ["answer"]})
+    prompts = [[{"role": "user", "content": text}] for text in ("Write something.", "Is it? Reply in JSON.")]
+    replies = load_backend(SERVED_NAME, base_url=vllm_server).generate(prompts, Sampling(max_tokens=60, schema=schema))
+    assert all(json.loads(reply.text)["answer"] in ("yes", "no") for [reply] in replies)
+    assert all(reply.prompt_tokens > 0 and reply.completion_tokens > 0 for [reply] in replies)
 
 
 @with_server
@@ -74,30 +90,43 @@ class BrokenServer(BaseHTTPRequestHandler):
     """Answers completions with the statuses in `server.statuses`, one per request, the last one for ever."""
 
     def do_GET(self):
-        card = {"id": SERVED_NAME, "object": "model", "root": str(pocket_dir()), "max_model_len": 2048}
+        card = {"id": SERVED_NAME, "object": "model"} | self.server.card
         self.answer(200, {"object": "list", "data": [card]})
 
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append(asked)
+        self.server.active += 1
+        self.server.most = max(self.server.most, self.server.active)
+        time.sleep(self.server.seconds)
+        self.server.active -= 1
         statuses = self.server.statuses
         status = statuses.pop(0) if len(statuses) > 1 else statuses[0]
-        status = 500 if self.server.fails(asked) else status
+        status = 500 if self.server.fails(asked) else 400 if self.server.refuses(asked) else status
         if status != 200:
             return self.answer(status, {"error": {"message": f"status {status}"}})
+        choices = self.chat(asked) if "messages" in asked else self.completions(asked)
+        return self.answer(200, {"id": "1", "object": "x", "created": 0, "model": "m", "choices": choices})
+
+    def chat(self, asked):
+        top = [{"token": "yes", "logprob": -0.5}, {"token": "no", "logprob": -1.5}]
+        logprobs = {"content": [{"token": "yes", "top_logprobs": top}]} if "logprobs" in asked else None
+        message = {"role": "assistant", "content": "yes"}
+        return [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": logprobs}]
+
+    def completions(self, asked):
         named = {f"token_id:{token}": -1.0 for token in asked["logprob_token_ids"]} if self.server.names_tokens else {}
         choices = [
             {"index": n, "text": "", "finish_reason": "length", "logprobs": {"top_logprobs": [named]}}
             for n in reversed(range(len(asked["prompt"])))
         ]
-        return self.answer(
-            200, {"id": "1", "object": "text_completion", "created": 0, "model": "m", "choices": choices}
-        )
+        return self.server.spoil(choices) if len(choices) > 1 else choices
 
     def answer(self, status, body):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
-        self.send_header("retry-after-ms", "1")  # so that the client's pauses do not slow the tests
+        if status in (429, 503):
+            self.send_header("retry-after-ms", "1")
         self.end_headers()
         self.wfile.write(json.dumps(body).encode())
 
@@ -109,51 +138,239 @@ class BrokenServer(BaseHTTPRequestHandler):
 def broken_server():
     server = ThreadingHTTPServer(("127.0.0.1", 0), BrokenServer)
     server.asked, server.statuses, server.names_tokens, server.fails = [], [200], True, lambda asked: False
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    server.spoil, server.refuses = lambda choices: choices, lambda asked: False
+    server.seconds, server.active, server.most = 0, 0, 0
+    server.card = {"root": str(pocket_dir()), "max_model_len": 2048}
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     server.base_url = f"http://127.0.0.1:{server.server_port}/v1"
     yield server
     server.shutdown()
     server.server_close()
 
 
+def connect(server, **settings):
+    return OpenAIBackend(SERVED_NAME, server.base_url, **{"pause": 0.01} | settings)
+
+
 def test_a_passing_failure_is_retried(broken_server):
     broken_server.statuses = [503, 429, 200]
-    [[read]] = OpenAIBackend(SERVED_NAME, broken_server.base_url).read(ONE, LABELS).reads
+    [[read]] = connect(broken_server).read(ONE, LABELS).reads
     assert read.unanswered is None
-    assert len(broken_server.asked) == 3
+    assert len(broken_server.asked) == 2 + 1 + 1  # the failures, the trial, and the read
 
 
 def test_a_lasting_failure_leaves_its_reads_unanswered_after_bounded_retries(broken_server):
     broken_server.statuses = [500]
-    [[read]] = OpenAIBackend(SERVED_NAME, broken_server.base_url).read(ONE, LABELS).reads
-    assert read.logprobs is None and read.unanswered.startswith("backend_error: ")
+    [[read]] = connect(broken_server).read(ONE, LABELS).reads
+    assert read.logprobs is None and read.unanswered == "backend_error: status 500: status 500"
     assert len(broken_server.asked) == 5
 
 
 def test_a_failed_request_costs_no_other_request(broken_server):
     broken_server.fails = lambda asked: len(asked["prompt"]) == 256
     groups = [ReadGroup(None, "Hello. ", tuple(f"Is it {n}?" for n in range(300)))]
-    [reads] = OpenAIBackend(SERVED_NAME, broken_server.base_url).read(groups, LABELS).reads
+    [reads] = connect(broken_server).read(groups, LABELS).reads
     assert [read.unanswered is None for read in reads] == [False] * 256 + [True] * 44
 
 
-def test_a_server_that_names_no_tokens_is_no_judge(broken_server):
+def test_reads_that_a_list_leaves_out_or_gives_twice_are_asked_once_more(broken_server):
+    groups = [ReadGroup(None, "Hello. ", tuple(f"Is it {n}?" for n in range(6)))]
+    spoilt = iter([lambda c: [c[0], c[0], *c[1:4]], lambda c: c])
+    broken_server.spoil = lambda choices: next(spoilt)(choices)
+    [reads] = connect(broken_server).read(groups, LABELS).reads
+    assert all(read.unanswered is None for read in reads)
+    assert [len(asked["prompt"]) for asked in broken_server.asked] == [1, 6, 3]
+    broken_server.spoil = lambda choices: choices[2:]
+    [reads] = connect(broken_server, attempts=2).read(groups, LABELS).reads
+    assert sorted(read.unanswered or "" for read in reads) == [""] * 4 + ["empty_choices"] * 2
+
+
+def test_a_server_that_names_no_tokens_is_read_by_chat(broken_server):
     broken_server.names_tokens = False
-    with pytest.raises(ModelError, match="gave no log-probability of 'token_id:.*logprob_token_ids"):
-        OpenAIBackend(SERVED_NAME, broken_server.base_url).read(ONE, LABELS)
+    judge = connect(broken_server)
+    for _ in range(2):
+        [[read]] = judge.read(ONE, LABELS).reads
+        assert read.logprobs == (-0.5, -1.5)
+    assert ["prompt" in asked for asked in broken_server.asked] == [True, False, False]  # tried once
 
 
-def test_a_request_that_the_server_refuses_is_an_error_at_once(broken_server):
-    broken_server.statuses = [400]
-    with pytest.raises(ModelError, match="refused a request: .*status 400"):
-        OpenAIBackend(SERVED_NAME, broken_server.base_url).read(ONE, LABELS)
+def test_without_a_tokenizer_reads_are_chats(broken_server, caplog):
+    broken_server.card = {"root": "/nowhere", "max_model_len": 2048}
+    with caplog.at_level(logging.WARNING):
+        judge = connect(broken_server)
+    assert "cannot be loaded here, so every read is a chat request" in caplog.text
+    [[read]] = judge.read(ONE, LABELS).reads
+    assert read.logprobs == (-0.5, -1.5)
+    [asked] = broken_server.asked
+    assert (asked["max_tokens"], asked["top_logprobs"], asked["temperature"]) == (1, 20, 0)
+
+
+def test_requests_that_the_server_refuses_from_the_first_are_an_error(broken_server):
+    broken_server.statuses, broken_server.card = [400], {}
+    with pytest.raises(ModelError, match="refused a request: status 400"):
+        connect(broken_server).read([ReadGroup(None, "Hello.", ("Is it?",) * 100)], LABELS)
+    assert len(broken_server.asked) == 2 * 8  # with log-probabilities and without
+
+
+def test_a_first_request_that_takes_long_keeps_no_other_waiting(fault_server, monkeypatch):
+    monkeypatch.setattr("checklist_rewards.backends.openai.backend._HEAD_START", 0.05)
+    judge = OpenAIBackend("hang@some", fault_server, timeout=0.4, attempts=1)
+    started = time.perf_counter()
+    texts = ["[BROKEN] hello. ", "Hello. "]
+    [[hung], [read]] = judge.read([ReadGroup(None, text, ("Is it (yes)?",)) for text in texts], LABELS).reads
+    assert (hung.unanswered, read.unanswered) == ("timeout", None)
+    assert time.perf_counter() - started < 0.8
+
+
+def test_a_request_that_is_refused_later_costs_its_own_read(broken_server):
+    broken_server.refuses, broken_server.card = (lambda asked: "Was it" in asked["messages"][0]["content"]), {}
+    [reads] = connect(broken_server).read([ReadGroup(None, "Hello.", ("Is it?", "Was it?", "Will it?"))], LABELS).reads
+    assert [read.unanswered for read in reads] == [None, "backend_error: status 400: status 400", None]
+
+
+@pytest.mark.parametrize("status", [401, 402, 404])
+def test_what_no_retry_can_mend_stops_at_once(broken_server, status):
+    broken_server.statuses, broken_server.card = [status], {}
+    with pytest.raises(ModelError, match=f"refused a request: status {status}"):
+        connect(broken_server).generate([[{"role": "user", "content": "Hello."}]] * 50, Sampling())
     assert len(broken_server.asked) == 1
 
 
-def test_no_server_is_one_sentence(monkeypatch):
-    monkeypatch.setattr("checklist_rewards.backends.openai._RETRIES", 0)
-    with pytest.raises(ModelError, match=r"no server answers at http://127.0.0.1:9/v1 .*vllm serve judge"):
-        OpenAIBackend(SERVED_NAME, "http://127.0.0.1:9/v1")
+def test_a_dead_server_is_waited_for_once_and_then_given_up(broken_server):
+    broken_server.statuses, broken_server.card = [500], {}
+    judge = connect(broken_server, failures=4, patience=0.3, concurrency=8)
+    started = time.perf_counter()
+    [reads] = judge.read([ReadGroup(None, "Hello.", tuple(f"Is it {n}?" for n in range(200)))], LABELS).reads
+    assert 0.3 < time.perf_counter() - started < 3
+    assert sum("is gone (it gave no answer for 0.3 s; last: backend_error: status 500" in r.unanswered for r in reads)
+    assert all(read.unanswered.startswith("backend_error: ") for read in reads)
+    asked = len(broken_server.asked)
+    assert asked < 60
+    [[read]] = judge.read(ONE, LABELS).reads  # at once, without a request
+    assert "is gone" in read.unanswered and len(broken_server.asked) == asked
+    broken_server.statuses = [200]
+    time.sleep(0.35)
+    [[read]] = judge.read(ONE, LABELS).reads
+    assert read.unanswered is None
+
+
+def test_an_outage_that_passes_costs_no_read(broken_server):
+    broken_server.statuses, broken_server.card = [200] + [500] * 6 + [200], {}
+    judge = connect(broken_server, failures=4, concurrency=8)
+    [reads] = judge.read([ReadGroup(None, "Hello.", tuple(f"Is it {n}?" for n in range(50)))], LABELS).reads
+    assert all(read.unanswered is None for read in reads)
+
+
+def test_a_request_ends_at_its_deadline(fault_server):
+    judge = OpenAIBackend("hang", fault_server, timeout=0.2, deadline=0.3, attempts=99, pause=0.01)
+    started = time.perf_counter()
+    [[read]] = judge.read(ONE, LABELS).reads
+    assert read.unanswered == "timeout" and time.perf_counter() - started < 1
+
+
+def test_the_pause_that_a_server_asks_for_is_kept_and_costs_no_attempt(fault_server):
+    judge = OpenAIBackend("429", fault_server, attempts=1, pause=60)
+    started = time.perf_counter()
+    [[read]] = judge.read([ReadGroup(None, "A patient text. ", ("Is it fine (yes)?",))], LABELS).reads
+    assert read.unanswered is None and 0.3 <= time.perf_counter() - started < 2
+
+
+@pytest.mark.parametrize("concurrency", [1, 4])
+def test_no_more_requests_at_once_than_allowed(broken_server, concurrency):
+    broken_server.card, broken_server.seconds = {}, 0.05
+    prompts = [[{"role": "user", "content": f"{n}"}] for n in range(10)]
+    connect(broken_server, concurrency=concurrency).generate(prompts, Sampling())
+    assert broken_server.most == concurrency
+
+
+def test_a_forked_child_and_its_parent_both_go_on(fault_server):
+    judge = OpenAIBackend("valid", fault_server, timeout=2, attempts=1)
+    assert judge.read(ONE, LABELS).reads[0][0].unanswered is None
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if judge.read(ONE, LABELS).reads[0][0].unanswered is None else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert judge.read(ONE, LABELS).reads[0][0].unanswered is None
+
+
+@pytest.mark.parametrize("name", ["concurrency", "timeout", "attempts", "requests_per_minute"])
+def test_a_limit_that_allows_nothing_is_refused(name):
+    with pytest.raises(ModelError, match=f"{name}=0 is not allowed for a server"):
+        OpenAIBackend(SERVED_NAME, "http://127.0.0.1:9/v1", **{name: 0})
+
+
+def test_spending_is_spaced_out():
+    async def spend(pace):
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        await asyncio.gather(*(pace.spend() for _ in range(5)))
+        return loop.time() - started
+
+    assert 0.19 < asyncio.run(spend(Pace(1200))) < 0.4
+    assert asyncio.run(spend(Pace())) < 0.05
+
+
+def test_no_server_is_one_sentence():
+    with pytest.raises(ModelError, match=r"no OpenAI-compatible server answers at http://127.0.0.1:9/v1 .*vllm serve"):
+        OpenAIBackend(SERVED_NAME, "http://127.0.0.1:9/v1", pause=0.01)
+
+
+def test_a_model_that_is_not_there_is_named_with_some_that_are(fault_server):
+    with pytest.raises(ModelError, match=r"serves \['valid', .* and \d+ more, not 'llama'"):
+        OpenAIBackend("llama", fault_server)
+
+
+def test_known_servers_go_by_name_and_want_their_key(monkeypatch):
+    monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
+    with pytest.raises(ModelError, match="https://openrouter.ai/api/v1 needs a key: set OPENROUTER_API_KEY"):
+        OpenAIBackend("org/model", "openrouter")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    assert engine_identity("gpt", "openai") == engine_identity("gpt", base_url="https://api.openai.com/v1/")
+    with pytest.raises(ModelError, match="base_url='localhost' is no address"):
+        engine_identity("gpt", base_url="localhost")
+
+
+def test_fewer_replies_than_asked_for_are_asked_for_again(broken_server):
+    broken_server.card = {}
+    [replies] = connect(broken_server).generate([[{"role": "user", "content": "?"}]], Sampling(temperature=1.0, n=3))
+    assert [reply.text for reply in replies] == ["yes"] * 3
+    assert [asked.get("n", 1) for asked in broken_server.asked] == [3, 2, 1]
+    assert [asked["seed"] for asked in broken_server.asked] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("model", ["o1", "o3-mini", "openai/o4-mini", "gpt-5", "gpt-5.1-mini"])
+def test_reasoning_models_sample_their_own_way(model):
+    chat = [{"role": "user", "content": "?"}]
+    body = reply_body(model, chat, Sampling(max_tokens=100, temperature=0.7), 1, 10**6, refused_by(model))
+    assert body.keys() == {"model", "messages", "max_completion_tokens", "seed"}
+    assert "logprobs" not in label_body(model, chat, refused_by(model))
+
+
+@pytest.mark.parametrize("model", ["gpt-4.1", "gpt-4o-mini", "org/o1x", "gpt-5-chat-latest", "llama-o1s"])
+def test_other_models_do_not(model):
+    assert refused_by(model) == frozenset()
+
+
+@pytest.mark.parametrize(
+    "text, answer",
+    [
+        ("Yes", "yes"),
+        (" yes.", "yes"),
+        ("**No**", "no"),
+        ("No, it does not.", "no"),
+        ("YES\n\nBecause", "yes"),
+        ("<think>no, no</think>Yes", "yes"),
+        ("N/A", None),
+        ("yes or no", None),
+        ("Not yes", None),
+        ("Nope", None),
+        ("The answer is yes", None),
+    ],
+)
+def test_a_word_is_an_answer_only_where_it_stands_alone(text, answer):
+    choice = {"message": {"content": text}, "finish_reason": "stop"}
+    read = label_of(choice, LABELS)
+    assert (read.answer, read.unanswered, read.logprobs) == (answer, None if answer else "off_label", None)
 
 
 def test_a_served_model_is_known_by_name_and_address():

@@ -122,6 +122,7 @@ def test_a_reply_says_whether_it_ended_or_was_cut(pocket):
     prompts = [[{"role": "user", "content": "Write something."}]]
     [[cut]] = pocket.generate(prompts, Sampling(max_tokens=2))
     assert cut.finish_reason == "length"
+    assert cut.completion_tokens == 2 and cut.prompt_tokens == len(pocket.tokens.prompt(prompts[0]))
     [[ended]] = pocket.generate(prompts, Sampling(max_tokens=400))
     assert ended.finish_reason == "stop"
     assert "<|end|>" not in ended.text

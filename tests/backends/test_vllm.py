@@ -1,5 +1,6 @@
 """The vLLM engine: the transformers engine's answers, each prefix computed once, no engine left behind."""
 
+import json
 import logging
 import multiprocessing
 import os
@@ -60,6 +61,23 @@ def test_greedy_replies_are_the_transformers_engines(pocket, vllm_pocket):
     prompts = [[{"role": "user", "content": text}] for text in texts]
     ours, theirs = (engine.generate(prompts, Sampling(max_tokens=40)) for engine in (vllm_pocket, pocket))
     assert ours == theirs
+
+
+@with_engine
+def test_a_reply_follows_the_schema(vllm_pocket):
+    prompts = [[{"role": "user", "content": text}] for text in ("Write something.", "Avoid digits.")]
+    schema = json.dumps({"enum": ["bullet points", "digits"]})
+    replies = vllm_pocket.generate(prompts, Sampling(max_tokens=40, schema=schema))
+    assert all(json.loads(reply.text) in ("bullet points", "digits") for [reply] in replies)
+
+
+@with_engine
+def test_a_schema_that_the_engine_cannot_hold_is_left_to_the_prompt(vllm_pocket):
+    prompts = [[{"role": "user", "content": "Write something."}]]
+    free, unheld = (
+        vllm_pocket.generate(prompts, Sampling(max_tokens=20, schema=schema)) for schema in (None, "no schema")
+    )
+    assert unheld == free
 
 
 @with_engine

@@ -33,10 +33,11 @@ BAD_ROWS = {
         ["wieght", "weight", "allowed"],
     ),
     "options": (
-        '{"target": "", "checklist": [{"question": "a?", "options": [{"label": "low", "value": 0}, {"label": "hi", '
+        '{"target": "", "checklist": [{"question": "a?", "options": [{"label": "low", "value": 0}, {"label": "low", '
         '"value": 1}]}]}\n',
-        ["line 1", "options", "yes/no"],
+        ["line 1", "share a label"],
     ),
+    "a code check": ('{"target": "", "checklist": [{"question": "a?", "check": "{}"}]}\n', ["line 1", "code check"]),
     "no rows": ("\n", ["rows.jsonl", "no rows"]),
     "not UTF-8": (b'{"target": "\xff"}\n', ["line 1", "UTF-8"]),
 }
@@ -67,7 +68,7 @@ BAD_OPTIONS = {
         ["rows.jsonl", "-o", "out.jsonl", "--store", "rows.jsonl"],
         ["rows.jsonl", "cannot be opened"],
     ),
-    "a server without address": (["rows.jsonl", "-o", "out.jsonl", "--backend", "openai"], ["openai", "base_url"]),
+    "a server without address": (["rows.jsonl", "-o", "out.jsonl", "--base-url", "here"], ["'here'", "no address"]),
     "threshold": (["rows.jsonl", "-o", "out.jsonl", "--threshold", "1.5"], ["threshold", "1.5"]),
     "threshold nan": (["rows.jsonl", "-o", "out.jsonl", "--threshold", "nan"], ["threshold", "nan"]),
     "metric": (["rows.jsonl", "-o", "out.jsonl", "--metric", "best"], ["metric", "best", "expected"]),
@@ -94,7 +95,7 @@ def test_every_row_is_checked_before_the_first_is_scored(run, no_engine):
         ({"input": "  "}, [], ["line 1", "blank"]),
         ({"input": "a", "prompt": "b"}, ["--input-key", "input"], ["line 1", "another 'prompt'"]),
         ({"input": "a"}, ["--max-items", "1"], ["max_items=1", "min_items"]),
-        ({"input": "a"}, ["--prompt", "judges/item"], ["item.md:21", "{target}", "generator"]),
+        ({"input": "a"}, ["--prompt", "judges/item"], ["item.md:", "{target}", "generator"]),
     ],
 )
 def test_generate_refuses_what_asks_for_nothing(run, no_engine, row, arguments, words):

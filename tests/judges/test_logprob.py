@@ -2,14 +2,19 @@
 
 import math
 import pickle
+from dataclasses import replace
 
 import pytest
 
-from checklist_rewards import ChecklistItem, Option
+from checklist_rewards import Checklist, ChecklistItem, Option
+from checklist_rewards.backends import LabelRead, ReadResult
 from checklist_rewards.errors import ChecklistError, ModelError
-from checklist_rewards.judges import LogprobJudge, Read
+from checklist_rewards.judges import LogprobJudge, Read, Receipt
+from checklist_rewards.scales import ordinal_scale
+from checklist_rewards.scores import Verdict, score_checklist
 from checklist_rewards.store import Store
 from tests.fakes import FakeBackend
+from tests.judges.fakes import Labels
 
 SHORT, POLITE = ChecklistItem(question="Is it short?"), ChecklistItem(question="Is it polite?")
 
@@ -101,10 +106,94 @@ def test_progress_adds_up_to_the_reads(tmp_path):
     assert sum(seen) == len(reads) and len(seen) == 3
 
 
-def test_an_item_with_options_is_refused_by_name():
-    item = ChecklistItem(question="How?", options=(Option(label="a", value=0), Option(label="b", value=1)))
-    with pytest.raises(ChecklistError, match=rf"row 2, item {item.id} .*has options"):
-        LogprobJudge(backend=FakeBackend()).check_item(item, "row 2")
+CLEAR = ChecklistItem(question="How clear is it?", options=ordinal_scale(3))
+TONE = ChecklistItem(
+    question="What is its tone?",
+    options=(Option(label="rude", value=0), Option(label="kind", value=1), Option(label="cannot_assess", na=True)),
+)
+
+
+def test_options_are_read_exactly_each_set_of_labels_in_calls_of_its_own():
+    backend = Labels({"0": 0.1, "1": 0.3, "2": 0.6, "yes": 0.9, "no": 0.1})
+    verdicts = LogprobJudge(backend=backend).judge([Read(CLEAR, "Hi."), Read(SHORT, "Hi."), Read(CLEAR, "Ho.")])
+    assert verdicts[0].probabilities == pytest.approx({"0": 0.1, "1": 0.3, "2": 0.6})
+    assert verdicts[1].probabilities == pytest.approx({"yes": 0.9, "no": 0.1})
+    assert {verdict.method for verdict in verdicts} == {"logprobs"}
+    assert [(labels, sum(len(group.tails) for group in groups)) for labels, groups in backend.read_calls] == [
+        (("0", "1", "2"), 2),
+        (("yes", "no"), 1),
+    ]
+
+
+def test_labels_that_are_no_single_characters_are_lettered_in_the_question():
+    backend = Labels({"A": 0.2, "B": 0.1, "C": 0.7})
+    [verdict] = LogprobJudge(backend=backend).judge([Read(TONE, "Hi.")])
+    assert verdict.probabilities == pytest.approx({"rude": 0.2, "kind": 0.1, "cannot_assess": 0.7})
+    [(labels, [group])] = backend.read_calls
+    assert labels == ("A", "B", "C")
+    assert group.tails[0].startswith(
+        "What is its tone?\n\nPossible answers:\nA. rude\nB. kind\nC. cannot_assess\n\nReply with one"
+    )
+    score = score_checklist(Checklist(items=(TONE, SHORT)), [verdict, Verdict(answer="yes")])
+    assert score.items[0].answer == "cannot_assess" and score.answered == 2
+
+
+def test_an_option_read_is_stored_and_other_labels_are_another_read(tmp_path):
+    store = Store(tmp_path / "s")
+    first = LogprobJudge(backend=Labels({"0": 0.1, "1": 0.3, "2": 0.6}), store=store).judge([Read(CLEAR, "Hi.")])
+    again = Labels({})
+    assert LogprobJudge(backend=again, store=store).judge([Read(CLEAR, "Hi.")]) == first
+    assert again.read_calls == []
+    wider = ChecklistItem(question=CLEAR.question, options=ordinal_scale(5))
+    LogprobJudge(backend=again, store=store).judge([Read(wider, "Hi.")])
+    assert [labels for labels, _ in again.read_calls] == [("0", "1", "2", "3", "4")]
+
+
+def test_a_server_without_logprobs_answers_in_a_word_and_the_verdict_says_so(tmp_path):
+    class Word(FakeBackend):
+        def read(self, groups, labels):
+            return ReadResult([tuple(LabelRead(None, answer=labels[0]) for _ in group.tails) for group in groups])
+
+    for backend in (Word(), FakeBackend(fails=lambda *_: True)):  # asked, then from the store
+        [verdict] = LogprobJudge(backend=backend, store=Store(tmp_path / "s")).judge([Read(TONE, "Hi.")])
+        assert (verdict.answer, verdict.method) == ("rude", "word")
+        assert verdict.probabilities is verdict.mass is verdict.unanswered is None
+
+
+def test_items_that_cannot_be_read_in_one_token_are_refused_by_name():
+    judge = LogprobJudge(backend=FakeBackend())
+    judge.check_item(TONE, "row 1")
+    long = ChecklistItem(question="How?", options=ordinal_scale(101))
+    with pytest.raises(ChecklistError, match=rf"row 2, item {long.id} .*101 options; at most 20"):
+        judge.check_item(long, "row 2")
+    with pytest.raises(ChecklistError, match="row 3, item .*code check"):
+        judge.check_item(ChecklistItem(question="a?", check="{}"), "row 3")
+
+
+def test_a_receipt_counts_calls_and_tokens_and_what_they_cost(tmp_path):
+    class Counting(FakeBackend):
+        def read(self, groups, labels):
+            return replace(super().read(groups, labels), prompt_tokens=1000)
+
+    store = Store(tmp_path / "s")
+    judge = LogprobJudge("judge-1", backend=Counting(), store=store)
+    judge.judge([Read(SHORT, "Hi."), Read(POLITE, "Hi.")])
+    receipt = judge.receipt
+    assert (receipt.calls, receipt.prompt_tokens, receipt.completion_tokens) == (2, 1000, 2)
+    assert receipt.cost({"judge-1": (2.0, 8.0)}) == pytest.approx((1000 * 2 + 2 * 8) / 1e6)
+    assert receipt.cost({}) is None and Receipt().cost({}) == 0
+    judge.judge([Read(SHORT, "Hi.")])  # from the store
+    assert (judge.receipt - receipt).cost({}) == 0
+    both = receipt + Receipt.of("other", prompt_tokens=10, completion_tokens=5)
+    assert both.tokens == {"judge-1": (1000, 2), "other": (10, 5)}
+    assert both.cost({"judge-1": (2.0, 8.0)}) is None
+
+
+def test_the_pocket_judge_reads_a_scale_in_one_token(pocket):
+    judge = LogprobJudge("pocket", backend=pocket, mass_floor=0)
+    [verdict] = judge.judge([Read(ChecklistItem(question="Is it short?", options=ordinal_scale(10)), "Hi.")])
+    assert list(verdict.probabilities) == list("0123456789")
+    assert math.fsum(verdict.probabilities.values()) == pytest.approx(1)
 
 
 def test_a_model_that_is_not_there_is_refused_before_anything_is_asked():

@@ -1,0 +1,287 @@
+"""The engine behind an OpenAI-compatible server.
+
+What the server can do is found out once. It is asked for its models; one that says how long a context may be is most
+likely vLLM, and if the model's tokenizer can be loaded here, the first read tries a prompt of token ids. Where that
+gives the log-probabilities of named tokens, reads are exact and travel in lists of a few hundred prompts
+(`completions`); everywhere else each read is a chat request for one token (`chat`). What a server refuses (a JSON
+schema, log-probabilities) is left out from then on.
+
+A request that fails costs its own reads and no others. What no retry can mend (no server, another model, a wrong key)
+is a [`ModelError`], and so is a server that refuses each of the first few requests: these go out one after the other
+until one is not refused, so that one odd prompt is told from requests that are all wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any, TypeVar
+
+from transformers import AutoTokenizer
+
+from checklist_rewards.backends.base import TOO_LONG, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends.models import served_identity
+from checklist_rewards.backends.openai import chat, completions
+from checklist_rewards.backends.openai.connection import Connection, Settings
+from checklist_rewards.backends.openai.failures import Failure
+from checklist_rewards.backends.openai.loop import run
+from checklist_rewards.backends.reads import Answer, read_prompts
+from checklist_rewards.backends.servers import SERVERS, server_address, server_key
+from checklist_rewards.backends.tokens import ChatTokenizer
+from checklist_rewards.errors import ModelError
+
+logger = logging.getLogger(__name__)
+
+_READS_PER_REQUEST = 256
+_LIST_PATIENCE = 4.0
+_CHARACTERS_PER_TOKEN = 4  # for limits only, where the tokenizer is not here
+_SHOWN_MODELS = 8
+_REFUSALS = 8
+_HEAD_START = 2.0  # seconds
+
+T = TypeVar("T")
+Body = Callable[[frozenset[str]], dict[str, Any]]
+Usage = tuple[int, int, int]
+
+
+class OpenAIBackend:
+    """A model on a server.
+
+    Args:
+        model (`str`): the name that the server knows it by.
+        base_url (`str`, *optional*, defaults to `"openai"`): "openai", "openrouter", or an address such as
+            "http://localhost:8000/v1". The key is taken from `OPENROUTER_API_KEY` for OpenRouter, else from
+            `OPENAI_API_KEY`.
+        key (`str`, *optional*): the key itself.
+        **settings: see [`Settings`]: `concurrency`, `requests_per_minute`, `tokens_per_minute`, `timeout`,
+            `deadline`, `patience` ... To give them, build the backend yourself:
+            `ChecklistScorer(model, backend=OpenAIBackend(model, "openrouter", concurrency=256))`.
+
+    Raises [`ModelError`] if no server answers, if it wants a key that is not there, or if it does not serve `model`.
+    """
+
+    chunk_reads = 4096
+
+    def __init__(self, model: str, base_url: str | None = None, *, key: str | None = None, **settings: Any):
+        self.model = model
+        self.base_url = server_address(base_url)
+        self.identity = served_identity(model, self.base_url)
+        self.connection = Connection(self.base_url, key or server_key(self.base_url), Settings(**settings))
+        card = run(self._card())
+        self.limit: int = card.get("max_model_len") or 2**31
+        self.tokens = self._tokenizer(card) if "max_model_len" in card else None
+        self._takes_lists: bool | None = None if self.tokens is not None else False
+        self._without = chat.refused_by(model)
+        self._tried = False
+        self._refusal: Failure | None = None
+        # OpenRouter cuts a prompt that is too long in its middle unless it is told not to.
+        self._extra: dict[str, Any] = {"transforms": []} if self.base_url == SERVERS["openrouter"][0] else {}
+
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+        """See [`Backend`]. `computed_tokens` is an upper bound where reads travel in lists: what the server found in
+        its cache it does not say for those."""
+        if self.tokens is not None and self._takes_lists is not False:
+            ids = sorted(set(chain.from_iterable(self.tokens.label_groups(labels))))
+            lists = run(self._lists(ids))
+            if isinstance(lists, Failure):
+                return ReadResult([(LabelRead(None, lists.reason),) * len(group.tails) for group in groups])
+            if lists:
+                return read_prompts(self.tokens, groups, labels, self._ask_lists, limit=self.limit)
+        return run(self._read_chats(groups, labels))
+
+    def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
+        """See [`Backend`]. The server renders the chat template."""
+        return run(self._generate(prompts, sampling))
+
+    async def _card(self) -> dict[str, Any]:
+        """What the server says about the model; nothing where it does not list its models."""
+        found = await self.connection.get("/models", "data")
+        if isinstance(found, Failure):
+            if found.status in (404, 405):
+                return {}
+            if found.status in (401, 403):
+                raise ModelError(f"the server at {self.base_url} does not accept the key ({found.reason}).")
+            raise ModelError(
+                f"no OpenAI-compatible server answers at {self.base_url} ({found.reason}); give another base_url, or "
+                f"start one with: vllm serve {self.model}"
+            )
+        cards = {card.get("id"): card for card in found["data"] if isinstance(card, dict)}
+        if self.model not in cards:
+            names = [str(name) for name in cards]
+            more = f" and {len(names) - _SHOWN_MODELS} more" if len(names) > _SHOWN_MODELS else ""
+            raise ModelError(
+                f"the server at {self.base_url} serves {names[:_SHOWN_MODELS]}{more}, not {self.model!r}."
+            )
+        return cards[self.model]
+
+    def _tokenizer(self, card: dict[str, Any]) -> ChatTokenizer | None:
+        source = card.get("root") or self.model
+        try:
+            return ChatTokenizer(AutoTokenizer.from_pretrained(source))
+        except (OSError, ValueError, ImportError):
+            logger.warning(
+                "the tokenizer %r of the model served at %s cannot be loaded here, so every read is a chat request; "
+                "with it, reads would travel in lists.",
+                source,
+                self.base_url,
+            )
+            return None
+
+    async def _lists(self, ids: list[int]) -> bool | Failure:
+        """Whether reads travel in lists; tried once, with a prompt of one token."""
+        if self._takes_lists is None:
+            found = await self.connection.post("/completions", completions.body(self.model, [ids[:1]], ids))
+            if isinstance(found, Failure) and not found.bad_request:
+                return found
+            choices = [] if isinstance(found, Failure) else found["choices"]
+            self._takes_lists = isinstance(completions.answers(choices, ids, 1)[0], dict)
+            if not self._takes_lists:
+                logger.info("the server at %s names no tokens; every read is a chat request.", self.base_url)
+        return self._takes_lists
+
+    def _ask_lists(self, prompts: list[list[int]], ids: list[int]) -> tuple[list[Answer], int]:
+        requests = [prompts[i : i + _READS_PER_REQUEST] for i in range(0, len(prompts), _READS_PER_REQUEST)]
+
+        async def ask() -> list[list[Answer]]:
+            return await asyncio.gather(*(self._complete(request, ids) for request in requests))
+
+        return list(chain.from_iterable(run(ask()))), sum(map(len, prompts))
+
+    async def _complete(self, prompts: list[list[int]], ids: list[int]) -> list[Answer]:
+        """An answer per prompt. Those that the server left out, or gave twice, are asked for once more."""
+        answers: list[Answer | None] = [None] * len(prompts)
+        for _ in range(2):
+            missing = [place for place, answer in enumerate(answers) if answer is None]
+            if not missing:
+                break
+            asked = [prompts[place] for place in missing]
+            spent = sum(map(len, asked)) + len(asked)
+            found = await self.connection.post(
+                "/completions", completions.body(self.model, asked, ids), tokens=spent, patience=_LIST_PATIENCE
+            )
+            if isinstance(found, Failure):
+                if found.fatal:
+                    raise self._error(found)
+                return [found.reason if answer is None else answer for answer in answers]
+            for place, answer in zip(missing, completions.answers(found["choices"], ids, len(asked)), strict=True):
+                answers[place] = answer
+        return ["empty_choices" if answer is None else answer for answer in answers]
+
+    async def _read_chats(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+        prompts = [(group.system, group.prefix + tail) for group in groups for tail in group.tails]
+        reads = await self._each(prompts, lambda prompt: self._label(_messages(*prompt), labels))
+        found = iter(reads)
+        taken = [[next(found) for _ in group.tails] for group in groups]
+        prompt_tokens = sum(usage[0] for _, usage in reads)
+        return ReadResult(
+            [tuple(read for read, _ in group) for group in taken],
+            prompt_tokens,
+            prompt_tokens - sum(usage[1] for _, usage in reads),
+        )
+
+    async def _label(
+        self, messages: Messages, labels: Sequence[str], without: frozenset[str] = frozenset()
+    ) -> tuple[LabelRead, Usage]:
+        found = await self._chat(lambda refused: chat.label_body(self.model, messages, refused | without), messages, 1)
+        if isinstance(found, Failure):
+            return LabelRead(None, found.reason), (0, 0, 0)
+        choice, usage = chat.choices_of(found)[0], chat.usage_of(found)
+        read = chat.label_of(choice, labels)
+        if read.unanswered == "off_label" and "logprobs" not in self._without | without:
+            # One token of text is not much: without log-probabilities the model may finish its word.
+            read, more = await self._label(messages, labels, frozenset({"logprobs"}))
+            usage = (usage[0] + more[0], usage[1] + more[1], usage[2] + more[2])
+        return read, usage
+
+    async def _generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
+        return await self._each(prompts, lambda messages: self._replies(messages, sampling))
+
+    async def _replies(self, messages: Messages, sampling: Sampling) -> list[Reply]:
+        """`sampling.n` replies. A server that gives fewer at a time is asked again for the others."""
+        room = self.limit if self.tokens is None else self.limit - len(self.tokens.prompt(messages))
+        if room < 1:
+            return [Reply(None, unanswered=TOO_LONG)] * sampling.n
+        replies: list[Reply] = []
+        while len(replies) < sampling.n:
+            asked = replace(sampling, seed=sampling.seed + len(replies))
+            left = sampling.n - len(replies)
+
+            def body(refused: frozenset[str], asked: Sampling = asked, left: int = left) -> dict[str, Any]:
+                return chat.reply_body(self.model, messages, asked, left, room, refused)
+
+            found = await self._chat(body, messages, sampling.max_tokens * left)
+            if isinstance(found, Failure):
+                return replies + [Reply(None, unanswered=found.reason)] * left
+            fresh = [chat.reply_of(choice) for choice in chat.choices_of(found)[:left]]
+            if not fresh:
+                return replies + [Reply(None, unanswered="error_body")] * left
+            replies += _with_usage(fresh, *chat.usage_of(found))
+        return replies
+
+    async def _each(self, prompts: Sequence[Any], ask: Callable[[Any], Coroutine[Any, Any, T]]) -> list[T]:
+        """Ask about every prompt at once, once it is known that the server takes such requests."""
+        tasks: list[asyncio.Future[T]] = []
+        try:
+            while not self._tried and len(tasks) < min(len(prompts), _REFUSALS):
+                tasks.append(asyncio.ensure_future(ask(prompts[len(tasks)])))
+                if not (await asyncio.wait(tasks[-1:], timeout=_HEAD_START))[0]:
+                    break  # what takes long is not refused
+                tasks[-1].result()
+            else:
+                if tasks and self._refusal is not None and not self._tried:
+                    raise self._error(self._refusal)
+            tasks += [asyncio.ensure_future(ask(prompt)) for prompt in prompts[len(tasks) :]]
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:  # the first error stops the others
+                task.cancel()
+
+    async def _chat(self, body: Body, messages: Messages, tokens: int) -> dict[str, Any] | Failure:
+        """A chat request, sent again without what the server refuses; what it takes then is remembered."""
+        spent = tokens + sum(len(message["content"]) for message in messages) // _CHARACTERS_PER_TOKEN
+        without, first = self._without, None
+        while True:
+            asked = body(without) | self._extra
+            found = await self.connection.post("/chat/completions", asked, tokens=spent)
+            if not isinstance(found, Failure):
+                if without - self._without:
+                    logger.info("the server at %s does not take: %s.", self.base_url, ", ".join(sorted(without)))
+                self._without |= without
+                self._tried = True
+                return found
+            first = first or found
+            dropped = chat.suspects(found, chat.features(asked), without) if found.bad_request else None
+            if not dropped:
+                break
+            without |= dropped
+        if first.fatal:
+            raise self._error(first)
+        self._refusal, self._tried = (first, self._tried) if first.bad_request else (self._refusal, True)
+        return first
+
+    def _error(self, failure: Failure) -> ModelError:
+        reason = failure.reason.removeprefix("backend_error: ")
+        return ModelError(f"the server at {self.base_url} refused a request: {reason}")
+
+
+def _messages(system: str | None, user: str) -> Messages:
+    first = [] if system is None else [{"role": "system", "content": system}]
+    return [*first, {"role": "user", "content": user}]
+
+
+def _with_usage(replies: list[Reply], prompt: int, cached: int, completion: int) -> list[Reply]:
+    """The server counts all replies of a request together: shared out evenly, the prompt counted at the first."""
+    share, rest = divmod(completion, len(replies))
+    return [
+        Reply(
+            reply.text,
+            reply.finish_reason,
+            reply.unanswered,
+            prompt if place == 0 else 0,
+            share + (rest if place == 0 else 0),
+        )
+        for place, reply in enumerate(replies)
+    ]

@@ -1,0 +1,163 @@
+"""Chat requests, and what their answers say. Pure functions over JSON.
+
+A label read asks for one token with the twenty most likely ones. P(label) sums every form of the label among them
+("Yes", " yes", "YES"); a label that is not there has at most the probability of the last one and counts as 0, so the
+mass, which the judge holds against its floor, is never too high. Where a server gives no log-probabilities the label
+is the word that the model wrote.
+
+What a server does not take is left out of the requests to it: `without` names it ([`FEATURES`]).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from checklist_rewards.backends.base import LabelRead, Messages, Reply, Sampling
+from checklist_rewards.backends.openai.failures import Failure
+from checklist_rewards.backends.tokens import encodable
+from checklist_rewards.chat import strip_thinking
+
+FEATURES = {
+    "schema": re.compile(r"response_format|json_?schema|schema|structured|guided|grammar", re.I),
+    "logprobs": re.compile(r"logprob", re.I),
+    "max_tokens": re.compile(r"max_completion_tokens", re.I),
+    "temperature": re.compile(r"temperature", re.I),
+    "top_p": re.compile(r"top_p", re.I),
+    "seed": re.compile(r"\bseed\b", re.I),
+}
+"""What a server may refuse, and how its complaint names it."""
+TOP = 20
+_WORD_TOKENS = 16
+_THINKING_TOKENS = 4096
+_THINKS = re.compile(r"(?:^|/)(?:o[134]|gpt-5)(?![a-z0-9])(?!.*chat)", re.I)
+_WORD = re.compile(r"[^\w]*(\w+)[^\w]*(?:[.,:;!\n].*)?", re.DOTALL)
+_SPACE = "▁Ġ \t\n"
+
+
+def refused_by(model: str) -> frozenset[str]:
+    """What the servers of `model` are known to refuse: OpenAI's reasoning models sample their own way, give no
+    log-probabilities, and count their thinking among the tokens."""
+    return frozenset({"logprobs", "max_tokens", "temperature", "top_p"} if _THINKS.search(model) else ())
+
+
+def suspects(failure: Failure, sent: Sequence[str], without: frozenset[str]) -> frozenset[str]:
+    """Which features to leave out after a bad request: what the complaint names, else the most demanding one."""
+    left = [feature for feature in sent if feature not in without]
+    named = [feature for feature in left if FEATURES[feature].search(failure.reason)]
+    return frozenset(named or [feature for feature in left if feature in ("schema", "logprobs")][:1])
+
+
+def label_body(model: str, messages: Messages, without: frozenset[str]) -> dict[str, Any]:
+    """A request for one label."""
+    if "logprobs" in without:
+        return _body(model, messages, _WORD_TOKENS, without) | _sampled(Sampling(), without)
+    likely = {"logprobs": True, "top_logprobs": TOP}
+    return _body(model, messages, 1, without) | likely | _sampled(Sampling(), without)
+
+
+def reply_body(
+    model: str, messages: Messages, sampling: Sampling, n: int, room: int, without: frozenset[str]
+) -> dict[str, Any]:
+    """A request for `n` replies of at most `room` tokens."""
+    body = _body(model, messages, min(room, sampling.max_tokens), without)
+    body |= _sampled(sampling, without) | ({"n": n} if n > 1 else {})
+    if sampling.schema is not None and "schema" not in without:
+        schema = {"name": "reply", "schema": json.loads(sampling.schema)}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return body
+
+
+def features(body: dict[str, Any]) -> list[str]:
+    """Which of [`FEATURES`] a request asks for."""
+    keys = {"schema": "response_format"}
+    return [feature for feature in FEATURES if keys.get(feature, feature) in body]
+
+
+def label_of(choice: Any, labels: Sequence[str]) -> LabelRead:
+    """The label in an answer."""
+    likely = _likely(choice)
+    if likely:
+        forms = [[p for token, p in likely if _same(token, label)] for label in labels]
+        return LabelRead(tuple(_logsumexp(form) for form in forms))
+    text, missing = _text(choice)
+    if text is None:
+        return LabelRead(None, missing)
+    word = _WORD.fullmatch(strip_thinking(text).strip())
+    answer = next((label for label in labels if word and _same(word[1], label)), None)
+    if answer is None and not strip_thinking(text).strip():
+        return LabelRead(None, "cut_off" if choice.get("finish_reason") == "length" else "null_content")
+    return LabelRead(None, None if answer else "off_label", answer)
+
+
+def reply_of(choice: Any) -> Reply:
+    """The text of an answer, or why there is none."""
+    text, missing = _text(choice)
+    return Reply(text, choice.get("finish_reason") if isinstance(choice, dict) else None, missing)
+
+
+def choices_of(body: dict[str, Any]) -> list[Any]:
+    """The choices of a response, in order."""
+    choices = [choice for choice in body["choices"] if isinstance(choice, dict)]
+    return sorted(choices, key=lambda choice: choice.get("index") or 0)
+
+
+def usage_of(body: dict[str, Any]) -> tuple[int, int, int]:
+    """Tokens of the prompt, of these those that the server had in its cache, and tokens of all replies."""
+    usage = body.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
+    details = usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
+    return usage.get("prompt_tokens") or 0, cached or 0, usage.get("completion_tokens") or 0
+
+
+def _body(model: str, messages: Messages, tokens: int, without: frozenset[str]) -> dict[str, Any]:
+    chat = [{**message, "content": encodable(message["content"])} for message in messages]
+    if "max_tokens" in without:
+        return {"model": model, "messages": chat, "max_completion_tokens": tokens + _THINKING_TOKENS}
+    return {"model": model, "messages": chat, "max_tokens": tokens}
+
+
+def _sampled(sampling: Sampling, without: frozenset[str]) -> dict[str, Any]:
+    asked: dict[str, Any] = {"temperature": sampling.temperature}
+    if sampling.temperature:
+        asked |= {"top_p": sampling.top_p, "seed": sampling.seed}
+    return {name: value for name, value in asked.items() if name not in without}
+
+
+def _likely(choice: Any) -> list[tuple[str, float]]:
+    """The likely first tokens with their log-probabilities; none where the server gives none, or no numbers."""
+    try:
+        top = choice["logprobs"]["content"][0]["top_logprobs"]
+        found = [(str(entry["token"]), float(entry["logprob"])) for entry in top]
+    except (KeyError, IndexError, TypeError, ValueError):
+        return []
+    return [] if any(math.isnan(p) or p > 0.01 for _, p in found) else found
+
+
+def _same(token: str, label: str) -> bool:
+    return token.strip(_SPACE).casefold() == label.casefold()
+
+
+def _logsumexp(values: Sequence[float]) -> float:
+    top = max(values, default=-math.inf)
+    if top == -math.inf:
+        return top
+    return min(0.0, top + math.log(math.fsum(math.exp(value - top) for value in values)))
+
+
+def _text(choice: Any) -> tuple[str | None, str | None]:
+    """The text of an answer, or why there is none."""
+    message = choice.get("message") if isinstance(choice, dict) else None
+    if not isinstance(message, dict):
+        return None, "error_body"
+    finish = choice.get("finish_reason")
+    if message.get("refusal") or finish == "content_filter":
+        return None, "refused"
+    text = message.get("content")
+    if text or (text == "" and finish != "length"):
+        return str(text), None
+    return None, "cut_off" if finish == "length" else "null_content"

@@ -1,0 +1,182 @@
+"""What checklists are compared with: the baselines of TICK (arXiv:2410.03608, section 3.3), as items for any judge.
+
+- *direct score*: one grade from 1 to 5 for the whole response;
+- *check then score*: the same, with the checklist in view but its questions not answered one by one;
+- *preference*: which of two responses is better, asked in both orders. Judges favour a place, so only what holds in
+  both orders is a preference; if the two answers contradict each other it is a tie that says so.
+
+A grade is an item whose options are the grades and a preference one whose options are first, same and second. So a
+[`ReasonedJudge`] thinks first, as TICK has it, a [`LogprobJudge`] reads the grade in one token and gives its mean, and
+store, receipts and failures are theirs: what is not answered is None, never a low grade.
+
+    >>> judge = ReasonedJudge("pocket", prompt=DIRECT_PROMPT)
+    >>> [grade] = direct_scores(judge, [Sample(["Is it short?"], "Hi.", "Greet me.")])  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from checklist_rewards.checklists import Checklist, ChecklistItem, Option
+from checklist_rewards.errors import SampleError
+from checklist_rewards.judges import Judge, Progress, Read
+from checklist_rewards.judges.batch import numbered
+from checklist_rewards.prompts import fence
+from checklist_rewards.scorer import Sample
+from checklist_rewards.scores import BEST_QUALITY, LEAST_QUALITY, Score, Verdict, score_checklist
+
+Winner = Literal["first", "second", "tie"]
+
+DIRECT_PROMPT = "judges/direct_score"
+PREFERENCE_PROMPT = "judges/preference"
+
+_STEPS = BEST_QUALITY - LEAST_QUALITY
+_GRADES = tuple(Option(label=str(LEAST_QUALITY + step), value=step / _STEPS) for step in range(_STEPS + 1))
+_HOW_GOOD = "How good is the response as a whole?"
+_WITH_CHECKLIST = (
+    f"{_HOW_GOOD} Let this checklist guide you, and do not stop at it: what else is good or bad counts as well.\n\n"
+)
+_WINNERS: dict[str, Winner] = {"A": "first", "B": "second", "C": "tie"}
+_SWAPPED: dict[Winner, Winner] = {"first": "second", "second": "first", "tie": "tie"}
+_WHICH = ChecklistItem(
+    question="Which response is better?",
+    options=(Option(label="A", value=1), Option(label="B", value=0), Option(label="C", value=0.5)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """One response graded as a whole."""
+
+    grade: int | None
+    """From 1 to 5; None if the judge gave none."""
+    expected: float | None
+    """Mean grade under the judge's probabilities or votes; the grade itself where there are none."""
+    reasoning: str | None = None
+    unanswered: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two responses to one input."""
+
+    first: str
+    second: str
+    input: str | None = None
+    reference: str | None = None
+    history: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """Which response of a pair is better."""
+
+    winner: Winner | None
+    """None if either order was left unanswered."""
+    share: float | None
+    """How far the first is preferred, from 0 to 1: the mean over both orders, soft where there are probabilities."""
+    consistent: bool | None
+    """Whether both orders gave the same answer; if they did not, the winner is a tie."""
+    reasoning: tuple[str | None, str | None] = (None, None)
+    """Of the order given and of the swapped one."""
+    unanswered: str | None = None
+
+
+def direct_scores(judge: Judge, samples: Sequence[Sample], progress: Progress | None = None) -> list[Grade]:
+    """Grade every sample's target from 1 to 5, without its checklist.
+
+    Args:
+        judge ([`Judge`]): one made with `prompt=DIRECT_PROMPT`.
+        samples (sequence of [`Sample`]).
+        progress (callable, *optional*): told how many were answered since its last call.
+    """
+    item = ChecklistItem(question=_HOW_GOOD, options=_GRADES)
+    return _grades(judge, samples, [item] * len(samples), progress)
+
+
+def check_then_scores(judge: Judge, samples: Sequence[Sample], progress: Progress | None = None) -> list[Grade]:
+    """Grade every sample's target from 1 to 5 with its checklist in view; see [`direct_scores`]."""
+    items = []
+    for number, sample in enumerate(samples, start=1):
+        checklist = Checklist.parse(sample.checklist, f"sample {number}")
+        items.append(ChecklistItem(question=_WITH_CHECKLIST + numbered(checklist.items), options=_GRADES))
+    return _grades(judge, samples, items, progress)
+
+
+def preferences(judge: Judge, pairs: Sequence[Pair], progress: Progress | None = None) -> list[Preference]:
+    """Compare the responses of every pair, in both orders.
+
+    Args:
+        judge ([`Judge`]): one made with `prompt=PREFERENCE_PROMPT`.
+        pairs (sequence of [`Pair`]).
+        progress (callable, *optional*): told how many comparisons, two per pair, were made since its last call.
+    """
+    reads: list[Read] = []
+    for number, pair in enumerate(pairs, start=1):
+        for name in ("first", "second"):
+            _text(getattr(pair, name), f"pair {number}: {name}")
+        for one, other in ((pair.first, pair.second), (pair.second, pair.first)):
+            both = f"Response A:\n{fence('response', one)}\n\nResponse B:\n{fence('response', other)}"
+            reads.append(Read(_WHICH, both, pair.input, pair.reference, pair.history, len(reads)))
+    verdicts = _judged(judge, reads, progress)
+    return [_preference(*verdicts[start : start + 2]) for start in range(0, len(verdicts), 2)]
+
+
+def preferred(first: float | None, second: float | None) -> Winner | None:
+    """The better of two scores, of whatever kind; None if one of them is."""
+    if first is None or second is None:
+        return None
+    return "tie" if first == second else "first" if first > second else "second"
+
+
+def _grades(
+    judge: Judge, samples: Sequence[Sample], items: Sequence[ChecklistItem], progress: Progress | None
+) -> list[Grade]:
+    reads = []
+    for index, (sample, item) in enumerate(zip(samples, items, strict=True)):
+        _text(sample.target, f"sample {index + 1}: target")
+        reads.append(Read(item, sample.target, sample.input, sample.reference, sample.history, index))
+    graded = []
+    for item, verdict in zip(items, _judged(judge, reads, progress), strict=True):
+        score = _alone(item, verdict)
+        [line] = score.items
+        soft = score.expected_score
+        graded.append(
+            Grade(
+                None if line.answer is None else int(line.answer),
+                None if soft is None else LEAST_QUALITY + _STEPS * soft,
+                verdict.reasoning,
+                verdict.unanswered,
+            )
+        )
+    return graded
+
+
+def _judged(judge: Judge, reads: Sequence[Read], progress: Progress | None) -> list[Verdict]:
+    for number, read in enumerate(reads, start=1):
+        judge.check_item(read.item, f"read {number}")
+    judge.check()
+    return judge.judge(reads, progress)
+
+
+def _preference(given: Verdict, swapped: Verdict) -> Preference:
+    reasoning = given.reasoning, swapped.reasoning
+    scores = [_alone(_WHICH, verdict) for verdict in (given, swapped)]
+    answers = [score.items[0].answer for score in scores]
+    one, other = (score.expected_score for score in scores)
+    if answers[0] is None or answers[1] is None or one is None or other is None:
+        return Preference(None, None, None, reasoning, given.unanswered or swapped.unanswered)
+    winner, second_look = _WINNERS[answers[0]], _SWAPPED[_WINNERS[answers[1]]]
+    consistent = winner == second_look
+    return Preference(winner if consistent else "tie", (one + 1 - other) / 2, consistent, reasoning)
+
+
+def _alone(item: ChecklistItem, verdict: Verdict) -> Score:
+    return score_checklist(Checklist(items=(item,)), [verdict])
+
+
+def _text(value: Any, what: str) -> None:
+    if not isinstance(value, str):
+        raise SampleError(f"{what} must be a string, got {type(value).__name__} {value!r:.60}.")

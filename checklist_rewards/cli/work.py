@@ -1,0 +1,142 @@
+"""What a command works with: a config as the options changed it, who writes, who judges, and the store.
+
+Nothing is loaded here. `--concurrency` asks for an engine of its own settings, which is built at the first call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from checklist_rewards.backends import Backend, Messages, ReadGroup, ReadResult, Reply, Sampling, choose_backend
+from checklist_rewards.cli import options as o
+from checklist_rewards.cli.report import Report
+from checklist_rewards.errors import SampleError
+from checklist_rewards.judges.base import Prices, Receipt
+from checklist_rewards.judges.meter import Meter
+from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble
+from checklist_rewards.replies import Engine
+from checklist_rewards.store import Store
+
+_WRITER_FIELDS = ("reference", "context", "candidates", "chosen", "rejected")
+
+
+@dataclass(frozen=True)
+class Work:
+    """Make it with [`Work.of`]."""
+
+    config: PipelineConfig
+    writer: Engine
+    judge: Engine
+    store: Store | None
+    concurrency: int | None = None
+    meters: list[Meter] = field(default_factory=list)
+    """What writing has cost; what judging has is in the scorer's receipt."""
+
+    @classmethod
+    def of(
+        cls,
+        preset: o.Preset,
+        kept: o.Kept,
+        *,
+        writing: o.Writing | None = None,
+        writer: Engine | None = None,
+        judge: o.Judge | None = None,
+        concurrency: int | None = None,
+    ) -> Work:
+        """The preset, changed by what the user gave. Raises a [`ChecklistRewardsError`] for what cannot be used."""
+        config = preset.load()
+        changes: dict[str, object] = {}
+        if writing is not None:
+            changes |= {"generator": writing.settings} if writing.settings else {}
+            changes |= {"refiners": writing.refiner} if writing.refiner else {}
+        if judge is not None and judge.settings:
+            changes["scorer"] = judge.settings
+        config = config.replace(changes, "options") if changes else config
+        judging = judge.engine if judge is not None else writer
+        assert judging is not None
+        for engine in (judging, writer):
+            if concurrency is not None and engine is not None and not _served(engine):
+                raise SampleError(
+                    f"--concurrency {concurrency} is for servers, and {engine.model!r} runs in this process."
+                )
+        return cls(config, writer or judging, judging, kept.opened(), concurrency)
+
+    def pipeline(self, engine: Callable[[Engine], Engine] | None = None) -> Pipeline:
+        """The pipeline, to check rows with. `engine` gives the engine to put in the place of each asked for."""
+        put = engine or self._limited
+        judge = put(self.judge)
+        writer = judge if self.writer == self.judge and engine is None else put(self.writer)
+        return assemble(self.config, writer, judge, self.store, lambda name: put(replace(self.writer, model=name)))
+
+    def metered(self) -> Pipeline:
+        """The pipeline, to work with: what writing costs is counted."""
+        judge = self._limited(self.judge)
+        writer = judge if self.writer == self.judge else self._limited(self.writer)
+        return assemble(
+            self.config,
+            self._metered(writer),
+            judge,
+            self.store,
+            lambda name: self._metered(self._limited(replace(self.writer, model=name))),
+        )
+
+    def account(self, report: Report, pipe: Pipeline, prices: Prices) -> None:
+        """Put what writing cost into the report, and what everything did where there are prices."""
+        spent = sum((meter.spent for meter in self.meters), Receipt())
+        if spent.calls:
+            report.extra |= {
+                "writer calls": spent.calls,
+                "writer prompt tokens": spent.prompt_tokens,
+                "writer reply tokens": spent.completion_tokens,
+            }
+        if prices:
+            total = spent + getattr(pipe.scorer, "receipt", Receipt())
+            cost = total.cost(prices)
+            report.extra["US dollars"] = cost if cost is not None else "not known: a model has no price"
+
+    def _metered(self, engine: Engine) -> Engine:
+        self.meters.append(Meter(engine))
+        return Engine(engine.model, self.meters[-1], engine.base_url)
+
+    def _limited(self, engine: Engine) -> Engine:
+        if self.concurrency is None or not _served(engine):
+            return engine
+        return Engine(engine.model, _Limited(engine, self.concurrency), engine.base_url)
+
+    def writer_keys(self, keys: o.WriterKeys) -> dict[str, str | None]:
+        """What the writer can be shown, and the key that the user named for it."""
+        shown = self.pipeline().shown
+        named = {name: getattr(keys, f"{name}_key") for name in _WRITER_FIELDS}
+        return {name: key for name, key in named.items() if name in shown or key is not None}
+
+
+def _served(engine: Engine) -> bool:
+    assert isinstance(engine.backend, str)
+    return choose_backend(engine.model, engine.backend, engine.base_url) == "openai"
+
+
+class _Limited:
+    """The engine of a served model with a limit of its own, built when it is first asked."""
+
+    chunk_reads = 4096
+
+    def __init__(self, engine: Engine, concurrency: int):
+        self.engine, self.concurrency = engine, concurrency
+        self.identity = engine.identity
+
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+        """See [`Backend`]."""
+        return self.built.read(groups, labels)
+
+    def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
+        """See [`Backend`]."""
+        return self.built.generate(prompts, sampling)
+
+    @cached_property
+    def built(self) -> Backend:
+        """The engine itself."""
+        from checklist_rewards.backends.openai import OpenAIBackend  # seconds that most commands never need
+
+        return OpenAIBackend(self.engine.model, self.engine.base_url, concurrency=self.concurrency)

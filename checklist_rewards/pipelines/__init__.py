@@ -1,0 +1,51 @@
+"""Pipelines: a generator, refiners and a scorer under one name.
+
+    pipe = pipeline("rlcf_direct", generator_model="org/writer", scorer_model="org/judge")
+    result = pipe("Write a haiku about rain.", target="...", reference="...")
+
+Ten are built in (`builtin.py`); others come from a config file, from a Markdown prompt alone, or from parts of one's
+own (`registry.py`).
+"""
+
+from checklist_rewards.pipelines.builtin import (
+    get_pipeline,
+    list_pipelines,
+    register_custom_pipeline,
+    register_pipeline,
+)
+from checklist_rewards.pipelines.config import GeneratorConfig, PipelineConfig, RefinerConfig, ScorerConfig
+from checklist_rewards.pipelines.pipeline import Pipeline, PipelineResult, assemble, load_config, pipeline
+from checklist_rewards.pipelines.registry import (
+    GENERATORS,
+    REFINERS,
+    SCORERS,
+    ConfigError,
+    register_generator,
+    register_refiner,
+    register_scorer,
+)
+from checklist_rewards.pipelines.sources import source_from
+
+__all__ = [
+    "GENERATORS",
+    "REFINERS",
+    "SCORERS",
+    "ConfigError",
+    "GeneratorConfig",
+    "Pipeline",
+    "PipelineConfig",
+    "PipelineResult",
+    "RefinerConfig",
+    "ScorerConfig",
+    "assemble",
+    "get_pipeline",
+    "list_pipelines",
+    "load_config",
+    "pipeline",
+    "register_custom_pipeline",
+    "register_generator",
+    "register_pipeline",
+    "register_refiner",
+    "register_scorer",
+    "source_from",
+]

@@ -1,0 +1,55 @@
+"""From configs to parts: a registered factory, the engine it works with, and the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from checklist_rewards.pipelines.config import GeneratorConfig, RefinerConfig, ScorerConfig, entry_of
+from checklist_rewards.replies import Engine
+from checklist_rewards.store import Store
+
+
+def build_generator(
+    config: GeneratorConfig,
+    engine: Engine,
+    store: Store | None,
+    scorer: Any,
+    candidate_engine: Callable[[str], Engine] | None = None,
+) -> Any:
+    """The generator of a config; no model is loaded. `candidate_engine` gives the engines of other models by name,
+    where they are not to be looked for beside the generator's own."""
+    if config.candidate_models is None or candidate_engine is None:
+        return _made(config, engine, store, scorer)
+    return _made(config, engine, store, scorer, candidate_models=tuple(map(candidate_engine, config.candidate_models)))
+
+
+def build_refiners(
+    configs: Sequence[RefinerConfig], engine: Engine, store: Store | None, scorer: Any
+) -> tuple[Any, ...]:
+    """The refiners of a config. Those that try a checklist on texts share the pipeline's scorer."""
+    return tuple(_made(config, engine, store, scorer) for config in configs)
+
+
+def build_scorer(config: ScorerConfig, engine: Engine, store: Store | None) -> Any:
+    """The scorer of a config; no model is loaded."""
+    return _made(config, engine, store, None)
+
+
+def _made(
+    config: GeneratorConfig | RefinerConfig | ScorerConfig,
+    engine: Engine,
+    store: Store | None,
+    scorer: Any,
+    **others: Any,
+) -> Any:
+    entry = entry_of(config)
+    around = {
+        "model": engine.model,
+        "backend": engine.backend,
+        "base_url": engine.base_url,
+        "store": store if store is not None else False,
+        "scorer": scorer,
+    }
+    given = {name: value for name, value in around.items() if entry.takes(name)}
+    return entry.factory(**given | config.settings() | others)

@@ -1,0 +1,170 @@
+"""The ten built-in pipelines, with the defaults of their papers, and those that a user registers.
+
+| name | writes from | scored by |
+|---|---|---|
+| `tick` | the input | one call for all questions, pass rate |
+| `rocketeval` | input and reference | P(yes) per question, their mean |
+| `rlcf_direct` | input and reference | a grade per question, weighted by importance |
+| `rlcf_candidate` | input, reference and candidates | as rlcf_direct |
+| `rlcf_candidates_only` | input and candidates | as rlcf_direct |
+| `openrubrics_pairwise` | input, a chosen and a rejected response | one call, pass rate |
+| `openrubrics_listwise` | input and ranked responses | one call, pass rate |
+| `checkeval` | dimensions, for a whole corpus | one call, pass rate |
+| `interacteval` | what people and models thought aloud, for a corpus | one call, pass rate |
+| `feedback` | observations, for a corpus | one call, pass rate |
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from checklist_rewards.errors import ConfigError
+from checklist_rewards.pipelines.config import PipelineConfig
+from checklist_rewards.pipelines.registry import unknown
+from checklist_rewards.prompts import load_prompt
+
+UNIVERSAL = (
+    "Does the response do all that the instruction asks, in the form and tone that fit it, without straying from it "
+    "or adding what nobody needs?"
+)
+"""RLCF's universal requirement: every checklist gets it, with full weight (arXiv:2507.18624, section 2)."""
+
+_BATCH = {"mode": "batch", "metric": "pass"}
+_RLCF: dict[str, Any] = {
+    # The paper weighs the mean of 25 sampled grades; the expected grade, read off one token, is that mean's limit.
+    "scorer": {"mode": "item", "metric": "expected", "prompt": "judges/rlcf", "scale": 10},
+    "universal": [{"question": UNIVERSAL, "weight": 100}],
+    "paper": "RLCF (arXiv:2507.18624)",
+}
+_RLCF_WRITER = {"shape": "weighted", "temperature": 0.0, "min_items": 1, "max_items": 7}
+_OPENRUBRICS = {"kind": "contrastive", "shape": "categorized", "temperature": 0.0, "min_items": 1}
+
+_BUILT_IN: dict[str, dict[str, Any]] = {
+    "tick": {
+        "description": "Questions about what one instruction asks for.",
+        "paper": "TICK (arXiv:2410.03608)",
+        "generator": {
+            "prompt": "generators/tick",
+            "temperature": 0.7,
+            "min_items": 2,
+            "max_items": 8,
+        },
+        "scorer": _BATCH,
+    },
+    "rocketeval": {
+        "description": "Questions from the instruction and a reference, answered by a small judge's probabilities.",
+        "paper": "RocketEval (arXiv:2503.05142)",
+        "generator": {
+            "prompt": "generators/rocketeval",
+            "shape": "questions",
+            "temperature": 0.7,
+            "min_items": 1,
+            "max_items": 10,
+        },
+        "scorer": {"mode": "item", "metric": "normalized", "prompt": "judges/rocketeval", "use_logprobs": True},
+    },
+    "rlcf_direct": {
+        "description": "Weighted questions from the instruction and a reference.",
+        "generator": {"prompt": "generators/rlcf_direct", **_RLCF_WRITER},
+        **_RLCF,
+    },
+    "rlcf_candidate": {
+        "description": "Weighted questions from how candidates of differing quality fall short of a reference.",
+        "generator": {"kind": "contrastive", "prompt": "generators/rlcf_candidate", **_RLCF_WRITER},
+        **_RLCF,
+    },
+    "rlcf_candidates_only": {
+        "description": "Weighted questions from how candidates of differing quality fall short, without a reference.",
+        "generator": {"kind": "contrastive", "prompt": "generators/rlcf_candidates_only", **_RLCF_WRITER},
+        **_RLCF,
+    },
+    "openrubrics_pairwise": {
+        "description": "Hard rules and principles that tell a chosen response from a rejected one.",
+        "paper": "OpenRubrics (arXiv:2510.07743)",
+        "generator": {"prompt": "generators/openrubrics_pairwise", "max_items": 15, **_OPENRUBRICS},
+        "scorer": _BATCH,
+    },
+    "openrubrics_listwise": {
+        "description": "Hard rules and principles that explain a ranking of responses.",
+        "paper": "OpenRubrics (arXiv:2510.07743)",
+        "generator": {"prompt": "generators/openrubrics_listwise", "max_items": 20, **_OPENRUBRICS},
+        "scorer": _BATCH,
+    },
+    "checkeval": {
+        "description": "One checklist for a corpus, from dimensions of quality and their parts.",
+        "paper": "CheckEval (arXiv:2403.18771)",
+        "generator": {"kind": "deductive", "temperature": 0.7},
+        "scorer": _BATCH,
+    },
+    "interacteval": {
+        "description": "One checklist for a corpus, from what people and models thought aloud about a dimension.",
+        "paper": "InteractEval (arXiv:2409.07355)",
+        "generator": {"kind": "interactive", "temperature": 0.7},
+        "scorer": _BATCH,
+    },
+    "feedback": {
+        "description": "One checklist for a corpus, from observations and complaints about its texts.",
+        "paper": "From Feedback to Checklists (arXiv:2507.17717)",
+        "generator": {"kind": "inductive", "temperature": 0.7, "max_items": 20},
+        "scorer": _BATCH,
+    },
+}
+_registered: dict[str, PipelineConfig] = {}
+
+
+@cache
+def _built_in(name: str) -> PipelineConfig:
+    # Checked at first use and not at import: checking reads prompts.
+    return PipelineConfig.parse({"name": name, **_BUILT_IN[name]}, f"pipeline {name!r}")
+
+
+def list_pipelines() -> list[str]:
+    """The names of all pipelines, the built-in ones first."""
+    return [*_BUILT_IN, *_registered]
+
+
+def get_pipeline(name: str) -> PipelineConfig:
+    """The config of that name. Raises [`ConfigError`] naming those there are."""
+    if name in _registered:
+        return _registered[name]
+    if name not in _BUILT_IN:
+        raise ConfigError(unknown("pipeline", name, list_pipelines()))
+    return _built_in(name)
+
+
+def register_pipeline(config: PipelineConfig, *, replace: bool = False) -> PipelineConfig:
+    """Make a config known by its name; gives it back.
+
+    Raises [`ConfigError`] for a built-in name, and for another that is taken unless `replace`.
+    """
+    if config.name in _BUILT_IN:
+        raise ConfigError(f"the pipeline name {config.name!r} is a built-in name; choose another.")
+    if config.name in _registered and not replace:
+        raise ConfigError(f"the pipeline name {config.name!r} is taken; pass replace=True to replace it.")
+    _registered[config.name] = config
+    return config
+
+
+def register_custom_pipeline(
+    name: str, prompt: str | Path, *, kind: str | None = None, replace: bool = False, **settings: Any
+) -> PipelineConfig:
+    """Register a pipeline that is no more than a Markdown prompt.
+
+    Args:
+        name (`str`): of the new pipeline.
+        prompt (`str` or `Path`): the writer's prompt, with `{input}` and whatever else it is to see.
+        kind (`str`, *optional*): the generator; "contrastive" for a prompt that speaks of candidates or of chosen and
+            rejected responses, else "direct".
+        replace (`bool`, *optional*, defaults to `False`): whether a registered name may be taken again.
+        **settings: `generator` and `scorer` (mappings of their settings), `refiners`, `universal`, `description`,
+            `paper`.
+
+    Raises [`ConfigError`] or [`PromptError`], as a config does.
+    """
+    fields = load_prompt(prompt, "generator").placeholders
+    compares = fields & {"candidates", "responses", "chosen", "rejected"}
+    generator = {"kind": kind or ("contrastive" if compares else "direct"), **settings.pop("generator", {})}
+    data = {"name": name, **settings, "generator": {**generator, "prompt": str(prompt)}}
+    return register_pipeline(PipelineConfig.parse(data, f"pipeline {name!r}"), replace=replace)

@@ -1,0 +1,70 @@
+"""Config files, and others like them, read so that an error names the line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from checklist_rewards.errors import ConfigError
+from checklist_rewards.pipelines.config import PipelineConfig, complaint, config_format
+
+
+def read_config(path: str | Path) -> PipelineConfig:
+    """Read a JSON or YAML file. Raises [`ConfigError`] that begins with the file and the line."""
+    path = Path(path)
+    text = read_text(path)
+    value = read_value(text, path)
+    try:
+        return PipelineConfig.model_validate(value, context={"folder": path.resolve().parent})
+    except ValidationError as error:
+        place, message = complaint(error)
+        line = line_of(text, error.errors(include_url=False)[0]["loc"])
+        raise ConfigError(f"{path}:{line}: {f'{place}: ' if place else ''}{message}") from None
+
+
+def read_text(path: Path) -> str:
+    """The text of a JSON or YAML file. Raises [`ConfigError`] for another extension, or if it cannot be read."""
+    config_format(path)
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read as UTF-8 text ({error}).") from None
+
+
+def read_value(text: str, path: Path) -> Any:
+    """What the text of a file holds. Raises [`ConfigError`] naming `path` and line."""
+    try:
+        return json.loads(text) if path.suffix.lower() == ".json" else yaml.safe_load(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{path}:{error.lineno}: not valid JSON ({error.msg}).") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = "" if mark is None else f":{mark.line + 1}"
+        raise ConfigError(f"{path}{line}: not valid YAML ({getattr(error, 'problem', None) or error}).") from None
+
+
+def line_of(text: str, place: Sequence[str | int]) -> int:
+    """The line, from 1, of the innermost part of `place` that the text has."""
+    line = 1
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)  # JSON is YAML too, but for a few characters
+    except yaml.YAMLError:
+        return line
+    for step in place:
+        child: yaml.Node | None = None
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                if key.value == step:
+                    child, line = value, key.start_mark.line + 1
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            child = node.value[step]
+            line = child.start_mark.line + 1
+        if child is None:
+            break
+        node = child
+    return line

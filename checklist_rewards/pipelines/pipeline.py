@@ -1,0 +1,357 @@
+"""A pipeline at work: inputs in, checklists and scores out.
+
+    >>> pipe = pipeline("tick", model="org/model")
+    >>> result = pipe("Write a haiku about rain.", target="Drops on the window ...")
+    >>> result.checklist, result.score.primary_score  # doctest: +SKIP
+
+A pipeline is a generator (`generate_batch`), a scorer (`score_batch`) and both (`run_batch`). What fails for one row
+is that row's error and costs no other: its result has no checklist, or a score of None with the reasons in it. What no
+reply can mend (a model that is not there, a row without what its pipeline works from) is raised first.
+
+A corpus-level pipeline writes one checklist from a source (dimensions, observations, ...) and all rows are scored by
+it: `run_batch(rows, source=...)`. So does any pipeline with `run_batch(rows, checklist=...)`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from checklist_rewards.backends import Backend, Progress
+from checklist_rewards.checklists import Checklist
+from checklist_rewards.errors import ChecklistError, ConfigError, GenerationError, SampleError
+from checklist_rewards.generators import Request
+from checklist_rewards.generators.base import check_request
+from checklist_rewards.pipelines.build import build_generator, build_refiners, build_scorer
+from checklist_rewards.pipelines.builtin import get_pipeline
+from checklist_rewards.pipelines.config import PipelineConfig
+from checklist_rewards.pipelines.requests import CANDIDATES, TEXTS, a_few, request_from, sample_from, samples_of
+from checklist_rewards.pipelines.sources import source_from
+from checklist_rewards.refiners import UnitTester
+from checklist_rewards.replies import Engine
+from checklist_rewards.scales import on_scale, ordinal_scale
+from checklist_rewards.scorer import Sample
+from checklist_rewards.scores import Score
+from checklist_rewards.store import Store, open_store
+
+
+class Scorer(Protocol):
+    """What scores, such as a [`ChecklistScorer`]."""
+
+    def check(self) -> None:
+        """Refuse what can be refused without an engine."""
+        ...
+
+    def score_batch(self, samples: Sequence[Sample], progress: Progress | None = None) -> list[Score]:
+        """A score per sample, in order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineResult:
+    """What became of one row."""
+
+    checklist: Checklist | None
+    score: Score | None
+    """None where there is no checklist, or no target."""
+    error: GenerationError | None = None
+    """Why there is no checklist."""
+
+
+class Pipeline:
+    """A generator, refiners and a scorer, put together. Make one with [`pipeline`].
+
+    Args:
+        config ([`PipelineConfig`]): what it was made of.
+        generator: instance-level (`generate_batch`) or corpus-level (`generate`).
+        refiners (sequence): applied in order to every checklist.
+        scorer: scores.
+    """
+
+    def __init__(self, config: PipelineConfig, generator: Any, refiners: Sequence[Any], scorer: Scorer):
+        self.config = config
+        self.generator = generator
+        self.refiners = tuple(refiners)
+        self.scorer = scorer
+
+    @property
+    def name(self) -> str:
+        """Of the config."""
+        return self.config.name
+
+    @property
+    def corpus_level(self) -> bool:
+        """Whether one checklist is written for all rows."""
+        return self.config.corpus_level
+
+    def check(self) -> None:
+        """Refuse models that are not there, without loading any. Raises a [`ChecklistRewardsError`]."""
+        self.check_writers()
+        self.scorer.check()
+
+    def check_writers(self) -> None:
+        """[`Pipeline.check`] without the scorer, for who only writes checklists."""
+        self.generator.check()
+        for refiner in self.refiners:
+            refiner.check()
+
+    @property
+    def shown(self) -> frozenset[str]:
+        """The fields of a [`Request`] that the generator's prompt speaks of."""
+        prompt = getattr(self.generator, "prompt", None)
+        spoken = frozenset() if prompt is None else prompt.placeholders
+        if spoken & {"candidates", "responses"}:
+            spoken |= {"candidates", "chosen", "rejected"}  # a pair will do for candidates
+        return spoken & {field.name for field in fields(Request)}
+
+    @property
+    def tries_texts(self) -> bool:
+        """Whether a corpus-level pipeline tries its checklist on texts (unit tests), a few of which are then passed
+        to `generate`."""
+        return self._takes_samples or bool(self.refiners)
+
+    @property
+    def _takes_samples(self) -> bool:
+        return self.corpus_level and "samples" in inspect.signature(self.generator.generate).parameters
+
+    def check_request(self, request: str | Request, where: str) -> Request:
+        """The request, if a checklist can be written and refined for it. Raises [`SampleError`] that begins with
+        `where`."""
+        request = check_request(request, where)
+        # What a generator compares is known to itself alone; without this it would be refused in mid-run.
+        own = getattr(self.generator, "check_request", None)
+        request = request if own is None else own(request, where)
+        if any(isinstance(refiner, UnitTester) for refiner in self.refiners) and not samples_of(request, ()):
+            raise SampleError(
+                f"{where}: unit_tester tries the questions on responses, and there are no candidates and no chosen "
+                "and rejected response."
+            )
+        return request
+
+    def check_checklist(self, checklist: Checklist, where: str) -> None:
+        """Refuse a checklist that the scorer cannot answer. Raises [`ChecklistError`] that begins with `where`."""
+        judge = getattr(self.scorer, "judge", None)
+        if judge is not None:
+            for item in self._scaled(checklist).items:
+                judge.check_item(item, where)
+
+    def __call__(
+        self,
+        input: str | None = None,
+        target: str | None = None,
+        *,
+        checklist: Any = None,
+        source: Any = None,
+        **others: Any,
+    ) -> PipelineResult:
+        """Write a checklist and score a target by it.
+
+        Args:
+            input (`str`, *optional*): what was asked.
+            target (`str`, *optional*): the text being scored; without one there is only the checklist.
+            checklist (*optional*): score by this one and write none.
+            source (*optional*): what a corpus-level pipeline writes its checklist from.
+            **others: `reference`, `history`, `context`, `candidates`, `chosen`, `rejected`, as the generator needs
+                them.
+
+        Raises:
+            GenerationError: if no checklist could be written.
+        """
+        unknown = sorted(set(others) - {*TEXTS, CANDIDATES})
+        if unknown:
+            raise SampleError(f"{unknown[0]!r} is no part of a row; allowed: {', '.join((*TEXTS, CANDIDATES))}.")
+        row = {**others, "input": input, "target": target}
+        sample_from(row, "the row", ())  # refused before a checklist is paid for
+        if source is not None and checklist is None:
+            checklist = self.generate(source)
+        result = self.run_batch([row], checklist=checklist)[0]
+        if result.error is not None:
+            raise result.error
+        return result
+
+    def generate_batch(
+        self, requests: Sequence[str | Request], progress: Progress | None = None
+    ) -> list[Checklist | GenerationError]:
+        """A refined checklist per request, or in its place the error that says why there is none; in order.
+
+        The refiners are shown a request's candidates, chosen and rejected responses as samples.
+        """
+        if self.corpus_level:
+            raise ConfigError(f"pipeline {self.name!r} writes one checklist from a source; call generate(source).")
+        asked = [self.check_request(request, f"request {number}") for number, request in enumerate(requests, start=1)]
+        made = self.generator.generate_batch(asked, progress)
+        return [
+            found if isinstance(found, GenerationError) else self._finished(found, request)
+            for request, found in zip(asked, made, strict=True)
+        ]
+
+    def generate(self, source: Any, samples: Sequence[Sample] = ()) -> Checklist:
+        """The one checklist of a corpus-level pipeline.
+
+        Args:
+            source: an object of `config.source`, or a mapping that makes one.
+            samples (sequence of [`Sample`], *optional*): texts that refiners try the checklist on.
+
+        Raises:
+            GenerationError: naming the stage that broke.
+        """
+        if self.config.source is None:
+            raise ConfigError(f"pipeline {self.name!r} writes a checklist per input; call generate_batch(requests).")
+        found = source_from(self.config, source)
+        made = self.generator.generate(found, samples) if self._takes_samples else self.generator.generate(found)
+        return self._refined(made, samples)
+
+    def score_batch(self, samples: Sequence[Sample], progress: Progress | None = None) -> list[Score]:
+        """A score per sample, all reads planned together; see [`ChecklistScorer.score_batch`]."""
+        scaled = [replace(sample, checklist=self._scaled(sample.checklist)) for sample in samples]
+        return self.scorer.score_batch(scaled, progress)
+
+    def run_batch(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        checklist: Any = None,
+        source: Any = None,
+        progress: Progress | None = None,
+    ) -> list[PipelineResult]:
+        """Write a checklist for every row, or one for all, and score every row's target.
+
+        Args:
+            rows (sequence of mappings): with `input`, `target` and what else the generator needs (`reference`,
+                `history`, `context`, `candidates`, `chosen`, `rejected`). Other keys are left alone. A row without a
+                target gets a checklist only.
+            checklist (*optional*): one shared checklist; nothing is generated.
+            source (*optional*): what a corpus-level pipeline writes its shared checklist from. A few of the rows'
+                targets, evenly spread, are what unit tests try it on.
+            progress (callable, *optional*): told how many checklists or reads were had since its last call.
+
+        Returns:
+            list of [`PipelineResult`], one per row, in order.
+        """
+        if source is not None and (checklist is not None or not self.corpus_level):
+            raise ConfigError("source=... is for a corpus-level pipeline that has no checklist yet.")
+        if self.corpus_level and checklist is None and source is None:
+            raise ConfigError(f"pipeline {self.name!r} needs source=... or checklist=..., one for all rows.")
+        placed = [(row, f"row {number}") for number, row in enumerate(rows, start=1)]
+        drafts = [sample_from(row, where, ()) for row, where in placed]  # refuses what cannot be scored
+        made: list[Checklist | GenerationError]
+        if checklist is not None:
+            made = [Checklist.parse(checklist)] * len(rows)
+        elif source is not None:
+            self.check()
+            made = [self.generate(source, a_few([draft for draft in drafts if draft is not None]))] * len(rows)
+        else:
+            requests = [self.check_request(request_from(row, where), where) for row, where in placed]
+            self.check()
+            made = self.generate_batch(requests, progress)
+        samples = {
+            index: replace(draft, checklist=found)
+            for index, (draft, found) in enumerate(zip(drafts, made, strict=True))
+            if draft is not None and isinstance(found, Checklist)
+        }
+        scores = dict(zip(samples, self.score_batch(list(samples.values()), progress), strict=True))
+        return [
+            PipelineResult(None, None, found)
+            if isinstance(found, GenerationError)
+            else PipelineResult(found, scores.get(index))
+            for index, found in enumerate(made)
+        ]
+
+    def _finished(self, checklist: Checklist, request: Request) -> Checklist | GenerationError:
+        try:
+            return self._refined(checklist, samples_of(request, checklist))
+        except GenerationError as error:
+            return error
+
+    def _refined(self, checklist: Checklist, samples: Sequence[Sample]) -> Checklist:
+        try:
+            for refiner in self.refiners:
+                checklist = refiner.refine(checklist, samples)
+        except ChecklistError as error:  # no item is left
+            raise GenerationError(f"the checklist cannot be used: {error}") from error
+        there = {item.id for item in checklist.items}
+        items = (*checklist.items, *(item for item in self.config.universal if item.id not in there))
+        return Checklist(items=items, source=checklist.source, model=checklist.model)
+
+    def _scaled(self, checklist: Any) -> Any:
+        steps = self.config.scorer.scale
+        return checklist if steps is None else on_scale(checklist, ordinal_scale(steps))
+
+
+def pipeline(
+    config: str | Path | PipelineConfig = "tick",
+    *,
+    model: str | None = None,
+    generator_model: str | None = None,
+    scorer_model: str | None = None,
+    backend: str | Backend = "auto",
+    base_url: str | None = None,
+    generator_backend: str | Backend | None = None,
+    generator_base_url: str | None = None,
+    generator: Mapping[str, Any] | None = None,
+    refiners: Sequence[Any] | None = None,
+    scorer: Mapping[str, Any] | None = None,
+    store: bool | str | Path | Store = True,
+) -> Pipeline:
+    """Put a pipeline together. No model is loaded.
+
+    Args:
+        config (`str`, `Path` or [`PipelineConfig`], *optional*, defaults to `"tick"`): a name (of
+            [`list_pipelines`]), a JSON or YAML file, or a config.
+        model (`str`, *optional*, defaults to `"pocket"`): who writes and who judges.
+        generator_model, scorer_model (`str`, *optional*): who writes (and refines), and who judges, instead of
+            `model`.
+        backend, base_url: the engine of both, or of the scorer alone if the generator has one of its own.
+        generator_backend, generator_base_url (*optional*): the generator's own engine.
+        generator, scorer (mapping, *optional*): settings that beat the preset's, such as `{"max_items": 20}`.
+        refiners (sequence, *optional*): names or mappings, instead of the preset's.
+        store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies and reads are kept.
+
+    Raises:
+        ChecklistRewardsError: one sentence, for whatever cannot be used.
+    """
+    chosen = load_config(config)
+    changes = {"generator": generator, "refiners": refiners, "scorer": scorer}
+    if any(value is not None for value in changes.values()):
+        chosen = chosen.replace({name: value for name, value in changes.items() if value is not None})
+    own = generator_backend is not None or generator_base_url is not None
+    judge = Engine(scorer_model or model or "pocket", backend, base_url)
+    writer = Engine(
+        generator_model or model or "pocket",
+        (generator_backend or "auto") if own else backend,
+        generator_base_url if own else base_url,
+    )
+    return assemble(chosen, writer, judge, open_store(store))
+
+
+def assemble(
+    config: PipelineConfig,
+    writer: Engine,
+    judge: Engine,
+    store: Store | None,
+    candidate_engine: Callable[[str], Engine] | None = None,
+) -> Pipeline:
+    """The parts of `config`, made with these engines.
+
+    Args:
+        config ([`PipelineConfig`]).
+        writer, judge ([`Engine`]): who writes and refines, who scores.
+        store ([`Store`], *optional*): where replies and reads are kept.
+        candidate_engine (callable, *optional*): gives the engines of models that write candidates, by name.
+    """
+    made = build_scorer(config.scorer, judge, store)
+    refiners = build_refiners(config.refiners, writer, store, made)
+    generator = build_generator(config.generator, writer, store, made, candidate_engine)
+    return Pipeline(config, generator, refiners, made)
+
+
+def load_config(config: str | Path | PipelineConfig) -> PipelineConfig:
+    """A config by name, by file, or as it is. Raises [`ConfigError`]."""
+    if isinstance(config, PipelineConfig):
+        return config
+    if isinstance(config, Path) or str(config).endswith((".json", ".yaml", ".yml")):
+        return PipelineConfig.load(config)
+    return get_pipeline(config)

@@ -1,0 +1,163 @@
+"""What a refiner is: a checklist in, a better one out, and a report of what became of every item.
+
+A refiner never changes a checklist on the strength of a reply that it could not read: the items concerned stay as they
+were and are listed as *unclear*. It never returns an empty checklist either: where nothing would be left, that is a
+[`ChecklistError`], and the report still says why each item went.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from pydantic import BaseModel
+
+from checklist_rewards.backends import Backend, Sampling
+from checklist_rewards.checklists import Checklist, ChecklistItem
+from checklist_rewards.errors import ChecklistError, GenerationError, PromptError, SampleError
+from checklist_rewards.prompts import PromptTemplate, load_prompt
+from checklist_rewards.replies import Engine, ask
+from checklist_rewards.scorer import Sample
+from checklist_rewards.store import Store, open_store
+from checklist_rewards.version import __version__
+
+logger = logging.getLogger(__name__)
+
+Value = TypeVar("Value", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """An item, and why it is where it is."""
+
+    item: ChecklistItem
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of the items of one checklist."""
+
+    refiner: str
+    kept: tuple[ChecklistItem, ...]
+    """The items of the refined checklist, in its order."""
+    dropped: tuple[Note, ...] = ()
+    """Items that it no longer has: left out, or merged into another."""
+    unclear: tuple[Note, ...] = ()
+    """Items that were kept because nothing could be found out about them."""
+
+    def __str__(self) -> str:
+        return f"{self.refiner}: {len(self.kept)} kept ({len(self.unclear)} unclear), {len(self.dropped)} dropped"
+
+
+class Refiner(Protocol):
+    """Improves checklists."""
+
+    def check(self) -> None:
+        """Refuse what can be refused before any call: raises a [`ChecklistRewardsError`]."""
+        ...
+
+    def refine(self, checklist: Checklist, samples: Sequence[Sample] = ()) -> Checklist:
+        """A better checklist. `samples` are targets to try it on, for refiners that do; the checklists that they carry
+        are not looked at."""
+        ...
+
+
+class ReportingRefiner:
+    """What the package's refiners share: a name, and the report of the last checklist they refined."""
+
+    name: ClassVar[str]
+    report: Report | None = None
+    """Of the last call of `refine`; None before the first."""
+
+    def _refined(
+        self,
+        checklist: Checklist,
+        kept: Sequence[ChecklistItem],
+        dropped: Sequence[Note] = (),
+        unclear: Sequence[Note] = (),
+        model: str | None = None,
+    ) -> Checklist:
+        """The checklist of the `kept` items, after setting the report; `model` is the one that was asked."""
+        self.report = Report(self.name, tuple(kept), tuple(dropped), tuple(unclear))
+        if unclear:
+            logger.warning(
+                "%s: %d of %d items stay because nothing could be found out about them; the first: %s",
+                *(self.name, len(unclear), len(checklist), unclear[0].reason),
+            )
+        if not kept:
+            raise ChecklistError(
+                f"{self.name}: no item is left of {len(checklist)}; the first went because {dropped[0].reason}."
+            )
+        made = {
+            "items": list(kept),
+            "source": _joined(checklist.source, f"{self.name}/{__version__}"),
+            "model": _joined(checklist.model, model),
+        }
+        return Checklist.parse(made, f"{self.name}: what is left")
+
+
+class Asker:
+    """One way of asking a model: engine, prompt and sampling, greedy and through the store.
+
+    Args: as in the refiners; `needs` are the placeholders that the prompt must have, and all that it may have.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        backend: str | Backend,
+        base_url: str | None,
+        prompt: str | Path | PromptTemplate,
+        needs: Sequence[str],
+        max_tokens: int,
+        max_attempts: int,
+        store: bool | str | Path | Store,
+    ):
+        for name, value in (("max_tokens", max_tokens), ("max_attempts", max_attempts)):
+            whole_number(name, value)
+        self.model = model
+        self.engine = Engine(model, backend, base_url)
+        self.prompt = load_prompt(prompt, "stage")
+        if self.prompt.placeholders != set(needs):
+            got, want = (
+                ", ".join(f"{{{name}}}" for name in names) for names in (sorted(self.prompt.placeholders), needs)
+            )
+            raise PromptError(f"{self.prompt.name}: the placeholders must be {want}; got {got or 'none'}.")
+        self.max_tokens, self.max_attempts = max_tokens, max_attempts
+        self.store = open_store(store)
+
+    def check(self) -> None:
+        """Refuse a model that is not there. Raises [`ModelError`]."""
+        _ = self.engine.identity
+
+    def ask(
+        self,
+        fields: Sequence[Mapping[str, str]],
+        shape: type[Value],
+        check: Callable[[int, Any], str | None] | None = None,
+    ) -> list[Value | GenerationError]:
+        """Fill the prompt for every entry of `fields` and ask for values of `shape`; see [`replies.ask`]."""
+        prompts = [self.prompt.messages(**entry) for entry in fields]
+        sampling = Sampling(self.max_tokens, temperature=0.0)
+        return ask(self.engine, prompts, shape, sampling, store=self.store, attempts=self.max_attempts, check=check)
+
+
+def share(name: str, value: object, *, least: float = 0.0) -> None:
+    """Refuse what is no number from `least` to 1. Raises [`SampleError`]."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= 1:
+        raise SampleError(f"{name}={value!r} is not allowed; it is a number from {least:g} to 1.")
+
+
+def whole_number(name: str, value: object) -> None:
+    """Refuse what is no whole number from 1 up. Raises [`SampleError`]."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise SampleError(f"{name}={value!r} is not allowed; it is a whole number from 1 up.")
+
+
+def _joined(*parts: str | None) -> str | None:
+    """The parts that are there, each once, with a plus between them."""
+    return "+".join(dict.fromkeys(part for part in parts if part)) or None

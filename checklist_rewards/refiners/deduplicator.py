@@ -1,0 +1,240 @@
+"""The deduplicator: questions that ask the same become one.
+
+Questions are grouped by complete linkage: within a group *every* pair is at least `threshold` alike, so a chain of
+neighbours, each like the next, does not collapse into one question. A group becomes one item: its question is written
+by a model where there is one, else the most central question stands for all. A model may also say that the questions
+ask for different things; then all of them stay. A reply that cannot be used leaves the most central question, never
+becomes one.
+
+The merged item stands where the first of the group stood. It has the mean weight (weights of one group have one sign),
+the most frequent category, all `sources`, and is required if any of them was.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+from pydantic import BaseModel
+
+from checklist_rewards.backends import Backend
+from checklist_rewards.checklists import Checklist, ChecklistItem
+from checklist_rewards.errors import GenerationError
+from checklist_rewards.prompts import PromptTemplate
+from checklist_rewards.refiners.base import Asker, Note, ReportingRefiner, share
+from checklist_rewards.refiners.embedding import (
+    NEAR,
+    Embedder,
+    check_embedder,
+    choose_embedder,
+    comparable,
+    similarities,
+)
+from checklist_rewards.scorer import Sample
+from checklist_rewards.store import Store
+
+DEFAULT_PROMPT = "refiners/merge"
+_FARTHEST = 2.0
+"""Of two vectors; 1 - cosine."""
+
+
+class Merged(BaseModel):
+    """The reply to the merge prompt."""
+
+    same: bool
+    question: str
+
+
+class Deduplicator(ReportingRefiner):
+    """Merges questions that ask the same.
+
+    Args:
+        model (`str`, *optional*): who writes the question of a merged item; without one the most central question of
+            the group stays.
+        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): auto, transformers, vllm, openai, or an
+            engine.
+        base_url (`str`, *optional*): an OpenAI-compatible server.
+        threshold (`float`, *optional*, defaults to `0.85`): least cosine of any two questions of a group.
+        embedder (`str` or [`Embedder`], *optional*): a sentence-transformers model, or a callable from texts to
+            vectors. Defaults to the packaged MiniLM.
+        prompt (`str` or `Path`, *optional*): with `{questions}`, one on a line.
+        max_tokens, max_attempts (`int`, *optional*, default to `512` and `3`): of one reply, and replies per group.
+        store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies are kept; False for nowhere.
+
+    Raises:
+        ChecklistRewardsError: one sentence, for any argument that cannot be used.
+    """
+
+    name = "deduplicator"
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        backend: str | Backend = "auto",
+        base_url: str | None = None,
+        threshold: float = NEAR,
+        embedder: str | Embedder | None = None,
+        prompt: str | Path | PromptTemplate = DEFAULT_PROMPT,
+        max_tokens: int = 512,
+        max_attempts: int = 3,
+        store: bool | str | Path | Store = True,
+    ):
+        share("threshold", threshold)
+        self.threshold = threshold
+        self.embedder = choose_embedder(embedder)
+        self.model = model
+        self.asker = (
+            None
+            if model is None
+            else Asker(model, backend, base_url, prompt, ("questions",), max_tokens, max_attempts, store)
+        )
+
+    def check(self) -> None:
+        """Refuse a model or an embedder that is not there. Raises [`ModelError`]."""
+        check_embedder(self.embedder)
+        if self.asker is not None:
+            self.asker.check()
+
+    def refine(self, checklist: Checklist, samples: Sequence[Sample] = ()) -> Checklist:
+        """The checklist without repetitions; `samples` are not looked at.
+
+        Raises:
+            ModelError: if the model or the embedder cannot be used.
+        """
+        checklist = Checklist.parse(checklist)
+        self.check()
+        items = checklist.items
+        cosines = similarities(self.embedder, items)
+        groups = _groups(items, cosines, self.threshold)
+        worded = [group for group in groups if len(_by_text(group, items)) > 1]
+        replies = self._merge(worded, items) if self.asker is not None and worded else []
+        answers = dict(zip((group[0] for group in worded), _each_once(replies), strict=False))
+
+        kept: dict[int, ChecklistItem] = {}
+        dropped: dict[int, Note] = {}
+        unclear: list[Note] = []
+        for group in _told_apart(groups, answers, items):
+            if len(group) == 1:
+                kept[group[0]] = items[group[0]]
+                continue
+            middle = _central(group, cosines)
+            central = items[middle]
+            answer = answers.get(group[0])
+            question = answer.question.strip() if isinstance(answer, Merged) and answer.same else central.question
+            stands = _merged([items[index] for index in group], central, question)
+            kept[group[0]] = stands
+            if isinstance(answer, GenerationError):
+                unclear.append(Note(stands, f"the merge could not be read, the most central question stays: {answer}"))
+            reason = f"it was merged into {question!r}"
+            dropped.update(
+                (index, Note(items[index], reason)) for index in group if index != middle or stands.id != central.id
+            )
+        return self._refined(
+            checklist,
+            [kept[index] for index in sorted(kept)],
+            [dropped[index] for index in sorted(dropped)],
+            unclear,
+            self.model if replies else None,
+        )
+
+    def _merge(
+        self, groups: Sequence[Sequence[int]], items: Sequence[ChecklistItem]
+    ) -> list[Merged | GenerationError]:
+        taken = [
+            {_folded(item.question) for index, item in enumerate(items) if index not in group} for group in groups
+        ]
+
+        def complaint(index: int, reply: Merged) -> str | None:
+            if not reply.same:
+                return None
+            if not reply.question.strip().endswith("?"):
+                return f"'question' must be one question that ends in a question mark, got {reply.question!r:.80}."
+            if _folded(reply.question) in taken[index]:
+                return f"'question' repeats another item of the checklist: {reply.question!r:.80}."
+            return None
+
+        fields = [{"questions": "\n".join(f"- {_line(items[index].question)}" for index in group)} for group in groups]
+        assert self.asker is not None
+        return self.asker.ask(fields, Merged, complaint)
+
+
+def _groups(items: Sequence[ChecklistItem], cosines: np.ndarray, threshold: float) -> list[list[int]]:
+    """Indices of the items of each group, ascending, groups by their first item."""
+    if len(items) < 2:
+        return [[index] for index in range(len(items))]
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import squareform
+
+    distances = np.where(comparable(items), 1.0 - cosines, _FARTHEST + 1.0)
+    np.fill_diagonal(distances, 0.0)
+    distances = np.maximum((distances + distances.T) / 2, 0.0)
+    joined = fcluster(linkage(squareform(distances), method="complete"), 1.0 - threshold + 1e-9, criterion="distance")
+    groups: dict[int, list[int]] = {}
+    for index, number in enumerate(joined):
+        groups.setdefault(int(number), []).append(index)
+    return list(groups.values())
+
+
+def _central(group: Sequence[int], cosines: np.ndarray) -> int:
+    """The item most like the others of its group; of equals the first."""
+    sums = np.round(cosines[np.ix_(group, group)].sum(axis=1), 9)
+    return group[int(np.argmax(sums))]
+
+
+def _merged(group: Sequence[ChecklistItem], central: ChecklistItem, question: str) -> ChecklistItem:
+    categories = Counter(item.category for item in group if item.category is not None)
+    changes = {
+        "question": question,
+        "id": central.id if question == central.question else "",
+        "weight": fmean(item.weight for item in group),
+        "category": categories.most_common(1)[0][0] if categories else None,
+        "required": any(item.required for item in group),
+        "sources": tuple(sorted({source for item in group for source in item.sources})),
+    }
+    return ChecklistItem.model_validate(central.model_dump() | changes)
+
+
+def _each_once(replies: Sequence[Merged | GenerationError]) -> list[Merged | GenerationError]:
+    """The replies, with an error in place of one whose question another group has got already."""
+    taken: set[str] = set()
+    checked: list[Merged | GenerationError] = []
+    for reply in replies:
+        if isinstance(reply, Merged) and reply.same:
+            if _folded(reply.question) in taken:
+                reply = GenerationError(f"another group got the same question: {reply.question!r:.80}.")
+            else:
+                taken.add(_folded(reply.question))
+        checked.append(reply)
+    return checked
+
+
+def _told_apart(
+    groups: Sequence[list[int]], answers: Mapping[int, Merged | GenerationError], items: Sequence[ChecklistItem]
+) -> Iterator[list[int]]:
+    """The groups, those divided of which a model says that the questions differ."""
+    for group in groups:
+        answer = answers.get(group[0])
+        if isinstance(answer, Merged) and not answer.same:
+            yield from _by_text(group, items)
+        else:
+            yield group
+
+
+def _by_text(group: Sequence[int], items: Sequence[ChecklistItem]) -> list[list[int]]:
+    """The group, divided into questions of one text each."""
+    texts: dict[str, list[int]] = {}
+    for index in group:
+        texts.setdefault(_folded(items[index].question), []).append(index)
+    return list(texts.values())
+
+
+def _folded(question: str) -> str:
+    return " ".join(question.casefold().split())
+
+
+def _line(question: str) -> str:
+    return " ".join(question.split())

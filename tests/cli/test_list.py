@@ -1,0 +1,44 @@
+"""`list`: one line for everything there is."""
+
+import pytest
+
+from checklist_rewards.pipelines import GENERATORS, REFINERS, list_pipelines
+from checklist_rewards.prompts import prompts_dir
+
+SECTIONS = ["pipelines", "generators", "refiners", "scorers", "backends", "checks", "prompts"]
+
+
+def test_everything_is_listed_in_one_line_each(run, no_engine):
+    shown = run("list")
+    assert shown.exit_code == 0 and shown.stderr == ""
+    lines = shown.stdout.splitlines()
+    assert [line.partition(":")[0] for line in lines if not line.startswith(" ")] == SECTIONS
+    names = [line.split()[0] for line in lines if line.startswith("  ") and not line.startswith("   ")]
+    assert names[:10] == list_pipelines()
+    assert set(GENERATORS.names() + REFINERS.names()) < set(names) and {"checklist", "vllm", "openai"} < set(names)
+    assert len(names) == len(set(names))
+    assert all(len(line.split()) > 3 for line in lines if line.startswith("  "))
+
+
+@pytest.mark.parametrize(
+    ("section", "line"),
+    [
+        ("pipelines", "rlcf_direct           Weighted questions from the instruction and a reference. [RLCF (arXiv:"),
+        ("generators", "inductive    Writes one checklist"),
+        ("scorers", "--mode batch    one reply to all questions"),
+        ("checks", "checks: none"),
+        ("prompts", "judges/item "),
+    ],
+)
+def test_one_section(run, section, line):
+    shown = run("list", section).stdout
+    assert shown.startswith(f"{section}:") and line in shown
+    assert sum(not text.startswith(" ") for text in shown.splitlines()) == 1
+
+
+def test_every_packaged_prompt_is_listed(run):
+    assert len(run("list", "prompts").stdout.splitlines()) == 1 + len(list(prompts_dir().glob("*/*.md")))
+
+
+def test_an_unknown_section(run):
+    assert run("list", "things").exit_code == 2

@@ -1,0 +1,324 @@
+"""Pipelines on the command line: all ten, corpus-level ones from files, and what a dry run says."""
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from checklist_rewards import backends
+from checklist_rewards.pipelines import get_pipeline, list_pipelines
+from tests.cli.conftest import read_jsonl, write_jsonl
+from tests.pipelines.fakes import Scripted
+
+PER_INPUT = [name for name in list_pipelines() if not get_pipeline(name).corpus_level]
+CORPUS = ["checkeval", "interacteval", "feedback"]
+LIST = "1. Is it short?\n2. Is it old?"
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """`scripted(rule)` puts a scripted engine where any model would be loaded, and gives it."""
+
+    def stand_in(rule=lambda text: LIST, last=0.25) -> Scripted:
+        fake = Scripted(rule, last)
+        fake.built = []
+        monkeypatch.setattr(backends, "_engines", {})
+        monkeypatch.setattr(backends, "_build", lambda name, model, url: fake.built.append((model, url)) or fake)
+        return fake
+
+    return stand_in
+
+
+def writes_and_judges(text: str) -> object:
+    """Questions in whatever shape is asked for, or answers to those that the prompt holds."""
+    if '"answers"' in text:
+        [count] = re.findall(r"There are (\d+) questions", text)
+        return {"answers": [{"index": n, "answer": "yes"} for n in range(1, int(count) + 1)]}
+    if "Answer yes or no." in text:
+        return "yes"
+    item = {"question": "Is it short?", "weight": 50, "category": "hard_rule", "sources": [0]}
+    wanted = {name: value for name, value in item.items() if f'"{name}"' in text}
+    return {"questions": [wanted]} if wanted else LIST
+
+
+@pytest.mark.parametrize("name", PER_INPUT)
+def test_every_pipeline_runs_on_its_own_example(run, scripted, name):
+    example = run("run", "--example-input", name)
+    assert example.exit_code == 0
+    Path("rows.jsonl").write_text(example.stdout)
+    fake = scripted(writes_and_judges)
+    done = run("run", "rows.jsonl", "-o", "out.jsonl", "--pipeline", name, "--no-store")
+    assert done.exit_code == 0, done.output
+    [row] = read_jsonl("out.jsonl")
+    config = get_pipeline(name)
+    assert row["checklist_source"].startswith(f"{name}/") and row["checklist"][0]["question"] == "Is it short?"
+    assert row["checklist_score"]["primary_metric"] == config.scorer.metric
+    assert row["checklist_score"]["answered"] == len(row["checklist"])
+    shown = [key for key in ("reference", "context", "chosen", "rejected") if key in json.loads(example.stdout)]
+    assert all(json.loads(example.stdout)[key] in fake.prompts[0] for key in shown)
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_a_corpus_pipelines_example_is_a_source_that_it_takes(run, scripted, name):
+    source = run("generate", "--example-input", name)
+    assert source.exit_code == 0
+    Path("source.json").write_text(source.stdout)
+    get_pipeline(name).source.model_validate_json(source.stdout)
+    shown = run("generate", "source.json", "-o", "c.json", "--pipeline", name, "--dry-run", "--no-store")
+    assert shown.exit_code == 0 and "first stage" in shown.stdout and not Path("c.json").exists()
+
+
+def test_checkeval_writes_a_shared_checklist_that_score_and_run_use(run, scripted):
+    fake = scripted(lambda text: {"questions": [{"question": "Is it grammatical?"}]})
+    dimension = {"name": "fluency", "definition": "It reads well.", "seed_questions": ["Is it plain?"]}
+    Path("source.json").write_text(json.dumps({"dimensions": [dimension]}))
+    write_jsonl("rows.jsonl", *({"input": "Sum up.", "target": text} for text in ("one", "two")))
+    kept = ["--pipeline", "checkeval", "--store", "s.sqlite"]
+    done = run("generate", "source.json", "-o", "c.json", *kept, "--summary", "sum.json")
+    assert done.exit_code == 0, done.output
+    shared = json.loads(Path("c.json").read_text())
+    assert [item["question"] for item in shared["items"]] == ["Is it plain?", "Is it grammatical?"]
+    summary = json.loads(Path("sum.json").read_text())
+    assert summary["questions"] == 2 and "1 asked" in summary["stage_elaborate"]
+    asked = len(fake.prompts)
+    item = ["--mode", "item", "--metric", "pass"]
+    assert run("run", "rows.jsonl", "-o", "a.jsonl", *kept, "--source", "source.json", *item).exit_code == 0
+    assert len(fake.prompts) == asked  # the same checklist, out of the store
+    assert run("run", "rows.jsonl", "-o", "b.jsonl", *kept, "--checklist", "c.json", *item).exit_code == 0
+    assert run("score", "rows.jsonl", "-o", "c.jsonl", *kept, "--checklist", "c.json", *item).exit_code == 0
+    scores = [[row["checklist_score"] for row in read_jsonl(f"{name}.jsonl")] for name in "abc"]
+    assert scores[0] == scores[1] == scores[2] and len(scores[0]) == 2 and scores[0][0]["total"] == 2
+    assert read_jsonl("a.jsonl")[0]["checklist_source"].startswith("checkeval/")
+
+
+@pytest.mark.slow  # loads a sentence encoder
+def test_feedback_is_unit_tested_on_a_few_of_the_rows(run, scripted):
+    def reply(text: str) -> object:
+        if '"sources"' in text:
+            return {"questions": [{"question": "Is it grammatical?", "sources": [0]}]}
+        return {"reason": "so", "general": True, "specific": True, "response": "bad"}
+
+    fake = scripted(reply, last=0.1)
+    Path("source.json").write_text('{"observations": ["The grammar is bad."]}')
+    write_jsonl("rows.jsonl", *({"target": f"text {n}"} for n in range(50)))
+    options = ["--pipeline", "feedback", "--source", "source.json", "--mode", "item", "--no-store"]
+    done = run("run", "rows.jsonl", "-o", "out.jsonl", *options)
+    assert done.exit_code == 1 and "unit_test" in done.stderr, done.output  # every rewrite passes all the same
+    tried = [prefix for prefix, _, _ in fake.reads if "\ntext " in prefix]
+    assert len(tried) == 17 and any("\ntext 48\n" in prefix for prefix in tried)
+    assert [row["checklist_score"] for row in read_jsonl("out.jsonl")] == [None] * 50
+
+
+def test_a_stage_that_breaks_leaves_the_rows_unscored_and_is_named(run, scripted):
+    scripted(lambda text: "I would rather not.")
+    Path("source.yaml").write_text("dimensions: [{name: fluency, definition: It reads well.}]\n")
+    write_jsonl("rows.jsonl", {"target": "one"}, {"target": "two"})
+    options = ["--pipeline", "checkeval", "--source", "source.yaml", "--no-store", "--summary", "sum.json"]
+    done = run("run", "rows.jsonl", "-o", "out.jsonl", *options)
+    assert done.exit_code == 1 and "seed" in done.stderr and "I would rather not." in done.stderr
+    assert [row["checklist_score"] for row in read_jsonl("out.jsonl")] == [None, None]
+    assert json.loads(Path("sum.json").read_text())["unanswered"] == {"no_checklist": 2, "not_generated": 1}
+    done = run("generate", "source.yaml", "-o", "c.json", "--pipeline", "checkeval", "--no-store")
+    assert done.exit_code == 1 and not Path("c.json").exists()
+
+
+REFUSED = {
+    "no such pipeline": (["--pipeline", "tik"], ["no pipeline 'tik'", "did you mean 'tick'"]),
+    "pipeline and config": (["--pipeline", "tick", "--config", "c.yaml"], ["--pipeline tick", "--config c.yaml"]),
+    "no such config": (["--config", "c.yaml"], ["c.yaml", "cannot be read"]),
+    "a bad config": (["--config", "bad.yaml"], ["bad.yaml:2: generator.promt: unknown key"]),
+    "no such refiner": (["--refiner", "tager"], ["no refiner 'tager'", "'tagger'"]),
+    "a setting it lacks": (
+        ["--pipeline", "checkeval", "--shape", "questions"],
+        ["'deductive' has no setting 'shape'"],
+    ),
+    "no source": (["--pipeline", "checkeval"], ["--source FILE", "--example-input checkeval", "--checklist FILE"]),
+    "a source of no use": (["--source", "s.json"], ["--source s.json", "corpus-level"]),
+    "a bad source": (["--pipeline", "checkeval", "--source", "s.json"], ["s.json:3: dimensions.0.nme: unknown key"]),
+    "no pair": (["--pipeline", "openrubrics_pairwise"], ["rows.jsonl, line 1", "chosen"]),
+    "unit tests without texts": (["--refiner", "unit_tester"], ["rows.jsonl, line 1", "unit_tester"]),
+    "concurrency": (["--concurrency", "4"], ["--concurrency 4", "'pocket' runs in this process"]),
+    "a price": (["--dry-run", "--price", "pocket=1"], ["--price pocket=1", "two prices"]),
+    "a price file": (["--dry-run", "--price", "p.json"], ["p.json", "cannot be read"]),
+    "a column": (["--context-key", "text"], ["line 1", "'text'", "--context-key"]),
+    "candidates": (["--candidates-key", "input"], ["line 1", "'input' must be a list"]),
+}
+
+
+@pytest.mark.parametrize(("arguments", "words"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_used_is_refused_before_an_engine_starts(run, no_engine, arguments, words):
+    write_jsonl("rows.jsonl", {"input": "Write.", "target": "x"})
+    Path("bad.yaml").write_text("generator:\n  promt: x\n")
+    Path("s.json").write_text('{"dimensions": [\n{\n"nme": "x",\n"definition": "y", "name": "z"}]}')
+    shown = run("run", "rows.jsonl", "-o", "out.jsonl", "--no-store", *arguments)
+    assert shown.exit_code == 2, shown.output
+    assert shown.stderr.startswith("error: ") and all(word in shown.stderr for word in words), shown.stderr
+    assert shown.stdout == "" and not Path("out.jsonl").exists()
+
+
+def test_options_beat_the_pipeline(run, scripted):
+    fake = scripted(writes_and_judges)
+    Path("mine.md").write_text("Mine: {input}")
+    Path("judge.md").write_text("Judged: {target} {question}")
+    write_jsonl("rows.jsonl", {"input": "Write.", "target": "x"})
+    options = ["--pipeline", "rocketeval", "--generator-prompt", "mine.md", "--scorer-prompt", "judge.md"]
+    options += ["--temperature", "0.2", "--metric", "pass", "--generator-model", "pocket", "--max-items", "3"]
+    assert run("run", "rows.jsonl", "-o", "out.jsonl", *options, "--no-store").exit_code == 0
+    [row] = read_jsonl("out.jsonl")
+    assert fake.prompts[0].startswith("Mine: ") and fake.reads[0][0].startswith("Judged: ")
+    assert fake.samplings[0].temperature == 0.2
+    assert row["checklist_score"]["primary_metric"] == "pass" and row["checklist_source"].startswith("mine/")
+
+
+def test_a_pipeline_of_ones_own_from_a_file(run, scripted):
+    fake = scripted(lambda text: LIST)
+    Path("mine.md").write_text("Mine: {input} {context}")
+    Path("mine.yaml").write_text("name: mine\ngenerator: {prompt: mine.md}\nscorer: {metric: pass, threshold: 0.2}\n")
+    write_jsonl("rows.jsonl", {"input": "Write.", "target": "x", "text": "of the sea"})
+    options = ["--config", "mine.yaml", "--context-key", "text", "--no-store"]
+    assert run("run", "rows.jsonl", "-o", "out.jsonl", *options).exit_code == 0
+    [row] = read_jsonl("out.jsonl")
+    assert "of the sea" in fake.prompts[0] and row["checklist_score"]["primary_score"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "calls", "n"),
+    [
+        (["--mode", "batch", "--scorer-temperature", "0.5"], 1, 1),
+        (["--samples", "3", "--temperature", "0.5"], 2, 3),
+        (["--no-logprobs"], 2, 1),
+        (["--pipeline", "rocketeval", "--mode", "batch"], 1, 1),
+    ],
+)
+def test_the_judges_ways_of_asking(run, scripted, options, calls, n):
+    fake = scripted(writes_and_judges)
+    write_jsonl("rows.jsonl", {"target": "x", "checklist": ["Is it a?", "Is it b?"]})
+    done = run("score", "rows.jsonl", "-o", "out.jsonl", *options, "--no-store")
+    assert done.exit_code == 0, done.output
+    assert len(fake.prompts) == calls and {sampling.n for sampling in fake.samplings} == {n} and not fake.reads
+    assert fake.samplings[0].temperature == (0.5 if "0.5" in options else 0)
+    assert read_jsonl("out.jsonl")[0]["checklist_score"]["pass_rate"] == 1.0
+
+
+def test_the_quality_judge_grades(run, scripted):
+    answers = [{"index": n, "justification": "It is.", "answer": "yes"} for n in (1, 2)]
+    scripted(lambda text: {"answers": answers, "grade": 4})
+    write_jsonl("rows.jsonl", {"target": "x", "checklist": ["Is it a?", "Is it b?"]})
+    done = run("score", "rows.jsonl", "-o", "out.jsonl", "--mode", "quality", "--pipeline", "tick", "--no-store")
+    assert done.exit_code == 0, done.output
+    [row] = read_jsonl("out.jsonl")
+    assert (row["checklist_score"]["quality"], row["checklist_score"]["primary_metric"]) == (4, "pass")
+
+
+def test_history_and_trainers_pairs_are_known_by_their_names(run, scripted):
+    fake = scripted(writes_and_judges)
+    turn = [{"role": "assistant", "content": "the better one"}]
+    other = [{"role": "assistant", "content": "the worse one"}]
+    write_jsonl("rows.jsonl", {"prompt": "Write.", "chosen": turn, "rejected": other, "target": "x"})
+    assert (
+        run("generate", "rows.jsonl", "-o", "a.jsonl", "--pipeline", "openrubrics_pairwise", "--no-store").exit_code
+        == 0
+    )
+    assert "the better one" in fake.prompts[0] and "the worse one" in fake.prompts[0]
+    write_jsonl("rows.jsonl", {"input": "Write.", "history": "user: Hello.", "target": "x"})
+    assert run("run", "rows.jsonl", "-o", "b.jsonl", "--pipeline", "rocketeval", "--no-store").exit_code == 0
+    assert "user: Hello." in fake.prompts[-1] and all("user: Hello." in prefix for prefix, _, _ in fake.reads)
+
+
+def test_a_dry_run_counts_what_is_not_in_the_store(run, scripted, no_engine):
+    write_jsonl("rows.jsonl", *({"input": f"Write {n}.", "target": "x"} for n in range(3)))
+    options = ["--store", "s.sqlite", "--price", "pocket=1000000,2000000"]
+    shown = run("run", "rows.jsonl", "-o", "out.jsonl", "--dry-run", *options)
+    assert shown.exit_code == 0, shown.output
+    lines = {cells[0]: cells[1:] for cells in table(shown.stdout)}
+    assert lines["checklists"][:2] == ["pocket", "3"] and lines["scores"][:2] == ["pocket", "24"]
+    assert lines["checklists"][3] == "1,536" and lines["scores"][3] == "24"  # 512 per reply, 1 per read
+    prompt, reply, price = (float(cell.replace(",", "")) for cell in lines["scores"][2:])
+    assert price == pytest.approx(prompt + 2 * reply)
+    assert "8 questions each" in shown.stdout and not Path("out.jsonl").exists()
+    scripted(lambda text: LIST)
+    assert run("run", "rows.jsonl", "-o", "out.jsonl", "--store", "s.sqlite").exit_code == 0
+    write_jsonl("rows.jsonl", *({"input": f"Write {n}.", "target": "x"} for n in range(4)))
+    again = {
+        cells[0]: cells[1:] for cells in table(run("run", "rows.jsonl", "-o", "o.jsonl", "--dry-run", *options).stdout)
+    }
+    assert again["checklists"][1] == "1" and again["scores"][1] == "8"
+
+
+def test_a_dry_run_counts_candidates_by_model(run, no_engine):
+    write_jsonl("rows.jsonl", {"input": "Write.", "reference": "x", "target": "x"})
+    options = ["--pipeline", "rlcf_candidate", "--model", "big", "--base-url", "http://127.0.0.1:9/v1", "--no-store"]
+    options += ["--candidate-model", "small", "--candidate-model", "tiny", "--price", "small=1,1"]
+    shown = run("generate", "rows.jsonl", "-o", "out.jsonl", "--dry-run", *options)
+    assert shown.exit_code == 0, shown.output
+    assert [cells[:3] for cells in table(shown.stdout)] == [
+        ["candidates", "small", "1"],
+        ["candidates", "tiny", "1"],
+        ["checklists", "big", "1"],
+    ]
+
+
+def test_a_run_says_what_writing_and_all_of_it_cost(run, scripted):
+    scripted(lambda text: LIST)
+    write_jsonl("rows.jsonl", {"input": "Write.", "target": "x"})
+    options = ["--no-store", "--summary", "sum.json", "--price"]
+    assert run("run", "rows.jsonl", "-o", "out.jsonl", *options, "pocket=1,1").exit_code == 0
+    summary = json.loads(Path("sum.json").read_text())
+    assert summary["writer_calls"] == 1 and summary["US_dollars"] >= 0
+    assert run("run", "rows.jsonl", "-o", "out.jsonl", *options, "other=1,1").exit_code == 0
+
+
+def table(text: str) -> list[list[str]]:
+    rows = [
+        [cell.strip() for cell in line.strip("│").split("│")] for line in text.splitlines() if line.startswith("│")
+    ]
+    return [row for row in rows if len(row) == 6]
+
+
+def test_concurrency_reaches_the_server_and_both_models_share_it(run, monkeypatch):
+    made = []
+
+    class Served(Scripted):
+        def __init__(self, model, base_url, *, concurrency):
+            super().__init__(lambda text: LIST)
+            made.append((model, base_url, concurrency))
+
+    monkeypatch.setattr("checklist_rewards.backends.openai.OpenAIBackend", Served)
+    write_jsonl("rows.jsonl", {"input": "Write.", "target": "x"})
+    options = ["--model", "m", "--base-url", "http://here/v1", "--concurrency", "7", "--no-store"]
+    done = run("run", "rows.jsonl", "-o", "out.jsonl", *options)
+    assert done.exit_code == 0, done.output
+    assert made == [("m", "http://here/v1", 7)]
+
+
+DIMENSIONS = {
+    "coherence": ["Does the response have more than one sentence?"],
+    "consistency": ["Does the response contain a digit?"],
+    "fluency": ["Does the response end with a period?", "Does the response start with a capital letter?"],
+    "relevance": ["Does the response have fewer than 60 words?"],
+}
+
+
+@pytest.mark.slow
+def test_one_checklist_over_the_whole_of_summeval_loses_no_row(run, pocket, data_dir):
+    """With seed questions and no augmentation, checkeval asks no model for more: the pocket model could not. Nor does
+    it read the articles, which take five minutes on one core and of which some are too long for it."""
+    with gzip.open(data_dir / "summeval" / "summeval_16sys_expert_mean.jsonl.gz", "rt", encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    write_jsonl("rows.jsonl", *rows)
+    dimensions = [{"name": name, "definition": name, "seed_questions": asked} for name, asked in DIMENSIONS.items()]
+    Path("source.json").write_text(json.dumps({"dimensions": dimensions}))
+    config = get_pipeline("checkeval").replace({"name": "seeds", "generator": {"options": {"augmentation": "none"}}})
+    config.save("seeds.yaml")
+    options = ["--config", "seeds.yaml", "--source", "source.json", "--mode", "item", "--target-key", "summary"]
+    options += ["--backend", "transformers", "--no-store", "--summary", "sum.json"]
+    done = run("run", "rows.jsonl", "-o", "out.jsonl", *options)
+    assert done.exit_code == 0 and "only knows its own small world" in done.stderr, done.output
+    out, summary = read_jsonl("out.jsonl"), json.loads(Path("sum.json").read_text())
+    assert [{key: row[key] for key in rows[0]} for row in out] == rows
+    assert (len(out), summary["rows"], summary["reads"]) == (1600, 1600, 8000)
+    assert len({row["checklist_id"] for row in out}) == 1 and summary["questions"] == 5
+    assert all(row["checklist_score"]["total"] == 5 for row in out)
+    assert all(row["checklist_score"]["answered"] == 5 for row in out)

@@ -1,0 +1,243 @@
+import json
+import re
+
+import pytest
+
+from checklist_rewards import Sample, __version__
+from checklist_rewards.backends import Reply
+from checklist_rewards.errors import ModelError, SampleError
+from checklist_rewards.generators import Feedback, InductiveGenerator, StageError
+from tests.fakes import FakeBackend
+from tests.generators.fakes import Replies
+
+SOURCE = Feedback(observations=["Too long.", "Names a wrong city.", "Far too long!", "Kind words."], domain="letters")
+WRITTEN = [("Is it short?", [0, 2]), ("Are all names right?", [1]), ("Is it kind?", [3])]
+TAGGED = json.dumps({"reason": "it is", "general": True, "specific": True})
+
+
+def questions(*pairs):
+    return json.dumps({"questions": [{"question": text, "sources": sources} for text, sources in pairs]})
+
+
+def usual(text, sampling):
+    if "each such thing" in text:
+        return questions(*WRITTEN)
+    if "ask the same thing" in text:
+        return json.dumps({"same": True, "question": "Is it short?"})
+    if "true or false for each quality" in text:
+        return TAGGED
+    if "Rewrite the response" in text:
+        return json.dumps({"response": "FAILS"})
+    raise AssertionError(text)
+
+
+def apart(texts):
+    """An embedding to which no two texts are alike."""
+    return [[float(i == j) for j in range(len(texts))] for i in range(len(texts))]
+
+
+def writes(rule=usual, breaks_at=(), **settings):
+    backend = Replies(rule, breaks_at)
+    settings = {"store": False, "embedder": apart} | settings
+    return InductiveGenerator("fake", backend=backend, **settings), backend
+
+
+def found(checklist):
+    return [(item.question, list(item.sources)) for item in checklist.items]
+
+
+def test_observations_become_questions_that_know_where_they_are_from():
+    generator, backend = writes()
+    watched = []
+    checklist = generator.generate(SOURCE, progress=watched.append)
+    assert found(checklist) == WRITTEN
+    assert checklist.source.startswith(f"feedback/{__version__}") and checklist.model == "fake"
+    assert [(s.name, s.asked, s.kept) for s in generator.stages] == [
+        ("questions", 1, 3),
+        ("deduplicate", 3, 3),
+        ("tag", 3, 3),
+    ]
+    assert watched == generator.stages
+    assert "letters" in backend.sampled[0][0][0]
+    assert "0: Too long.\n1: Names a wrong city.\n2: Far too long!\n3: Kind words." in backend.sampled[0][0][0]
+
+
+def test_all_batches_are_asked_in_one_call_and_numbered_through():
+    def rule(text, sampling):
+        numbers = [int(n) for n in re.findall(r"^(\d+): ", text, re.MULTILINE)]
+        return questions(*((f"Is it {n}?", [n]) for n in numbers))
+
+    generator, backend = writes(rule, batch_size=3, refine=False)
+    checklist = generator.generate({"observations": [f"remark {n}" for n in range(7)]})
+    assert found(checklist) == [(f"Is it {n}?", [n]) for n in range(7)]
+    [(texts, _)] = backend.sampled
+    assert len(texts) == 3 and generator.stages[0].asked == 3
+
+
+def test_a_batch_holds_no_more_characters_than_it_may():
+    generator, backend = writes(
+        lambda text, s: questions(("Is it a?", [int(text[text.index(": ") - 1])])), refine=False
+    )
+    generator.batch_chars = 10
+    generator.generate({"observations": ["a" * 6, "b" * 5, "c" * 30, "d"]})
+    assert len(backend.sampled[0][0]) == 4
+
+
+def test_a_batch_that_is_too_long_for_the_model_is_halved():
+    def rule(text, sampling):
+        numbers = [int(n) for n in re.findall(r"^(\d+): ", text, re.MULTILINE)]
+        if len(numbers) > 2:
+            return Reply(None, unanswered="too_long")
+        return questions(*((f"Is it {n}?", [n]) for n in numbers))
+
+    generator, backend = writes(rule, refine=False)
+    checklist = generator.generate({"observations": [f"remark {n}" for n in range(7)]})
+    assert [item.sources for item in checklist.items] == [(n,) for n in range(7)]
+    with pytest.raises(StageError, match="observations 0-0: .*too_long"):
+        writes(lambda text, s: Reply(None, unanswered="too_long"))[0].generate({"observations": ["a", "b"]})
+
+
+def test_equal_questions_of_several_batches_are_one_with_the_sources_of_all():
+    rule = {"0: ": questions(("Is it short?", [0])), "1: ": questions(("is it SHORT?", [1]), ("Is it kind?", [1]))}
+    generator, _ = writes(
+        lambda text, s: next(r for mark, r in rule.items() if f"\n{mark}" in text), batch_size=1, refine=False
+    )
+    assert found(generator.generate({"observations": ["a", "b"]})) == [("Is it short?", [0, 1]), ("Is it kind?", [1])]
+
+
+def test_near_duplicates_are_merged_with_the_sources_of_all():
+    rule = {**dict(WRITTEN), "Is it brief?": [2]}
+    generator, _ = writes(
+        lambda text, s: questions(*rule.items()) if "each such thing" in text else usual(text, s),
+        embedder=lambda texts: [[float(w in t) for w in ("i", "kind", "names")] for t in texts],
+    )
+    checklist = generator.generate(SOURCE)
+    assert found(checklist) == WRITTEN
+    assert [(s.name, s.asked, s.kept) for s in generator.stages][1] == ("deduplicate", 4, 3)
+
+
+def test_questions_without_the_qualities_are_left_out():
+    def rule(text, sampling):
+        if "true or false for each quality" in text:
+            return json.dumps({"reason": "hm", "general": "all names right" not in text, "specific": True})
+        return usual(text, sampling)
+
+    assert found(writes(rule)[0].generate(SOURCE)) == [WRITTEN[0], WRITTEN[2]]
+
+
+def test_more_than_max_items_are_selected_by_what_they_cover():
+    generator, _ = writes(max_items=2)
+    assert found(generator.generate(SOURCE)) == [WRITTEN[0], WRITTEN[1]]
+    assert generator.stages[-1].name == "select" and generator.stages[-1].kept == 2
+    generator, _ = writes(max_items=2, refine=False)
+    assert len(generator.generate(SOURCE)) == 2
+    assert [stage.name for stage in generator.stages] == ["questions", "select"]
+
+
+class JudgeAndWriter(Replies):
+    """Writes by a rule, and judges that a text passes unless it says FAILS about a letter's names."""
+
+    def read(self, groups, labels):
+        return FakeBackend.read(self, groups, labels)
+
+
+def test_with_samples_questions_that_cannot_be_enforced_are_left_out():
+    backend = JudgeAndWriter(usual)
+    backend.rule = lambda prefix, tail: 0.01 if "FAILS" in prefix and "kind" not in tail else 0.99
+    generator = InductiveGenerator("fake", backend=backend, store=False, embedder=apart)
+    checklist = generator.generate(SOURCE, [Sample(["x"], "Dear you, all is well.")])
+    assert found(checklist) == WRITTEN[:2]  # rewritten to be unkind, a text is still called kind
+    assert [stage.name for stage in generator.stages] == ["questions", "deduplicate", "tag", "unit_test"]
+    with pytest.raises(SampleError, match="sample 1 must be a Sample, got str 'Dear'"):
+        generator.generate(SOURCE, ["Dear"])
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        ("Thank you for the feedback!", "there is no JSON object"),
+        (questions(("Is it short?", [4])), "names observation 4; the numbers are 0 to 3"),
+        (questions(("Is it short?", [-1])), "names observation -1"),
+        (questions(("Is it short?", [])), "names no observation in 'sources'"),
+        (questions(("It is short.", [1])), "'It is short.' is no question"),
+        ('{"questions": [{"question": "Is it short?"}]}', "sources: Field required"),
+        (questions(), "found nothing to ask about in any observation"),
+    ],
+)
+def test_a_batch_that_cannot_be_used_is_never_left_out_silently(reply, reason):
+    generator, _ = writes(lambda text, s: reply)
+    with pytest.raises(StageError, match=reason) as broke:
+        generator.generate(SOURCE)
+    assert broke.value.stage == "questions" and generator.stages == []
+
+
+def test_one_bad_batch_is_named():
+    def rule(text, sampling):
+        return "no" if "\n2: " in text or "cannot be used" in text else questions(("Is it a?", [0]))
+
+    generator, _ = writes(rule, batch_size=2)
+    with pytest.raises(StageError, match=r"broke for 1 of 2 \(observations 2-3\)"):
+        generator.generate(SOURCE)
+
+
+def test_a_batch_without_any_question_is_an_answer():
+    generator, _ = writes(
+        lambda text, s: questions() if "\n1: " in text else questions(("Is it a?", [0])), batch_size=1, refine=False
+    )
+    assert found(generator.generate({"observations": ["a", "b"]})) == [("Is it a?", [0])]
+
+
+def test_when_a_refiner_leaves_nothing_its_stage_is_named():
+    def rule(text, sampling):
+        no = json.dumps({"reason": "too vague", "general": True, "specific": False})
+        return no if "true or false for each quality" in text else usual(text, sampling)
+
+    generator, _ = writes(rule)
+    with pytest.raises(StageError, match="the stage 'tag' broke. .*no item is left") as broke:
+        generator.generate(SOURCE)
+    assert broke.value.stage == "tag"
+    assert [stage.name for stage in generator.stages] == ["questions", "deduplicate"]
+
+
+def test_a_rerun_costs_nothing_and_a_resumed_run_only_what_is_missing(tmp_path):
+    settings = {"store": tmp_path / "store.sqlite"}
+    broken, _ = writes(breaks_at=[1], **settings)
+    with pytest.raises(StageError, match="backend_error"):
+        broken.generate(SOURCE)
+    first, paid = writes(**settings)
+    checklist = first.generate(SOURCE)
+    again, unused = writes(**settings)
+    assert again.generate(SOURCE) == checklist
+    assert len(paid.sampled) == 2 and unused.sampled == []
+
+
+def test_a_source_or_a_model_that_cannot_be_used_is_refused_before_anything_is_asked():
+    generator, backend = writes()
+    for source, reason in (
+        ({"observations": []}, "observations: .*at least 1 item"),
+        ({"observations": ["a", " "]}, "observations.1: the text is blank, got ' '"),
+        (["a"], "expected a Feedback or a mapping, got list"),
+    ):
+        with pytest.raises(SampleError, match=reason):
+            generator.generate(source)
+    assert backend.sampled == []
+    with pytest.raises(ModelError, match="/no/such/model"):
+        InductiveGenerator("/no/such/model", store=False, embedder=apart).generate(SOURCE)
+    assert Feedback.of(json.loads(Feedback.example().model_dump_json())) == Feedback.example()
+
+
+def test_the_pocket_model_judges_the_unit_tests(scorer):
+    digit, lower = "Does the response contain a digit?", "Is the response written in lower case only?"
+
+    def rule(text, sampling):
+        if "each such thing" in text:
+            return questions((digit, [0]), (lower, [1]))
+        if "Rewrite the response" in text:  # one rewrite does what it is asked to, the other does not
+            return json.dumps({"response": "the red funbu is here." if digit in text else "the funbu sees 3 bako."})
+        return usual(text, sampling)
+
+    generator, _ = writes(rule, scorer=scorer)
+    checklist = generator.generate(
+        {"observations": ["Give a number.", "Do not shout."]}, [Sample([digit], "the red funbu sees 3 bako.")]
+    )
+    assert found(checklist) == [(digit, [0])]

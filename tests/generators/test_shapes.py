@@ -1,0 +1,202 @@
+import json
+
+import pytest
+from pydantic import BaseModel
+
+from checklist_rewards import Checklist, __version__
+from checklist_rewards.backends import Reply
+from checklist_rewards.errors import GenerationError, SampleError
+from checklist_rewards.generators import CategorizedQuestions, DirectGenerator, Questions, WeightedQuestions
+from checklist_rewards.generators.shapes import SourcedQuestions, items_of, list_field, shape_in_words
+from tests.generators.fakes import Replies
+
+WEIGHTED = '{"questions": [{"question": "Is it short?", "weight": 90}, {"question": "Is it kind?", "weight": 25}]}'
+
+
+class Idea(BaseModel):
+    why: str
+    question: str
+    required: bool = False
+
+
+class Ideas(BaseModel):
+    thoughts: str
+    ideas: list[Idea]
+
+
+class Lines(BaseModel):
+    lines: list[str]
+
+
+def writes(rule, shape, **settings):
+    backend = Replies(rule if callable(rule) else lambda text, sampling: rule)
+    settings = {"store": False, "prompt": "generators/rlcf_direct", "shape": shape} | settings
+    return DirectGenerator("fake", backend=backend, **settings), backend
+
+
+def test_weights_become_the_weights_of_the_items():
+    generator, backend = writes(WEIGHTED, WeightedQuestions)
+    checklist = generator.generate("Say hello.", reference="Hello!")
+    assert [(item.question, item.weight) for item in checklist.items] == [
+        ("Is it short?", 90.0),
+        ("Is it kind?", 25.0),
+    ]
+    assert (checklist.source, checklist.model) == (f"rlcf_direct/{__version__}", "fake")
+    [((text,), sampling)] = backend.sampled
+    assert json.loads(sampling.schema)["title"] == "WeightedQuestions"
+    assert text.endswith('{"questions": [{"question": <question>, "weight": <whole number from 0 to 100>}, ...]}')
+
+
+def test_categories_become_the_categories_of_the_items():
+    reply = '{"questions": [{"question": "Is it short?", "category": "hard_rule"}, \
+{"question": "Is it kind?", "category": "principle"}]}'
+    generator, _ = writes(reply, CategorizedQuestions)
+    assert [item.category for item in generator.generate("a").items] == ["hard_rule", "principle"]
+
+
+def test_a_shape_of_ones_own_needs_only_a_list():
+    reply = '{"thoughts": "hm", "ideas": [{"why": "x", "question": "Is it short?", "required": true}, \
+{"why": "y", "question": "Is it kind?"}]}'
+    generator, _ = writes(reply, Ideas)
+    assert [(i.question, i.required) for i in generator.generate("a").items] == [
+        ("Is it short?", True),
+        ("Is it kind?", False),
+    ]
+    generator, _ = writes('{"lines": ["1. Is it short?", "**Is it kind?**"]}', Lines)
+    with pytest.raises(GenerationError, match="at least 3"):
+        writes('{"lines": ["Is it short?", "Is it kind?"]}', Lines, min_items=3)[0].generate("a")
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        f"```json\n{WEIGHTED}\n```",
+        f"<think>{{}} or so</think>Here it is:\n{WEIGHTED}\nDone.",
+        WEIGHTED.replace("25}]", "25},]"),
+        WEIGHTED.replace("90", "90.0").replace("25", '"25"'),
+        WEIGHTED.replace('"weight": 25', '"weight": 25, "note": "not asked for"'),
+    ],
+)
+def test_a_reply_is_read_tolerantly(reply):
+    generator, backend = writes(reply, WeightedQuestions)
+    assert [item.weight for item in generator.generate("a").items] == [90.0, 25.0]
+    assert len(backend.sampled) == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        ("I cannot do that.", "there is no JSON object"),
+        (WEIGHTED[:60], "does not fit"),
+        (WEIGHTED.replace("90", "101"), "less than or equal to 100"),
+        (WEIGHTED.replace("90", "-1"), "greater than or equal to 0"),
+        (WEIGHTED.replace("90", "80.5"), "weight"),
+        (WEIGHTED.replace("90", "true"), "a whole number from 0 to 100"),
+        (WEIGHTED.replace("90", "0").replace("25", "0"), "every weight is 0"),
+        (WEIGHTED.replace("Is it short?", "It is short."), "'It is short.' is no question"),
+        (WEIGHTED.replace("Is it short?", "is it KIND?"), "1 different questions; at least 2"),
+        ('{"questions": []}', "0 different questions; at least 2"),
+    ],
+)
+def test_a_reply_that_is_not_what_was_asked_for_is_refused(reply, reason):
+    generator, backend = writes(reply, WeightedQuestions)
+    with pytest.raises(GenerationError, match=reason) as failed:
+        generator.generate("a")
+    assert failed.value.raw == reply
+    assert len(backend.sampled) == 3
+
+
+def test_more_than_max_items_are_not_cut_but_asked_for_again_with_the_reason():
+    many = json.dumps({"questions": [{"question": f"Is it number {i}?"} for i in range(9)]})
+    few = json.dumps({"questions": [{"question": f"Is it number {i}?"} for i in range(8)]})
+    generator, backend = writes(lambda text, s: few if "9 different questions; at most 8" in text else many, Questions)
+    assert len(generator.generate("a")) == 8
+    assert [sampling.seed for _, sampling in backend.sampled] == [0, 1]
+
+
+def test_a_shape_is_asked_for_again_even_without_warmth_because_the_error_is_shown():
+    generator, backend = writes(
+        lambda text, s: WEIGHTED if "cannot be used" in text else "hm", WeightedQuestions, temperature=0
+    )
+    assert isinstance(generator.generate("a"), Checklist)
+    assert len(backend.sampled) == 2
+
+
+def test_one_unusable_reply_costs_one_checklist():
+    generator, backend = writes(
+        lambda text, s: "hm" if "BAD" in text or "cannot" in text else WEIGHTED, WeightedQuestions
+    )
+    first, failed, last = generator.generate_batch(["good", "BAD", "better"])
+    assert isinstance(first, Checklist) and isinstance(last, Checklist) and isinstance(failed, GenerationError)
+    assert [len(texts) for texts, _ in backend.sampled] == [3, 1, 1]
+
+
+def test_what_the_engine_did_not_answer_is_not_asked_again():
+    generator, backend = writes(Reply(None, unanswered="too_long"), WeightedQuestions)
+    with pytest.raises(GenerationError, match="too_long"):
+        generator.generate("a")
+    assert len(backend.sampled) == 1
+
+
+def test_a_rerun_costs_nothing(tmp_path):
+    def rule(text, sampling):
+        return "hm" if "BAD" in text or "cannot" in text else WEIGHTED
+
+    generator, backend = writes(rule, WeightedQuestions, store=tmp_path / "store.sqlite")
+    checklist, error = generator.generate_batch(["good", "BAD"])
+    again, unused = writes(rule, WeightedQuestions, store=tmp_path / "store.sqlite")
+    same, still = again.generate_batch(["good", "BAD"])
+    assert isinstance(checklist, Checklist) and same == checklist and str(still) == str(error)
+    assert len(backend.sampled) == 3 and unused.sampled == []
+
+
+def test_the_context_is_shown_where_the_prompt_has_a_place_for_it(tmp_path):
+    (tmp_path / "mine.md").write_text("# User\n\n## Text\n\n{context}\n\n## Asked\n\n{input}")
+    generator, backend = writes(WEIGHTED, WeightedQuestions, prompt=tmp_path / "mine.md")
+    generator.generate("Shorten it.", context="THE CONTEXT")
+    generator.generate("Shorten it.")
+    (shown,), (bare,) = (texts for texts, _ in backend.sampled)
+    assert "THE CONTEXT" in shown and "## Text" not in bare
+
+
+def test_equal_questions_are_one_with_the_sources_of_all():
+    value = SourcedQuestions(
+        questions=[{"question": "Is it short?", "sources": [3, 1]}, {"question": "is it short?", "sources": [2]}]
+    )
+    [item] = items_of(value)
+    assert (item.question, item.sources) == ("Is it short?", (1, 2, 3))
+
+
+class TwoLists(BaseModel):
+    one: list[str]
+    two: list[str]
+
+
+class NoList(BaseModel):
+    question: str
+
+
+class Numbers(BaseModel):
+    numbers: list[int]
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason"),
+    [
+        (TwoLists, r"TwoLists must have exactly one list field, and has 2 \(one, two\)"),
+        (NoList, "NoList must have exactly one list field, and has none"),
+        (Numbers, "Numbers.numbers must be a list of strings or of models with a field 'question'"),
+        ("weighted", "shape='weighted' is not allowed"),
+    ],
+)
+def test_a_shape_that_cannot_be_used_is_refused(shape, reason):
+    with pytest.raises(SampleError, match=reason):
+        DirectGenerator(shape=shape, store=False)
+
+
+def test_shapes_in_words():
+    assert list_field(Ideas) == "ideas"
+    assert shape_in_words(Ideas).splitlines()[-1] == (
+        '{"thoughts": <thoughts>, "ideas": [{"why": <why>, "question": <question>, "required": true or false}, ...]}'
+    )
+    assert shape_in_words(Lines).splitlines()[-1] == '{"lines": [<lines>, ...]}'

@@ -1,0 +1,57 @@
+"""Engines that answer from a script, standing at the `Backend` seam."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from checklist_rewards.backends import LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.errors import BackendError
+from tests.fakes import FakeBackend
+
+Said = str | Reply | Sequence[str | Reply]
+
+
+class Labels(FakeBackend):
+    """Gives every read the same probabilities, by label; a label that it does not know has 1e-9."""
+
+    def __init__(self, probabilities: Mapping[str, float]):
+        super().__init__()
+        self.probabilities = probabilities
+        self.read_calls: list[tuple[tuple[str, ...], list[ReadGroup]]] = []
+
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+        self.read_calls.append((tuple(labels), list(groups)))
+        read = LabelRead(tuple(math.log(self.probabilities.get(label, 1e-9)) for label in labels))
+        return ReadResult([(read,) * len(group.tails) for group in groups])
+
+
+class Script(FakeBackend):
+    """Replies from a script, one entry per prompt that reaches it, or by a rule over the conversation.
+
+    Args:
+        script: per prompt a text, a [`Reply`], or several of them for several samples; or (messages) -> one of these.
+            Where an entry is an exception, the call that holds the prompt breaks with it.
+    """
+
+    def __init__(self, script: Sequence[Said | BackendError] | Callable[[Messages], Said], identity: str = "fake"):
+        super().__init__(identity=identity)
+        self.script = script if callable(script) else list(script)
+        self.prompts: list[Messages] = []
+        self.samplings: list[Sampling] = []
+
+    def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
+        self.prompts += prompts
+        self.samplings.append(sampling)
+        said = [self.script(messages) if callable(self.script) else self.script.pop(0) for messages in prompts]
+        for entry in said:
+            if isinstance(entry, BackendError):
+                raise entry
+        return [self._replies(entry, sampling.n) for entry in said]
+
+    @staticmethod
+    def _replies(said: Said, n: int) -> list[Reply]:
+        entries = [said] * n if isinstance(said, str | Reply) else list(said)
+        assert len(entries) == n, (entries, n)
+        return [
+            e if isinstance(e, Reply) else Reply(e, "stop", None, 100 if k == 0 else 0, 10)
+            for k, e in enumerate(entries)
+        ]

@@ -1,0 +1,140 @@
+"""The ten built-in pipelines: their defaults, word for word, and pipelines of one's own."""
+
+import pytest
+
+from checklist_rewards.errors import PromptError
+from checklist_rewards.pipelines import (
+    ConfigError,
+    PipelineConfig,
+    builtin,
+    get_pipeline,
+    list_pipelines,
+    pipeline,
+    register_custom_pipeline,
+    register_pipeline,
+)
+
+BATCH = {"mode": "batch", "metric": "pass"}
+RLCF = {"mode": "item", "metric": "expected", "prompt": "judges/rlcf", "scale": 10}
+DEFAULTS = {
+    "tick": (
+        {"kind": "direct", "prompt": "generators/tick", "temperature": 0.7, "min_items": 2, "max_items": 8},
+        BATCH,
+    ),
+    "rocketeval": (
+        {
+            "kind": "direct",
+            "prompt": "generators/rocketeval",
+            "shape": "questions",
+            "temperature": 0.7,
+            "min_items": 1,
+            "max_items": 10,
+        },
+        {"mode": "item", "metric": "normalized", "prompt": "judges/rocketeval", "use_logprobs": True},
+    ),
+    **{
+        name: (
+            {
+                "kind": "direct" if name == "rlcf_direct" else "contrastive",
+                "prompt": f"generators/{name}",
+                "shape": "weighted",
+                "temperature": 0.0,
+                "min_items": 1,
+                "max_items": 7,
+            },
+            RLCF,
+        )
+        for name in ("rlcf_direct", "rlcf_candidate", "rlcf_candidates_only")
+    },
+    **{
+        name: (
+            {
+                "kind": "contrastive",
+                "prompt": f"generators/{name}",
+                "shape": "categorized",
+                "temperature": 0.0,
+                "min_items": 1,
+                "max_items": most,
+            },
+            BATCH,
+        )
+        for name, most in (("openrubrics_pairwise", 15), ("openrubrics_listwise", 20))
+    },
+    "checkeval": ({"kind": "deductive", "temperature": 0.7}, BATCH),
+    "interacteval": ({"kind": "interactive", "temperature": 0.7}, BATCH),
+    "feedback": ({"kind": "inductive", "temperature": 0.7, "max_items": 20}, BATCH),
+}
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch):
+    monkeypatch.setattr(builtin, "_registered", {})
+
+
+def test_there_are_ten():
+    assert list_pipelines() == list(DEFAULTS)
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_the_defaults(name):
+    config = get_pipeline(name)
+    generator, scorer = DEFAULTS[name]
+    dumped = config.model_dump(exclude_none=True)
+    assert {k: v for k, v in dumped["generator"].items() if k != "options"} == generator
+    assert {k: v for k, v in dumped["scorer"].items() if k not in ("kind", "options")} == scorer
+    assert config.scorer.kind == "checklist" and config.refiners == () and config.paper and config.description
+    assert [item.weight for item in config.universal] == ([100] if name.startswith("rlcf") else [])
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_the_defaults_reach_the_parts(name):
+    pipe = pipeline(name, model="pocket", store=False)
+    generator, scorer = DEFAULTS[name]
+    for key in ("min_items", "max_items"):
+        if key in generator:
+            assert getattr(pipe.generator, key) == generator[key]
+    assert pipe.scorer.primary_metric == scorer["metric"]
+    assert pipe.corpus_level == (name in ("checkeval", "interacteval", "feedback"))
+
+
+def test_what_a_caller_passes_beats_the_preset():
+    pipe = pipeline("tick", store=False, generator={"max_items": 20}, scorer={"mode": "item", "metric": "expected"})
+    assert pipe.generator.max_items == 20 and pipe.generator.min_items == 2
+    assert pipe.scorer.primary_metric == "expected"
+    with pytest.raises(ConfigError, match="pipeline 'tick': generator.max_itmes: unknown key"):
+        pipeline("tick", generator={"max_itmes": 20})
+
+
+def test_a_name_that_nobody_has():
+    with pytest.raises(ConfigError, match=r"no pipeline 'tik' \(did you mean 'tick'\?\); allowed: tick, rocketeval"):
+        pipeline("tik")
+
+
+def test_a_pipeline_from_a_markdown_prompt_alone(tmp_path):
+    (tmp_path / "plain.md").write_text("Write questions about: {input}")
+    (tmp_path / "pairs.md").write_text("Why {chosen} and not {rejected}, for {input}?")
+    config = register_custom_pipeline("plain", tmp_path / "plain.md", scorer={"metric": "pass"})
+    assert (config.generator.kind, config.scorer.metric) == ("direct", "pass")
+    assert config.generator.prompt == str(tmp_path / "plain.md")
+    assert register_custom_pipeline("pairs", tmp_path / "pairs.md").generator.kind == "contrastive"
+    assert list_pipelines()[-2:] == ["plain", "pairs"]
+    assert pipeline("plain", store=False).generator.source.startswith("plain/")
+
+
+def test_a_custom_pipeline_is_checked(tmp_path):
+    (tmp_path / "bad.md").write_text("Write about {inptu}")
+    with pytest.raises(PromptError, match="bad.md:1: unknown placeholder {inptu}"):
+        register_custom_pipeline("bad", tmp_path / "bad.md")
+    with pytest.raises(PromptError, match="no prompt"):
+        register_custom_pipeline("bad", tmp_path / "missing.md")
+    assert "bad" not in list_pipelines()
+
+
+def test_names_that_are_taken():
+    mine = PipelineConfig(name="mine")
+    assert register_pipeline(mine) == mine == get_pipeline("mine")
+    with pytest.raises(ConfigError, match="'mine' is taken"):
+        register_pipeline(mine)
+    assert register_pipeline(PipelineConfig(name="mine", description="new"), replace=True) == get_pipeline("mine")
+    with pytest.raises(ConfigError, match="'tick' is a built-in name"):
+        register_pipeline(PipelineConfig(name="tick"), replace=True)

@@ -1,0 +1,166 @@
+"""Configs: lossless on disk in both formats, and nothing that is misspelt gets through."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from checklist_rewards.pipelines import ConfigError, PipelineConfig, get_pipeline, list_pipelines
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+SOME = st.none() | st.integers(1, 5)
+NUMBER = st.floats(0, 1, allow_nan=False)
+CONFIGS = st.fixed_dictionaries(
+    {
+        "name": st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,10}", fullmatch=True),
+        "description": TEXT,
+        "paper": st.none() | TEXT,
+        "generator": st.fixed_dictionaries(
+            {
+                "kind": st.sampled_from(["direct", "contrastive"]),
+                "shape": st.sampled_from(["questions", "weighted", "categorized"]),
+                "prompt": st.sampled_from([None, "generators/rlcf_candidate", "generators/openrubrics_pairwise"]),
+                "min_items": SOME,
+                "max_items": st.none() | st.integers(5, 9),
+                "temperature": st.none() | st.floats(0.01, 3),
+                "seed": st.none() | st.integers(0, 2**40),
+            }
+        ),
+        "refiners": st.lists(
+            st.sampled_from(["selector", "tagger", {"kind": "selector", "options": {"max_items": 3}}])
+            | st.fixed_dictionaries(
+                {
+                    "kind": st.just("tagger"),
+                    "options": st.fixed_dictionaries(
+                        {"qualities": st.dictionaries(st.just("clear"), st.just("it is clear"), min_size=1)}
+                    ),
+                }
+            ),
+            max_size=3,
+        ),
+        "scorer": st.fixed_dictionaries(
+            {
+                "mode": st.sampled_from([None, "item", "batch"]),
+                "metric": st.sampled_from([None, "pass", "weighted", "expected"]),
+                "threshold": st.none() | NUMBER,
+                "min_answered": st.none() | NUMBER,
+                "scale": st.none() | st.integers(2, 10),
+            }
+        ),
+        "universal": st.lists(
+            st.fixed_dictionaries(
+                {
+                    "question": TEXT.map("Is it {}?".format),
+                    "weight": st.floats(allow_nan=False, allow_infinity=False),
+                    "category": st.none() | TEXT,
+                    "required": st.booleans(),
+                }
+            ),
+            max_size=2,
+        ),
+    }
+)
+
+
+@pytest.mark.parametrize("name", ["config.json", "config.yaml"])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=CONFIGS)
+def test_what_is_saved_is_what_is_loaded(tmp_path, name, data):
+    if data["generator"]["prompt"] and data["generator"]["kind"] == "direct":
+        data["generator"]["prompt"] = "generators/rlcf_direct"
+    config = PipelineConfig.parse(data)
+    config.save(tmp_path / name)
+    assert PipelineConfig.load(tmp_path / name) == config
+    assert PipelineConfig.parse(config.model_dump(mode="json")) == config
+
+
+@pytest.mark.parametrize("name", list_pipelines())
+def test_every_built_in_pipeline_survives_a_round_trip(tmp_path, name):
+    config = get_pipeline(name)
+    for file in (tmp_path / "a.json", tmp_path / "a.yml"):
+        config.save(file)
+        assert PipelineConfig.load(file) == config
+
+
+def test_a_prompt_file_is_found_beside_its_config_and_kept_by_its_whole_path(tmp_path, monkeypatch):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "mine.md").write_text("Write questions about: {input}")
+    (tmp_path / "there" / "c.yaml").write_text("generator: {prompt: mine.md}\n")
+    monkeypatch.chdir(tmp_path)
+    config = PipelineConfig.load("there/c.yaml")
+    assert config.generator.prompt == str(tmp_path / "there" / "mine.md")
+    config.save("elsewhere.json")
+    assert PipelineConfig.load("elsewhere.json") == config
+
+
+WRONG = {
+    "a key": ({"genrator": {}}, ["genrator: unknown key", "name, description", "generator, refiners, scorer"]),
+    "a key inside": ({"scorer": {"mod": "item"}}, ["scorer.mod: unknown key", "mode, metric, prompt"]),
+    "a key of an item": ({"universal": [{"question": "a?", "wieght": 1}]}, ["universal.0.wieght", "weight"]),
+    "a generator": ({"generator": {"kind": "dierct"}}, ["generator:", "'dierct'", "'direct'", "contrastive"]),
+    "a refiner": ({"refiners": ["selector", "tager"]}, ["refiners.1:", "'tager'", "did you mean 'tagger'"]),
+    "a scorer": ({"scorer": {"kind": "x"}}, ["no scorer 'x'", "checklist"]),
+    "a prompt": ({"scorer": {"prompt": "judges/rocketevall"}}, ["'judges/rocketevall'", "judges/rocketeval,"]),
+    "a literal prompt": ({"generator": {"prompt": "Ask me: {input}"}}, ["no prompt 'Ask me: {input}'", "Markdown"]),
+    "a prompt of another kind": ({"generator": {"prompt": "judges/item"}}, ["item.md:", "{target}", "generator"]),
+    "a batch prompt for items": ({"scorer": {"prompt": "judges/batch", "mode": "item"}}, ["scorer:", "batch.md"]),
+    "a shape": ({"generator": {"shape": "weights"}}, ["generator.shape", "weighted"]),
+    "a mode": ({"scorer": {"mode": "itme"}}, ["mode='itme'", "'item', 'batch', 'quality'"]),
+    "a metric": ({"scorer": {"metric": "best"}}, ["metric='best'", "'pass', 'weighted'"]),
+    "a number": ({"generator": {"max_items": "many"}}, ["generator.max_items", "integer", "'many'"]),
+    "limits": ({"generator": {"min_items": 5, "max_items": 2}}, ["generator:", "max_items=2"]),
+    "a temperature": ({"generator": {"temperature": -1}}, ["generator:", "temperature=-1"]),
+    "an option": ({"generator": {"kind": "deductive", "options": {"filterin": True}}}, ["'filterin'", "filtering"]),
+    "a wrong option": ({"generator": {"kind": "deductive", "options": {"augmentation": "x"}}}, ["augmentation='x'"]),
+    "an option with a place of its own": ({"scorer": {"options": {"mode": "item"}}}, ["'mode'", "place of its own"]),
+    "an engine": ({"generator": {"options": {"model": "x"}}}, ["'model'", "place of its own"]),
+    "a stage prompt": (
+        {"generator": {"kind": "deductive", "prompts": {"seed": "generators/checkeval_sed"}}},
+        ["generator.prompts", "checkeval_sed", "checkeval_seed"],
+    ),
+    "a name": ({"name": "a b"}, ["name:", "'a b'"]),
+    "no mapping": ([], ["expected a mapping, got []"]),
+}
+
+
+@pytest.mark.parametrize(("data", "words"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_an_error_that_says_what_is_allowed(data, words):
+    with pytest.raises(ConfigError) as caught:
+        PipelineConfig.parse(data, "here")
+    said = str(caught.value)
+    assert said.startswith("here: ") and all(word in said for word in words), said
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "line"),
+    [
+        ("a.yaml", "name: x\ngenerator:\n  kind: direct\n  promt: a\n", 4),
+        ("a.yaml", "refiners:\n  - selector\n  - kind: selector\n    options: {beam_wdth: 2}\n", 3),
+        ("a.json", '{\n "name": "x",\n "scorer": {\n  "mode": "itme"\n }\n}\n', 3),
+        ("a.json", '{\n "name": }', 2),
+        ("a.yaml", "name: x\n  scorer: [\n", 2),
+    ],
+)
+def test_a_file_is_named_with_the_line(tmp_path, file, text, line):
+    path = tmp_path / file
+    path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        PipelineConfig.load(path)
+    assert str(caught.value).startswith(f"{path}:{line}: ")
+
+
+@pytest.mark.parametrize("file", ["config.toml", "missing.yaml"])
+def test_a_file_that_cannot_be_read(tmp_path, file):
+    with pytest.raises(ConfigError, match=file):
+        PipelineConfig.load(tmp_path / file)
+    with pytest.raises(ConfigError, match=".json, .yaml, .yml"):
+        PipelineConfig().save(Path("config.toml"))
+
+
+def test_replacing_changes_only_what_is_named():
+    tick = get_pipeline("tick")
+    changed = tick.replace({"generator": {"max_items": 20}, "refiners": ["selector"]})
+    assert changed.generator.max_items == 20 and changed.generator.prompt == tick.generator.prompt
+    assert changed.scorer == tick.scorer and [refiner.kind for refiner in changed.refiners] == ["selector"]
+    assert tick.generator.max_items == 8

@@ -1,0 +1,241 @@
+"""Pipelines at work: what is asked, what is written, what is scored, and what one failure costs."""
+
+import json
+
+import pytest
+
+from checklist_rewards import Checklist, backends
+from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
+from checklist_rewards.generators import Dimensions
+from checklist_rewards.pipelines import ConfigError, PipelineConfig, pipeline
+from checklist_rewards.pipelines.builtin import UNIVERSAL
+from checklist_rewards.store import Store
+from tests.pipelines.fakes import Scripted
+
+ROW = {"input": "Write a note.", "target": "A note.", "reference": "The best note."}
+
+
+def all_yes(text: str) -> object:
+    """A batch reply that says yes to every question."""
+    count = text.count("?\n") + text.count("? ") or 1
+    return {"answers": [{"number": n, "answer": "yes"} for n in range(1, count + 1)]}
+
+
+def test_tick_on_the_pocket_model(pocket):
+    pipe = pipeline(
+        "tick",
+        model="pocket",
+        backend="transformers",
+        store=False,
+        generator={"temperature": 0.0},
+        scorer={"mode": "item"},
+    )
+    result = pipe("Write one sentence that mentions the word lamo.", target="The lamo is old.")
+    assert 2 <= len(result.checklist) <= 8 and result.checklist.source.startswith("tick/")
+    assert result.score.primary_metric == "pass" and result.score.answered == len(result.checklist)
+
+
+def test_rlcf_has_weights_the_universal_item_and_grades():
+    fake = Scripted(lambda text: {"questions": [{"question": "Is it short?", "weight": 40}]}, last=0.25)
+    result = pipeline("rlcf_direct", model="m", backend=fake, store=False)(**ROW)
+    assert [(item.question, item.weight) for item in result.checklist.items] == [
+        ("Is it short?", 40),
+        (UNIVERSAL, 100),
+    ]
+    assert "The best note." in fake.prompts[0] and fake.samplings[0].temperature == 0
+    assert [labels for _, _, labels in fake.reads] == [tuple("0123456789")] * 2
+    assert result.score.primary_score == pytest.approx(0.25)  # the expected grade: 0.75 x 0 + 0.25 x 9, of 9
+
+
+def test_rocketeval_is_the_mean_probability_and_sees_the_turns_before():
+    fake = Scripted(lambda text: {"questions": [{"question": "Is it short?"}, {"question": "Is it old?"}]}, last=0.1)
+    result = pipeline("rocketeval", model="m", backend=fake, store=False)(**ROW, history="user: Hello there.")
+    assert result.score.primary_metric == "normalized" and result.score.primary_score == pytest.approx(0.9)
+    assert "Hello there." in fake.prompts[0] and "The best note." in fake.prompts[0]
+    assert all("Hello there." in prefix for prefix, _, _ in fake.reads)
+
+
+@pytest.mark.parametrize("name", ["openrubrics_pairwise", "openrubrics_listwise"])
+def test_openrubrics_compares_and_keeps_categories(name):
+    made = {"questions": [{"question": "Is it short?", "category": "hard_rule"}]}
+    fake = Scripted(lambda text: made if "better" in text else all_yes(text))
+    pipe = pipeline(name, model="m", backend=fake, store=False)
+    checklist = pipe.generate_batch([request(pipe, chosen="the better", rejected="the other")])[0]
+    assert [(item.question, item.category) for item in checklist.items] == [("Is it short?", "hard_rule")]
+    with pytest.raises(SampleError, match="row 1: the prompt .* needs"):
+        pipe.run_batch([ROW])
+
+
+def request(pipe, **fields):
+    from checklist_rewards.generators import Request
+
+    return Request("Write a note.", **fields)
+
+
+def test_candidates_reach_the_prompt_or_are_sampled(monkeypatch):
+    made = {"questions": [{"question": "Is it short?", "weight": 1}]}
+    fake = Scripted(lambda text: made if "first try" in text else "a first try")
+    pipe = pipeline("rlcf_candidates_only", model="m", backend=fake, store=False)
+    pipe.run_batch([{**ROW, "candidates": ["first try", "second try"]}])
+    assert "first try" in fake.prompts[0] and "second try" in fake.prompts[0]
+    with pytest.raises(SampleError, match="row 1: there are no candidates"):
+        pipe.run_batch([ROW])
+    built = []
+    monkeypatch.setattr(backends, "_engines", {})
+    monkeypatch.setattr(backends, "_build", lambda name, model, url: built.append((model, url)) or fake)
+    settings = {"candidate_models": ["small", "smaller"]}
+    pipe = pipeline("rlcf_candidates_only", model="m", base_url="http://here/v1", store=False, generator=settings)
+    [result] = pipe.run_batch([ROW])
+    assert result.checklist is not None and fake.prompts[-3:-1] == ["Write a note."] * 2
+    assert sorted(built) == [(model, "http://here/v1") for model in ("m", "small", "smaller")]
+
+
+def test_a_corpus_pipeline_writes_one_checklist_and_scores_every_row_with_it():
+    fake = Scripted(lambda text: {"questions": [{"question": "Is it grammatical?"}, {"question": "Is it plain?"}]})
+    settings = {"options": {"augmentation": "none"}}
+    pipe = pipeline("checkeval", model="m", backend=fake, store=False, generator=settings, scorer={"mode": "item"})
+    source = {"dimensions": [{"name": "fluency", "definition": "It reads well."}]}
+    rows = [{"input": "Sum up.", "target": text} for text in ("one", "two", "three")]
+    results = pipe.run_batch(rows, source=source)
+    assert len({result.checklist.id for result in results}) == 1 and len(fake.prompts) == 1
+    assert [result.score.answered for result in results] == [2, 2, 2]
+    assert {item.category for item in results[0].checklist.items} == {"fluency"}
+    again = pipe.run_batch(rows, checklist=results[0].checklist)
+    assert [result.score for result in again] == [result.score for result in results] and len(fake.prompts) == 1
+    assert pipe("Sum up.", "four", source=Dimensions.model_validate(source)).score.total == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("checkeval", {}, "needs source=... or checklist="),
+        ("checkeval", {"source": {"dimension": []}}, "source: dimensions?: "),
+        ("tick", {"source": {}}, "for a corpus-level pipeline"),
+        ("checkeval", {"source": {}, "checklist": ["a?"]}, "has no checklist yet"),
+    ],
+)
+def test_sources_that_do_not_fit(name, arguments, words):
+    with pytest.raises(ConfigError, match=words):
+        pipeline(name, model="m", backend=Scripted(), store=False).run_batch([ROW], **arguments)
+
+
+def test_a_broken_stage_is_an_error_that_names_it():
+    pipe = pipeline("checkeval", model="m", backend=Scripted(lambda text: "I would rather not."), store=False)
+    with pytest.raises(GenerationError, match="seed"):
+        pipe.run_batch([ROW], source={"dimensions": [{"name": "fluency", "definition": "It reads well."}]})
+
+
+def test_a_misspelt_argument_is_refused():
+    with pytest.raises(SampleError, match="'refrence' is no part of a row; allowed: reference, history"):
+        pipeline("tick", model="m", backend=Scripted(), store=False)("Write.", target="x", refrence="y")
+
+
+def test_an_unusable_reply_costs_its_row():
+    fake = Scripted(lambda text: "no" if "poem" in text else "1. Is it short?\n2. Is it a note?")
+    pipe = pipeline("tick", model="m", backend=fake, store=False, scorer={"mode": "item"})
+    good, bad, bare = pipe.run_batch([ROW, {"input": "Write a poem.", "target": "x"}, {"input": "Write a note!"}])
+    assert good.score.answered == 2 and good.error is None
+    assert bad.checklist is None and bad.score is None and "no" in bad.error.raw
+    assert bare.checklist is not None and bare.score is None
+    with pytest.raises(GenerationError):
+        pipe("Write a poem.", target="x")
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"target": "x"}, "row 2: the input is blank"),
+        ({"input": "a", "target": 3}, "row 2: 'target' must be a string, got int 3"),
+        ({"input": "a", "candidates": "b"}, "row 2: 'candidates' must be a list of texts"),
+        ({"input": "a", "reference": 1}, "row 2: 'reference' must be a string"),
+    ],
+)
+def test_a_row_is_refused_before_anything_is_asked(row, words):
+    fake = Scripted()
+    with pytest.raises(SampleError, match=words):
+        pipeline("tick", model="m", backend=fake, store=False).run_batch([ROW, row])
+    assert fake.prompts == []
+
+
+def test_refiners_work_on_every_checklist_and_an_emptied_one_costs_its_row():
+    def reply(text: str) -> object:
+        if "poem" in text:
+            return "1. Is it a bad poem?\n2. Is it a poem?"
+        if "note" in text:
+            return "1. Is it short?\n2. Is it bad?"
+        return {"reason": "it is so", "clear": "Is it short?" in text}
+
+    refiner = {"kind": "tagger", "options": {"qualities": {"clear": "it is clear"}}}
+    fake = Scripted(reply)
+    pipe = pipeline("tick", model="m", backend=fake, store=False, refiners=[refiner], scorer={"mode": "item"})
+    refined, emptied = pipe.run_batch([ROW, {"input": "Write a poem.", "target": "x"}])
+    assert [item.question for item in refined.checklist.items] == ["Is it short?"] and refined.score.total == 1
+    assert refined.checklist.source.startswith("tick/") and "tagger/" in refined.checklist.source
+    assert emptied.score is None and "no item is left" in str(emptied.error)
+
+
+def test_unit_tests_use_the_responses_of_the_row_and_want_some():
+    def reply(text: str) -> object:
+        if "BAD" in text or "Rewrite" in text or "rewrite" in text:
+            return {"response": "BAD"}
+        return {"questions": [{"question": "Is it short?", "weight": 1}]}
+
+    fake = Scripted(reply, last=0.1)
+    settings = {"store": False, "refiners": ["unit_tester"], "scorer": {"mode": "item", "prompt": None, "scale": None}}
+    pipe = pipeline("rlcf_candidates_only", model="m", backend=fake, **settings)
+    [result] = pipe.run_batch([{**ROW, "candidates": ["one text", "another"]}])
+    assert {text for text in ("one text", "another") if any(text in prefix for prefix, _, _ in fake.reads)} == {
+        "one text",
+        "another",
+    }
+    assert result.checklist is None and "unit_tester: no item is left" in str(result.error)  # all rewrites pass
+    fake = Scripted(reply)
+    pipe = pipeline("tick", model="m", backend=fake, store=False, refiners=["unit_tester"])
+    with pytest.raises(SampleError, match="row 1: unit_tester tries the questions on responses"):
+        pipe.run_batch([ROW])
+    assert fake.prompts == []
+
+
+def test_another_engine_for_the_generator():
+    writer, judge = Scripted(lambda text: "1. Is it short?\n2. Is it old?", identity="w"), Scripted(identity="j")
+    pipe = pipeline(
+        "tick",
+        generator_model="w",
+        scorer_model="j",
+        backend=judge,
+        generator_backend=writer,
+        store=False,
+        scorer={"mode": "item"},
+    )
+    assert pipe(**ROW).checklist.model == "w"
+    assert len(writer.prompts) == 1 and not writer.reads and len(judge.reads) == 2 and not judge.prompts
+
+
+def test_a_second_run_asks_nothing(tmp_path):
+    for asked in (1, 0):
+        fake = Scripted(lambda text: "1. Is it short?\n2. Is it old?")
+        pipe = pipeline("tick", model="m", backend=fake, store=Store(tmp_path / "s"), scorer={"mode": "item"})
+        pipe.run_batch([ROW])
+        assert len(fake.prompts) == asked and len(fake.reads) == 2 * asked
+
+
+def test_a_config_file_is_a_pipeline(tmp_path):
+    (tmp_path / "w.md").write_text("Questions about {input}")
+    path = tmp_path / "mine.yaml"
+    path.write_text("name: mine\ngenerator: {prompt: w.md, min_items: 1}\nscorer: {metric: pass}\n")
+    fake = Scripted(lambda text: "1. Is it short?")
+    result = pipeline(path, model="m", backend=fake, store=False)(**ROW)
+    assert fake.prompts[0].startswith("Questions about") and result.checklist.source.startswith("w/")
+    assert result.score.primary_metric == "pass"
+
+
+def test_models_that_are_not_there_are_refused_without_loading():
+    pipe = pipeline("tick", model="./none", backend="transformers", store=False)
+    with pytest.raises(ChecklistRewardsError, match="./none"):
+        pipe.run_batch([ROW])
+
+
+def test_json_of_a_shared_checklist_is_taken_as_it_is():
+    pipe = pipeline(PipelineConfig(), model="m", backend=Scripted(), store=False)
+    [result] = pipe.run_batch([{"target": "x"}], checklist=json.dumps({"items": [{"question": "a?"}]}))
+    assert result.checklist == Checklist.parse(["a?"]) and result.score.total == 1

@@ -1,0 +1,124 @@
+"""Registries: names, decorators, what a part is given, and names that are taken."""
+
+import pytest
+from pydantic import BaseModel
+
+from checklist_rewards import Checklist
+from checklist_rewards.pipelines import (
+    GENERATORS,
+    REFINERS,
+    SCORERS,
+    ConfigError,
+    PipelineConfig,
+    assemble,
+    pipeline,
+    register_generator,
+    register_refiner,
+    register_scorer,
+)
+from checklist_rewards.replies import Engine
+from checklist_rewards.scores import Verdict, score_checklist
+from tests.pipelines.fakes import Scripted
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch):
+    for registry in (GENERATORS, REFINERS, SCORERS):
+        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+
+
+def test_the_built_in_names():
+    assert GENERATORS.names() == ["direct", "contrastive", "inductive", "deductive", "interactive"]
+    assert REFINERS.names() == ["deduplicator", "tagger", "unit_tester", "selector"]
+    assert SCORERS.names() == ["checklist"]
+    assert all(entry.summary.endswith(".") for registry in (GENERATORS, REFINERS, SCORERS) for entry in registry)
+
+
+def test_a_registered_refiner_is_made_by_name_and_gets_what_it_takes():
+    made = []
+
+    @register_refiner("head")
+    class Head:
+        """Keeps the first questions."""
+
+        def __init__(self, keep: int = 1, *, model: str):
+            made.append((keep, model))
+            self.keep = keep
+
+        def check(self):
+            pass
+
+        def refine(self, checklist, samples=()):
+            return Checklist(items=checklist.items[: self.keep])
+
+    config = PipelineConfig.parse({"refiners": ["head", {"kind": "head", "options": {"keep": 2}}]})
+    fake = Scripted(lambda text: "1. Is it a?\n2. Is it b?\n3. Is it c?")
+    pipe = assemble(config, Engine("writer", fake), Engine("judge", fake), None)
+    assert made == [(1, "writer"), (2, "writer")]
+    [checklist] = pipe.generate_batch(["Write."])
+    assert [item.question for item in checklist.items] == ["Is it a?"]
+
+
+def test_a_setting_that_a_part_does_not_take_is_refused():
+    @register_refiner("plain")
+    class Plain:
+        """Does nothing."""
+
+        def __init__(self, keep: int = 1): ...
+
+    with pytest.raises(ConfigError, match="refiner 'plain' has no setting 'kep'; it takes: keep"):
+        PipelineConfig.parse({"refiners": [{"kind": "plain", "options": {"kep": 1}}]})
+
+
+def test_a_pipeline_of_parts_of_ones_own():
+    class Topics(BaseModel):
+        topics: list[str]
+
+    @register_generator("topical", source=Topics)
+    class Topical:
+        """Asks after topics."""
+
+        stages = ()
+
+        def check(self): ...
+
+        def generate(self, source):
+            return Checklist.parse([f"Is {topic} in it?" for topic in source.topics])
+
+    @register_scorer("words")
+    class Words:
+        """Looks for the word."""
+
+        def check(self): ...
+
+        def score_batch(self, samples, progress=None):
+            return [
+                score_checklist(s.checklist, [yes(item.question.split()[1] in s.target) for item in s.checklist.items])
+                for s in samples
+            ]
+
+    def yes(there):
+        return Verdict({"yes": float(there), "no": 1.0 - there})
+
+    config = PipelineConfig.parse({"generator": {"kind": "topical"}, "scorer": {"kind": "words"}})
+    results = pipeline(config, store=False).run_batch(
+        [{"target": "rain falls"}, {"target": "sun"}], source={"topics": ["rain", "sun"]}
+    )
+    assert [[item.answer for item in result.score.items] for result in results] == [["yes", "no"], ["no", "yes"]]
+    with pytest.raises(ConfigError, match="source: topics: Input should be a valid list, got 'rain'"):
+        pipeline(config, store=False).generate({"topics": "rain"})
+
+
+def test_names_that_are_taken():
+    with pytest.raises(ConfigError, match="'direct' is a built-in name"):
+        register_generator("direct", replace=True)
+    register_refiner("mine")(object)
+    with pytest.raises(ConfigError, match="'mine' is taken; pass replace=True"):
+        register_refiner("mine")
+    register_refiner("mine", replace=True)(dict)
+    assert REFINERS.get("mine").factory is dict
+
+
+def test_an_unknown_name_lists_those_there_are():
+    with pytest.raises(ConfigError, match=r"no refiner 'deduplicater' \(did you mean 'deduplicator'\?\); allowed"):
+        REFINERS.get("deduplicater")

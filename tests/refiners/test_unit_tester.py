@@ -1,0 +1,191 @@
+import json
+
+import pytest
+
+from checklist_rewards import Checklist, ChecklistScorer, Sample, __version__
+from checklist_rewards.backends import Reply
+from checklist_rewards.errors import ChecklistError, ModelError, SampleError
+from checklist_rewards.refiners import UnitTester
+from checklist_rewards.refiners.unit_tester import failing_answers
+from tests.generators.fakes import Replies
+
+CHECKLIST = Checklist.parse(["Is there an A?", "Is there a B?", "Is there a C?"])
+LETTERS = {"Is there an A?": "A", "Is there a B?": "B", "Is there a C?": "C"}
+
+
+def asked_letter(text):
+    return next(letter for question, letter in LETTERS.items() if question in text)
+
+
+def target_of(prefix):
+    return prefix.split("<target-")[1].split("\n")[1]
+
+
+def says(prefix, tail):
+    """A judge that looks for the letter, except that it is blind for B and cannot answer about '?'."""
+    letter, target = asked_letter(tail), target_of(prefix)
+    if "?" in target and letter in target:
+        return None
+    return 0.9 if letter in target or (letter == "B" and target.endswith("without")) else 0.1
+
+
+def without_letter(text, sampling):
+    response = text.split("<response-")[1].split("\n")[1]
+    return json.dumps({"response": response.replace(asked_letter(text), "") + "without"})
+
+
+def tries(rewrite=without_letter, judge=says, **settings):
+    backend = Replies(rewrite)
+    backend.rule = judge
+    return UnitTester("fake", **{"backend": backend, "store": False} | settings), backend
+
+
+def on(*targets):
+    return [Sample(None, target, input="Write letters.") for target in targets]
+
+
+def questions(checklist):
+    return [item.question for item in checklist.items]
+
+
+def test_items_stay_that_a_broken_text_is_seen_to_fail():
+    refiner, backend = tries()
+    refined = refiner.refine(CHECKLIST, on("ABC", "AB", "C"))
+    assert questions(refined) == ["Is there an A?", "Is there a C?"]
+    assert (refined.source, refined.model) == (f"unit_tester/{__version__}", "fake")
+    (note,) = refiner.report.dropped
+    assert note.reason.startswith("only 0 of 2 texts rewritten to fail it were judged to fail it (at least 70%")
+    assert refiner.report.unclear == ()
+    # All samples on all items in one call, all rewrites in one, all rewritten texts in one.
+    assert [sum(len(group.tails) for group in call) for call in backend.calls] == [9, 6]
+    assert [len(prompts) for prompts, _ in backend.sampled] == [6]
+
+
+def test_the_prompt_has_the_text_the_question_and_the_answer_wanted():
+    refiner, backend = tries()
+    refiner.refine(Checklist.parse(["Is there an A?", {"question": "Is there a C?", "weight": -1}]), on("AB"))
+    first, second = backend.sampled[0][0]
+    assert "\nAB\n" in first and "Is there an A?" in first and "\nno\n" in first
+    assert "Is there a C?" in second and "\nyes\n" in second  # a penalty fails when the answer is yes
+
+
+def test_the_threshold_is_the_share_that_must_fail():
+    def half(text, sampling):
+        return without_letter(text, sampling) if "\nA1\n" in text else '{"response": "still A"}'
+
+    samples = on("A1", "A2")
+    only = Checklist.parse(["Is there an A?"])
+    assert len(tries(half, threshold=0.5)[0].refine(only, samples)) == 1
+    refiner, _ = tries(half, threshold=0.51)
+    with pytest.raises(ChecklistError, match="no item is left of 1.*only 1 of 2"):
+        refiner.refine(only, samples)
+
+
+def test_no_more_samples_than_asked_for_are_rewritten():
+    refiner, backend = tries(max_samples=2)
+    refiner.refine(Checklist.parse(["Is there an A?"]), on("A1", "x", "A2", "A3"))
+    (prompts, _) = backend.sampled[0]
+    assert len(prompts) == 2 and "\nA1\n" in prompts[0] and "\nA2\n" in prompts[1]
+
+
+def test_without_samples_there_is_an_error_not_an_empty_checklist():
+    refiner, backend = tries()
+    with pytest.raises(SampleError, match="unit_tester: it needs samples.*got none"):
+        refiner.refine(CHECKLIST)
+    with pytest.raises(SampleError, match="sample 1 must be a Sample with a target, got str 'ABC'"):
+        refiner.refine(CHECKLIST, ["ABC"])
+    assert backend.sampled == [] and backend.calls == []
+
+
+def test_an_item_that_no_sample_passes_is_kept_and_marked_untested():
+    refiner, backend = tries()
+    assert questions(refiner.refine(CHECKLIST, on("A"))) == questions(CHECKLIST)
+    assert [(note.item.question, note.reason) for note in refiner.report.unclear] == [
+        ("Is there a B?", "untested: none of 1 samples passes it"),
+        ("Is there a C?", "untested: none of 1 samples passes it"),
+    ]
+
+
+def test_reads_without_an_answer_count_neither_way():
+    # Of three rewrites one is seen to fail and two cannot be answered: 1 of 1 fails.
+    def rewrite(text, sampling):
+        return without_letter(text, sampling) if "\nA1\n" in text else '{"response": "A?"}'
+
+    refiner, _ = tries(rewrite)
+    assert len(refiner.refine(Checklist.parse(["Is there an A?"]), on("A1", "A2", "A3", "A?"))) == 1
+    assert refiner.report.unclear == ()
+
+    refiner, _ = tries(lambda text, sampling: '{"response": "A?"}')
+    assert len(refiner.refine(Checklist.parse(["Is there an A?"]), on("A1"))) == 1
+    (note,) = refiner.report.unclear
+    assert note.reason == "untested: no rewrite of 1 passing samples was judged (the judge gave no answer: too_long)"
+
+    refiner, _ = tries()
+    refiner.refine(Checklist.parse(["Is there an A?"]), on("A?", "x"))
+    assert refiner.report.unclear[0].reason == "untested: none of 2 samples passes it (1 reads were left unanswered)"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["No.", '{"response": " "}', '{"response": "A1"}', Reply(None, unanswered="backend_error: gone")],
+    ids=["prose", "blank", "unchanged", "none"],
+)
+def test_a_rewrite_that_could_not_be_had_counts_neither_way(reply):
+    def rewrite(text, sampling):
+        return without_letter(text, sampling) if "\nA2\n" in text else reply
+
+    only = Checklist.parse(["Is there an A?"])
+    refiner, _ = tries(rewrite)
+    assert len(refiner.refine(only, on("A1", "A2"))) == 1 and refiner.report.unclear == ()
+    refiner, _ = tries(rewrite)
+    assert len(refiner.refine(only, on("A1"))) == 1
+    assert "untested: no rewrite of 1 passing samples" in refiner.report.unclear[0].reason
+
+
+def test_an_item_without_weight_can_be_tested_too():
+    refiner, _ = tries()
+    checklist = Checklist.parse([{"question": "Is there an A?", "weight": 0}, "Is there a C?"])
+    assert len(refiner.refine(checklist, on("AC"))) == 2 and refiner.report.unclear == ()
+
+
+def test_the_judge_may_be_another_scorer():
+    other = Replies(without_letter, identity="other")
+    other.rule = says
+    refiner, backend = tries(scorer=ChecklistScorer("judge", backend=other, store=False))
+    refiner.refine(CHECKLIST, on("ABC"))
+    assert backend.calls == [] and len(other.calls) == 2 and len(backend.sampled) == 1
+
+
+def test_a_rerun_asks_nothing(tmp_path):
+    first, _ = tries(store=tmp_path / "s.sqlite")
+    again, backend = tries(pytest.fail, pytest.fail, store=tmp_path / "s.sqlite")
+    assert first.refine(CHECKLIST, on("ABC")) == again.refine(CHECKLIST, on("ABC"))
+    assert backend.sampled == [] and backend.calls == []
+
+
+def test_the_pocket_judge_enforces_what_it_can_see(scorer):
+    def rewrite(text, sampling):
+        return '{"response": "my keno like this red tisa."}'
+
+    digit, case = "Does the response contain a digit?", "Is the response written in lower case only?"
+    refiner, _ = tries(rewrite, scorer=scorer)
+    samples = on("My 3 keno like this red tisa.", "the old lamo is red.")
+    # One of the two passes each; the rewritten text has no digit, but is in lower case as before.
+    assert questions(refiner.refine(Checklist.parse([digit, case]), samples)) == [digit]
+    assert refiner.report.unclear == () and refiner.report.dropped[0].item.question == case
+
+
+def test_what_can_be_refused_is_refused_before_any_call(tmp_path):
+    with pytest.raises(ModelError):
+        UnitTester(str(tmp_path / "none"), store=False).check()
+    for name, value in (("threshold", 2), ("max_samples", 0)):
+        with pytest.raises(SampleError, match=f"{name}={value}"):
+            UnitTester("fake", store=False, **{name: value})
+
+
+@pytest.mark.parametrize(("weight", "answers"), [(1, "poor or fair"), (-1, "good")])
+def test_an_item_with_options_fails_by_the_answers_that_cost(weight, answers):
+    values = {"poor": 0, "fair": 0.4, "good": 1, "cannot tell": None}
+    options = [{"label": label, "value": value, "na": value is None} for label, value in values.items()]
+    (item,) = Checklist.parse([{"question": "How clear is it?", "weight": weight, "options": options}]).items
+    assert failing_answers(item) == answers
