@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from checklist_rewards import backends
 from checklist_rewards.cli import app
+from checklist_rewards.cli.report import console
 from tests.fakes import FakeBackend
 
 
@@ -15,7 +16,7 @@ from tests.fakes import FakeBackend
 def run(tmp_path, monkeypatch):
     """`run("score", "rows.jsonl", ...)` in an empty folder; gives typer's result (exit_code, stdout, stderr)."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "1000")
+    monkeypatch.setattr(console, "width", 1000)
     return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 

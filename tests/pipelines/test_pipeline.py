@@ -30,7 +30,7 @@ def test_tick_on_the_pocket_model(pocket):
         generator={"temperature": 0.0},
         scorer={"mode": "item"},
     )
-    result = pipe("Write one sentence that mentions the word lamo.", target="The lamo is old.")
+    result = pipe('Write a note. Mention the word "bakto". End with a question mark.', target="The bakto is old.")
     assert 2 <= len(result.checklist) <= 8 and result.checklist.source.startswith("tick/")
     assert result.score.primary_metric == "pass" and result.score.answered == len(result.checklist)
 
