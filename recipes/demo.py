@@ -123,7 +123,14 @@ def best_of(scorer: ChecklistScorer, dataset: Dataset, items: list[Task], texts:
 
 
 def train(
-    dataset: Dataset, items: list[Task], scorer: ChecklistScorer, output: Path, steps: int, learning_rate: float
+    dataset: Dataset,
+    items: list[Task],
+    scorer: ChecklistScorer,
+    output: Path,
+    *,
+    steps: int,
+    learning_rate: float,
+    seed: int,
 ) -> list[dict[str, float]]:
     """GRPO from the pocket policy with the pocket judge. Returns the log, one entry per step."""
     config = GRPOConfig(
@@ -146,7 +153,7 @@ def train(
         reward_weights=[1.0, 0.0],
         # Under the default sum a reply that the judge could not score would count as 0 instead of staying out.
         multi_objective_aggregation="normalize_then_sum",
-        seed=0,
+        seed=seed,
     )
     trainer = GRPOTrainer(
         model=AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype="float32"),
@@ -229,6 +236,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--learning-rate", type=float, default=3e-4)
     parser.add_argument("--train-prompts", type=int, default=256)
     parser.add_argument("--test-prompts", type=int, default=96)
+    parser.add_argument("--seed", type=int, default=0, help="of the training")
     args = parser.parse_args(argv)
     started = time.perf_counter()
     args.output.mkdir(parents=True, exist_ok=True)
@@ -253,7 +261,15 @@ def main(argv: list[str] | None = None) -> None:
     best_of_8 = best_of(scorer, test_set, test_items, samples)
 
     console.print("[bold]3/4[/] GRPO with the pocket judge")
-    log = train(train_set, train_items, scorer, args.output, args.steps, args.learning_rate)
+    log = train(
+        train_set,
+        train_items,
+        scorer,
+        args.output,
+        steps=args.steps,
+        learning_rate=args.learning_rate,
+        seed=args.seed,
+    )
 
     console.print("[bold]4/4[/] measuring the trained policy")
     policy = str(args.output / "policy")

@@ -122,7 +122,7 @@ def _read(reply: Reply, shape: type[Value], max_tokens: int) -> Value | Generati
     if reply.text is None:
         return GenerationError(f"the model gave no reply: {reply.unanswered}.")
     try:
-        return shape.model_validate(extract_json(reply.text))
+        return shape.model_validate(_in_its_field(extract_json(reply.text), shape))
     except ValidationError as error:
         detail = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in detail["loc"])
@@ -131,6 +131,12 @@ def _read(reply: Reply, shape: type[Value], max_tokens: int) -> Value | Generati
     except ValueError as error:
         cut = f"; it was cut off at max_tokens={max_tokens}" if reply.finish_reason == "length" else ""
         return GenerationError(f"the reply cannot be read: {error}{cut}.", reply.text)
+
+
+def _in_its_field(value: Any, shape: type[BaseModel]) -> Any:
+    """A bare list where the shape has but one field: models often leave out the object around it."""
+    fields = list(shape.model_fields)
+    return {fields[0]: value} if isinstance(value, list) and len(fields) == 1 else value
 
 
 def _with_complaint(messages: Messages, reply: str, complaint: str) -> Messages:

@@ -1,0 +1,66 @@
+"""Every way of asking through a real vLLM server with the pocket model behind it.
+
+The pocket model knows no JSON: it is the server that holds it to the schema, so the replies have the right form and
+say what comes. What is tested is that the form arrives and that nothing is lost or made up on the way.
+"""
+
+import pytest
+from pocket.world import tasks, write_response
+from pydantic import BaseModel
+
+from checklist_rewards import Checklist, ChecklistScorer, Sample
+from checklist_rewards.backends import Sampling
+from checklist_rewards.errors import GenerationError
+from checklist_rewards.generators import DirectGenerator
+from checklist_rewards.replies import Engine, ask
+from tests.backends.conftest import SERVED_NAME
+
+pytestmark = pytest.mark.vllm
+
+
+class Verdict(BaseModel):
+    short: bool
+    polite: bool
+
+
+@pytest.fixture(scope="module")
+def samples() -> list[Sample]:
+    import random
+
+    rng = random.Random(3)
+    return [
+        Sample([c.question() for c in task.constraints], write_response(rng, task, 0.4, "test"), task.instruction)
+        for task in tasks(6, seed=5, split="test")
+    ]
+
+
+def test_a_reply_follows_its_schema(vllm_server):
+    engine = Engine(SERVED_NAME, "auto", vllm_server)
+    found = ask(engine, [[{"role": "user", "content": "Write a note."}]] * 2, Verdict, Sampling(max_tokens=64))
+    assert [type(value) for value in found] == [Verdict, Verdict]
+
+
+@pytest.mark.parametrize(
+    "ways", [{"mode": "batch"}, {"use_logprobs": False}, {"mode": "quality"}], ids=["batch", "words", "quality"]
+)
+def test_every_read_is_answered_or_says_why_not(vllm_server, samples, ways):
+    scorer = ChecklistScorer(SERVED_NAME, base_url=vllm_server, store=False, max_tokens=256, **ways)
+    scores = scorer.score_batch(samples)
+    assert [score.total for score in scores] == [len(sample.checklist) for sample in samples]
+    for item in (item for score in scores for item in score.items):
+        assert (item.answer in ("yes", "no")) != (item.unanswered is not None)
+
+
+def test_reads_through_the_server_are_those_of_this_process(vllm_server, samples, scorer):
+    served = ChecklistScorer(SERVED_NAME, base_url=vllm_server, store=False).score_batch(samples)
+    for there, here in zip(served, scorer.score_batch(samples), strict=True):
+        assert [item.confidence for item in there.items] == pytest.approx(
+            [item.confidence for item in here.items], abs=1e-3
+        )
+
+
+def test_a_generator_gives_a_checklist_or_the_reply_it_could_not_read(vllm_server, samples):
+    writer = DirectGenerator(SERVED_NAME, base_url=vllm_server, store=False, temperature=0)
+    found = writer.generate_batch([sample.input for sample in samples if sample.input])
+    assert len(found) == 6 and sum(isinstance(one, Checklist) for one in found) >= 5
+    assert all(one.raw for one in found if isinstance(one, GenerationError))
