@@ -5,7 +5,7 @@ that the field uses (`prompt` or `input`, `target` or `completion`), and all row
 taken as a trainer's reward takes them (`chat.py`).
 
 What a writer may be shown besides (a reference, candidates, ...) is taken from the keys of these names, where its
-prompt speaks of it and the first row has it.
+prompt speaks of it; a row without such a key has none, unless the user named it.
 """
 
 from __future__ import annotations
@@ -38,12 +38,14 @@ class Columns:
     checklist: str
     reference: str | None = None
     """What the judge is shown as a known good answer."""
-    history: str | None = None
+    history: str = HISTORY
     """The turns before the input, where they are not in its chat messages."""
     writer: Mapping[str, str] = field(default_factory=dict)
     """What a writer is shown besides: the name of a field of [`Request`], and its key."""
     shared: Checklist | None = None
     """One checklist for all rows, instead of the column."""
+    optional: frozenset[str] = frozenset()
+    """Keys that nobody named: a row may lack them."""
     blank_is_null: bool = False
     """CSV has no null: an empty cell stands for it."""
 
@@ -66,22 +68,24 @@ class Columns:
         `writer` has a field for everything that the writer can be shown.
         """
         default = [next((key for key in INPUTS if key in first), None)]
-        usual = {name: key or name for name, key in (writer or {}).items() if key is not None or name in first}
+        fields = {name: key or name for name, key in (writer or {}).items()}
+        unnamed = {name for name, key in (writer or {}).items() if key is None} | ({HISTORY} if not history else set())
         return cls(
             tuple(inputs) if inputs else tuple(key for key in default if key is not None),
             target or next((key for key in TARGETS if key in first), TARGETS[0]),
             checklist or "checklist",
             reference,
-            history or (HISTORY if HISTORY in first else None),
-            usual,
+            history or HISTORY,
+            fields,
             shared,
+            frozenset(unnamed - set(filter(None, (reference, history)))),
             blank_is_null,
         )
 
     def input_of(self, row: Mapping[str, Any], where: str) -> tuple[str | None, str | None]:
         """What was asked, and the turns before it. Several keys are joined by a blank line, empty ones left out."""
         texts = [self._input(row, key, where) for key in self.inputs]
-        before = None if self.history is None else self.get(row, self.history, "--history-key", where)
+        before = None if self._absent(row, self.history) else self.get(row, self.history, "--history-key", where)
         if before is not None and not isinstance(before, str):
             kind = "a string (the turns of chat messages belong into the input)"
             raise SampleError(f"{where}: {self.history!r} must be {kind}, got {_shown(before)}.")
@@ -99,6 +103,7 @@ class Columns:
         values = {
             name: (self.list_of if name == CANDIDATES else self.get)(row, key, f"--{name}-key", where)
             for name, key in self.writer.items()
+            if not self._absent(row, key)
         }
         return Request(input, history=history, **fields_of(values, where, self.writer))
 
@@ -162,6 +167,9 @@ class Columns:
                 f"{where}: there is no key {key!r}; the row has {keys} (name the right one with {option})."
             )
         return row[key]
+
+    def _absent(self, row: Mapping[str, Any], key: str) -> bool:
+        return key in self.optional and key not in row
 
     def _input(self, row: Mapping[str, Any], key: str, where: str) -> tuple[str | None, str | None]:
         value = self.get(row, key, "--input-key", where)

@@ -322,3 +322,12 @@ def test_one_checklist_over_the_whole_of_summeval_loses_no_row(run, pocket, data
     assert len({row["checklist_id"] for row in out}) == 1 and summary["questions"] == 5
     assert all(row["checklist_score"]["total"] == 5 for row in out)
     assert all(row["checklist_score"]["answered"] == 5 for row in out)
+
+
+def test_what_nobody_named_may_be_missing_from_a_row(run, scripted):
+    fake = scripted(lambda text: "1. Is it short?\n2. Is it kind?")
+    write_jsonl("rows.jsonl", {"input": "a", "target": "b", "reference": "The best."}, {"input": "c", "target": "d"})
+    assert run("generate", "rows.jsonl", "-o", "out.jsonl", "--pipeline", "tick", "--no-store").exit_code == 0
+    assert ["The best." in prompt for prompt in fake.prompts] == [True, False]
+    done = run("generate", "rows.jsonl", "-o", "x.jsonl", "--pipeline", "tick", "--reference-key", "reference")
+    assert done.exit_code == 2 and "rows.jsonl, line 2: there is no key 'reference'" in done.stderr
