@@ -229,7 +229,7 @@ def write_json(path: Path, record: Any) -> None:
 
 
 def _number(value: float | None) -> str:
-    return "none" if value is None else f"{value:.4f}"
+    return "none" if value is None else f"{value:.4f}" if value == 0 or abs(value) >= 0.001 else f"{value:.2e}"
 
 
 def _of(count: int, what: str) -> str:

@@ -92,9 +92,11 @@ class Work:
                 "writer reply tokens": spent.completion_tokens,
             }
         if prices:
-            total = spent + getattr(pipe.scorer, "receipt", Receipt())
-            cost = total.cost(prices)
+            judged = getattr(pipe.scorer, "receipt", Receipt())
+            cost, of_reads = (spent + judged).cost(prices), judged.cost(prices)
             report.extra["US dollars"] = cost if cost is not None else "not known: a model has no price"
+            if judged.asked and of_reads is not None:
+                report.extra["US dollars per read asked"] = of_reads / judged.asked
 
     def _metered(self, engine: Engine) -> Engine:
         self.meters.append(Meter(engine))
