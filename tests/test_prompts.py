@@ -15,7 +15,12 @@ JUDGE = "# System\nSay yes or no.\n# User\n## Input\n{input}\n## Text\n{target}\
 def test_every_packaged_prompt_passes_the_lint():
     files = sorted(prompts_dir().glob("*/*.md"))
     assert files
-    kinds = {"judges": ("judge", "batch"), "generators": ("generator", "stage"), "refiners": ("stage",)}
+    kinds = {
+        "judges": ("judge", "batch"),
+        "generators": ("generator", "stage"),
+        "refiners": ("stage",),
+        "refine": ("stage",),
+    }
     for file in files:
         prompt = lint_prompt(file)
         assert prompt.kind in kinds[file.parent.name], file

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from checklist_rewards import __version__
-from checklist_rewards.cli import demo, generate, lint, listing, probe, rerank, score
+from checklist_rewards.cli import demo, generate, lint, listing, pairs, probe, refine, rerank, score, serve
 from checklist_rewards.cli.report import console, refuse
 from checklist_rewards.errors import ChecklistRewardsError
 
@@ -69,10 +69,13 @@ def _root(
 app.command("generate", rich_help_panel="Checklists")(generate.generate)
 app.command("score", rich_help_panel="Checklists")(score.score)
 app.command("run", rich_help_panel="Checklists")(score.run)
+app.command("refine", rich_help_panel="Checklists")(refine.refine)
 app.command("rerank", rich_help_panel="Checklists")(rerank.rerank)
+app.command("pairs", rich_help_panel="Checklists")(pairs.pairs)
 app.command("list", rich_help_panel="Pipelines")(listing.show)
 app.command("lint", rich_help_panel="Pipelines")(lint.lint)
 app.command("probe", rich_help_panel="Judges")(probe.probe)
+app.command("serve", rich_help_panel="Judges")(serve.serve)
 app.command("demo", rich_help_panel="Judges", context_settings=demo.PASS_THROUGH)(demo.demo)
 
 

@@ -10,9 +10,14 @@ the trainer put them). The reward of a completion is its `primary_score`, in [0,
 
 What a judge does not answer is no reward: a completion of which too little was answered (the scorer's
 `min_answered`) gets None, which TRL leaves out of the group's mean and gives an advantage of 0. That holds while this
-is the only reward; beside others use `multi_objective_aggregation="normalize_then_sum"`, because TRL's default sum
-counts a None as 0. A row whose checklist is None gets None as well, so a dataset may mix prompts with and without one.
-A checklist that cannot be used, or no checklist column at all, is an error.
+is the only reward. Beside others use `multi_objective_aggregation="normalize_then_sum"`, because TRL's default sum
+counts a None as 0; or `on_failure="group"`, which leaves the others to decide (`failures.py`). A row whose checklist
+is None gets None as well, so a dataset may mix prompts with and without one. A checklist that cannot be used, or no
+checklist column at all, is an error.
+
+`OnlineDPOTrainer` takes the reward too (its completions come as `[A, B, A, B]`; nothing here depends on places). It
+and `AsyncGRPOTrainer` have no hooks to log through: give `log`, a file, or ask `pop_stats()`. `AsyncGRPOTrainer` sends
+the reward to a process without a GPU, so there the judge must be a server.
 
 `trl grpo --reward_funcs checklist_rewards.rewards.trl.reward` takes its settings from the YAML file that the
 environment variable `CHECKLIST_REWARDS_CONFIG` names.
@@ -25,18 +30,25 @@ import functools
 import inspect
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import yaml
 
 from checklist_rewards.chat import completion_text, opens_thinking, prompt_text
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.errors import ChecklistRewardsError, SampleError
+from checklist_rewards.errors import BackendError, ChecklistRewardsError, SampleError
+from checklist_rewards.rewards.failures import ON_FAILURE, OnFailure, abstained, are_pairs, failed_on_any_rank, ranks
+from checklist_rewards.rewards.log import RewardLog
+from checklist_rewards.rewards.placement import check_child
+from checklist_rewards.rewards.transcript import transcript_text
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import PRIMARY_METRICS, PrimaryMetric, Score, rescore
 
+Target = Literal["last", "transcript"]
+TARGETS: tuple[str, ...] = get_args(Target)
 CONFIG_VARIABLE = "CHECKLIST_REWARDS_CONFIG"
 _NOT_COLUMNS = ("prompts", "completions", "completion_ids", "log_extra", "log_metric", "trainer_state")
 _TAKEN_NAMES = ("reward", "reward_std", "step", "prompt", "completion", "advantage")
@@ -51,11 +63,21 @@ class ChecklistReward:
     Args:
         scorer ([`ChecklistScorer`], *optional*): answers the checklists. Instead of one, its keyword arguments may be
             given here.
-        metric (`str`, *optional*): pass, weighted, expected or normalized: reward what a scorer with this
-            `primary_metric` would give. Defaults to the scorer's own. Required items and `min_answered` hold for each.
+        metric (`str`, *optional*): pass, weighted, expected, normalized, or of a scorer that grades, quality: reward
+            what a scorer with this `primary_metric` would give. Defaults to the scorer's own. Required items and
+            `min_answered` hold for each.
         name (`str`, *optional*, defaults to `"checklist_reward"`): what trainers call this reward. Two rewards in one
             trainer need two names.
         column (`str`, *optional*, defaults to `"checklist"`): the dataset column that holds the checklists.
+        reference (`str`, *optional*): the dataset column of known good answers, shown to a judge whose prompt has a
+            place for one. A row may have None.
+        target (`str`, *optional*, defaults to `"last"`): what of a completion of several messages (tools, turns) is
+            judged: the last text of the assistant, or the transcript of all of it.
+        on_failure (`str`, *optional*, defaults to `"row"`): what a completion without a score does. row: it gets None.
+            group: all completions of its prompt do, so that a None changes no advantage beside other rewards either.
+            raise: training stops with a [`BackendError`].
+        log (`str` or `Path`, *optional*): a JSONL file that gets a line per completion: step, prompt, completion,
+            reward and [`Score`].
         keep_thinking (`bool`, *optional*, defaults to `False`): judge `<think>` blocks too.
         thinking_opened (`bool`, *optional*, defaults to `False`): the policy's chat template opens the thinking block
             itself, so a completion that was cut before `</think>` is all thinking. A prompt that ends in `<think>` is
@@ -79,6 +101,10 @@ class ChecklistReward:
         metric: PrimaryMetric | None = None,
         name: str = "checklist_reward",
         column: str = "checklist",
+        reference: str | None = None,
+        target: Target = "last",
+        on_failure: OnFailure = "row",
+        log: str | Path | None = None,
         keep_thinking: bool = False,
         thinking_opened: bool = False,
         categories: Sequence[str] = (),
@@ -92,16 +118,26 @@ class ChecklistReward:
             raise SampleError(f"a scorer is given, so {', '.join(scorer_arguments)} must be set on it, not here.")
         if metric is not None and metric not in PRIMARY_METRICS:
             raise SampleError(f"metric={metric!r} is not known; allowed: {', '.join(PRIMARY_METRICS)}.")
+        if metric == "quality" and "quality" not in (scorer.mode, scorer.primary_metric):
+            raise SampleError(f"metric='quality' needs a scorer of mode='quality', which grades; got {scorer.mode!r}.")
         if not isinstance(name, str) or not name or name in _TAKEN_NAMES:
             raise SampleError(f"name={name!r} is not allowed; it is a string other than {', '.join(_TAKEN_NAMES)}.")
-        if column in _NOT_COLUMNS:
-            raise SampleError(f"column={column!r} is not allowed: trainers pass something else under this name.")
+        for argument, key in (("column", column), ("reference", reference)):
+            if key in _NOT_COLUMNS:
+                raise SampleError(f"{argument}={key!r} is not allowed: trainers pass something else under this name.")
+        for argument, value, allowed in (("target", target, TARGETS), ("on_failure", on_failure, ON_FAILURE)):
+            if value not in allowed:
+                raise SampleError(f"{argument}={value!r} is not known; allowed: {', '.join(allowed)}.")
         if isinstance(categories, str) or not isinstance(categories, Sequence):
             raise SampleError(f"categories={categories!r} is not allowed; it is a list of strings.")
         self.scorer = scorer
         self.metric = metric
         self.__name__ = name
         self.column = column
+        self.reference = reference
+        self.target: Target = target
+        self.on_failure: OnFailure = on_failure
+        self.log = RewardLog(log)
         self.keep_thinking = keep_thinking
         self.thinking_opened = thinking_opened
         self.categories = tuple(categories)
@@ -122,7 +158,8 @@ class ChecklistReward:
         Args:
             prompts, completions (lists of `str`, or of lists of messages).
             checklist (list, *optional*): one per completion: anything that [`Checklist.parse`] takes, or None.
-            completion_ids, trainer_state: not used; trainers pass them.
+            completion_ids: not used; trainers pass it.
+            trainer_state (*optional*): where the step of a logged line comes from.
             log_extra (callable, *optional*): gets the column `<name>/detail`: each completion's [`Score`] as JSON.
             log_metric (callable, *optional*): gets the numbers that [`metric_names`] lists.
             **kwargs: the other columns of the dataset; the checklists, if `column` names one of them.
@@ -133,23 +170,36 @@ class ChecklistReward:
         Raises:
             SampleError: if the column is not there, or something in it is no text.
             ChecklistError: naming the row and the item, for a checklist that cannot be used. Nothing is asked then.
+            BackendError: if a completion has no score and `on_failure` is "raise".
         """
-        column = checklist if self.column == "checklist" else kwargs.get(self.column)
-        samples = self._samples(prompts, completions, column, kwargs)
+        columns = kwargs if checklist is None else {"checklist": checklist, **kwargs}
+        samples = self._samples(prompts, completions, columns)
         started = time.perf_counter()
         found = iter(self.scorer.score_batch([sample for sample in samples if sample is not None]))
         seconds = time.perf_counter() - started
         scores = [None if sample is None else self._rescored(sample.checklist, next(found)) for sample in samples]
+        pairs = are_pairs(prompts, log_extra is not None or log_metric is not None, trainer_state)
+        rewards = self._rewards(prompts, samples, scores, pairs)
         if log_extra is not None:
             log_extra(f"{self.__name__}/detail", ["null" if s is None else s.model_dump_json() for s in scores])
+        numbers = [("judge_seconds", seconds)]
+        for row in zip(samples, scores, rewards, strict=True):
+            # TRL averages over whatever was logged on any rank, so a number that does not exist is not logged.
+            numbers += [(name, value) for name, value in self._metrics(*row).items() if value is not None]
+        numbers = [(f"{self.__name__}/{name}", value) for name, value in numbers]
         if log_metric is not None:
-            log_metric(f"{self.__name__}/judge_seconds", seconds)
-            for sample, score in zip(samples, scores, strict=True):
-                for name, value in self._metrics(sample, score).items():
-                    # TRL averages over whatever was logged on any rank, so a number that does not exist is not logged.
-                    if value is not None:
-                        log_metric(f"{self.__name__}/{name}", value)
-        return [None if score is None else score.primary_score for score in scores]
+            for name, value in numbers:
+                log_metric(name, value)
+        self.log.add(numbers)
+        if self.log.path is not None:
+            step = getattr(trainer_state, "global_step", None)
+            rows = zip(prompts, samples, rewards, scores, strict=True)
+            self.log.write([self._line(step, *row) for row in rows])
+        return rewards
+
+    def pop_stats(self) -> dict[str, float]:
+        """The numbers of [`metric_names`], each as its mean over everything since the last call of this."""
+        return self.log.pop()
 
     @property
     def metric_names(self) -> list[str]:
@@ -159,35 +209,78 @@ class ChecklistReward:
         and `abstained` (share of the items), `mass` (of the judge's reads), `category/<c>` (share of its items
         passed). `judge_seconds` is a mean over calls.
         """
-        return [f"{self.__name__}/{name}" for name in ("judge_seconds", *self._metrics(None, None))]
+        return [f"{self.__name__}/{name}" for name in ("judge_seconds", *self._metrics(None, None, None))]
 
     def as_async(self) -> AsyncReward:
         """The same reward as a coroutine: trainers run several of these at once, each in its own thread."""
         return AsyncReward(self)
 
+    def __getstate__(self) -> dict[str, Any]:
+        check_child(self.__name__, self.scorer.judge)
+        return self.__dict__.copy()
+
     def _samples(
-        self, prompts: Sequence[Any], completions: Sequence[Any], column: Any, columns: Mapping[str, Any]
+        self, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any]
     ) -> list[Sample | None]:
+        checklists = self._column(self.column, columns, len(prompts), len(completions))
+        references = [None] * len(completions)
+        if self.reference is not None:
+            references = self._column(self.reference, columns, len(prompts), len(completions))
+        rows = enumerate(zip(prompts, completions, checklists, references, strict=True), start=1)
+        return [None if row[2] is None else self._sample(number, *row) for number, row in rows]
+
+    def _column(self, name: str, columns: Mapping[str, Any], prompts: int, completions: int) -> Any:
+        column = columns.get(name)
         if column is None:
             raise SampleError(
-                f"{self.__name__}: the trainer passed no column {self.column!r} (columns it passed: "
+                f"{self.__name__}: the trainer passed no column {name!r} (columns it passed: "
                 f"{', '.join(columns) or 'none'}); the dataset needs one, in every row, and the trainer must keep it "
                 "(remove_unused_columns=False)."
             )
-        if isinstance(column, str | Mapping) or not len(prompts) == len(completions) == len(column):
+        if isinstance(column, str | Mapping) or not prompts == completions == len(column):
             raise SampleError(
-                f"{self.__name__}: expected one prompt and one checklist per completion, got {len(completions)} "
-                f"completions, {len(prompts)} prompts and {len(column)} checklists ({type(column).__name__})."
+                f"{self.__name__}: expected one prompt and one {name} per completion, got {completions} "
+                f"completions, {prompts} prompts and {len(column)} of {name!r} ({type(column).__name__})."
             )
-        rows = enumerate(zip(prompts, completions, column, strict=True), start=1)
-        return [None if value is None else self._sample(i, prompt, text, value) for i, (prompt, text, value) in rows]
+        return column
 
-    def _sample(self, row: int, prompt: Any, completion: Any, value: Any) -> Sample:
+    def _sample(self, row: int, prompt: Any, completion: Any, value: Any, reference: Any) -> Sample:
         checklist = Checklist.parse(value, f"{self.__name__}, row {row} of the batch (prompt {prompt!r:.80})")
         input, history = prompt_text(prompt)
         opened = self.thinking_opened or opens_thinking(prompt)
-        target = completion_text(completion, keep_thinking=self.keep_thinking, opened=opened)
-        return Sample(checklist, target, input, history=history)
+        text = completion_text if self.target == "last" else transcript_text
+        target = text(completion, keep_thinking=self.keep_thinking, opened=opened)
+        known = None if reference is None else completion_text(reference)
+        return Sample(checklist, target, input, known, history)
+
+    def _rewards(
+        self, prompts: Sequence[Any], samples: Sequence[Sample | None], scores: Sequence[Score | None], pairs: bool
+    ) -> list[float | None]:
+        rewards = [None if score is None else score.primary_score for score in scores]
+        failed = [score for score, reward in zip(scores, rewards, strict=True) if score is not None and reward is None]
+        if failed and self.on_failure == "raise":
+            reasons = sum((score.unanswered for score in failed), Counter())
+            why = ", ".join(f"{reason} ({count} reads)" for reason, count in reasons.most_common())
+            raise BackendError(f"{self.__name__}: {len(failed)} of {len(rewards)} completions have no score: {why}.")
+        if self.on_failure != "group" and not pairs:
+            return rewards
+        # A trainer's group is the completions of one row of the dataset; equal rows abstain together.
+        groups = [
+            repr((prompt, s and s.checklist, s and s.reference)) for prompt, s in zip(prompts, samples, strict=True)
+        ]
+        missing = {group for reward, group in zip(rewards, groups, strict=True) if reward is None}
+        return abstained(rewards, groups, failed_on_any_rank(missing) if self.on_failure == "group" else missing)
+
+    def _line(
+        self, step: int | None, prompt: Any, sample: Sample | None, reward: float | None, score: Score | None
+    ) -> dict[str, Any]:
+        return {
+            "step": step,
+            "prompt": prompt,
+            "completion": None if sample is None else sample.target,
+            "reward": reward,
+            "score": None if score is None else score.model_dump(),
+        }
 
     def _rescored(self, checklist: Checklist, score: Score) -> Score:
         if self.metric is None or self.metric == score.primary_metric:
@@ -202,8 +295,7 @@ class ChecklistReward:
             abstention=scorer.abstention,
         )
 
-    def _metrics(self, sample: Sample | None, score: Score | None) -> dict[str, float | None]:
-        reward = None if score is None else score.primary_score
+    def _metrics(self, sample: Sample | None, score: Score | None, reward: float | None) -> dict[str, float | None]:
         items = () if sample is None or score is None else tuple(zip(sample.checklist.items, score.items, strict=True))
         abstained = [line.answer is not None and item.values[line.answer] is None for item, line in items]
         numbers = {
@@ -232,7 +324,15 @@ class AsyncReward:
         self.__name__ = reward.__name__
 
     async def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **kwargs: Any) -> list[float | None]:
-        """Run the reward in a thread; see [`ChecklistReward.__call__`]."""
+        """Run the reward in a thread; see [`ChecklistReward.__call__`].
+
+        Raises [`SampleError`] for `on_failure="group"` on several ranks: they would have to agree on the groups, and
+        threads of several rewards cannot do so in the same order everywhere.
+        """
+        if self.reward.on_failure == "group" and ranks() > 1:
+            raise SampleError(
+                f"{self.__name__}: on_failure='group' on {ranks()} ranks needs the reward itself, not as_async()."
+            )
         return await asyncio.to_thread(self.reward, prompts, completions, **kwargs)
 
 

@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample, Score
-from checklist_rewards.errors import ChecklistError, PromptError, SampleError
-from checklist_rewards.rewards import trl as module
+from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import rescore
 from tests.fakes import FakeBackend
@@ -183,7 +182,7 @@ def test_the_column_may_have_another_name():
     reward = reward_on(column="rubric")
     call = dict(prompts=["A"], completions=["red"], checklist=[["Is blue?"]])
     assert reward(**call, rubric=[["Is red?"]]) == pytest.approx([0.9])
-    with pytest.raises(SampleError, match="no column 'rubric' .columns it passed: level."):
+    with pytest.raises(SampleError, match="no column 'rubric' .columns it passed: checklist, level."):
         reward(**call, level=[1])
 
 
@@ -293,6 +292,10 @@ def test_the_scorer_may_be_given_by_its_arguments():
     ("options", "words"),
     [
         ({"metric": "mean"}, "metric='mean'.*weighted"),
+        ({"metric": "quality"}, "metric='quality' needs a scorer of mode='quality', which grades; got 'item'"),
+        ({"reference": "completion_ids"}, "reference='completion_ids'"),
+        ({"target": "first"}, "target='first' is not known; allowed: last, transcript"),
+        ({"on_failure": "zero"}, "on_failure='zero' is not known; allowed: row, group, raise"),
         ({"name": "reward"}, "name='reward'"),
         ({"name": ""}, "name=''"),
         ({"column": "completions"}, "column='completions'"),
@@ -364,57 +367,3 @@ def test_threads_may_share_a_reward(tmp_path):
     alone = [reward_on()(**batch) for batch in batches]
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(lambda batch: reward(**batch), batches)) == alone
-
-
-# --- the module attribute for `trl grpo`
-
-
-@pytest.fixture
-def config(tmp_path, monkeypatch):
-    path = tmp_path / "reward.yaml"
-    monkeypatch.setenv(module.CONFIG_VARIABLE, str(path))
-    module.configured_reward.cache_clear()
-    return path
-
-
-def test_the_module_attribute_is_built_from_the_yaml_file_that_the_environment_names(config, tmp_path):
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "config.json").write_text("{}")
-    config.write_text(
-        f"model: {tmp_path}/model\nstore: false\nname: tone\nmetric: pass\nthreshold: 0.7\ncategories: [style, fact]\n"
-    )
-    reward = module.reward
-    assert (reward.__name__, reward.metric, reward.categories) == ("tone", "pass", ("style", "fact"))
-    assert reward.scorer.threshold == 0.7
-    assert module.reward is reward
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("modle: pocket\n", "reward.yaml: unknown key 'modle'; allowed: metric, name, column.*, model, backend"),
-        ("scorer: x\n", "unknown key 'scorer'"),
-        ("judge: x\n", "unknown key 'judge'"),
-        ("- pocket\n", "reward.yaml must be a mapping of settings, got list"),
-        ("a: [\n", "reward.yaml cannot be read as YAML"),
-        ("threshold: high\n", "reward.yaml: threshold='high'"),
-        ("model: ./nowhere\nstore: false\n", "reward.yaml: there is no model at './nowhere'"),
-        ("prompt: judges/none\n", "reward.yaml: there is no prompt 'judges/none'"),
-    ],
-)
-def test_a_bad_yaml_file_is_refused_by_name(config, text, words):
-    config.write_text(text)
-    with pytest.raises((SampleError, PromptError, ValueError), match=words):
-        _ = module.reward
-
-
-def test_a_missing_variable_or_file_is_said(config, monkeypatch):
-    with pytest.raises(SampleError, match="reward.yaml cannot be read"):
-        _ = module.reward
-    monkeypatch.delenv(module.CONFIG_VARIABLE)
-    with pytest.raises(
-        SampleError, match="needs CHECKLIST_REWARDS_CONFIG in the environment: the path of a YAML file"
-    ):
-        _ = module.reward
-    with pytest.raises(AttributeError, match="no attribute 'rewards'"):
-        _ = module.rewards

@@ -1,0 +1,184 @@
+"""`refine`: a model answers, is told what its own checklist finds wrong, and answers again."""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import Annotated, Any
+
+import typer
+
+from checklist_rewards.backends import Sampling
+from checklist_rewards.cli import options as o
+from checklist_rewards.cli.columns import PROMPT, Columns, read_checklist
+from checklist_rewards.cli.files import RowFile
+from checklist_rewards.cli.generate import checklist_columns
+from checklist_rewards.cli.groups import grouped
+from checklist_rewards.cli.report import Report, bars, warn_if_pocket
+from checklist_rewards.cli.work import Work
+from checklist_rewards.errors import SampleError
+from checklist_rewards.refine import (
+    DEFAULT_ROUNDS,
+    NO_CHECKLIST,
+    NO_REPLY,
+    PASSED,
+    Method,
+    Refinement,
+    Task,
+    refine_batch,
+)
+from checklist_rewards.replies import Engine
+from checklist_rewards.rows import Row, write_rows
+
+_PANEL = "Answers"
+
+
+def _answers(help: str, *names: str, default: str | bool = True, **more: Any) -> Any:
+    return typer.Option(*names, rich_help_panel=_PANEL, help=help, show_default=default, **more)
+
+
+@grouped
+def refine(
+    files: o.Files,
+    preset: o.Preset,
+    keys: o.Keys,
+    judge: o.Judge,
+    policy: Annotated[
+        str | None, _answers("The model that answers and writes the checklists.", default="the judge")
+    ] = None,
+    policy_base_url: Annotated[str | None, _answers("The policy's server, if it is served.", default=False)] = None,
+    rounds: Annotated[int, _answers("Answers after the first, at most.", min=0)] = DEFAULT_ROUNDS,
+    method: Annotated[
+        Method, _answers("checklist: told its verdicts. critique: told its own review; the checklist only measures.")
+    ] = "checklist",
+    temperature: Annotated[float, _answers("Of the answers; 0 is greedy.", min=0)] = 0.0,
+    max_tokens: Annotated[int, _answers("Longest answer, in tokens.", min=1)] = 512,
+    seed: Annotated[int, _answers("Another seed, other answers.")] = 0,
+    checklist: o.ChecklistFile = None,
+    checklist_key: o.ChecklistKey = None,
+    kept: o.Kept = o.Kept(),  # noqa: B008 - frozen
+) -> None:
+    r"""Have a model mend its own answers by their checklists (STICK).
+
+    Every row gets **refined** (the answer with the highest score, of equal ones the earliest), **refined_round**
+    (which one that is; 0 is the plain answer), **refined_stopped** (why it went no further) and **refined_rounds**
+    (every answer with its score, and what it was told). A row without a checklist gets one, in the columns
+    that `generate` writes.
+
+    **Examples**
+
+    ```
+    checklist-rewards refine prompts.jsonl -o refined.jsonl --model org/model --base-url http://localhost:8000/v1
+    checklist-rewards refine prompts.jsonl -o reviewed.jsonl --model org/judge --policy org/policy --method critique
+    ```
+    """
+    if policy_base_url is not None and policy is None:
+        raise SampleError(f"--policy-base-url {policy_base_url} needs --policy, the model's name there.")
+    engine = judge.engine
+    if policy is not None:
+        engine = Engine(policy, o.backend_beside(judge.backend, policy_base_url), policy_base_url)
+    work = Work.of(preset, kept, writer=engine, judge=judge)
+    if work.config.corpus_level:
+        raise SampleError(
+            f"--pipeline {work.config.name} writes one checklist for all rows; write it with `generate`."
+        )
+    pipe = work.pipeline()
+    file = RowFile(files.rows, files.output, files.summary)
+    columns = file.columns(
+        inputs=keys.input_key,
+        checklist=checklist_key,
+        reference=keys.reference_key,
+        history=keys.history_key,
+        shared=None if checklist is None else read_checklist(checklist),
+    )
+    total = 0
+    for row in file:
+        _task(columns, row, checklist_key)
+        total += 1
+    pipe.check()
+    warn_if_pocket(judge.model, engine.model)
+    sampling = Sampling(max_tokens, temperature, seed=seed)
+    report, outcome = Report("refine"), _Outcome()
+    with write_rows(files.output) as out, bars() as bar:
+        progress = bar("replies at most", total * (1 + rounds * (2 if method == "critique" else 1)))
+        for chunk in file.chunks():
+            done = refine_batch(
+                [_task(columns, row, checklist_key) for row in chunk],
+                engine,
+                pipe.scorer,
+                pipe,
+                rounds=rounds,
+                method=method,
+                sampling=sampling,
+                store=work.store,
+                progress=progress,
+            )
+            for row, refinement in zip(chunk, done, strict=True):
+                _count(report, row, refinement)
+                outcome.add(refinement)
+                written = _task(columns, row, checklist_key).checklist is None
+                new = checklist_columns(refinement.checklist) if written else {}
+                out.write(row.data | new | _refined_columns(refinement))
+            report.rows += len(chunk)
+    report.extra |= outcome.summary()
+    raise typer.Exit(report.finish(files.output, getattr(pipe.scorer, "receipt", None), files.summary))
+
+
+class _Outcome:
+    """Running totals: what refining gained, by the judge's own scores."""
+
+    def __init__(self) -> None:
+        self.passed = self.answers = 0
+        self.scores: list[tuple[float, float]] = []
+
+    def add(self, refinement: Refinement) -> None:
+        self.passed += refinement.stopped == PASSED
+        self.answers += len(refinement.rounds)
+        values = [None if step.score is None else step.score.primary_score for step in refinement.rounds]
+        if values and values[0] is not None:
+            self.scores.append((values[0], max(value for value in values if value is not None)))
+
+    def summary(self) -> dict[str, Any]:
+        lines: dict[str, Any] = {"answers": self.answers, "rows that pass": self.passed}
+        if self.scores:
+            first, best = (fmean(column) for column in zip(*self.scores, strict=True))
+            lines |= {"score of the first": first, "score of the best": best}
+        return lines
+
+
+def _task(columns: Columns, row: Row, checklist_key: str | None) -> Task:
+    """The row as a task; refuses what cannot be answered."""
+    if not columns.inputs:
+        columns.get(row.data, PROMPT, "--input-key", row.where)
+    prompt = columns.messages_of(row.data, row.where)
+    if prompt is None or (isinstance(prompt, str) and not prompt.strip()):
+        raise SampleError(f"{row.where}: there is no input to answer.")
+    given = columns.shared is not None or checklist_key is not None or columns.checklist in row.data
+    checklist = columns.checklist_of(row.data, row.where) if given else None
+    return Task(prompt, checklist, columns.reference_of(row.data, row.where))
+
+
+def _count(report: Report, row: Row, refinement: Refinement) -> None:
+    reason, _, detail = refinement.stopped.partition(": ")
+    if reason == NO_REPLY:
+        report.miss(reason, row.number, detail)
+    if reason == NO_CHECKLIST:
+        report.miss("not_generated", row.number, detail)
+    scores = [step.score for step in refinement.rounds if step.score is not None]
+    if scores:
+        report.add(row.number, scores[refinement.best or 0])
+
+
+def _refined_columns(refinement: Refinement) -> dict[str, Any]:
+    return {
+        "refined": refinement.text,
+        "refined_round": refinement.best,
+        "refined_stopped": refinement.stopped,
+        "refined_rounds": [
+            {
+                "text": step.text,
+                "score": None if step.score is None else step.score.model_dump(),
+                "feedback": step.feedback,
+            }
+            for step in refinement.rounds
+        ],
+    }

@@ -1,0 +1,64 @@
+"""What a reward tells of itself where its trainer has no hooks for it: means to be popped, and a file of details.
+
+Only `GRPOTrainer` and `RLOOTrainer` pass `log_metric` and `log_extra`. For all others (`OnlineDPOTrainer`,
+`AsyncGRPOTrainer`, a loop of one's own) the same numbers are kept as running sums, and a JSONL file, where one is
+named, gets a line per completion. A file that cannot be written costs the log, not the training.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+
+class RewardLog:
+    """Sums since the last `pop`, and a file. Threads may share one; a pickled copy begins at zero.
+
+    Args:
+        path (`str` or `Path`, *optional*): a JSONL file, appended to. Each further rank of a run has its own, with its
+            number in the name ("log.rank1.jsonl"), so that lines never mix.
+    """
+
+    def __init__(self, path: str | Path | None = None):
+        self.path = None if path is None else Path(path)
+        self._lock = threading.Lock()
+        self._sums: dict[str, tuple[float, int]] = {}
+        self._broken = False
+
+    def __reduce__(self) -> tuple[type[RewardLog], tuple[Path | None]]:
+        return type(self), (self.path,)
+
+    def add(self, numbers: Sequence[tuple[str, float]]) -> None:
+        """Count these names and values."""
+        with self._lock:
+            for name, value in numbers:
+                total, count = self._sums.get(name, (0.0, 0))
+                self._sums[name] = total + value, count + 1
+
+    def pop(self) -> dict[str, float]:
+        """The mean of every name since the last call."""
+        with self._lock:
+            sums, self._sums = self._sums, {}
+        return {name: total / count for name, (total, count) in sums.items()}
+
+    def write(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Append a line per record; one write for all of them."""
+        if self.path is None or self._broken:
+            return
+        rank = os.environ.get("RANK", "0")
+        path = self.path if rank == "0" else self.path.with_suffix(f".rank{rank}{self.path.suffix}")
+        lines = "".join(json.dumps(record) + "\n" for record in records)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with self._lock, path.open("a", encoding="utf-8") as file:
+                file.write(lines)
+        except OSError as error:
+            self._broken = True
+            logger.warning("the log %s takes no more lines (%s); going on without it.", path, error)

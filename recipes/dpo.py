@@ -1,0 +1,92 @@
+"""DPO on preference pairs mined with checklists: the file that `checklist-rewards pairs` wrote in, a policy out.
+
+    checklist-rewards pairs candidates.jsonl -o pairs.jsonl --select rlcf
+    python recipes/dpo.py --config recipes/pocket/dpo/config_cpu.yaml --dataset_name pairs.jsonl
+
+A config holds the arguments of `trl.DPOConfig` and `trl.ModelConfig`, and where the data is; every one of them can be
+given on the command line too. The pairs are checked before the policy is loaded. No judge is asked here: what it said
+is in the pairs already.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from datasets import Dataset
+from grpo import load_splits
+from trl import (
+    DPOConfig,
+    DPOTrainer,
+    ModelConfig,
+    TrlParser,
+    get_peft_config,
+    get_quantization_config,
+)
+
+from checklist_rewards.backends import resolve_model
+from checklist_rewards.errors import SampleError
+
+COLUMNS = ("prompt", "chosen", "rejected")
+
+
+@dataclass
+class ScriptArguments:
+    """What is trained on."""
+
+    dataset_name: str = field(metadata={"help": "A Hub id, a folder or a file (.jsonl, .json, .parquet)."})
+    dataset_config: str | None = field(default=None, metadata={"help": "Configuration of a Hub dataset."})
+    dataset_train_split: str = field(default="train", metadata={"help": "A single file is this split."})
+    dataset_test_split: str = field(default="test", metadata={"help": "Read if `eval_strategy` is not no."})
+
+
+def preferences(dataset: Dataset, where: str) -> Dataset:
+    """The three columns that DPO needs. Refuses a dataset without them, and pairs that prefer nothing."""
+    missing = [name for name in COLUMNS if name not in dataset.column_names]
+    if missing:
+        raise SampleError(
+            f"{where} has no column {', '.join(map(repr, missing))}; it has {', '.join(dataset.column_names)} "
+            "(make pairs with `checklist-rewards pairs`)."
+        )
+    # The checklist and its answers stay in the file: nested columns only slow down tokenization.
+    dataset = dataset.select_columns(list(COLUMNS))
+    for number, row in enumerate(dataset, start=1):
+        empty = [name for name in COLUMNS if row[name] is None]
+        if empty:
+            raise SampleError(f"{where}, row {number}: {empty[0]!r} is null; a pair needs {', '.join(COLUMNS)}.")
+        if row["chosen"] == row["rejected"]:
+            raise SampleError(f"{where}, row {number}: chosen and rejected are the same, {row['chosen']!r:.60}.")
+    return dataset
+
+
+def main(script: ScriptArguments, training: DPOConfig, model: ModelConfig) -> DPOTrainer:
+    splits = load_splits(script)
+    names = [script.dataset_train_split] + [script.dataset_test_split] * (training.eval_strategy != "no")
+    data = [preferences(splits[name], f"{script.dataset_name} ({name})") for name in names]
+
+    training.model_init_kwargs = {
+        "revision": model.model_revision,
+        "attn_implementation": model.attn_implementation,
+        "dtype": model.dtype,
+        **(training.model_init_kwargs or {}),
+    }
+    trainer = DPOTrainer(
+        model=resolve_model(model.model_name_or_path),
+        args=training,
+        train_dataset=data[0],
+        eval_dataset=data[1] if len(data) > 1 else None,
+        quantization_config=get_quantization_config(model),
+        peft_config=get_peft_config(model),
+    )
+    trainer.train(resume_from_checkpoint=training.resume_from_checkpoint)
+    trainer.save_model(training.output_dir)
+    if training.push_to_hub:
+        trainer.push_to_hub(dataset_name=script.dataset_name)
+    return trainer
+
+
+def parse(arguments: list[str] | None = None) -> tuple[ScriptArguments, DPOConfig, ModelConfig]:
+    return TrlParser((ScriptArguments, DPOConfig, ModelConfig)).parse_args_and_config(arguments)
+
+
+if __name__ == "__main__":
+    main(*parse())

@@ -1,0 +1,89 @@
+"""`refine` as a user meets it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from checklist_rewards import backends
+from checklist_rewards.backends import Sampling
+from tests.cli.conftest import read_jsonl, write_jsonl
+from tests.generators.fakes import Replies
+from tests.test_refine import ITEMS, improving, knows
+
+
+@pytest.fixture
+def model(monkeypatch):
+    """One engine that answers, writes checklists and judges, where any model would be loaded."""
+
+    def reply(text: str, sampling: Sampling) -> str:
+        return "1. Is it red?\n2. Is it round?" if "a number before it" in text else improving(text, sampling)
+
+    fake = Replies(reply)
+    fake.rule = knows
+    monkeypatch.setattr(backends, "_engines", {})
+    monkeypatch.setattr(backends, "_build", lambda name, model, base_url: fake)
+    return fake
+
+
+def test_rows_are_refined_with_their_own_checklist_or_one_that_is_written(run, model):
+    write_jsonl("rows.jsonl", {"prompt": "Draw.", "checklist": ITEMS[:1]}, {"prompt": "Paint.", "checklist": None})
+    done = run("refine", "rows.jsonl", "-o", "out.jsonl", "--summary", "sum.json", "--no-store")
+    assert done.exit_code == 0, done.output
+    given, written = read_jsonl("out.jsonl")
+    assert (given["refined"], given["refined_round"], given["refined_stopped"]) == ("a thing red", 1, "passed")
+    assert given["checklist"] == ITEMS[:1] and "checklist_id" not in given
+    assert written["refined"] == "a thing red round" and len(written["checklist"]) == 2
+    assert [step["score"]["pass_rate"] for step in written["refined_rounds"]] == [0.0, 0.5, 1.0]
+    assert written["refined_rounds"][0]["feedback"] is None and "Wrong:" in written["refined_rounds"][1]["feedback"]
+    summary = json.loads(Path("sum.json").read_text())
+    assert (summary["answers"], summary["rows_that_pass"]) == (5, 2)
+    assert (summary["score_of_the_first"], summary["score_of_the_best"]) == pytest.approx((0.1, 0.9))
+
+
+def test_a_second_run_asks_for_nothing_and_writes_the_same(run, model):
+    write_jsonl("rows.jsonl", {"prompt": "Draw."})
+    command = ["refine", "rows.jsonl", "--store", "store.sqlite", "-o"]
+    assert run(*command, "one.jsonl").exit_code == 0
+    asked = len(model.sampled), len(model.asked)
+    assert run(*command, "two.jsonl").exit_code == 0
+    assert (len(model.sampled), len(model.asked)) == asked
+    assert Path("one.jsonl").read_text() == Path("two.jsonl").read_text()
+
+
+def test_rounds_and_method(run, model):
+    write_jsonl("rows.jsonl", {"prompt": "Draw.", "checklist": ITEMS})
+    assert run("refine", "rows.jsonl", "-o", "out.jsonl", "--no-store", "--rounds", "1").exit_code == 0
+    assert read_jsonl("out.jsonl")[0]["refined_stopped"] == "rounds"
+    command = ["refine", "rows.jsonl", "-o", "out.jsonl", "--no-store", "--rounds", "2", "--method", "critique"]
+    assert run(*command).exit_code == 0
+    (row,) = read_jsonl("out.jsonl")
+    assert [step["feedback"] for step in row["refined_rounds"]] == [None, "a thing", "a thing"]
+    assert row["refined_round"] == 0
+
+
+def test_what_the_judge_leaves_unanswered_is_named_and_the_exit_code_is_1(run, model):
+    model.rule = lambda prefix, tail: None
+    write_jsonl("rows.jsonl", {"prompt": "Draw.", "checklist": ITEMS})
+    done = run("refine", "rows.jsonl", "-o", "out.jsonl", "--no-store")
+    assert done.exit_code == 1 and "too_long" in done.stderr
+    (row,) = read_jsonl("out.jsonl")
+    assert (row["refined"], row["refined_round"], row["refined_stopped"]) == ("a thing", None, "unscored")
+
+
+@pytest.mark.parametrize(
+    ("row", "options", "words"),
+    [
+        ({"text": "x"}, [], "there is no key 'prompt'"),
+        ({"prompt": " "}, [], "rows.jsonl, line 1: there is no input to answer"),
+        ({"prompt": "A", "checklist": []}, [], "empty"),
+        ({"prompt": "A"}, ["--checklist-key", "items"], "there is no key 'items'"),
+        ({"prompt": "A"}, ["--policy-base-url", "http://x"], "needs --policy"),
+        ({"prompt": "A"}, ["--pipeline", "checkeval"], "checkeval writes one checklist for all rows"),
+        ({"prompt": "A"}, ["--policy", "./nowhere"], "no model at './nowhere'"),
+    ],
+)
+def test_bad_usage_is_one_sentence_before_any_model_is_loaded(run, no_engine, row, options, words):
+    write_jsonl("rows.jsonl", row)
+    done = run("refine", "rows.jsonl", "-o", "out.jsonl", "--no-store", *options)
+    assert done.exit_code == 2 and words in done.stderr and not Path("out.jsonl").exists()

@@ -1,0 +1,89 @@
+"""`serve` as a user runs it: a process of its own, stopped while it works."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from tests.conftest import REPO
+
+pytest.importorskip("fastapi")
+pytest.importorskip("uvicorn")
+
+
+def ask(address: str, path: str, body: dict | None = None) -> dict:
+    data = None if body is None else json.dumps(body).encode()
+    with urllib.request.urlopen(urllib.request.Request(address + path, data), timeout=60) as answer:
+        return json.loads(answer.read())
+
+
+@pytest.fixture
+def server():
+    """A server with the pocket judge on a free port of this machine; (process, address)."""
+    command = [sys.executable, "-m", "checklist_rewards.cli", "serve", "--port", "0", "--no-store"]
+    command += ["--backend", "transformers", "--max-wait-ms", "500"]
+    environment = {**os.environ, "CHECKLIST_REWARDS_TOKEN": ""}
+    del environment["CHECKLIST_REWARDS_TOKEN"]
+    with subprocess.Popen(command, cwd=REPO, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        yield process, next(word for word in line.split() if word.startswith("http://")).rstrip(";")
+        process.kill()
+
+
+def test_it_answers_what_it_accepted_before_it_stops(server):
+    process, address = server
+    assert address.startswith("http://127.0.0.1:")
+    while True:
+        try:
+            assert ask(address, "/health")["status"] == "ok"
+            break
+        except urllib.error.URLError:
+            time.sleep(0.05)
+    answers = []
+    body = {"samples": [{"checklist": ["Does the response end with a question mark?"], "target": "Who?"}]}
+    client = threading.Thread(target=lambda: answers.append(ask(address, "/score", body)))
+    client.start()
+    while ask(address, "/health")["waiting"] == 0 and client.is_alive():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    client.join(60)
+    assert answers and answers[0]["scores"][0]["primary_score"] is not None
+    assert process.wait(30) == -signal.SIGTERM
+
+
+def test_a_taken_port_is_one_sentence(run):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = run("serve", "--port", port)
+    assert result.exit_code == 2
+    assert f"cannot listen on 127.0.0.1:{port}" in result.stderr
+
+
+@pytest.mark.parametrize("missing", ["fastapi", "uvicorn"])
+def test_a_missing_library_is_one_sentence_that_names_the_extra(run, monkeypatch, missing):
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.delitem(sys.modules, "checklist_rewards.server", raising=False)
+    result = run("serve")
+    assert result.exit_code == 2
+    assert f"serve needs {missing}, which is not installed: pip install 'checklist-rewards[serve]'" in result.stderr
+
+
+def test_a_judge_that_cannot_be_used_is_refused_before_it_listens(run):
+    result = run("serve", "--model", "no/such/folder", "--backend", "transformers")
+    assert result.exit_code == 2
+    result = run("serve", "--threshold", "2")
+    assert result.exit_code == 2 and "threshold" in result.stderr
+
+
+def test_an_empty_token_is_refused(run):
+    result = run("serve", "--token", " ")
+    assert result.exit_code == 2 and "the token is empty" in result.stderr

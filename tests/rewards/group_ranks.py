@@ -1,0 +1,23 @@
+"""One of two ranks that share a group; the judge works on rank 0 only. Run by `test_failures.py` under torchrun."""
+
+import json
+import sys
+from pathlib import Path
+
+from accelerate import Accelerator
+
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.errors import SampleError
+from checklist_rewards.rewards.trl import ChecklistReward
+from tests.fakes import FakeBackend
+
+rank = Accelerator(cpu=True).process_index
+backend = FakeBackend(fails=lambda prefix, tail: rank == 1 and "cursed" in prefix, chunk_reads=1)
+reward = ChecklistReward(ChecklistScorer(backend=backend, store=False), on_failure="group")
+batch = dict(prompts=["A", "B"], completions=["cursed", "fine"], checklist=[["Is it red?"]] * 2)
+found = {"rewards": reward(**batch)}
+try:
+    reward.as_async()(**batch).send(None)
+except SampleError as error:
+    found["async"] = str(error)
+(Path(sys.argv[1]) / f"{rank}.json").write_text(json.dumps(found))

@@ -1,0 +1,119 @@
+"""Held-out prompts during training: the pocket policy in TRL's trainers, a fake engine as judge."""
+
+import json
+
+import pytest
+from datasets import Dataset
+
+from checklist_rewards import ChecklistScorer, Score
+from checklist_rewards.backends import pocket_dir
+from checklist_rewards.errors import ChecklistError, SampleError
+from checklist_rewards.rewards.callback import ChecklistEvalCallback, as_markdown, show_table, win_rate
+from checklist_rewards.rewards.trl import ChecklistReward
+from tests.fakes import FakeBackend
+from tests.rewards.test_trainers import ON_CPU, SMALL, by_hash, rows
+
+HELD_OUT = [
+    {**row, "answer": answer} for row, answer in zip(rows(conversational=True, n=3), ["gold", "tin", "x"], strict=True)
+]
+
+
+def gold_is_best(prefix: str, tail: str) -> float | None:
+    """The reference "gold" is perfect, "tin" is bad, and "x" cannot be read; answers are in between."""
+    if "\nx\n" in prefix:
+        return None
+    return 1.0 if "\ngold\n" in prefix else 0.0 if "\ntin\n" in prefix else 0.4 + 0.3 * by_hash(prefix, tail)
+
+
+def trainer_in(folder, rule=gold_is_best, **options):
+    import trl
+
+    scorer = ChecklistScorer(backend=FakeBackend(rule), store=False)
+    settings = {**ON_CPU, **SMALL, "per_device_train_batch_size": 4, "max_completion_length": 8, **options}
+    args = trl.GRPOConfig(output_dir=str(folder), **settings)
+    data = Dataset.from_list(rows(conversational=True))
+    trainer = trl.GRPOTrainer(
+        model=str(pocket_dir()), reward_funcs=ChecklistReward(scorer), args=args, train_dataset=data
+    )
+    return trainer, scorer
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("trainers")
+def test_a_training_run_logs_held_out_scores_beside_its_own(tmp_path):
+    trainer, scorer = trainer_in(tmp_path, max_steps=2)
+    callback = ChecklistEvalCallback(trainer, scorer, HELD_OUT, every=1, reference="answer", name="held_out")
+    callback.generation.max_new_tokens = 8
+    trainer.add_callback(callback)
+    trainer.train()
+    history = trainer.state.log_history
+    evaluations = [entry for entry in history if "held_out/score" in entry]
+    assert [entry["step"] for entry in evaluations] == [0, 1, 2]
+    assert [entry["step"] for entry in history if "rewards/checklist_reward/mean" in entry] == [1, 2]
+    for entry in evaluations:
+        assert entry["held_out/win_rate"] == 0.5, "lost against gold, won against tin, the third has no score"
+        assert entry["held_out/unscored"] == 0 and 0.4 <= entry["held_out/score"] <= 0.7
+        assert not any(key.startswith("rewards/") for key in entry)
+    categories = {item["category"] for row in HELD_OUT for item in row["checklist"]}
+    assert {key for key in evaluations[0] if "category" in key} == {f"held_out/category/{c}" for c in categories}
+    table = [json.loads(line) for line in (tmp_path / "held_out" / "step_00002.jsonl").read_text().splitlines()]
+    assert [row["reference"] for row in table] == ["gold", "tin", "x"]
+    assert [row["reference_score"] for row in table] == [1.0, 0.0, None]
+    scores = [row["score"] for row in table]
+    assert evaluations[-1]["held_out/score"] == pytest.approx(sum(scores) / 3)
+    assert [Score.model_validate_json(row["detail"]).primary_score for row in table] == scores
+    assert trainer.model.training
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("trainers")
+def test_greedy_answers_do_not_depend_on_the_batch_and_a_judge_that_fails_gives_no_means(tmp_path):
+    trainer, _ = trainer_in(tmp_path)
+    dead = ChecklistScorer(backend=FakeBackend(fails=lambda prefix, tail: True), store=False)
+    callbacks = [ChecklistEvalCallback(trainer, dead, HELD_OUT, every=1, batch_size=size) for size in (1, 3)]
+    one, three = (callback._answers() for callback in callbacks)
+    assert one == three and all(one)
+    assert callbacks[0].evaluate() == {"checklist_eval/unscored": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "error", "words"),
+    [
+        (HELD_OUT, {"every": 0}, SampleError, "every=0"),
+        ([], {}, SampleError, "no rows"),
+        ([{"prompt": "A"}], {}, SampleError, "row 1: there is no 'checklist'; the row has prompt"),
+        ([{"prompt": "A", "checklist": []}], {}, ChecklistError, "checklist_eval, row 1.*empty"),
+        (HELD_OUT, {"reference": "best"}, SampleError, "row 1: there is no 'best'"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_refused_when_it_is_made(data, options, error, words):
+    with pytest.raises(error, match=words):
+        ChecklistEvalCallback(None, ChecklistScorer(store=False), data, **{"every": 1, **options})
+
+
+def test_a_win_counts_one_a_tie_half_and_a_missing_score_nothing():
+    scorer = ChecklistScorer(backend=FakeBackend(gold_is_best), store=False)
+    gold, tin, lost = (scorer.score(["Is it?"], target) for target in ("gold", "tin", "x"))
+    assert win_rate([gold, gold, lost, tin], [tin, gold, tin, lost]) == 0.75
+    assert win_rate([lost], [gold]) is None
+
+
+class Tracker:
+    """wandb and trackio, as far as a table goes: neither is installed with this package."""
+
+    def __init__(self):
+        self.logged = {}
+
+    def Table(self, dataframe):
+        return dataframe.to_dict("records")
+
+    def log(self, values):
+        self.logged |= values
+
+
+def test_tables_for_trackers():
+    rows = [{"step": 1, "completion": "a|b\nc", "score": 0.5, "detail": "{}"}]
+    tracker = Tracker()
+    show_table(tracker, "held_out/table", rows)
+    assert tracker.logged == {"held_out/table": rows}
+    assert as_markdown(rows) == "| step | completion | score |\n| --- | --- | --- |\n| 1 | a\\|b c | 0.5000 |"

@@ -1,0 +1,57 @@
+"""The module attribute that `trl grpo --reward_funcs` takes, and the YAML file that it is built from."""
+
+import pytest
+
+from checklist_rewards.errors import PromptError, SampleError
+from checklist_rewards.rewards import trl as module
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    path = tmp_path / "reward.yaml"
+    monkeypatch.setenv(module.CONFIG_VARIABLE, str(path))
+    module.configured_reward.cache_clear()
+    return path
+
+
+def test_the_module_attribute_is_built_from_the_yaml_file_that_the_environment_names(config, tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    config.write_text(
+        f"model: {tmp_path}/model\nstore: false\nname: tone\nmetric: pass\nthreshold: 0.7\ncategories: [style, fact]\n"
+    )
+    reward = module.reward
+    assert (reward.__name__, reward.metric, reward.categories) == ("tone", "pass", ("style", "fact"))
+    assert reward.scorer.threshold == 0.7
+    assert module.reward is reward
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("modle: pocket\n", "reward.yaml: unknown key 'modle'; allowed: metric, name, column.*, model, backend"),
+        ("scorer: x\n", "unknown key 'scorer'"),
+        ("judge: x\n", "unknown key 'judge'"),
+        ("- pocket\n", "reward.yaml must be a mapping of settings, got list"),
+        ("a: [\n", "reward.yaml cannot be read as YAML"),
+        ("threshold: high\n", "reward.yaml: threshold='high'"),
+        ("model: ./nowhere\nstore: false\n", "reward.yaml: there is no model at './nowhere'"),
+        ("prompt: judges/none\n", "reward.yaml: there is no prompt 'judges/none'"),
+    ],
+)
+def test_a_bad_yaml_file_is_refused_by_name(config, text, words):
+    config.write_text(text)
+    with pytest.raises((SampleError, PromptError, ValueError), match=words):
+        _ = module.reward
+
+
+def test_a_missing_variable_or_file_is_said(config, monkeypatch):
+    with pytest.raises(SampleError, match="reward.yaml cannot be read"):
+        _ = module.reward
+    monkeypatch.delenv(module.CONFIG_VARIABLE)
+    with pytest.raises(
+        SampleError, match="needs CHECKLIST_REWARDS_CONFIG in the environment: the path of a YAML file"
+    ):
+        _ = module.reward
+    with pytest.raises(AttributeError, match="no attribute 'rewards'"):
+        _ = module.rewards

@@ -1,0 +1,207 @@
+"""Shaping: examples of every formula, then what holds for all numbers: None stays None, a failure moves nothing."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checklist_rewards import Checklist
+from checklist_rewards.errors import SampleError
+from checklist_rewards.rewards import shaping
+from checklist_rewards.rewards.shaping import (
+    centred,
+    clipped,
+    earned,
+    format_gate,
+    gate,
+    item_credits,
+    length,
+    length_penalty,
+    less,
+    penalties,
+)
+from checklist_rewards.scores import Verdict, score_checklist
+
+LOST = Verdict(unanswered="backend_error: gone")
+MIXED = Checklist.parse(
+    [
+        {"question": "Polite?", "required": True, "category": "tone"},
+        {"question": "Short?", "weight": 3, "category": "form"},
+        {"question": "Rude?", "weight": -2, "category": "tone"},
+    ]
+)
+
+
+def p(yes: float) -> Verdict:
+    return Verdict({"yes": yes, "no": 1 - yes}, mass=1.0)
+
+
+# --- examples -------------------------------------------------------------------------------------------------------
+
+
+def test_credits_are_soft_or_hard_and_none_where_nothing_was_answered():
+    score = score_checklist(MIXED, [p(0.9), LOST, p(0.2)])
+    assert item_credits(MIXED, score) == [pytest.approx(0.9), None, pytest.approx(0.8)]
+    assert item_credits(MIXED, score, "hard") == [1.0, None, 1.0]
+
+
+def test_credits_of_options_and_abstentions():
+    options = [{"label": "good", "value": 1}, {"label": "fair", "value": 0.5}, {"label": "n/a", "na": True}]
+    checklist = Checklist.parse([{"question": "How?", "options": options}, {"question": "And?", "options": options}])
+    fair = Verdict({"good": 0.2, "fair": 0.7, "n/a": 0.1})
+    absent = Verdict({"good": 0.1, "fair": 0.1, "n/a": 0.8})
+    score = score_checklist(checklist, [fair, absent])
+    assert item_credits(checklist, score, "hard") == [0.5, None]
+    assert item_credits(checklist, score) == [pytest.approx(score.expected_score), None]
+
+
+def test_credits_are_refused_with_another_checklist():
+    score = score_checklist(Checklist.parse(["a?"]), [p(1)])
+    with pytest.raises(SampleError, match="expected those of its checklist"):
+        item_credits(Checklist.parse(["b?"]), score)
+
+
+def test_earned_and_penalties_share_their_scale():
+    assert earned(MIXED, [1.0, 0.5, 0.0]) == pytest.approx((1 + 1.5) / 4)
+    assert penalties(MIXED, [1.0, 0.5, 0.25]) == pytest.approx(2 * 0.75 / 4)
+    assert penalties(MIXED, [1.0, None, 0.0]) == 2.0
+    assert (earned(MIXED, [None, None, 1.0]), penalties(MIXED, [None, None, 0.0])) == (None, None)
+
+
+def test_categories_weigh_more_or_nothing():
+    assert earned(MIXED, [1.0, 0.0, 1.0], {"tone": 3}) == pytest.approx(3 / 6)
+    assert penalties(MIXED, [1.0, 0.0, 0.0], {"tone": 3}) == pytest.approx(6 / 6)
+    assert earned(MIXED, [1.0, 0.0, 1.0], {"form": 0, "unheard of": 7}) == 1.0
+    with pytest.raises(SampleError, match="category 'tone' is -1"):
+        earned(MIXED, [1.0, 0.0, 1.0], {"tone": -1})
+
+
+def test_gates_multiply_or_floor():
+    assert gate(0.8, MIXED, [0.5, 1, 1]) == pytest.approx(0.4)
+    assert gate(0.8, MIXED, [0.5, 1, 1], "floor") == 0.8
+    assert gate(0.8, MIXED, [0.4, 1, 1], "floor", floor=0.1) == 0.1
+    assert gate(0.05, MIXED, [0.4, 1, 1], "floor", floor=0.1) == 0.05
+    assert gate(0.8, MIXED, [None, 0, 0]) == 0.8, "a gate that was not read is neither open nor closed"
+    with pytest.raises(SampleError, match="how='max'.*'multiply', 'floor'"):
+        gate(0.8, MIXED, [1, 1, 1], "max")
+
+
+def test_autorubrics_length_curve():
+    assert [length_penalty(n) for n in (0, 6000, 8000, 10**6)] == [0, 0, 0.5, 0.5]
+    assert length_penalty(7000) == pytest.approx(0.5 * 0.5**1.6)
+    assert length_penalty(15, free=10, cap=20, at_cap=1, exponent=1) == pytest.approx(0.5)
+    with pytest.raises(SampleError, match="free=9, cap=9.*free < cap"):
+        length_penalty(1, free=9, cap=9)
+
+
+def test_length_in_three_units():
+    assert [length("ab c\n d", unit) for unit in ("words", "characters")] == [3, 7]
+    assert length("abcd", "tokens", lambda text: [text[:2], text[2:]]) == 2
+    with pytest.raises(SampleError, match="needs tokenize"):
+        length("abcd", "tokens")
+
+
+def test_a_format_gate_takes_a_pattern_or_a_function():
+    form = r"<answer>.*</answer>"
+    assert format_gate(0.7, "<answer>a\nb</answer>", form) == 0.7
+    assert format_gate(0.7, "a", form) == 0.0 and format_gate(-0.7, "a", form) == -0.7
+    assert format_gate(0.7, "a", str.isupper, otherwise=0.2) == 0.2
+
+
+def test_centring_goes_by_group_not_by_position():
+    assert centred([1.0, 5.0, 3.0, 5.0], ["a", "b", "a", "b"]) == [-1.0, 0.0, 1.0, 0.0]
+    assert centred([1.0, None, 3.0, None], ["a", "a", "a", "b"], "std") == [-1.0, None, 1.0, None]
+    assert centred([2.0, 2.0], [0, 0], "std") == [0.0, 0.0]
+    with pytest.raises(SampleError, match="1 groups for 2 values"):
+        centred([1.0, 2.0], ["a"])
+
+
+def test_wrong_words_are_refused():
+    score = score_checklist(MIXED, [p(1)] * 3)
+    for call in (
+        lambda: item_credits(MIXED, score, "fuzzy"),
+        lambda: length("a", "lines"),
+        lambda: centred([1.0], ["a"], "max"),
+        lambda: clipped(1.0, 2.0, 1.0),
+        lambda: earned(MIXED, [1.0]),
+    ):
+        with pytest.raises(SampleError):
+            call()
+
+
+# --- what holds for all numbers -------------------------------------------------------------------------------------
+
+unit = st.floats(0, 1)
+weight = st.floats(-5, 5).filter(lambda w: abs(w) > 0.01)
+verdicts = st.lists(st.tuples(weight, st.one_of(st.none(), unit)), min_size=1, max_size=6)
+maybe = st.one_of(st.none(), st.floats(-100, 100))
+
+
+def scored(pairs):
+    checklist = Checklist.parse([{"question": f"{n}?", "weight": w} for n, (w, _) in enumerate(pairs)])
+    return checklist, score_checklist(checklist, [LOST if v is None else p(v) for _, v in pairs])
+
+
+def same(one, other):
+    return one is other if one is None or other is None else math.isclose(one, other, abs_tol=1e-9)
+
+
+@given(verdicts)
+def test_earned_less_penalties_is_the_score(pairs):
+    checklist, score = scored(pairs)
+    for answers, expected in (("soft", score.expected_score), ("hard", score.weighted_score)):
+        credits = item_credits(checklist, score, answers)
+        assert same(clipped(less(earned(checklist, credits), penalties(checklist, credits))), expected)
+
+
+@given(verdicts, unit)
+def test_an_unanswered_item_changes_nothing(pairs, value):
+    checklist, score = scored(pairs)
+    credits = item_credits(checklist, score)
+    more = Checklist(items=(*checklist.items, *Checklist.parse([{"question": "lost?", "required": True}]).items))
+    if not checklist.only_penalties:  # which branch it is, is the checklist's own
+        assert earned(more, [*credits, None]) == earned(checklist, credits)
+        assert penalties(more, [*credits, None]) == penalties(checklist, credits)
+    for how in ("multiply", "floor"):
+        assert gate(value, more, [*credits, None], how) == gate(value, checklist, credits, how)
+
+
+@given(st.lists(st.one_of(st.none(), unit), min_size=3, max_size=3))
+def test_none_stays_none(credits):
+    assert gate(None, MIXED, credits) is None and gate(None, MIXED, credits, "floor", 0.5) is None
+    assert format_gate(None, "text", "no") is None and clipped(None) is None
+    assert less(None, 0.1) is None and less(0.1, None) is None
+
+
+@given(unit, st.lists(unit, min_size=3, max_size=3))
+def test_a_gate_never_raises_a_value(value, credits):
+    for how in ("multiply", "floor"):
+        assert 0 <= gate(value, MIXED, credits, how, 0.5) <= value
+
+
+@given(st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 1e4), st.floats(1, 1e4), unit, st.floats(0.1, 5))
+def test_a_longer_text_never_costs_less(one, other, free, room, at_cap, exponent):
+    costs = [
+        length_penalty(n, free=free, cap=free + room, at_cap=at_cap, exponent=exponent) for n in sorted((one, other))
+    ]
+    assert 0 <= costs[0] <= costs[1] <= at_cap
+
+
+@given(st.lists(st.tuples(maybe, st.integers(0, 2)), max_size=12), st.sampled_from(["none", "std"]))
+def test_centred_values_sum_to_zero_and_none_moves_no_one(pairs, spread):
+    values, groups = [value for value, _ in pairs], [group for _, group in pairs]
+    result = centred(values, groups, spread)
+    assert [value is None for value in result] == [value is None for value in values]
+    for group in set(groups):
+        known = [value for value, g in zip(result, groups, strict=True) if g == group and value is not None]
+        assert math.fsum(known) == pytest.approx(0, abs=1e-6)
+    kept = [(value, group) for value, group in pairs if value is not None]
+    alone = centred([value for value, _ in kept], [group for _, group in kept], spread)
+    assert alone == [value for value in result if value is not None]
+
+
+def test_the_example_of_the_module():
+    import doctest
+
+    assert doctest.testmod(shaping).failed == 0
