@@ -237,6 +237,9 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--train-prompts", type=int, default=256)
     parser.add_argument("--test-prompts", type=int, default=96)
     parser.add_argument("--seed", type=int, default=0, help="of the training")
+    parser.add_argument(
+        "--metric", choices=["expected", "pass"], default="expected", help="the reward: probabilities, or hard answers"
+    )
     args = parser.parse_args(argv)
     started = time.perf_counter()
     args.output.mkdir(parents=True, exist_ok=True)
@@ -246,7 +249,7 @@ def main(argv: list[str] | None = None) -> None:
     train_items = tasks(args.train_prompts, seed=1, split="test")
     test_items = tasks(args.test_prompts, seed=2, split="test")
     store = args.output / "store.sqlite"
-    scorer = ChecklistScorer("pocket", store=store)
+    scorer = ChecklistScorer("pocket", store=store, primary_metric=args.metric)
 
     console.print("[bold]1/4[/] writing a checklist for every prompt")
     train_set, train_items = checklist_dataset(train_items, store)
