@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +12,9 @@ from checklist_rewards import __version__
 from checklist_rewards.cli import demo, generate, lint, listing, pairs, probe, refine, rerank, score, serve
 from checklist_rewards.cli.report import console, refuse
 from checklist_rewards.errors import ChecklistRewardsError
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a write gives where there is no room: a full disk, a quota, a limit on the size of a file."""
 
 
 class _Commands(TyperGroup):
@@ -29,6 +33,15 @@ class _Commands(TyperGroup):
                 style="yellow",
             )
             raise typer.Exit(130) from None
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            refuse(
+                f"a file could not be written to its end ({error.strerror or error}). An unfinished file is not kept. "
+                "What was answered so far is in the store (unless --no-store, or the store's own disk is the full "
+                "one), so the same command goes on from here once there is room."
+            )
+            raise typer.Exit(1) from None
 
 
 app = typer.Typer(

@@ -1,0 +1,48 @@
+"""A disk without room, played by a limit on the size of files: what the system says is of the same kind."""
+
+import resource
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from checklist_rewards.store import Store
+from tests.cli.conftest import write_jsonl
+
+QUESTIONS = ["Is it short?", "Is it kind?"]
+
+
+@contextmanager
+def no_file_over(size: int):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [("score", "out.jsonl"), ("score", "out.csv"), ("score", "out.parquet"), ("pairs", "out.jsonl")],
+)
+def test_a_full_disk_is_one_sentence_and_leaves_no_half_file(run, engine, command, output):
+    engine(lambda prefix, tail: 0.9 if "one" in prefix else 0.1)
+    texts = {"target": "one"} if command == "score" else {"candidates": ["one", "two"]}
+    write_jsonl("rows.jsonl", *({"prompt": f"Write {i}.", "checklist": QUESTIONS, **texts} for i in range(20)))
+    with no_file_over(100):
+        done = run(command, "rows.jsonl", "-o", output, "--no-store")
+    assert done.exit_code == 1 and "could not be written to its end" in done.stderr
+    assert [path.name for path in Path().iterdir()] == ["rows.jsonl"]
+
+
+def test_what_was_answered_before_the_disk_was_full_is_not_asked_again(run, engine):
+    write_jsonl("rows.jsonl", *({"target": f"text {i}", "checklist": QUESTIONS} for i in range(200)))
+    fake = engine()
+    with no_file_over(100_000):  # room for half of the store
+        done = run("score", "rows.jsonl", "-o", "out.jsonl", "--store", "s.sqlite")
+    assert done.exit_code == 1 and not Path("out.jsonl").exists()
+    kept = len(Store("s.sqlite"))
+    assert 0 < kept < len(fake.asked) == 400
+    assert run("score", "rows.jsonl", "-o", "out.jsonl", "--store", "s.sqlite").exit_code == 0
+    assert len(fake.asked) == 400 + 400 - kept
