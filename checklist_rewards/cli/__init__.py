@@ -1,5 +1,4 @@
-"""The command line: `checklist-rewards generate | score | run | rerank | refine | pairs | serve | probe | list | lint |
-demo`.
+"""The command line: `checklist-rewards COMMAND`; `--help` lists the commands.
 
 Every command first reads its rows once and refuses what cannot be used, before any model is loaded; then it works
 through them in chunks and writes a new file, which appears at its place only when it is whole. What a model answered
