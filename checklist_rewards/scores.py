@@ -22,43 +22,19 @@ from typing import Literal, NamedTuple, get_args
 
 from pydantic import BaseModel, ConfigDict
 
-from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
+from checklist_rewards.checklists import YES, Checklist, ChecklistItem
+from checklist_rewards.verdicts import DEFAULT_THRESHOLD, Method, Verdict, Vote, answer_of, vote_of
 
 PrimaryMetric = Literal["pass", "weighted", "expected", "normalized", "quality"]
 Abstention = Literal["skip", "zero", "partial", "fail"]
-Method = Literal["logprobs", "word", "reply", "votes"]
 
 PRIMARY_METRICS: tuple[str, ...] = get_args(PrimaryMetric)
 ABSTENTIONS: tuple[str, ...] = get_args(Abstention)
-DEFAULT_THRESHOLD = 0.6
 DEFAULT_MIN_ANSWERED = 0.5
 PARTIAL_CREDIT = 0.5
 PASS_CREDIT = 0.5
 LEAST_QUALITY, BEST_QUALITY = 1, 5
 _LEVELS = ((0.2, "no_10"), (0.4, "no_30"), (0.6, "unsure"), (0.8, "yes_70"))
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """The outcome of one read: one item answered about one target by one judge."""
-
-    probabilities: Mapping[str, float] | None = None
-    """P(label) over the item's labels, summing to 1; None where the judge gives words only."""
-    answer: str | None = None
-    """The label the judge named. Judges that read probabilities leave it to `score_checklist`, which has the
-    threshold."""
-    mass: float | None = None
-    """Probability that the judge's next token is a label at all, in [0, 1]."""
-    unanswered: str | None = None
-    """Why there is no answer: a reason ("too_long", "off_label", "backend_error"), optionally ": detail"."""
-    reasoning: str | None = None
-    judge: str | None = None
-    method: Method | None = None
-    """How it was read: `logprobs` of the labels; the label as a `word`, where a server that was asked for
-    log-probabilities gave none; from a written `reply`; or the `votes` of several replies, whose majority is the
-    answer whatever the threshold."""
-    quality: int | None = None
-    """Grade from 1 to 5 of the whole target, where it came with this answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +59,24 @@ class ItemScore:
     reasoning: str | None = None
     judge: str | None = None
     method: Method | None = None
-    """How it was read: logprobs, word, reply or votes; see [`Verdict`]."""
+    """How it was read; see [`Verdict`]."""
     category: str | None = None
+    votes: tuple[Vote, ...] | None = None
+    """What each of several judges said, failures included."""
+    agreement: float | None = None
+    """Share of the votes that were answered which name `answer`."""
 
     def verdict(self) -> Verdict:
         """The read behind this line, to score it again."""
         return Verdict(
-            self.probabilities, self.answer, self.mass, self.unanswered, self.reasoning, self.judge, self.method
+            self.probabilities,
+            self.answer,
+            self.mass,
+            self.unanswered,
+            self.reasoning,
+            self.judge,
+            self.method,
+            votes=tuple(vote.verdict() for vote in self.votes or ()),
         )
 
 
@@ -132,6 +119,12 @@ class Score(BaseModel):
     def scaled_score_1_5(self) -> float | None:
         """4 x pass_rate + 1."""
         return None if self.pass_rate is None else 4 * self.pass_rate + 1
+
+    @property
+    def mean_agreement(self) -> float | None:
+        """Mean over the items that several judges answered of the share of them that agree with the answer."""
+        known = [item.agreement for item in self.items if item.agreement is not None]
+        return ratio(math.fsum(known), len(known))
 
     @property
     def category_pass_rates(self) -> dict[str, float | None]:
@@ -192,10 +185,10 @@ def score_checklist(
     any_probabilities = False
     for item, verdict in zip(checklist.items, verdicts, strict=True):
         if verdict.unanswered is not None:
-            lines.append(_unanswered(item, verdict))
+            lines.append(_unanswered(item, verdict, threshold))
             missing.append(item)
             continue
-        answer = _answer(item, verdict, threshold)
+        answer = answer_of(item, verdict, threshold)
         value = _value(item, answer, abstention)
         passed = None
         if value is not None:
@@ -203,7 +196,7 @@ def score_checklist(
             passed = _credit(item.weight, value) >= PASS_CREDIT
             any_probabilities |= verdict.probabilities is not None
             counted.append(_Counted(item.weight, value, soft, item.required))
-        lines.append(_answered(item, verdict, answer, value, passed))
+        lines.append(_answered(item, verdict, answer, value, passed, threshold))
 
     if quality is None:
         quality = next((verdict.quality for verdict in verdicts if verdict.quality is not None), None)
@@ -321,21 +314,6 @@ def _credit(weight: float, value: float) -> float:
     return value if weight >= 0 else 1 - value
 
 
-def _answer(item: ChecklistItem, verdict: Verdict, threshold: float) -> str:
-    values = item.values
-    if verdict.probabilities is not None and verdict.probabilities.keys() != values.keys():
-        raise ValueError(
-            f"judge gave probabilities of {list(verdict.probabilities)} for item {item.id}, expected {list(values)}"
-        )
-    if verdict.probabilities is None or verdict.method == "votes":
-        if verdict.answer not in values:
-            raise ValueError(f"judge answered {verdict.answer!r} for item {item.id}, expected one of {list(values)}")
-        return verdict.answer
-    if item.options is None:
-        return YES if verdict.probabilities[YES] >= threshold else NO
-    return max(values, key=verdict.probabilities.__getitem__)
-
-
 def _value(item: ChecklistItem, answer: str, abstention: Abstention) -> float | None:
     value = item.values[answer]
     if value is not None or abstention == "skip":
@@ -353,7 +331,7 @@ def _soft(item: ChecklistItem, probabilities: Mapping[str, float], abstention: A
     return min(1.0, max(0.0, math.fsum(p * v for p, v in known) / scale)) if scale > 0 else hard
 
 
-def _unanswered(item: ChecklistItem, verdict: Verdict) -> ItemScore:
+def _unanswered(item: ChecklistItem, verdict: Verdict, threshold: float) -> ItemScore:
     return ItemScore(
         id=item.id,
         question=item.question,
@@ -364,16 +342,19 @@ def _unanswered(item: ChecklistItem, verdict: Verdict) -> ItemScore:
         judge=verdict.judge,
         method=verdict.method,
         category=item.category,
+        votes=_votes(item, verdict, threshold),
     )
 
 
 def _answered(
-    item: ChecklistItem, verdict: Verdict, answer: str, value: float | None, passed: bool | None
+    item: ChecklistItem, verdict: Verdict, answer: str, value: float | None, passed: bool | None, threshold: float
 ) -> ItemScore:
     probabilities = None if verdict.probabilities is None else dict(verdict.probabilities)
     confidence = None
     if probabilities is not None:
         confidence = probabilities[YES] if item.options is None else probabilities[answer]
+    votes = _votes(item, verdict, threshold)
+    named = [vote.answer for vote in votes or () if vote.answer is not None]
     return ItemScore(
         id=item.id,
         question=item.question,
@@ -388,4 +369,10 @@ def _answered(
         judge=verdict.judge,
         method=verdict.method,
         category=item.category,
+        votes=votes,
+        agreement=ratio(named.count(answer), len(named)),
     )
+
+
+def _votes(item: ChecklistItem, verdict: Verdict, threshold: float) -> tuple[Vote, ...] | None:
+    return tuple(vote_of(item, vote, threshold) for vote in verdict.votes) or None

@@ -2,14 +2,18 @@
 
 from checklist_rewards.judges.base import Judge, Prices, Progress, Read, Receipt
 from checklist_rewards.judges.batch import BatchJudge
+from checklist_rewards.judges.cascade import CascadeJudge
 from checklist_rewards.judges.logprob import LogprobJudge
+from checklist_rewards.judges.panel import PanelJudge
 from checklist_rewards.judges.quality import QualityJudge
 from checklist_rewards.judges.reasoned import ReasonedJudge
 
 __all__ = [
     "BatchJudge",
+    "CascadeJudge",
     "Judge",
     "LogprobJudge",
+    "PanelJudge",
     "Prices",
     "Progress",
     "QualityJudge",

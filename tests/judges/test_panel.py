@@ -1,0 +1,181 @@
+"""Several judges, one verdict: every rule against a table worked by hand, failures and abstentions apart."""
+
+import pytest
+
+from checklist_rewards import ChecklistScorer, Sample
+from checklist_rewards.checklists import Checklist, ChecklistItem, Option
+from checklist_rewards.errors import ChecklistError, SampleError
+from checklist_rewards.judges import PanelJudge
+from checklist_rewards.judges.panel import combine
+from checklist_rewards.scores import rescore, score_checklist
+from checklist_rewards.verdicts import Verdict, answer_of
+from tests.judges.voters import DEAD, Voter, sure
+
+PLAIN = ChecklistItem(question="Is it short?")
+PENALTY = ChecklistItem(question="Is it rude?", weight=-1)
+GRADES = tuple(Option(label=label, value=value) for label, value in (("bad", 0.0), ("fair", 0.5), ("good", 1.0)))
+GRADED = ChecklistItem(question="How clear is it?", options=(*GRADES, Option(label="n/a", na=True)))
+GRADED_PENALTY = ChecklistItem(question="How rude is it?", weight=-2, options=GRADES)
+
+
+def said(label: str) -> Verdict:
+    return Verdict(answer=label, method="reply")
+
+
+def outcome(item, votes, **settings):
+    """The answer of the panel, or its reason for none without the detail."""
+    verdict = combine(item, votes, **settings)
+    return verdict.unanswered.partition(":")[0] if verdict.unanswered else answer_of(item, verdict)
+
+
+@pytest.mark.parametrize(
+    ("rule", "p_yes"),
+    [("mean", (0.9 + 0.8 + 0.1) / 3), ("median", 0.8), ("min", 0.1), ("max", 0.9)],
+)
+def test_soft_rules_of_three(rule, p_yes):
+    verdict = combine(PLAIN, [sure(0.9), sure(0.1), sure(0.8)], rule=rule)
+    assert verdict.probabilities["yes"] == pytest.approx(p_yes)
+    assert sum(verdict.probabilities.values()) == pytest.approx(1)
+
+
+def test_weights_move_the_mean_and_nothing_else_moves_with_them():
+    votes = [sure(0.9), sure(0.3)]
+    assert combine(PLAIN, votes, weights=[3, 1]).probabilities["yes"] == pytest.approx(0.75)  # (2.7 + .3) / 4
+    assert combine(PLAIN, votes, rule="median", weights=[3, 1]).probabilities["yes"] == pytest.approx(0.6)
+
+
+def test_a_judge_without_probabilities_counts_as_certain():
+    assert combine(PLAIN, [said("yes"), sure(0.4)]).probabilities["yes"] == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize(
+    ("rule", "answers", "expected"),
+    [
+        ("majority", ["yes", "yes", "no"], "yes"),
+        ("majority", ["yes", "no", "no"], "no"),
+        ("mode", ["yes", "no", "no"], "no"),
+        ("unanimous", ["yes", "yes", "yes"], "yes"),
+        ("unanimous", ["yes", "yes", "no"], "no"),
+        ("any", ["no", "no", "yes"], "yes"),
+        ("any", ["no", "no", "no"], "no"),
+    ],
+)
+def test_hard_rules_of_yes_and_no(rule, answers, expected):
+    assert outcome(PLAIN, [said(answer) for answer in answers], rule=rule) == expected
+
+
+def test_weight_beats_heads_only_where_the_rule_says_so():
+    votes = [said("yes"), said("no"), said("no")]
+    assert outcome(PLAIN, votes, rule="weighted", weights=[3, 1, 1]) == "yes"
+    assert outcome(PLAIN, votes, rule="majority", weights=[3, 1, 1]) == "no"
+
+
+@pytest.mark.parametrize("rule", ["majority", "weighted", "mode"])
+def test_a_tie_is_the_worst_for_the_target(rule):
+    votes = [said("yes"), said("no")]
+    assert outcome(PLAIN, votes, rule=rule) == "no"
+    assert outcome(PENALTY, votes, rule=rule) == "yes"
+
+
+def test_a_tie_of_options_too():
+    votes = [said("good"), said("bad")]
+    assert outcome(GRADED, votes, rule="mode") == "bad"
+    assert outcome(GRADED_PENALTY, votes, rule="mode") == "good"
+
+
+def test_options():
+    votes = [said("good"), said("fair"), said("good"), said("bad")]
+    assert outcome(GRADED, votes, rule="mode") == "good"
+    assert outcome(GRADED, votes, rule="majority") == "no_majority"  # 2 of 4 is not more than half
+    assert outcome(GRADED, votes[:3], rule="majority") == "good"
+    assert outcome(GRADED, votes, rule="unanimous") == "disagreement"
+    assert outcome(GRADED, [said("fair")] * 3, rule="unanimous") == "fair"
+    assert combine(GRADED, votes, rule="mean").probabilities == {"bad": 0.25, "fair": 0.25, "good": 0.5, "n/a": 0}
+    assert outcome(GRADED, votes, rule="min") == "bad"
+    assert outcome(GRADED, votes, rule="max") == "good"
+
+
+def test_median_of_options_is_between_the_two_in_the_middle():
+    votes = [said("bad"), said("fair"), said("good"), said("good")]
+    assert combine(GRADED, votes, rule="median").probabilities == {"bad": 0, "fair": 0.5, "good": 0.5, "n/a": 0}
+
+
+@pytest.mark.parametrize("rule", ["mean", "median", "min", "max", "majority", "weighted", "mode", "unanimous", "any"])
+def test_dead_judges_never_vote(rule):
+    """With two of three judges gone, even "unanimous" has no outcome, and with one gone it is that of the others."""
+    assert outcome(PLAIN, [said("yes"), DEAD, DEAD], rule=rule) == "quorum"
+    assert outcome(PLAIN, [said("yes"), said("yes"), DEAD], rule=rule) == "yes"
+    assert outcome(PLAIN, [said("no"), said("no"), DEAD], rule=rule) == "no"
+    assert outcome(PLAIN, [DEAD, DEAD, DEAD], rule=rule, quorum=0) == "quorum"
+
+
+def test_the_quorum_is_a_share_of_the_weight():
+    votes = [said("yes"), DEAD, DEAD]
+    assert outcome(PLAIN, votes, rule="majority", weights=[2, 1, 1]) == "yes"
+    assert outcome(PLAIN, votes, rule="majority", quorum=0.3) == "yes"
+    assert outcome(PLAIN, [said("yes"), said("yes"), DEAD], rule="majority", quorum=1) == "quorum"
+    tenths = [0.1] * 10
+    assert outcome(PLAIN, [said("yes")] * 5 + [DEAD] * 5, rule="majority", weights=tenths) == "yes"
+
+
+def test_abstentions_are_answers_without_a_vote():
+    assert outcome(GRADED, [said("good"), said("good"), said("n/a")], rule="majority") == "good"
+    assert outcome(GRADED, [said("good"), said("n/a"), said("n/a")], rule="majority") == "n/a"
+    assert outcome(GRADED, [said("good"), said("n/a")], rule="mean") == "n/a"
+    assert outcome(GRADED, [said("n/a"), DEAD, said("n/a")], rule="mean") == "n/a"
+
+
+def test_votes_and_agreement_are_in_the_score_and_survive_a_rescore():
+    checklist = Checklist.parse([PLAIN, "Is it kind?"])
+    judges = [Voter(sure(0.9), "a"), Voter(sure(0.2), "b"), Voter(lambda read: DEAD, "c")]
+    score = ChecklistScorer(judge=PanelJudge(judges)).score(checklist, "text")
+    line = score.items[0]
+    assert [vote.answer for vote in line.votes] == ["yes", "no", None]
+    assert line.votes[2].unanswered == "backend_error: gone"
+    assert (line.answer, line.agreement) == ("no", 0.5)  # .55 is under the threshold; one of two agrees
+    assert score.mean_agreement == 0.5
+    again = rescore(checklist, score, threshold=0.5)
+    assert (again.items[0].answer, again.items[0].agreement) == ("yes", 0.5)
+    assert again.items[0].votes == line.votes
+
+
+def test_a_lone_judge_has_no_agreement():
+    score = score_checklist(Checklist.parse(["Is it?"]), [sure(0.9)])
+    assert (score.items[0].votes, score.items[0].agreement, score.mean_agreement) == (None, None, None)
+
+
+def test_progress_counts_each_read_once():
+    seen: list[int] = []
+    checklist = ["One?", "Two?", "Three?"]
+    scorer = ChecklistScorer(judge=PanelJudge([Voter(sure(1.0)), Voter(sure(1.0))]))
+    scorer.score_batch([Sample(checklist, "text")], progress=seen.append)
+    assert sum(seen) == 3
+    assert scorer.receipt.reads == 6  # what was paid for: both judges
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"rule": "average"}, "rule='average' is not known; allowed: mean, median"),
+        ({"weights": [1]}, "one number above 0 for each of 2 judges"),
+        ({"weights": [1, 0]}, "one number above 0"),
+        ({"weights": [1, float("nan")]}, "one number above 0"),
+        ({"quorum": 2}, "quorum=2"),
+    ],
+)
+def test_settings_are_refused(settings, complaint):
+    with pytest.raises(SampleError, match=complaint.replace("[", r"\[")):
+        PanelJudge([Voter(DEAD), Voter(DEAD)], **settings)
+
+
+def test_one_judge_is_no_panel():
+    judge = Voter(DEAD)
+    for judges in ([judge], [judge, judge]):
+        with pytest.raises(SampleError, match="two or more different judges"):
+            PanelJudge(judges)
+
+
+def test_any_is_for_yes_and_no():
+    panel = PanelJudge([Voter(DEAD), Voter(DEAD)], rule="any")
+    with pytest.raises(ChecklistError, match="row 3: item .* has options"):
+        panel.check_item(GRADED, "row 3")

@@ -1,0 +1,38 @@
+"""Judges that say what a rule says, standing at the `Judge` seam."""
+
+from collections.abc import Callable, Sequence
+
+from checklist_rewards.checklists import NO, YES, ChecklistItem
+from checklist_rewards.judges import Progress, Read, Receipt
+from checklist_rewards.verdicts import Verdict
+
+
+class Voter:
+    """Gives every read the verdict of a rule; counts what it was asked."""
+
+    def __init__(self, rule: Callable[[Read], Verdict] | Verdict, name: str = "voter"):
+        self.rule = rule if callable(rule) else lambda read: rule
+        self.name = name
+        self.asked: list[Read] = []
+
+    @property
+    def receipt(self) -> Receipt:
+        return Receipt(reads=len(self.asked), asked=len(self.asked))
+
+    def check(self) -> None: ...
+
+    def check_item(self, item: ChecklistItem, where: str) -> None: ...
+
+    def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
+        self.asked += reads
+        if progress is not None:
+            progress(len(reads))
+        return [self.rule(read) for read in reads]
+
+
+def sure(yes: float, **more: object) -> Verdict:
+    """A read with this P(yes)."""
+    return Verdict({YES: yes, NO: 1 - yes}, method="logprobs", **more)  # type: ignore[arg-type]
+
+
+DEAD = Verdict(unanswered="backend_error: gone")
