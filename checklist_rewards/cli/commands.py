@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from checklist_rewards import __version__
-from checklist_rewards.cli import demo, generate, lint, listing, pairs, probe, refine, rerank, score, serve
+from checklist_rewards.cli import demo, generate, inspect, lint, listing, pairs, probe, refine, rerank, score, serve
 from checklist_rewards.cli.report import console, refuse
 from checklist_rewards.errors import ChecklistRewardsError
 
@@ -85,6 +85,7 @@ app.command("run", rich_help_panel="Checklists")(score.run)
 app.command("refine", rich_help_panel="Checklists")(refine.refine)
 app.command("rerank", rich_help_panel="Checklists")(rerank.rerank)
 app.command("pairs", rich_help_panel="Checklists")(pairs.pairs)
+app.command("inspect", rich_help_panel="Checklists")(inspect.inspect)
 app.command("list", rich_help_panel="Pipelines")(listing.show)
 app.command("lint", rich_help_panel="Pipelines")(lint.lint)
 app.command("probe", rich_help_panel="Judges")(probe.probe)

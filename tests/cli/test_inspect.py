@@ -1,0 +1,103 @@
+"""`inspect`: what a scored file tells about its items."""
+
+import json
+
+import pytest
+
+from tests.cli.conftest import read_jsonl, write_jsonl
+
+ROWS = [
+    {"prompt": "p", "target": text, "checklist": ["Is it long?", "Is it red?"], "human": ["Is it long?"]}
+    for text in ["long red", "red", "long", "short", "long red", "blue"]
+]
+
+
+@pytest.fixture
+def scored(run, engine):
+    def score(name, rule=lambda prefix, tail: 0.9 if ("long" if "long" in tail else "red") in prefix.lower() else 0.1):
+        write_jsonl("rows.jsonl", *ROWS)
+        engine(rule)
+        assert run("score", "rows.jsonl", "-o", name, "--no-store").exit_code == 0
+        return name
+
+    return score
+
+
+def test_figures_in_json_and_on_the_page(run, scored):
+    scored("scored.jsonl")
+    done = run("inspect", "scored.jsonl", "--json", "items.json", "-o", "items.html", "--no-embed")
+    assert done.exit_code == 0, done.output
+    record = json.loads(open("items.json").read())
+    assert record["targets"] == 6
+    assert [item["answered"] for item in record["items"]] == [6, 6]
+    assert 0 < record["items"][0]["pass_rate"] < 1
+    page = open("items.html").read()
+    assert "Is it long?" in page and "data:image/png" in page
+
+
+def test_repeats_show_what_is_unstable(run, scored):
+    scored("scored.jsonl")
+    scored("again.jsonl", lambda prefix, tail: 0.9)
+    done = run("inspect", "scored.jsonl", "--repeat", "again.jsonl", "--json", "items.json", "--no-embed")
+    assert done.exit_code == 0, done.output
+    record = json.loads(open("items.json").read())
+    for item in record["items"]:
+        assert item["repeats"] == 6 and item["stability"] == item["pass_rate"]  # only what passed before still agrees
+        assert "unstable" in item["flags"]
+
+
+def test_the_meta_checklist_and_people_s(run, scored, engine):
+    scored("scored.jsonl")
+    asked = engine(lambda prefix, tail: 0.9)
+    done = run(
+        "inspect", "scored.jsonl", "--meta", "--human-key", "human", "--json", "items.json", "--no-embed", "--no-store"
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    figures = json.loads(open("items.json").read())["figures"]
+    assert figures["Meta-checklist, pass rates"]["atomic"] == 1
+    assert figures["Meta-checklist, pass rates"]["not_leading"] == 0  # a judge that says yes to all says it leads
+    assert figures["Against people's checklists"]["count MAE"] == 1
+    assert len(asked.asked) == 2 * 4 + 2  # one checklist, once, however many rows have it
+
+
+def test_other_wordings_are_read_by_the_judge(run, scored, engine):
+    scored("scored.jsonl")
+    engine(lambda prefix, tail: 0.9, replies=['{"wordings": ["Is its length great?", "Has it length?"]}'])
+    done = run(
+        "inspect", "scored.jsonl", "--paraphrases", "2", "--paraphrase-rows", "3", "--json", "items.json",
+        "--no-embed", "--no-store",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert [item["repeats"] for item in json.loads(open("items.json").read())["items"]] == [6, 6]
+
+
+def test_unanswered_meta_reads_are_told(run, scored, engine):
+    scored("scored.jsonl")
+    engine(lambda prefix, tail: None)
+    done = run("inspect", "scored.jsonl", "--meta", "--no-embed", "--no-store")
+    assert done.exit_code == 1
+    assert "10 questions of the meta-checklist were not answered" in done.output
+
+
+@pytest.mark.parametrize(
+    ("rows", "arguments", "complaint"),
+    [
+        ([], [], "scored.jsonl has no rows"),
+        ([{"target": "x"}], [], "line 1: there is no 'checklist_score'; give a file that `score` or `run` wrote"),
+        ([{"checklist_score": {"answered": "x"}}], [], "line 1: 'checklist_score' is no score"),
+        ([{"checklist_score": None}], ["--json", "scored.jsonl"], "must be different files"),
+        ([{"checklist_score": None}], ["--json", "."], ". is a folder"),
+    ],
+)
+def test_bad_input_is_one_sentence(run, no_engine, rows, arguments, complaint):
+    write_jsonl("scored.jsonl", *rows)
+    done = run("inspect", "scored.jsonl", "--no-embed", *arguments)
+    assert done.exit_code == 2
+    assert complaint in done.output and len(done.output.strip().splitlines()) == 1
+
+
+def test_repeats_must_have_the_same_rows(run, scored):
+    scored("scored.jsonl")
+    write_jsonl("fewer.jsonl", *read_jsonl("scored.jsonl")[:2])
+    done = run("inspect", "scored.jsonl", "--repeat", "fewer.jsonl", "--no-embed")
+    assert done.exit_code == 2 and "different numbers" in done.output
