@@ -22,7 +22,7 @@ Progress = Callable[[int], None]
 
 TOO_LONG = "too_long"
 
-TRANSIENT = ("backend_error", "timeout", "not_json", "error_body", "empty_choices")
+TRANSIENT = ("backend_error", "timeout", "not_json", "error_body", "empty_choices", "budget")
 """Reasons that may be gone at the next try; answers that carry one are not kept in the store."""
 
 
