@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 from contextlib import suppress
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from checklist_rewards.backends.remote import TOKEN_VARIABLE
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.report import console
+from checklist_rewards.cli.groups import grouped
+from checklist_rewards.cli.report import console, warn_if_pocket
+from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.microbatch import DEFAULT_MAX_BATCH, DEFAULT_MAX_QUEUE, DEFAULT_MAX_WAIT
 from checklist_rewards.scorer import ChecklistScorer
-from checklist_rewards.store import open_store
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 SERVER = "Server"
-TOKEN_VARIABLE = "CHECKLIST_REWARDS_TOKEN"
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8090
 
 
+@grouped
 def serve(
+    preset: o.Preset,
+    judge: o.OnlyJudge,
     host: Annotated[
         str,
         typer.Option(rich_help_panel=SERVER, help="Address to listen on; 0.0.0.0 lets other machines in."),
@@ -46,15 +54,8 @@ def serve(
         int, typer.Option(rich_help_panel=SERVER, min=1, help="Rows waiting at most; beyond, requests get 429.")
     ] = DEFAULT_MAX_QUEUE,
     max_body_mb: Annotated[float, typer.Option(rich_help_panel=SERVER, min=0.001, help="MiB of one request.")] = 16,
-    model: o.Model = "pocket",
-    backend: o.Backend = "auto",
-    base_url: o.BaseUrl = None,
-    prompt: o.JudgePrompt = None,
-    metric: o.Metric = None,
-    threshold: o.Threshold = None,
-    min_answered: o.MinAnswered = None,
-    mass_floor: o.MassFloor = None,
-    no_store: Annotated[bool, typer.Option("--no-store", rich_help_panel=o.OUTPUT, help="Keep no answers.")] = False,
+    concurrency: o.Concurrency = None,
+    kept: o.Kept = o.Kept(),  # noqa: B008 - frozen
 ) -> None:
     """Serve rewards over HTTP: one judge for any number of trainers.
 
@@ -62,39 +63,39 @@ def serve(
     --reward.remote_url asks. GET /health and /metrics (Prometheus) watch it. Requests that come together are one batch
     of the engine. Ctrl-C or SIGTERM: what was accepted is answered first.
 
+    Trainers and commands of this package use it by --backend remote --base-url, in Python by
+    ChecklistScorer(backend="remote", base_url="http://localhost:8090"). The token is taken from
+    CHECKLIST_REWARDS_TOKEN on both sides.
+
     **Examples**
 
     ```
     checklist-rewards serve
     checklist-rewards serve --model org/judge --port 8090 --max-batch 512
+    checklist-rewards score answers.jsonl -o scored.jsonl --backend remote --base-url http://localhost:8090
     ```
     """
     if token is not None and not token.strip():
         raise SampleError(f"the token is empty; give one, or leave --token and {TOKEN_VARIABLE} away.")
-    given = {
-        "prompt": prompt,
-        "primary_metric": metric,
-        "threshold": threshold,
-        "min_answered": min_answered,
-        "mass_floor": mass_floor,
-    }
     try:
-        import uvicorn
+        import uvicorn  # noqa: F401
 
         from checklist_rewards.server import build_app
     except ModuleNotFoundError as error:
-        if error.name not in ("fastapi", "uvicorn"):
+        if error.name not in ("fastapi", "starlette", "uvicorn"):
             raise
         raise SampleError(
             f"serve needs {error.name}, which is not installed: pip install 'checklist-rewards[serve]'."
         ) from None
-    scorer = ChecklistScorer(
-        model,
-        backend=backend,
-        base_url=base_url,
-        store=open_store(not no_store) or False,
-        **{name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
-    )
+    work = Work.of(preset, kept, judge=judge, concurrency=concurrency)
+    if work.config.scorer.scale is not None:
+        raise SampleError(
+            "the grades of a scale are options of the checklist's items, and the server takes checklists as they "
+            "come: give the items options, and leave --scale, and pipelines that have one, away."
+        )
+    scorer = work.pipeline().scorer
+    if not isinstance(scorer, ChecklistScorer):
+        raise SampleError(f"serve needs a ChecklistScorer, and {work.config.name} has {type(scorer).__name__}.")
     app = build_app(
         scorer,
         max_wait=max_wait_ms / 1000,
@@ -103,18 +104,30 @@ def serve(
         max_body=int(max_body_mb * 2**20),
         token=token,
     )
+    warn_if_pocket(judge.shown)
     if token is None and host not in ("127.0.0.1", "localhost", "::1"):
         console.print(f"No token: whoever reaches {host} can use this judge.", style="yellow")
-    with _listening(host, port) as listening:
+    with listen(host, port) as listening:
         address = f"http://{host}:{listening.getsockname()[1]}"
-        console.print(f"Serving rewards of {model} at {address}; Ctrl-C ends it.", soft_wrap=True)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
-        # uvicorn answers what it has accepted, and then raises the signal again.
-        with suppress(KeyboardInterrupt):
-            server.run(sockets=[listening])
+        console.print(f"Serving rewards of {judge.shown} at {address}; Ctrl-C ends it.", soft_wrap=True)
+        run_server(app, listening)
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def run_server(app: FastAPI, listening: socket.socket) -> None:
+    """Serve until SIGINT or SIGTERM; what was accepted until then is answered."""
+    import uvicorn
+
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
+    # What is loaded now stays. Looking through all of it for garbage, again and again, stops every request for 0.1 s.
+    gc.collect()
+    gc.freeze()
+    # uvicorn answers what it has accepted, and then raises the signal again.
+    with suppress(KeyboardInterrupt):
+        server.run(sockets=[listening])
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one. Raises [`SampleError`]."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=2048)

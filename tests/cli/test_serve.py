@@ -6,13 +6,14 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from checklist_rewards.judges import ReasonedJudge
 from tests.conftest import REPO
 
 pytest.importorskip("fastapi")
@@ -34,11 +35,12 @@ def server():
     del environment["CHECKLIST_REWARDS_TOKEN"]
     with subprocess.Popen(command, cwd=REPO, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr is not None
-        line = process.stderr.readline()
+        line = next(line for line in process.stderr if "http://" in line)
         yield process, next(word for word in line.split() if word.startswith("http://")).rstrip(";")
         process.kill()
 
 
+@pytest.mark.slow
 def test_it_answers_what_it_accepted_before_it_stops(server):
     process, address = server
     assert address.startswith("http://127.0.0.1:")
@@ -48,16 +50,23 @@ def test_it_answers_what_it_accepted_before_it_stops(server):
             break
         except urllib.error.URLError:
             time.sleep(0.05)
-    answers = []
-    body = {"samples": [{"checklist": ["Does the response end with a question mark?"], "target": "Who?"}]}
-    client = threading.Thread(target=lambda: answers.append(ask(address, "/score", body)))
-    client.start()
-    while ask(address, "/health")["waiting"] == 0 and client.is_alive():
-        time.sleep(0.01)
-    process.send_signal(signal.SIGTERM)
-    client.join(60)
-    assert answers and answers[0]["scores"][0]["primary_score"] is not None
+    clients, checklist = 6, ["Does the response end with a question mark?"]
+
+    def client(number: int) -> dict:
+        row = {"checklist": checklist, "target": f"Who is number {number}?"}
+        return ask(address, "/score", {"samples": [row] * 3})
+
+    with ThreadPoolExecutor(clients) as threads:
+        answers = [threads.submit(client, number) for number in range(clients)]
+        while ask(address, "/health")["waiting"] < 3 * clients and not any(answer.done() for answer in answers):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        for answer in answers:
+            scores = answer.result(60)["scores"]
+            assert len(scores) == 3 and all(score["primary_score"] is not None for score in scores)
     assert process.wait(30) == -signal.SIGTERM
+    with pytest.raises(urllib.error.URLError):
+        ask(address, "/health")
 
 
 def test_a_taken_port_is_one_sentence(run):
@@ -71,7 +80,8 @@ def test_a_taken_port_is_one_sentence(run):
 @pytest.mark.parametrize("missing", ["fastapi", "uvicorn"])
 def test_a_missing_library_is_one_sentence_that_names_the_extra(run, monkeypatch, missing):
     monkeypatch.setitem(sys.modules, missing, None)
-    monkeypatch.delitem(sys.modules, "checklist_rewards.server", raising=False)
+    for name in [name for name in sys.modules if name.startswith("checklist_rewards.server")]:
+        monkeypatch.delitem(sys.modules, name)
     result = run("serve")
     assert result.exit_code == 2
     assert f"serve needs {missing}, which is not installed: pip install 'checklist-rewards[serve]'" in result.stderr
@@ -87,3 +97,20 @@ def test_a_judge_that_cannot_be_used_is_refused_before_it_listens(run):
 def test_an_empty_token_is_refused(run):
     result = run("serve", "--token", " ")
     assert result.exit_code == 2 and "the token is empty" in result.stderr
+
+
+def test_every_way_of_judging_can_be_served(run, monkeypatch):
+    served = []
+    monkeypatch.setattr("checklist_rewards.cli.serve.run_server", lambda app, listening: served.append(app))
+    monkeypatch.setattr("checklist_rewards.server.build_app", lambda scorer, **settings: scorer)
+    for options in (("--mode", "quality"), ("--reasoning",), ("--pipeline", "tick"), ("--threshold", "0.9")):
+        result = run("serve", "--port", 0, "--no-store", *options)
+        assert result.exit_code == 0, result.stderr
+    quality, reasoned, batch, thresholded = served
+    assert (quality.mode, batch.mode, thresholded.threshold) == ("quality", "batch", 0.9)
+    assert type(reasoned.judge) is ReasonedJudge
+
+
+def test_a_scale_is_the_checklists(run):
+    result = run("serve", "--pipeline", "rlcf_direct")
+    assert result.exit_code == 2 and "the server takes checklists as they come" in result.stderr

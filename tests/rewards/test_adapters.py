@@ -1,302 +1,24 @@
-"""Every adapter under a minimal host that calls it as its framework does, and one reward for one text everywhere.
+"""What adapters do beside rewarding: labels that cannot be used, samples that are not scored, settings that travel.
 
-The hosts below are the frameworks' own base classes and calls, shortened; where each was read is said in the adapter.
+That they all give the same rewards is in `test_same_rewards.py`; the hosts they are called by are in `hosts.py`.
 """
 
-import abc
 import asyncio
-import importlib
-import inspect
-import json
 import pickle
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from types import ModuleType, SimpleNamespace
-from typing import Any, NamedTuple, TypedDict
+from types import SimpleNamespace
 
 import pytest
-import torch
 
-from checklist_rewards import ChecklistScorer, Sample
+from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.rewards import samplewise
 from checklist_rewards.rewards.openrlhf import ChecklistRewardFunc
 from checklist_rewards.rewards.samplewise import SamplewiseReward, Unscored, answer_after
 from checklist_rewards.rewards.verl import ChecklistComputeScore
 from tests.fakes import FakeBackend
+from tests.rewards.hosts import openrlhf_executor
 
-CHECKLIST = [
-    "Does the response end with a question mark?",
-    {"question": "Does the response contain the word moon?", "weight": 2},
-]
-TEXTS = ["Who is there?", "The moon is up.", "Is it the moon?", "Nobody.", "<think>Is it the moon?</think>Yes", ""]
-LABEL = json.dumps({"checklist": CHECKLIST, "input": "Say something."})
-PROMPT = "<|im_start|>user\nSay something.<|im_end|>\n<|im_start|>assistant\n"
-MODULES = ("open_instruct", "skyrl", "nemo_rl", "verifiers")
-
-
-def module(name: str, **content: Any) -> dict[str, ModuleType]:
-    """A package of that name with these things in it, and its parents."""
-    parts = name.split(".")
-    packages = {".".join(parts[:n]): ModuleType(".".join(parts[:n])) for n in range(1, len(parts) + 1)}
-    packages[name].__dict__.update(content)
-    return packages
-
-
-class VerifierConfig:
-    @classmethod
-    def from_args(cls, args):
-        return cls()
-
-
-@dataclass
-class VerificationResult:
-    score: float
-    cost: float = 0.0
-    reasoning: str | None = None
-
-
-class VerifierFunction(abc.ABC):
-    def __init__(self, name, weight=1.0, verifier_config=None):
-        self.name, self.weight, self.verifier_config = name, weight, verifier_config
-
-    @classmethod
-    def get_config_class(cls):
-        return VerifierConfig
-
-    @abc.abstractmethod
-    def __call__(self, tokenized_prediction, prediction, label, query=None): ...
-
-    async def async_call(self, tokenized_prediction, prediction, label, query=None):
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(None, lambda: self(tokenized_prediction, prediction, label, query))
-
-
-class BaseTextEnvStepOutput(TypedDict):
-    observations: list[dict[str, str]]
-    reward: float
-    done: bool
-    metadata: dict[str, Any]
-    postprocessed_action: str | None
-
-
-class BaseTextEnv:
-    def __init__(self):
-        self.turns, self.max_turns = 0, 1
-
-
-class EnvironmentReturn(NamedTuple):
-    observations: list[dict[str, str]]
-    metadata: list[Any]
-    next_stop_strings: list[Any]
-    rewards: torch.Tensor
-    terminateds: torch.Tensor
-    answers: list[str | None] | None = None
-
-
-class EnvironmentInterface(abc.ABC):
-    @abc.abstractmethod
-    def step(self, message_log_batch, metadata): ...
-
-    @abc.abstractmethod
-    def global_post_process_and_metrics(self, batch): ...
-
-
-class Judge:
-    def __init__(self, config=None):
-        self.config = config
-
-
-@pytest.fixture
-def adapter(monkeypatch, tmp_path):
-    """`adapter(name)` imports that adapter beside its host; it is configured with the pocket judge."""
-    hosts = {
-        **module(
-            "open_instruct.ground_truth_utils",
-            VerificationResult=VerificationResult,
-            VerifierFunction=VerifierFunction,
-        ),
-        **module("skyrl_gym.envs.base_text_env", BaseTextEnv=BaseTextEnv, BaseTextEnvStepOutput=BaseTextEnvStepOutput),
-        **module(
-            "nemo_rl.environments.interfaces",
-            EnvironmentInterface=EnvironmentInterface,
-            EnvironmentReturn=EnvironmentReturn,
-        ),
-        **module("verifiers.v1.judge", Judge=Judge),
-    }
-    for name, host in hosts.items():
-        monkeypatch.setitem(sys.modules, name, host)
-    settings = tmp_path / "reward.yaml"
-    settings.write_text("model: pocket\nbackend: transformers\nstore: false\n")
-    monkeypatch.setenv("CHECKLIST_REWARDS_CONFIG", str(settings))
-    yield lambda name: importlib.import_module(f"checklist_rewards.rewards.{name}")
-    for name in MODULES:
-        sys.modules.pop(f"checklist_rewards.rewards.{name}", None)
-
-
-def verl_reward_loop(compute_score, texts, label) -> list[float]:
-    """`RewardLoopManager.compute_rm_score` over `run_single` of each sample at once."""
-
-    async def run_single(text):
-        call = {"data_source": "d", "solution_str": text, "ground_truth": label, "extra_info": {}}
-        if inspect.iscoroutinefunction(compute_score):
-            result = await compute_score(**call, strict_box_verify=False)
-        else:
-            loop = asyncio.get_running_loop()
-            result = await loop.run_in_executor(None, lambda: compute_score(**call, strict_box_verify=False))
-        return result["score"], dict(result)
-
-    async def all_of_them():
-        return await asyncio.gather(*map(run_single, texts))
-
-    outputs = asyncio.run(all_of_them())
-    keys = list(outputs[0][1])
-    assert all(isinstance(info[key], float) for _, info in outputs for key in keys)
-    return [score for score, _ in outputs]
-
-
-def openrlhf_executor(reward_func, queries, prompts, labels) -> list[float]:
-    """`SingleTurnAgentExecutor.execute` of every sample at once: lists of one, each in a thread."""
-
-    async def all_of_them():
-        rows = zip(queries, prompts, labels, strict=True)
-        return await asyncio.gather(*[asyncio.to_thread(reward_func, [q], [p], [x]) for q, p, x in rows])
-
-    found = asyncio.run(all_of_them())
-    assert all(torch.tensor([value]).shape == (1,) for info in found for value in info["extra_logs"].values())
-    return [torch.tensor([info["rewards"]]).item() for info in found]
-
-
-def through_verl(adapter):
-    return verl_reward_loop(ChecklistComputeScore(pocket_scorer()).compute_score, TEXTS, LABEL)
-
-
-def through_verl_async(adapter):
-    return verl_reward_loop(ChecklistComputeScore(pocket_scorer()).compute_score_async, TEXTS, LABEL)
-
-
-def through_verl_batch(adapter):
-    n = len(TEXTS)
-    scores = ChecklistComputeScore(pocket_scorer()).compute_score_batch(
-        data_sources=["d"] * n, solution_strs=TEXTS, ground_truths=[LABEL] * n, extra_infos=[None] * n
-    )
-    return [score["score"] for score in scores]
-
-
-def through_openrlhf(adapter):
-    queries = [f"{PROMPT}{text}<|im_end|>" for text in TEXTS]
-    n = len(TEXTS)
-    return openrlhf_executor(ChecklistRewardFunc(pocket_scorer()), queries, [PROMPT] * n, [LABEL] * n)
-
-
-def through_open_instruct(adapter):
-    """`build_all_verifiers`, then all `async_call`s of a batch at once."""
-    adapter("open_instruct")
-    (subclass,) = [c for c in VerifierFunction.__subclasses__() if sys.modules.get(c.__module__) is not None][-1:]
-    verifier = subclass(subclass.get_config_class().from_args(None))
-    assert verifier.name == "checklist"
-    assert verifier([], TEXTS[0], LABEL).score == pytest.approx(expected()[0], abs=1e-6)
-
-    async def all_of_them():
-        calls = [verifier.async_call([], text, json.dumps(CHECKLIST), query="Say something.") for text in TEXTS]
-        return await asyncio.gather(*calls)
-
-    return [result.score for result in asyncio.run(all_of_them())]
-
-
-def through_skyrl(adapter):
-    """An environment per sample, stepped from a pool of threads."""
-    entry = adapter("skyrl").ChecklistEnv
-
-    def episode(text):
-        env = entry({}, {"reward_spec": {"method": "rule", "ground_truth": CHECKLIST}})
-        prompt, _ = env.init([{"role": "user", "content": "Say something."}])
-        assert prompt[0]["content"] == "Say something."
-        out = env.step(text)
-        assert out["done"] and out["observations"] == []
-        return out["reward"]
-
-    with ThreadPoolExecutor(8) as threads:
-        return list(threads.map(episode, TEXTS))
-
-
-def through_nemo_rl(adapter):
-    settings = {"model": "pocket", "backend": "transformers", "store": False}
-    env = adapter("nemo_rl").ChecklistEnvironment(settings)
-    logs = [
-        [
-            {"role": "user", "content": "Say something.", "token_ids": torch.tensor([1])},
-            {"role": "assistant", "content": text, "token_ids": torch.tensor([2])},
-        ]
-        for text in TEXTS
-    ]
-    out = env.step(logs, [{"checklist": CHECKLIST}] * len(TEXTS))
-    assert out.terminateds.all() and out.answers == TEXTS and len(out.observations) == len(TEXTS)
-    assert env.global_post_process_and_metrics({"a": 1}) == ({"a": 1}, {})
-    return out.rewards.tolist()
-
-
-def through_verifiers(adapter):
-    """A task's own `@reward` for each of the rollouts that ended."""
-    ChecklistJudge = adapter("verifiers").ChecklistJudge
-    task = SimpleNamespace(checklist=CHECKLIST, prompt_text="Say something.")
-
-    async def all_of_them():
-        return await asyncio.gather(
-            *[ChecklistJudge().score(task, SimpleNamespace(last_reply=text)) for text in TEXTS]
-        )
-
-    return asyncio.run(all_of_them())
-
-
-def through_the_server(adapter):
-    pytest.importorskip("fastapi")
-    from fastapi.testclient import TestClient
-
-    from checklist_rewards.chat import strip_thinking
-    from checklist_rewards.server import build_app
-
-    n = len(TEXTS)
-    with TestClient(build_app(pocket_scorer())) as client:
-        queries = [f"{PROMPT}{text}<|im_end|>" for text in TEXTS]
-        body = {"query": queries, "prompts": [PROMPT] * n, "labels": [LABEL] * n}
-        rewards = client.post("/reward", json=body).json()["rewards"]
-        rows = [{"checklist": CHECKLIST, "target": strip_thinking(t), "input": "Say something."} for t in TEXTS]
-        scores = client.post("/score", json={"samples": rows}).json()["scores"]
-    assert [score["primary_score"] for score in scores] == rewards
-    return rewards
-
-
-def pocket_scorer() -> ChecklistScorer:
-    return ChecklistScorer("pocket", backend="transformers", store=False)
-
-
-def expected() -> list[float | None]:
-    targets = [text.partition("</think>")[2] or text for text in TEXTS]
-    scores = pocket_scorer().score_batch([Sample(CHECKLIST, text, "Say something.") for text in targets])
-    return [score.primary_score for score in scores]
-
-
-@pytest.mark.parametrize(
-    "through",
-    [
-        through_verl,
-        through_verl_async,
-        through_verl_batch,
-        through_openrlhf,
-        through_open_instruct,
-        through_skyrl,
-        through_nemo_rl,
-        through_verifiers,
-        through_the_server,
-    ],
-    ids=lambda through: through.__name__.removeprefix("through_"),
-)
-def test_the_same_texts_get_the_same_rewards_everywhere(pocket, adapter, through):
-    wanted = expected()
-    assert len(set(wanted)) > 3 and None not in wanted
-    assert through(adapter) == pytest.approx(wanted, abs=1e-5)
+CHECKLIST = ["Does the response end with a question mark?"]
 
 
 def boom(prefix: str, tail: str) -> bool:
@@ -407,4 +129,20 @@ def test_the_configured_reward_is_one_per_process_and_needs_its_file(adapter, mo
     assert samplewise.configured() is samplewise.configured()
     monkeypatch.delenv("CHECKLIST_REWARDS_CONFIG")
     with pytest.raises(SampleError, match="CHECKLIST_REWARDS_CONFIG"):
+        samplewise.configured()
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("metric: pass", "metric is for TRL's trainers; set primary_metric"),
+        ("shaping: [clipped]", "shaping is for TRL's trainers"),
+        ("target: transcript", "target is for TRL's trainers"),
+    ],
+)
+def test_a_setting_that_these_hosts_would_not_follow_is_refused(tmp_path, monkeypatch, setting, words):
+    config = tmp_path / "reward.yaml"
+    config.write_text(f"model: pocket\nstore: false\n{setting}\n")
+    monkeypatch.setenv("CHECKLIST_REWARDS_CONFIG", str(config))
+    with pytest.raises(SampleError, match=f"reward.yaml: {words}"):
         samplewise.configured()

@@ -19,7 +19,7 @@ import logging
 import os
 import random
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,7 +39,7 @@ from checklist_rewards.errors import ModelError
 
 logger = logging.getLogger(__name__)
 
-_PATHS = (("GET", "/models"), ("POST", "/chat/completions"), ("POST", "/completions"))
+_OPENAI_PATHS = (("GET", "/models"), ("POST", "/chat/completions"), ("POST", "/completions"))
 _TELEMETRY = "X-Stainless"
 _LONGEST_PAUSE = 8.0
 
@@ -99,36 +99,44 @@ class Connection:
         address (`str`): such as "http://localhost:8000/v1".
         key (`str`): sent as bearer token.
         settings ([`Settings`]): how to ask.
+        paths (*optional*): the methods and paths that there are, where it is no OpenAI-compatible server.
     """
 
-    def __init__(self, address: str, key: str, settings: Settings):
-        self.address, self.settings = address, settings
+    def __init__(self, address: str, key: str, settings: Settings, paths: Sequence[tuple[str, str]] = _OPENAI_PATHS):
+        self.address, self.settings, self.paths = address, settings, paths
         self._key = key
         self._session: _Session | None = None
         self._warned: set[str] = set()
 
-    async def get(self, path: str, key: str) -> dict[str, Any] | Failure:
-        """Get a JSON object whose list `key` holds what is asked for."""
+    async def get(self, path: str, key: str | None) -> dict[str, Any] | Failure:
+        """Get a JSON object whose list `key` holds what is asked for; with None, any JSON object."""
         return await self._send("GET", path, None, key, 0, 1.0)
 
     async def post(
-        self, path: str, body: Mapping[str, Any], *, tokens: int = 0, patience: float = 1.0
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        key: str = "choices",
+        tokens: int = 0,
+        patience: float = 1.0,
     ) -> dict[str, Any] | Failure:
-        """Post a request for a completion.
+        """Post a request, such as one for a completion.
 
         Args:
             path (`str`): below the address, such as "/chat/completions".
             body (mapping): JSON.
+            key (`str`, *optional*, defaults to `"choices"`): the list of the response that holds what is asked for.
             tokens (`int`): what it will spend, by estimate.
             patience (`float`): factor of timeout and deadline.
 
         Returns:
-            the response with its `choices`, or the [`Failure`] that says why there is none.
+            the response with its list `key`, or the [`Failure`] that says why there is none.
         """
-        return await self._send("POST", path, json.dumps(body).encode(), "choices", tokens, patience)
+        return await self._send("POST", path, json.dumps(body).encode(), key, tokens, patience)
 
     async def _send(
-        self, method: str, path: str, content: bytes | None, key: str, tokens: int, patience: float
+        self, method: str, path: str, content: bytes | None, key: str | None, tokens: int, patience: float
     ) -> dict[str, Any] | Failure:
         session, settings = self._current(), self.settings
         clock = asyncio.get_running_loop().time
@@ -174,7 +182,7 @@ class Connection:
             await asyncio.sleep(pause)
 
     async def _attempt(
-        self, session: _Session, method: str, path: str, content: bytes | None, key: str, seconds: float
+        self, session: _Session, method: str, path: str, content: bytes | None, key: str | None, seconds: float
     ) -> dict[str, Any] | Failure:
         form = session.forms[method, path]
         request = type(form)(form.method, form.url, headers=form.headers, content=content, extensions=form.extensions)
@@ -202,7 +210,7 @@ class Connection:
             }
             forms = {
                 (method, path): client.build_request(method, self.address + path, headers=headers)
-                for method, path in _PATHS
+                for method, path in self.paths
             }
             for form in forms.values():
                 form.headers.pop("Content-Length", None)

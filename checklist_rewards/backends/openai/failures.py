@@ -59,7 +59,7 @@ def timed_out() -> Failure:
     return Failure(TIMEOUT, retry=True, down=True, status=0)
 
 
-def answer_of(status: int, headers: Mapping[str, str], content: bytes, key: str) -> dict[str, Any] | Failure:
+def answer_of(status: int, headers: Mapping[str, str], content: bytes, key: str | None) -> dict[str, Any] | Failure:
     """The JSON object of a response whose list `key` holds what was asked for, or what is wrong with it."""
     if status >= 300:
         return _refusal(status, headers, content)
@@ -67,6 +67,8 @@ def answer_of(status: int, headers: Mapping[str, str], content: bytes, key: str)
         body = json.loads(content)
     except ValueError:
         return Failure("not_json", retry=True, down=True)
+    if key is None and isinstance(body, dict):
+        return body
     found = body.get(key) if isinstance(body, dict) else None
     if isinstance(found, list) and (found or key != "choices"):
         return body
@@ -96,6 +98,9 @@ def _message(content: bytes) -> str:
         body = json.loads(text)
         error = body.get("error", body)
         text = str(error.get("message") or error.get("detail") or text) if isinstance(error, dict) else str(error)
+        details = body.get("errors")  # a reward server's, one per row
+        if details and isinstance(details, list):
+            text = str(details[0].get("message") or text)
     except (ValueError, AttributeError):
         pass
     return textwrap.shorten(text, 300, placeholder=" …") or "no message"

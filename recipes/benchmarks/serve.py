@@ -1,0 +1,224 @@
+"""What does the reward server bear? `make bench`.
+
+`checklist_rewards.server` in a process of its own, behind it an engine that answers at once, so that what is measured
+is the server: HTTP, checking rows, the queue, planning, scoring, JSON. 64 clients ask at the same time, each again as
+soon as it was answered, one row of eight questions per request (the worst case: a trainer that sends a batch at once
+costs far less). Every text is new, and no answer is stored, so nothing is ever answered from before.
+
+Reported: requests per second, latency (median, p99, worst), errors (one is too many), and the server's memory, sampled
+every second: if it is flat, the mean of the last third of the run is that of the first third. Beside them the rate of
+`GET /health` in the same run, which is what this machine's HTTP gives at most.
+
+Prints a table and writes `runs/bench/serve.json`; exit code 1 where a request failed or a row was not scored.
+"""
+
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+# This folder, which Python puts first for a script of it, would hide the standard library's `http`.
+HERE = Path(__file__).resolve().parent
+sys.path[:] = [path for path in sys.path if Path(path).resolve() != HERE]
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import random
+import statistics
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import aiohttp
+from rich.console import Console
+from rich.table import Table
+
+from checklist_rewards.backends import LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+
+QUESTIONS = [f"Does the response do what point {number} of the instruction asks for?" for number in range(1, 9)]
+WORDS = "amber basil cedar delta ember fjord grove heron inlet jetty knoll larch maple north ocean pearl".split()
+TEXT_WORDS = 100
+HEALTH_SECONDS = 3.0
+WARM_UP_SECONDS = 2.0
+
+
+class Instant:
+    """An engine that knows its answer beforehand."""
+
+    identity = "instant"
+    chunk_reads = 4096
+    _READ = LabelRead((-0.2, -1.9))
+
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+        """See [`Backend`]."""
+        return ReadResult([(self._READ,) * len(group.tails) for group in groups])
+
+    def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
+        """See [`Backend`]."""
+        raise NotImplementedError("nothing is written in this benchmark")
+
+
+def serve() -> None:
+    """Serve on a free port of this machine, printed first, until the process is ended."""
+    from checklist_rewards import ChecklistScorer
+    from checklist_rewards.cli.serve import listen, run_server
+    from checklist_rewards.server import build_app
+
+    with listen("127.0.0.1", 0) as listening:
+        print(listening.getsockname()[1], flush=True)
+        run_server(build_app(ChecklistScorer(backend=Instant(), store=False)), listening)
+
+
+@contextmanager
+def served() -> Iterator[tuple[str, int]]:
+    """Address and process id of the server."""
+    command = [sys.executable, "-P", str(HERE / "serve.py"), "--serve"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            port = server.stdout.readline()
+            if not port:
+                sys.exit("the server did not start; what it says is above.")
+            yield f"http://127.0.0.1:{int(port)}", server.pid
+        finally:
+            server.terminate()
+            server.wait(60)
+
+
+def bodies(seed: int) -> Iterator[bytes]:
+    """Requests of one row each, no two of them equal."""
+    rng = random.Random(seed)
+    while True:
+        target = " ".join(rng.choices(WORDS, k=TEXT_WORDS)) + f" {rng.random()}"
+        row = {"checklist": QUESTIONS, "target": target, "input": "Write about the sea."}
+        yield json.dumps({"samples": [row]}).encode()
+
+
+async def ask(session: aiohttp.ClientSession, url: str, body: bytes | None) -> str | None:
+    """Why there is no good answer, if there is none."""
+    try:
+        async with session.request("GET" if body is None else "POST", url, data=body) as response:
+            content = await response.read()
+    except aiohttp.ClientError as error:
+        return type(error).__name__
+    if response.status != 200:
+        return f"status {response.status}"
+    scored = body is None or (content.endswith(b'"errors":[]}') and b'"primary_score":0.8' in content)
+    return None if scored else "not scored"
+
+
+async def load(url: str, clients: int, seconds: float, *, rows: bool) -> tuple[list[float], Counter[str]]:
+    """Latencies in seconds and failures of `clients` that ask without a pause."""
+    latencies: list[float] = []
+    failures: Counter[str] = Counter()
+    end = time.perf_counter() + seconds
+
+    async def client(session: aiohttp.ClientSession, seed: int) -> None:
+        requests = bodies(seed)
+        while (started := time.perf_counter()) < end:
+            failure = await ask(session, url, next(requests) if rows else None)
+            latencies.append(time.perf_counter() - started)
+            if failure is not None:
+                failures[failure] += 1
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        await asyncio.gather(*(client(session, seed) for seed in range(clients)))
+    return latencies, failures
+
+
+def resident(pid: int) -> float | None:
+    """Memory of a process in MB; None where the system does not tell."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:")), None)
+
+
+async def measured(url: str, pid: int, clients: int, seconds: float) -> dict[str, Any]:
+    """The load, with the server's memory every second."""
+    memory: list[float | None] = []
+
+    async def watch() -> None:
+        while True:
+            await asyncio.sleep(min(1.0, seconds / 12))
+            memory.append(resident(pid))
+
+    health_seconds = min(HEALTH_SECONDS, seconds)
+    health, refused = await load(f"{url}/health", clients, health_seconds, rows=False)
+    await load(f"{url}/score", clients, min(WARM_UP_SECONDS, seconds), rows=True)
+    watching = asyncio.ensure_future(watch())
+    started = time.perf_counter()
+    latencies, failures = await load(f"{url}/score", clients, seconds, rows=True)
+    took = time.perf_counter() - started
+    watching.cancel()
+    cuts = statistics.quantiles(latencies, n=100)
+    known = [megabytes for megabytes in memory if megabytes is not None]
+    third = len(known) // 3
+    return {
+        "clients": clients,
+        "seconds": took,
+        "requests": len(latencies),
+        "requests_per_second": len(latencies) / took,
+        "health_per_second": len(health) / health_seconds,
+        "milliseconds": {"p50": cuts[49] * 1e3, "p99": cuts[98] * 1e3, "worst": max(latencies) * 1e3},
+        "failures": dict(failures + refused),
+        "memory_mb": known,
+        "memory_first_third_mb": statistics.fmean(known[:third]) if third else None,
+        "memory_last_third_mb": statistics.fmean(known[-third:]) if third else None,
+    }
+
+
+def show(found: dict[str, Any], console: Console) -> None:
+    """Print what was found."""
+    table = Table(title=f"the reward server, {found['clients']} clients, one row each", title_justify="left")
+    for column in ("requests", "per second", "p50 ms", "p99 ms", "worst ms", "errors", "GET /health per second"):
+        table.add_column(column, justify="right")
+    numbers = [found["requests"], found["requests_per_second"], *found["milliseconds"].values()]
+    numbers += [sum(found["failures"].values()), found["health_per_second"]]
+    table.add_row(*(f"{number:,.0f}" for number in numbers))
+    console.print(table)
+    if found["failures"]:
+        console.print(f"errors: {found['failures']}")
+    first, last = found["memory_first_third_mb"], found["memory_last_third_mb"]
+    if first is None:
+        console.print("memory: this system does not tell, or the run was too short.")
+        return
+    step = max(1, len(found["memory_mb"]) // 12)
+    console.print("memory, MB over time: " + " ".join(f"{mb:.0f}" for mb in found["memory_mb"][::step]))
+    per_request = (last - first) * 2**20 / (found["requests"] * 2 / 3)
+    console.print(f"first third {first:.1f}, last third {last:.1f}: {per_request:+.0f} bytes per request")
+
+
+def main() -> None:
+    """Measure and report."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60.0, help="length of the load (default: %(default)s)")
+    parser.add_argument("--clients", type=int, default=64, help="clients at once (default: %(default)s)")
+    parser.add_argument("--output", type=Path, default=Path("runs/bench/serve.json"))
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.serve:
+        return serve()
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    load_before = os.getloadavg()[0]
+    with served() as (url, pid):
+        found = asyncio.run(measured(url, pid, arguments.clients, arguments.seconds))
+    found["machine"] = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+    found["load"] = load_before
+    arguments.output.write_text(json.dumps(found, indent=2) + "\n")
+    show(found, Console())
+    print(f"written to {arguments.output}")
+    return sys.exit(1 if found["failures"] else 0)
+
+
+if __name__ == "__main__":
+    main()

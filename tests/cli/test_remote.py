@@ -1,0 +1,93 @@
+"""Commands whose judge is a reward server."""
+
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("uvicorn")
+
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.server import build_app
+from tests.cli.conftest import read_jsonl, write_jsonl
+from tests.fakes import FakeBackend
+from tests.serving import serving
+from tests.test_microbatch import knows
+
+ROWS = [
+    {"prompt": "Say.", "completion": f"{text} thing", "checklist": ["Is red?"]} for text in ("red", "blue", "boom")
+]
+
+
+def boom(prefix: str, tail: str) -> bool:
+    return "boom" in prefix
+
+
+@pytest.fixture(scope="module")
+def server():
+    scorer = ChecklistScorer(backend=FakeBackend(knows, fails=boom, chunk_reads=1), store=False)
+    with serving(build_app(scorer, token="secret")) as address:
+        yield address
+
+
+@pytest.fixture
+def ask(run, server, monkeypatch):
+    """`ask("score", ...)` with the server as the judge."""
+    monkeypatch.setenv("CHECKLIST_REWARDS_TOKEN", "secret")
+    return lambda command, *arguments: run(command, *arguments, "--backend", "remote", "--base-url", server)
+
+
+def test_rows_are_scored_by_the_server_and_what_it_cannot_answer_is_listed(ask, no_engine):
+    write_jsonl("rows.jsonl", *ROWS)
+    result = ask("score", "rows.jsonl", "-o", "scored.jsonl", "--concurrency", 2, "--no-store")
+    assert result.exit_code == 1  # the third row's read failed
+    scores = [row["checklist_score"] for row in read_jsonl("scored.jsonl")]
+    assert [score["primary_score"] for score in scores] == [pytest.approx(0.9), pytest.approx(0.1), None]
+    assert scores[2]["items"][0]["unanswered"] == "backend_error: the engine broke"
+    assert "backend_error" in result.stderr and "pocket model only knows" not in result.stderr
+
+
+def test_thresholds_and_metrics_are_the_commands_own(ask, no_engine):
+    write_jsonl("rows.jsonl", *ROWS[:2])
+    result = ask("score", "rows.jsonl", "-o", "s.jsonl", "--metric", "pass", "--threshold", 0.05)
+    assert result.exit_code == 0, result.stderr
+    assert [row["checklist_score"]["primary_score"] for row in read_jsonl("s.jsonl")] == [1.0, 1.0]
+
+
+def test_candidates_are_ranked_by_the_server(ask, no_engine):
+    write_jsonl("c.jsonl", {"prompt": "Say.", "candidates": ["blue", "red"], "checklist": ["Is red?"]})
+    result = ask("rerank", "c.jsonl", "-o", "ranked.jsonl")
+    assert result.exit_code == 0, result.stderr
+    assert read_jsonl("ranked.jsonl")[0]["checklist_best"] == ["red"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("score", "rows.jsonl", "-o", "s.jsonl", "--mode", "batch"), "mode='batch' says who is asked and how"),
+        (("score", "rows.jsonl", "-o", "s.jsonl", "--pipeline", "tick"), "mode='batch' says who is asked and how"),
+        (("score", "rows.jsonl", "-o", "s.jsonl", "--dry-run"), "--dry-run counts what this process would ask"),
+        (("score", "rows.jsonl", "-o", "s.jsonl", "--model", "org/judge"), "judges with 'pocket', not 'org/judge'"),
+        (("run", "rows.jsonl", "-o", "s.jsonl"), "neither writes nor reads prompts"),
+        (("probe",), "neither writes nor reads prompts"),
+    ],
+)
+def test_what_a_reward_server_cannot_do_is_one_sentence(ask, no_engine, arguments, says):
+    write_jsonl("rows.jsonl", *ROWS)
+    result = ask(*arguments)
+    assert result.exit_code == 2 and says in result.stderr, result.stderr
+    assert result.stderr.count("error:") == 1 and result.stderr.splitlines()[-1].startswith("error:")
+
+
+def test_a_wrong_token_and_a_missing_address_are_one_sentence(run, server, monkeypatch):
+    write_jsonl("rows.jsonl", *ROWS)
+    monkeypatch.setenv("CHECKLIST_REWARDS_TOKEN", "wrong")
+    score = ("score", "rows.jsonl", "-o", "s.jsonl", "--backend", "remote")
+    result = run(*score, "--base-url", server)
+    assert result.exit_code == 2 and "set CHECKLIST_REWARDS_TOKEN" in result.stderr
+    result = run(*score)
+    assert result.exit_code == 2 and "address of a reward server" in result.stderr
+
+
+def test_help_says_what_it_is(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "250")
+    assert "remote: checklist-rewards serve at --base-url" in run("score", "--help").stdout
+    assert 'ChecklistScorer(backend="remote"' in run("serve", "--help").stdout

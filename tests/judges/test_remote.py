@@ -1,0 +1,368 @@
+"""A scorer behind a reward server: the numbers of the scorer that is served, and a reason where there are none."""
+
+import importlib
+import json
+import multiprocessing
+import pickle
+import threading
+from collections import Counter
+
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("uvicorn")
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, PlainTextResponse
+
+from checklist_rewards import ChecklistScorer, Sample
+from checklist_rewards.backends import RewardServer, Sampling, choose_backend
+from checklist_rewards.backends.remote import ROWS
+from checklist_rewards.errors import ModelError, SampleError
+from checklist_rewards.generators import DirectGenerator
+from checklist_rewards.judges import PanelJudge, RemoteJudge
+from checklist_rewards.replies import Engine, sample_replies
+from checklist_rewards.rewards.placement import in_process
+from checklist_rewards.rewards.trl import ChecklistReward
+from checklist_rewards.server import build_app
+from tests.fakes import FakeBackend
+from tests.judges.fakes import Labels, Script
+from tests.serving import serving
+from tests.test_microbatch import Held, knows
+
+CHECKLIST = [
+    "Is red?",
+    {"question": "Is blue?", "weight": -2, "category": "colour"},
+    {"question": "Is green?", "weight": 0, "required": True, "id": "mine"},
+]
+TEXTS = ["a red thing", "blue and green", "", "boom", "off"]
+SAMPLES = [Sample(CHECKLIST, text, "Say.", "a reference", "user: Hello") for text in TEXTS]
+FAST = dict(pause=0.01, patience=0.5)
+
+
+def boom(prefix: str, tail: str) -> bool:
+    return "boom" in prefix
+
+
+def colours() -> ChecklistScorer:
+    return ChecklistScorer(backend=FakeBackend(knows, fails=boom, chunk_reads=1), store=False)
+
+
+def remote(url: str, **settings) -> ChecklistScorer:
+    return ChecklistScorer(backend=RewardServer(url, **FAST, **settings))
+
+
+@pytest.fixture(scope="module")
+def url():
+    with serving(build_app(colours())) as address:
+        yield address
+
+
+@pytest.mark.parametrize("metric", ["pass", "weighted", "expected", "normalized"])
+def test_every_verdict_and_every_number_is_that_of_the_scorer_that_is_served(url, metric):
+    settings = dict(primary_metric=metric, threshold=0.95, min_answered=0.2)
+    here = ChecklistScorer(backend=FakeBackend(knows, fails=boom, chunk_reads=1), store=False, **settings)
+    there = ChecklistScorer(backend="remote", base_url=url, **settings)
+    scores = there.score_batch(SAMPLES)
+    assert scores == here.score_batch(SAMPLES)
+    assert scores[3].items[0].unanswered.startswith("backend_error")
+    assert scores[0].items[0].probabilities == pytest.approx({"yes": 0.9, "no": 0.1})
+    assert scores[0].items[0].method == "logprobs" and scores[0].items[0].judge == "pocket"
+
+
+def test_options_and_mass_come_through():
+    item = {
+        "question": "How red is it?",
+        "options": [
+            {"label": "a lot", "value": 1},
+            {"label": "not at all", "value": 0},
+            {"label": "none", "na": True},
+        ],
+    }
+    backend = Labels({"A": 0.2, "B": 0.1, "C": 0.05, "yes": 0.2, "no": 0.1})
+    served = ChecklistScorer(backend=backend, store=False, mass_floor=0.33)
+    sample = Sample([item, "Is red?"], "red")
+    with serving(build_app(served)) as address:
+        (score,) = remote(address).score_batch([sample])
+    assert score == served.score_batch([sample])[0]
+    options, yes_no = score.items
+    assert set(options.probabilities) == {"a lot", "not at all", "none"} and options.mass == pytest.approx(0.35)
+    assert yes_no.unanswered == "off_label" and yes_no.mass == pytest.approx(0.3) and yes_no.probabilities is not None
+
+
+def test_words_reasons_and_grades_come_through():
+    words = Script(lambda messages: json.dumps({"reasoning": "It is.", "answer": "yes"}))
+    reasoned = ChecklistScorer(backend=words, store=False, capture_reasoning=True)
+    reply = {"answers": [{"index": 1, "justification": "So it is.", "answer": "yes"}], "grade": 4}
+    graded = ChecklistScorer(backend=Script(lambda messages: json.dumps(reply)), store=False, mode="quality")
+    sample = Sample(["Is red?"], "red")
+    for served, settings in ((reasoned, {}), (graded, {"primary_metric": "quality"})):
+        with serving(build_app(served)) as address:
+            found = ChecklistScorer(backend="remote", base_url=address, **settings).score_batch([sample])
+        assert found == served.score_batch([sample])
+        assert found[0].items[0].reasoning and found[0].items[0].answer == "yes"
+        assert found[0].primary_score is not None
+
+
+def test_the_votes_of_a_panel_come_through():
+    def member(p: float, name: str) -> ChecklistScorer:
+        return ChecklistScorer(name, backend=FakeBackend(lambda prefix, tail: p), store=False)
+
+    judges = [member(0.9, "one").judge, member(0.2, "two").judge]
+    served = ChecklistScorer(judge=PanelJudge(judges, rule="majority"))
+    sample = Sample(["Is red?", {"question": "Is rude?", "weight": -1}], "red")
+    with serving(build_app(served)) as address:
+        found = remote(address).score_batch([sample])
+    assert found == served.score_batch([sample])
+    assert [vote.judge for vote in found[0].items[0].votes] == ["one", "two"]
+
+
+def test_many_rows_travel_in_a_few_requests_and_are_counted(url):
+    scorer, told = remote(url), []
+    samples = [Sample(CHECKLIST, f"red {number}") for number in range(3 * ROWS + 1)]
+    assert scorer.score_batch(samples, told.append) == colours().score_batch(samples)
+    assert scorer.receipt.calls == 4 and scorer.receipt.asked == sum(told) == 3 * len(samples)
+    assert scorer.score_batch([]) == []
+
+
+def test_rewards_and_callers_in_many_threads_use_it(url):
+    reward = ChecklistReward(backend="remote", base_url=url)
+    assert reward(["Say."], ["a red thing"], [CHECKLIST]) == [colours().score_batch(SAMPLES[:1])[0].primary_score]
+    found: list = [None] * 16
+    scorer = remote(url)
+
+    def ask(number: int) -> None:
+        found[number] = scorer.score_batch([SAMPLES[number % 3]])[0]
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expected = colours().score_batch(SAMPLES[:3])
+    assert found == [expected[number % 3] for number in range(16)]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"mode": "batch"},
+        {"prompt": "judges/item"},
+        {"samples": 3},
+        {"capture_reasoning": True},
+        {"use_logprobs": False},
+        {"mass_floor": 0.9},
+        {"temperature": 0.5},
+    ],
+)
+def test_how_the_judge_is_asked_is_the_servers_to_say(setting):
+    name = next(iter(setting))
+    with pytest.raises(SampleError, match=f"^{name}=.* left to the server \\(checklist-rewards serve\\)"):
+        ChecklistScorer(backend="remote", base_url="http://localhost:9", **setting)
+
+
+@pytest.mark.parametrize("base_url", [None, "localhost:8090", "openai", "ftp://x"])
+def test_an_address_is_needed(base_url):
+    with pytest.raises(ModelError, match="address of a reward server"):
+        ChecklistScorer(backend="remote", base_url=base_url)
+
+
+def test_a_reward_server_is_no_engine(url):
+    assert choose_backend("pocket", "remote", url) == "remote"
+    with pytest.raises(ModelError, match="neither writes nor reads prompts"):
+        DirectGenerator(backend="remote", base_url=url).generate("Say.")
+    with pytest.raises(ModelError, match="neither writes nor reads prompts"):
+        sample_replies(Engine("pocket", RewardServer(url)), [[{"role": "user", "content": "Hi"}]], Sampling())  # type: ignore[arg-type]
+
+
+def test_a_model_that_is_named_must_be_the_servers(url):
+    with pytest.raises(ModelError, match="judges with 'pocket', not 'org/judge'"):
+        ChecklistScorer("org/judge", backend="remote", base_url=url).score_batch(SAMPLES[:1])
+    named = ChecklistScorer("org/judge", backend=FakeBackend(knows), store=False)
+    with serving(build_app(named)) as address:
+        scorer = ChecklistScorer("org/judge", backend="remote", base_url=address)
+        assert scorer.score_batch(SAMPLES[:1]) == named.score_batch(SAMPLES[:1])
+
+
+def test_nobody_there_is_one_sentence():
+    scorer = ChecklistScorer(backend=RewardServer("http://127.0.0.1:9", attempts=2, pause=0.01))
+    with pytest.raises(ModelError, match="no reward server answers at http://127.0.0.1:9"):
+        scorer.score_batch(SAMPLES)
+
+
+@pytest.mark.parametrize("token", [None, "wrong"])
+def test_the_token_is_taken_from_the_environment_or_given(monkeypatch, token):
+    monkeypatch.delenv("CHECKLIST_REWARDS_TOKEN", raising=False)
+    with serving(build_app(colours(), token="secret")) as address:
+        with pytest.raises(ModelError, match=r"set CHECKLIST_REWARDS_TOKEN.*: this server wants the header"):
+            remote(address, token=token).score_batch(SAMPLES[:1])
+        expected = colours().score_batch(SAMPLES[:1])
+        assert remote(address, token="secret").score_batch(SAMPLES[:1]) == expected
+        monkeypatch.setenv("CHECKLIST_REWARDS_TOKEN", "secret")
+        assert ChecklistScorer(backend="remote", base_url=address).score_batch(SAMPLES[:1]) == expected
+
+
+def test_a_full_queue_is_waited_for():
+    held = Held()
+    with serving(build_app(held, max_wait=0, max_queue=1)) as address:
+        scorer = remote(address)
+        first = threading.Thread(target=scorer.score_batch, args=(SAMPLES[:1],))
+        first.start()
+        assert held.started.acquire(timeout=10)
+        second = threading.Thread(target=scorer.score_batch, args=(SAMPLES[1:2],))
+        second.start()
+        while len(held_queue(address)) == 0:
+            threading.Event().wait(0.01)
+        threading.Timer(0.3, held.go.set).start()
+        found = remote(address).score_batch(SAMPLES[2:3])  # finds the queue full, and comes again
+        first.join(10), second.join(10)
+    assert found == ChecklistScorer(backend=FakeBackend(knows), store=False).score_batch(SAMPLES[2:3])
+
+
+def held_queue(address: str) -> list[None]:
+    import urllib.request
+
+    with urllib.request.urlopen(f"{address}/health") as answer:
+        return [None] * json.loads(answer.read())["waiting"]
+
+
+def test_what_is_too_large_is_sent_in_smaller_requests_down_to_the_row_to_blame():
+    samples = [*(Sample(["Is red?"], f"red {n}") for n in range(7)), Sample(["Is red?"], "red " * 500)]
+    with serving(build_app(colours(), max_body=700)) as address:
+        scores = remote(address).score_batch(samples)
+    assert [score.primary_score for score in scores[:-1]] == [0.9] * 7
+    assert scores[-1].primary_score is None and scores[-1].items[0].unanswered == "too_long"
+
+
+class Picky(ChecklistScorer):
+    """Takes no question about rain."""
+
+    def check_item(self, item, where):
+        if "rain" in item.question:
+            raise SampleError(f"{where}: no rain.")
+        super().check_item(item, where)
+
+
+@pytest.mark.parametrize("good", [0, 3])
+def test_a_row_that_the_server_refuses_is_unanswered_with_its_reason_and_spares_the_others(good):
+    samples = [Sample(["Is red?"], f"red {n}") for n in range(good)] + [Sample(["Is it rain?"], "x")] * 3
+    with serving(build_app(Picky(backend=FakeBackend(knows), store=False))) as address:
+        scores = remote(address).score_batch(samples)
+    assert [score.primary_score for score in scores] == [0.9] * good + [None] * 3
+    assert all(" no rain." in score.items[0].unanswered for score in scores[good:])
+    assert {score.items[0].unanswered.partition(":")[0] for score in scores[good:]} == {"refused"}
+
+
+class Odd:
+    """A server that answers `/score` by a function over the request's rows, and counts."""
+
+    def __init__(self, answer):
+        self.calls = self.most = self.under_way = 0
+        app = self.app = FastAPI()
+
+        @app.get("/health")
+        async def health():
+            return {"status": "ok", "judge": "odd"}
+
+        @app.post("/score")
+        async def score(request: Request):
+            import asyncio
+
+            self.calls += 1
+            self.under_way += 1
+            self.most = max(self.most, self.under_way)
+            rows = (await request.json())["samples"]
+            await asyncio.sleep(0.01)
+            self.under_way -= 1
+            return answer(rows, self.calls)
+
+
+def scored(rows) -> list[dict]:
+    scores = colours().score_batch([Sample(row["checklist"], row["target"]) for row in rows])
+    return [score.model_dump(mode="json") for score in scores]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (lambda rows, call: PlainTextResponse("broken", 500), "backend_error"),
+        (lambda rows, call: PlainTextResponse("<html>", 200), "not_json"),
+        (lambda rows, call: {"scores": scored(rows)[:-1]}, "error_body"),
+        (lambda rows, call: {"scores": [{"primary_score": 1}] * len(rows)}, "error_body"),
+        (lambda rows, call: {"scores": [{**s, "items": s["items"][::-1]} for s in scored(rows)]}, "error_body"),
+        (lambda rows, call: {"scores": [None] * len(rows)}, "refused"),
+        (lambda rows, call: {"scores": [None] * len(rows), "errors": "none"}, "refused"),
+    ],
+)
+def test_an_answer_that_cannot_be_used_is_no_score(answer, reason):
+    with serving(Odd(answer).app) as address:
+        scores = remote(address, attempts=2).score_batch(SAMPLES[:2])
+    assert [score.primary_score for score in scores] == [None, None]
+    assert sum((score.unanswered for score in scores), Counter()) == {reason: 6}
+
+
+def test_probabilities_that_do_not_fit_the_question_are_no_answer():
+    def other_labels(rows, call):
+        found = scored(rows)
+        found[0]["items"][1]["probabilities"] = {"maybe": 1.0}
+        return {"scores": found}
+
+    with serving(Odd(other_labels).app) as address:
+        (score,) = remote(address).score_batch(SAMPLES[:1])
+    assert [line.unanswered for line in score.items] == [None, "error_body", None]
+    assert score.items[0].answer == "yes"
+
+
+def test_what_fails_for_a_while_is_asked_again():
+    def sometimes(rows, call):
+        if call == 1:
+            return JSONResponse({"error": "come later", "errors": []}, 429, {"Retry-After": "0.01"})
+        return JSONResponse({"error": "wait", "errors": []}, 503) if call == 2 else {"scores": scored(rows)}
+
+    odd = Odd(sometimes)
+    with serving(odd.app) as address:
+        assert remote(address).score_batch(SAMPLES[:2]) == colours().score_batch(SAMPLES[:2])
+    assert odd.calls == 3
+
+
+def test_at_most_so_many_requests_are_under_way():
+    odd = Odd(lambda rows, call: {"scores": scored(rows)})
+    with serving(odd.app) as address:
+        samples = [Sample(["Is red?"], f"red {n}") for n in range(8 * ROWS)]
+        scores = remote(address, concurrency=3).score_batch(samples)
+    assert all(score.primary_score == 0.9 for score in scores)
+    assert odd.calls == 8 and odd.most == 3
+
+
+def test_a_server_that_dies_leaves_reads_unanswered():
+    with serving(build_app(colours())) as address:
+        scorer = ChecklistScorer(backend=RewardServer(address, attempts=2, pause=0.01))
+        assert scorer.score_batch(SAMPLES[:1])[0].primary_score is not None
+    (score,) = scorer.score_batch(SAMPLES[:1])
+    assert score.primary_score is None and score.unanswered == {"backend_error": 3}
+    reward = ChecklistReward(scorer)
+    assert reward(["Say."], ["a red thing"], [CHECKLIST]) == [None]
+
+
+def test_it_travels_to_other_processes_as_its_settings(url):
+    scorer = remote(url, token="x", concurrency=2)
+    scorer.score_batch(SAMPLES[:1])
+    copy = pickle.loads(pickle.dumps(scorer))
+    assert copy.judge.server.settings == {"concurrency": 2, **FAST} and copy.judge.server.token == "x"
+    assert copy.score_batch(SAMPLES) == colours().score_batch(SAMPLES)
+
+
+def reward_in_a_child(reward: ChecklistReward, answers) -> None:
+    answers.put(reward(["Say."], ["a red thing"], [CHECKLIST]))
+
+
+@pytest.mark.slow
+def test_trls_asynchronous_trainer_may_take_it_into_its_child(url):
+    importlib.import_module("trl.experimental.async_grpo.async_rollout_worker")
+    reward = ChecklistReward(backend="remote", base_url=url)
+    assert in_process(reward.scorer.judge) is None and isinstance(reward.scorer.judge, RemoteJudge)
+    context = multiprocessing.get_context("spawn")
+    answers = context.Queue()
+    child = context.Process(target=reward_in_a_child, args=(reward, answers))
+    child.start()
+    assert answers.get(timeout=120) == reward(["Say."], ["a red thing"], [CHECKLIST])
+    child.join()

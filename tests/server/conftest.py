@@ -1,0 +1,25 @@
+"""A server in this process, behind it an engine that knows its colours."""
+
+import pytest
+
+from checklist_rewards import ChecklistScorer
+from tests.fakes import FakeBackend
+from tests.test_microbatch import knows
+
+
+@pytest.fixture
+def scorer() -> ChecklistScorer:
+    backend = FakeBackend(knows, fails=lambda prefix, tail: "boom" in prefix, chunk_reads=1)
+    return ChecklistScorer(backend=backend, store=False)
+
+
+@pytest.fixture
+def client(scorer):
+    pytest.importorskip("fastapi")
+    pytest.importorskip("httpx")
+    from fastapi.testclient import TestClient
+
+    from checklist_rewards.server import build_app
+
+    with TestClient(build_app(scorer)) as client:
+        yield client
