@@ -69,7 +69,8 @@ class VLLMBackend:
         model (`str`): "pocket", a folder or a Hub id.
         **engine: arguments of `vllm.LLM` to use instead of ours, such as `gpu_memory_utilization=0.3` beside a trainer
             or `tensor_parallel_size=2`. To pass them, build the backend yourself:
-            `ChecklistScorer(model, backend=VLLMBackend(model, gpu_memory_utilization=0.3))`.
+            `ChecklistScorer(model, backend=VLLMBackend(model, gpu_memory_utilization=0.3))`. With
+            `enable_sleep_mode=True` the engine sleeps whenever it is not asked: see [`awake`].
 
     Raises [`ModelError`] if the model cannot be loaded.
     """
@@ -80,6 +81,9 @@ class VLLMBackend:
         path = resolve_model(model)
         self.identity = model_identity(model)
         self._refused_schemas: set[str] = set()
+        self.sleeps = bool(engine.get("enable_sleep_mode"))
+        self._users = 0
+        self._counting = threading.Lock()
         self._lock = threading.Lock()  # trainers may score from several threads; vLLM takes one call at a time
         _refuse_while_importing()
         _warn_about_neighbours()
@@ -98,6 +102,34 @@ class VLLMBackend:
         # the store as too long, for a larger machine would answer it.
         cut = self.limit < getattr(config.hf_text_config, "max_position_embeddings", self.limit)
         self.over_limit = f"backend_error: over the engine's context of {self.limit} tokens" if cut else TOO_LONG
+        self._asleep = False
+        self._nap()
+
+    @contextmanager
+    def awake(self) -> Iterator[None]:
+        """Lets the engine stay awake, once it was asked something, as long as anybody is in here.
+
+        An engine that was loaded to sleep does so between two calls: its GPU memory is then free for a policy beside
+        it, its weights wait in the CPU's memory, its prefix cache is gone. Who makes several calls saves the naps in
+        between.
+        """
+        with self._counting:
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._counting:
+                self._users -= 1
+                self._nap()
+
+    def _nap(self) -> None:
+        if not self.sleeps or self._asleep or self._users:
+            return
+        try:
+            self.llm.sleep(level=1)
+            self._asleep = True
+        except Exception as error:  # whatever vLLM raises, the answers are there; the next call will tell
+            logger.warning("the judge cannot be put to sleep: %s", _short(error))
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         """See [`Backend`]."""
@@ -161,8 +193,11 @@ class VLLMBackend:
         if not prompts:
             return []
         asked = [TokensPrompt(prompt_token_ids=prompt) for prompt in prompts]
-        with self._lock:
+        with self.awake(), self._lock:
             try:
+                if self._asleep:
+                    self.llm.wake_up()
+                    self._asleep = False
                 outputs = self.llm.generate(asked, params, use_tqdm=False)
             except Exception as error:
                 raise BackendError(f"vLLM failed: {_short(error)}") from error

@@ -10,7 +10,9 @@ import typer
 from checklist_rewards.backends import Sampling
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.columns import PROMPT, Columns, read_checklist
+from checklist_rewards.cli.dry import forecast_refine
 from checklist_rewards.cli.files import RowFile
+from checklist_rewards.cli.forecast import prices_from
 from checklist_rewards.cli.generate import checklist_columns
 from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.report import Report, bars, warn_if_pocket
@@ -55,7 +57,8 @@ def refine(
     seed: Annotated[int, _answers("Another seed, other answers.")] = 0,
     checklist: o.ChecklistFile = None,
     checklist_key: o.ChecklistKey = None,
-    kept: o.Kept = o.Kept(),  # noqa: B008 - frozen
+    dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
+    kept: o.Kept = o.Kept(),  # noqa: B008
 ) -> None:
     r"""Have a model mend its own answers by their checklists (STICK).
 
@@ -69,6 +72,7 @@ def refine(
     ```
     checklist-rewards refine prompts.jsonl -o refined.jsonl --model org/model --base-url http://localhost:8000/v1
     checklist-rewards refine prompts.jsonl -o reviewed.jsonl --model org/judge --policy org/policy --method critique
+    checklist-rewards refine prompts.jsonl -o refined.jsonl --model org/model --dry-run --price org/model=0.15,0.60
     ```
     """
     if policy_base_url is not None and policy is None:
@@ -81,7 +85,6 @@ def refine(
         raise SampleError(
             f"--pipeline {work.config.name} writes one checklist for all rows; write it with `generate`."
         )
-    pipe = work.pipeline()
     file = RowFile(files.rows, files.output, files.summary)
     columns = file.columns(
         inputs=keys.input_key,
@@ -94,16 +97,21 @@ def refine(
     for row in file:
         _task(columns, row, checklist_key)
         total += 1
-    pipe.check()
-    warn_if_pocket(judge.model, engine.model)
+    prices = prices_from(dry.price)
     sampling = Sampling(max_tokens, temperature, seed=seed)
+    if dry.dry_run:
+        tasks = [_task(columns, row, checklist_key) for row in file]
+        return forecast_refine(work, engine, prices, tasks, rounds=rounds, method=method, sampling=sampling)
+    pipe, answering = work.metered(), work.metered_engine(engine)
+    pipe.check()
+    warn_if_pocket(judge.shown, engine.model)
     report, outcome = Report("refine"), _Outcome()
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("replies at most", total * (1 + rounds * (2 if method == "critique" else 1)))
         for chunk in file.chunks():
             done = refine_batch(
                 [_task(columns, row, checklist_key) for row in chunk],
-                engine,
+                answering,
                 pipe.scorer,
                 pipe,
                 rounds=rounds,
@@ -120,6 +128,7 @@ def refine(
                 out.write(row.data | new | _refined_columns(refinement))
             report.rows += len(chunk)
     report.extra |= outcome.summary()
+    work.account(report, pipe, prices)
     raise typer.Exit(report.finish(files.output, getattr(pipe.scorer, "receipt", None), files.summary))
 
 

@@ -5,7 +5,8 @@
 
 Every so many steps the policy answers the prompts (each rank its share), the main process scores the answers, and the
 means go to the trainer's log and so to every tracker. The texts with their scores go to a JSONL file per evaluation,
-and as a table to the trackers that show one: wandb, trackio, TensorBoard.
+and as a table to the trackers that show one: wandb, trackio, TensorBoard (as text). A tracker that fails to take the
+table costs the table, not the training.
 
 Answers that the judge did not score are in no mean; `unscored` says how many they are. Of the win rate are left out
 the prompts where the answer or the reference has no score.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,8 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score, ratio
+
+logger = logging.getLogger(__name__)
 
 _SHOWN_ROWS = 20
 """Of a table in TensorBoard, which has text only."""
@@ -230,7 +234,12 @@ class ChecklistEvalCallback(TrainerCallback):
         (folder / f"step_{step:05d}.jsonl").write_text(lines, encoding="utf-8")
         for tracker in ("wandb", "trackio"):
             if tracker in (trainer.args.report_to or ()):
-                show_table(importlib.import_module(tracker), f"{self.name}/table", rows)
+                try:
+                    show_table(importlib.import_module(tracker), f"{self.name}/table", rows)
+                except Exception as error:  # whatever a tracker raises, it costs its table, not the training
+                    logger.warning(
+                        "%s took no table (%s: %s); it is in %s.", tracker, type(error).__name__, error, folder
+                    )
         for callback in trainer.callback_handler.callbacks:
             writer = getattr(callback, "tb_writer", None)
             if writer is not None:

@@ -1,26 +1,78 @@
-"""What becomes of a completion without a score: it abstains alone, its whole group does, or training stops.
+"""What becomes of reads that failed: asked again, left out, and at last the completion or its group abstains.
+
+1. What an engine lost on the way (a timeout, a broken connection; after the retries of its own) is asked once more.
+2. An item that has no answer even then is left out of the completion's score.
+3. A completion of which too little was answered (the scorer's `min_answered`) has no score: it abstains, or its whole
+   group does, or training stops. `min_answered=1` abstains at the first missing answer.
 
 A trainer takes None for "no reward" only where this is its only reward, or where every reward is normalized by itself
-(`normalize_then_sum`). TRL's default sum counts a None as 0, which punishes a completion for its judge's failure.
-If the whole group abstains, every sibling gets the same 0, which the group's mean takes out again: what is left is
-what the other rewards say. A group may be spread over the ranks of a run, so the names of those that failed are
-gathered.
+(`normalize_then_sum`). TRL's default sum counts a None as 0, which punishes a completion for its judge's failure; so
+does `RLOOTrainer`, which has no other way, and `AsyncGRPOTrainer`. If the whole group abstains, every sibling gets the
+same 0, which the group's mean takes out again: what is left is what the other rewards say. That is done wherever the
+trainer is seen to add rewards up, and on request (`AsyncGRPOTrainer` does not show it). A group may be spread over the
+ranks of a run, so the names of those that failed are gathered.
+
+What cannot be taken out is the scale. Where a trainer divides by the spread of the whole batch (`normalize_then_sum`,
+`scale_rewards="batch"`, `normalize_advantages`), that spread is the one of the rewards that exist: the advantages of a
+batch may grow or shrink together, and none changes its sign or its order. A completion whose siblings all failed has
+nothing to be compared with, and no advantage.
 
 `OnlineDPOTrainer` has no reward but a number, and takes None for 0 even where this reward is the only one; so there
-the two completions of a pair always abstain together. Their tie then goes to the one sampled first, which is a coin
-toss: no failure decides who wins, but the pair is trained on. Who would rather stop takes "raise".
+the two completions of a pair always abstain together, and no failure decides who wins. But it then trains on their
+tie, as on every tie, as if the first one had won: [`rewards.online_dpo`] has the trainer that does not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from accelerate.state import PartialState, is_initialized
 from accelerate.utils import gather_object
 
+from checklist_rewards.backends import is_transient
+from checklist_rewards.judges import Read
+from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.scores import Score, score_checklist
+
 OnFailure = Literal["row", "group", "raise"]
 ON_FAILURE: tuple[str, ...] = get_args(OnFailure)
+Item = TypeVar("Item")
+
+
+def asked_again(scorer: ChecklistScorer, samples: Sequence[Sample], scores: Sequence[Score]) -> list[Score]:
+    """`scores`, after the reads that ended for a transient reason were put to the judge once more.
+
+    Answers that are there stay as they are.
+
+    Args:
+        scorer ([`ChecklistScorer`]): what gave `scores`.
+        samples (sequence of [`Sample`]): what of, with parsed checklists.
+        scores (sequence of [`Score`]).
+    """
+    reads = [
+        Read(item, sample.target, sample.input, sample.reference, sample.history, number)
+        for number, (sample, score) in enumerate(zip(samples, scores, strict=True))
+        for item, line in zip(sample.checklist.items, score.items, strict=True)
+        if is_transient(line.unanswered)
+    ]
+    if not reads:
+        return list(scores)
+    verdicts = iter(scorer.answerer.judge(reads))
+    return [
+        score_checklist(
+            sample.checklist,
+            [next(verdicts) if is_transient(line.unanswered) else line.verdict() for line in score.items],
+            primary_metric=scorer.primary_metric,
+            threshold=scorer.threshold,
+            min_answered=scorer.min_answered,
+            abstention=scorer.abstention,
+            quality=score.quality,
+        )
+        if any(is_transient(line.unanswered) for line in score.items)
+        else score
+        for sample, score in zip(samples, scores, strict=True)
+    ]
 
 
 def abstained(rewards: Sequence[float | None], groups: Sequence[Hashable], failed: set[Any]) -> list[float | None]:
@@ -35,12 +87,30 @@ def abstained(rewards: Sequence[float | None], groups: Sequence[Hashable], faile
 
 def failed_on_any_rank(failed: set[str]) -> set[str]:
     """The groups that failed here or on another rank. Every rank must call this as often as the others."""
-    return set(gather_object(sorted(failed))) if ranks() > 1 else failed
+    return failed | set(from_other_ranks(sorted(failed)))
+
+
+def from_other_ranks(items: Sequence[Item]) -> list[Item]:
+    """What all other ranks have. Every rank must call this as often as the others."""
+    if ranks() == 1:
+        return []
+    mine = PartialState().process_index
+    return [item for rank, theirs in gather_object([(mine, list(items))]) if rank != mine for item in theirs]
 
 
 def ranks() -> int:
     """How many processes train together."""
     return PartialState().num_processes if is_initialized() else 1
+
+
+def adds_up(hook: Any) -> bool:
+    """Whether the trainer that this hook belongs to adds several rewards up as they are, a None as 0.
+
+    `GRPOTrainer` and `RLOOTrainer` hand methods of their own to a reward. A weight of 0 adds a reward up all the same.
+    """
+    trainer = getattr(hook, "__self__", None)
+    several = len(getattr(trainer, "reward_funcs", None) or ()) > 1
+    return several and getattr(trainer, "multi_objective_aggregation", None) != "normalize_then_sum"
 
 
 def are_pairs(prompts: Sequence[Any], hooks: bool, state: Any) -> bool:

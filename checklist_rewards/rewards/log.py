@@ -15,6 +15,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from checklist_rewards.scorer import Sample
+from checklist_rewards.scores import Score
+
 logger = logging.getLogger(__name__)
 
 
@@ -62,3 +65,26 @@ class RewardLog:
         except OSError as error:
             self._broken = True
             logger.warning("the log %s takes no more lines (%s); going on without it.", path, error)
+
+
+def numbers_of(
+    sample: Sample | None, score: Score | None, reward: float | None, categories: Sequence[str]
+) -> dict[str, float | None]:
+    """What is logged of one completion; None for a number that it does not have. The names never depend on it."""
+    items = () if sample is None or score is None else tuple(zip(sample.checklist.items, score.items, strict=True))
+    numbers = {
+        "score": reward,
+        "pass_rate": None if score is None else score.pass_rate,
+        "unscored": float(reward is None),
+        "unanswered": _mean([line.unanswered is not None for _, line in items]),
+        "abstained": _mean([line.answer is not None and item.values[line.answer] is None for item, line in items]),
+        "mass": _mean([line.mass for _, line in items if line.mass is not None]),
+    }
+    for category in categories:
+        passed = [line.passed for item, line in items if item.category == category and line.passed is not None]
+        numbers[f"category/{category}"] = _mean(passed)
+    return numbers
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

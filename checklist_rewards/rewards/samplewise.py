@@ -25,7 +25,7 @@ from checklist_rewards.chat import completion_text, opens_thinking, prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.microbatch import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT, MicroBatcher
-from checklist_rewards.rewards.trl import CONFIG_VARIABLE, configured_reward
+from checklist_rewards.rewards.configured import CONFIG_VARIABLE, configured_reward
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
 
@@ -202,4 +202,11 @@ def configured() -> SamplewiseReward:
 @functools.cache
 def _configured(path: str | None) -> SamplewiseReward:
     reward = configured_reward(path)
+    for name, given, plain, instead in (
+        ("metric", reward.metric, None, "set primary_metric, which does the same"),
+        ("shaping", reward.shaping.steps, (), "these hosts get the scores as they are"),
+        ("target", reward.target, "last", "these hosts pass one text"),
+    ):
+        if given != plain:
+            raise SampleError(f"{CONFIG_VARIABLE}: {path}: {name} is for TRL's trainers; {instead}.")
     return SamplewiseReward(reward.scorer, keep_thinking=reward.keep_thinking, thinking_opened=reward.thinking_opened)

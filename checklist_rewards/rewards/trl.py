@@ -9,49 +9,57 @@ reads all questions about all of them in one plan (equal reads once, completions
 the trainer put them). The reward of a completion is its `primary_score`, in [0, 1].
 
 What a judge does not answer is no reward: a completion of which too little was answered (the scorer's
-`min_answered`) gets None, which TRL leaves out of the group's mean and gives an advantage of 0. That holds while this
-is the only reward. Beside others use `multi_objective_aggregation="normalize_then_sum"`, because TRL's default sum
-counts a None as 0; or `on_failure="group"`, which leaves the others to decide (`failures.py`). A row whose checklist
-is None gets None as well, so a dataset may mix prompts with and without one. A checklist that cannot be used, or no
-checklist column at all, is an error.
+`min_answered`) gets None, which TRL leaves out of the group's mean and gives an advantage of 0. Beside other rewards
+that holds with `multi_objective_aggregation="normalize_then_sum"`; TRL's default sum counts a None as 0, so there all
+completions of the prompt abstain together, which leaves it to the other rewards to decide (`failures.py`). A row whose
+checklist is None gets None as well, so a dataset may mix prompts with and without one. A checklist that cannot be
+used, or no checklist column at all, is an error.
 
-`OnlineDPOTrainer` takes the reward too (its completions come as `[A, B, A, B]`; nothing here depends on places). It
-and `AsyncGRPOTrainer` have no hooks to log through: give `log`, a file, or ask `pop_stats()`. `AsyncGRPOTrainer` sends
-the reward to a process without a GPU, so there the judge must be a server.
+`OnlineDPOTrainer` takes the reward too (its completions come as `[A, B, A, B]`; nothing here depends on places), but
+trains on pairs without a score; `online_dpo.py` has one that does not. `AsyncGRPOTrainer` sends the reward to a
+process without a GPU, so there the judge must be a server; beside other rewards it needs `on_failure="group"`, for it
+does not show that it adds them up. Neither has hooks to log through: give `log`, a file, or ask `pop_stats()`.
 
 `trl grpo --reward_funcs checklist_rewards.rewards.trl.reward` takes its settings from the YAML file that the
-environment variable `CHECKLIST_REWARDS_CONFIG` names.
+environment variable `CHECKLIST_REWARDS_CONFIG` names (`configured.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
-import inspect
-import os
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import yaml
-
 from checklist_rewards.chat import completion_text, opens_thinking, prompt_text
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.errors import BackendError, ChecklistRewardsError, SampleError
-from checklist_rewards.rewards.failures import ON_FAILURE, OnFailure, abstained, are_pairs, failed_on_any_rank, ranks
-from checklist_rewards.rewards.log import RewardLog
-from checklist_rewards.rewards.placement import check_child
+from checklist_rewards.errors import BackendError, SampleError
+from checklist_rewards.rewards.failures import (
+    ON_FAILURE,
+    OnFailure,
+    abstained,
+    adds_up,
+    are_pairs,
+    asked_again,
+    failed_on_any_rank,
+    ranks,
+)
+from checklist_rewards.rewards.log import RewardLog, numbers_of
+from checklist_rewards.rewards.placement import awake, check_child
+from checklist_rewards.rewards.steps import Judged, Shaping
 from checklist_rewards.rewards.transcript import transcript_text
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import PRIMARY_METRICS, PrimaryMetric, Score, rescore
 
 Target = Literal["last", "transcript"]
 TARGETS: tuple[str, ...] = get_args(Target)
-CONFIG_VARIABLE = "CHECKLIST_REWARDS_CONFIG"
 _NOT_COLUMNS = ("prompts", "completions", "completion_ids", "log_extra", "log_metric", "trainer_state")
 _TAKEN_NAMES = ("reward", "reward_std", "step", "prompt", "completion", "advantage")
+
+logger = logging.getLogger(__name__)
 
 LogExtra = Callable[[str, list[str]], None]
 LogMetric = Callable[[str, float], None]
@@ -73,9 +81,13 @@ class ChecklistReward:
             place for one. A row may have None.
         target (`str`, *optional*, defaults to `"last"`): what of a completion of several messages (tools, turns) is
             judged: the last text of the assistant, or the transcript of all of it.
-        on_failure (`str`, *optional*, defaults to `"row"`): what a completion without a score does. row: it gets None.
-            group: all completions of its prompt do, so that a None changes no advantage beside other rewards either.
-            raise: training stops with a [`BackendError`].
+        shaping (list of mappings, *optional*): what becomes of the metric before the trainer gets it: steps such as
+            `{"name": "length_penalty", "free": 200, "cap": 400}`; see `steps.py`. Without "clipped" at their end a
+            reward may leave [0, 1].
+        retries (`int`, *optional*, defaults to `1`): how often reads are asked again that the engine lost on the way.
+        on_failure (`str`, *optional*, defaults to `"row"`): what a completion without a score does. row: it gets None,
+            with its group where a trainer is seen to count None as 0. group: all completions of its prompt get None,
+            always. raise: training stops with a [`BackendError`].
         log (`str` or `Path`, *optional*): a JSONL file that gets a line per completion: step, prompt, completion,
             reward and [`Score`].
         keep_thinking (`bool`, *optional*, defaults to `False`): judge `<think>` blocks too.
@@ -103,6 +115,8 @@ class ChecklistReward:
         column: str = "checklist",
         reference: str | None = None,
         target: Target = "last",
+        shaping: Sequence[Mapping[str, Any] | str] | None = None,
+        retries: int = 1,
         on_failure: OnFailure = "row",
         log: str | Path | None = None,
         keep_thinking: bool = False,
@@ -128,6 +142,8 @@ class ChecklistReward:
         for argument, value, allowed in (("target", target, TARGETS), ("on_failure", on_failure, ON_FAILURE)):
             if value not in allowed:
                 raise SampleError(f"{argument}={value!r} is not known; allowed: {', '.join(allowed)}.")
+        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+            raise SampleError(f"retries={retries!r} is not allowed; it is a whole number from 0 up.")
         if isinstance(categories, str) or not isinstance(categories, Sequence):
             raise SampleError(f"categories={categories!r} is not allowed; it is a list of strings.")
         self.scorer = scorer
@@ -136,11 +152,15 @@ class ChecklistReward:
         self.column = column
         self.reference = reference
         self.target: Target = target
+        self.shaping = Shaping(shaping or ())
+        self.retries = retries
         self.on_failure: OnFailure = on_failure
         self.log = RewardLog(log)
         self.keep_thinking = keep_thinking
         self.thinking_opened = thinking_opened
         self.categories = tuple(categories)
+        self.ties_are_left_out = False  # by OnlineDPO, where our own trainer does it
+        self._warned = False
 
     def __call__(
         self,
@@ -165,7 +185,7 @@ class ChecklistReward:
             **kwargs: the other columns of the dataset; the checklists, if `column` names one of them.
 
         Returns:
-            list of `float` in [0, 1] or None, one per completion.
+            list of `float` or None, one per completion; in [0, 1] unless `shaping` leads out of it.
 
         Raises:
             SampleError: if the column is not there, or something in it is no text.
@@ -175,17 +195,24 @@ class ChecklistReward:
         columns = kwargs if checklist is None else {"checklist": checklist, **kwargs}
         samples = self._samples(prompts, completions, columns)
         started = time.perf_counter()
-        found = iter(self.scorer.score_batch([sample for sample in samples if sample is not None]))
+        known = [sample for sample in samples if sample is not None]
+        with awake(self.scorer.judge):
+            found = self.scorer.score_batch(known)
+            for _ in range(self.retries):
+                found = asked_again(self.scorer, known, found)
         seconds = time.perf_counter() - started
-        scores = [None if sample is None else self._rescored(sample.checklist, next(found)) for sample in samples]
+        order = iter(found)
+        scores = [None if sample is None else self._rescored(sample.checklist, next(order)) for sample in samples]
         pairs = are_pairs(prompts, log_extra is not None or log_metric is not None, trainer_state)
-        rewards = self._rewards(prompts, samples, scores, pairs)
+        rewards = self._rewards(prompts, samples, scores, pairs, self.fails_by_group(log_metric))
         if log_extra is not None:
             log_extra(f"{self.__name__}/detail", ["null" if s is None else s.model_dump_json() for s in scores])
         numbers = [("judge_seconds", seconds)]
         for row in zip(samples, scores, rewards, strict=True):
             # TRL averages over whatever was logged on any rank, so a number that does not exist is not logged.
-            numbers += [(name, value) for name, value in self._metrics(*row).items() if value is not None]
+            numbers += [
+                (name, value) for name, value in numbers_of(*row, self.categories).items() if value is not None
+            ]
         numbers = [(f"{self.__name__}/{name}", value) for name, value in numbers]
         if log_metric is not None:
             for name, value in numbers:
@@ -209,11 +236,17 @@ class ChecklistReward:
         and `abstained` (share of the items), `mass` (of the judge's reads), `category/<c>` (share of its items
         passed). `judge_seconds` is a mean over calls.
         """
-        return [f"{self.__name__}/{name}" for name in ("judge_seconds", *self._metrics(None, None, None))]
+        return [
+            f"{self.__name__}/{name}" for name in ("judge_seconds", *numbers_of(None, None, None, self.categories))
+        ]
 
     def as_async(self) -> AsyncReward:
         """The same reward as a coroutine: trainers run several of these at once, each in its own thread."""
         return AsyncReward(self)
+
+    def fails_by_group(self, hook: Any) -> bool:
+        """Whether a completion without a score takes its group with it, in the trainer that gave this hook."""
+        return self.on_failure == "group" or (self.on_failure == "row" and adds_up(hook))
 
     def __getstate__(self) -> dict[str, Any]:
         check_child(self.__name__, self.scorer.judge)
@@ -254,22 +287,48 @@ class ChecklistReward:
         return Sample(checklist, target, input, known, history)
 
     def _rewards(
-        self, prompts: Sequence[Any], samples: Sequence[Sample | None], scores: Sequence[Score | None], pairs: bool
+        self,
+        prompts: Sequence[Any],
+        samples: Sequence[Sample | None],
+        scores: Sequence[Score | None],
+        pairs: bool,
+        by_group: bool,
     ) -> list[float | None]:
         rewards = [None if score is None else score.primary_score for score in scores]
         failed = [score for score, reward in zip(scores, rewards, strict=True) if score is not None and reward is None]
-        if failed and self.on_failure == "raise":
-            reasons = sum((score.unanswered for score in failed), Counter())
-            why = ", ".join(f"{reason} ({count} reads)" for reason, count in reasons.most_common())
-            raise BackendError(f"{self.__name__}: {len(failed)} of {len(rewards)} completions have no score: {why}.")
-        if self.on_failure != "group" and not pairs:
+        if failed:
+            self._tell(failed, len(rewards), pairs, by_group)
+        if not (pairs or by_group or self.shaping.steps):
             return rewards
         # A trainer's group is the completions of one row of the dataset; equal rows abstain together.
-        groups = [
-            repr((prompt, s and s.checklist, s and s.reference)) for prompt, s in zip(prompts, samples, strict=True)
-        ]
+        rows = list(zip(prompts, samples, scores, strict=True))
+        groups = [repr((prompt, s and s.checklist, s and s.reference)) for prompt, s, _ in rows]
+        judged = [None if s is None or score is None else Judged(s.checklist, score, s.target) for _, s, score in rows]
+        rewards = self.shaping(rewards, judged, groups)
+        if not (pairs or by_group):
+            return rewards
         missing = {group for reward, group in zip(rewards, groups, strict=True) if reward is None}
-        return abstained(rewards, groups, failed_on_any_rank(missing) if self.on_failure == "group" else missing)
+        return abstained(rewards, groups, failed_on_any_rank(missing) if by_group else missing)
+
+    def _tell(self, failed: Sequence[Score], total: int, pairs: bool, by_group: bool) -> None:
+        """Stop, or say once what failures do in a trainer that has no place for them."""
+        if self.on_failure == "raise":
+            reasons = sum((score.unanswered for score in failed), Counter())
+            why = ", ".join(f"{reason} ({count} reads)" for reason, count in reasons.most_common())
+            raise BackendError(f"{self.__name__}: {len(failed)} of {total} completions have no score: {why}.")
+        trained_on = pairs and not self.ties_are_left_out
+        if self._warned or not (trained_on or (by_group and self.on_failure == "row")):
+            return
+        self._warned = True
+        logger.warning(
+            "%s: the judge left completions without a score; %s",
+            self.__name__,
+            "OnlineDPOTrainer trains on their pair all the same, as if the first one had won: take "
+            "checklist_rewards.rewards.online_dpo.ChecklistOnlineDPOTrainer, or on_failure='raise'."
+            if trained_on
+            else "as this trainer adds up several rewards and counts a missing one as 0, all completions of their "
+            "prompts abstain; GRPO's multi_objective_aggregation='normalize_then_sum' would spare the others.",
+        )
 
     def _line(
         self, step: int | None, prompt: Any, sample: Sample | None, reward: float | None, score: Score | None
@@ -295,22 +354,6 @@ class ChecklistReward:
             abstention=scorer.abstention,
         )
 
-    def _metrics(self, sample: Sample | None, score: Score | None, reward: float | None) -> dict[str, float | None]:
-        items = () if sample is None or score is None else tuple(zip(sample.checklist.items, score.items, strict=True))
-        abstained = [line.answer is not None and item.values[line.answer] is None for item, line in items]
-        numbers = {
-            "score": reward,
-            "pass_rate": None if score is None else score.pass_rate,
-            "unscored": float(reward is None),
-            "unanswered": _mean([line.unanswered is not None for _, line in items]),
-            "abstained": _mean(abstained),
-            "mass": _mean([line.mass for _, line in items if line.mass is not None]),
-        }
-        for category in self.categories:
-            passed = [line.passed for item, line in items if item.category == category and line.passed is not None]
-            numbers[f"category/{category}"] = _mean(passed)
-        return numbers
-
 
 class AsyncReward:
     """A [`ChecklistReward`] that trainers await; make it with [`ChecklistReward.as_async`].
@@ -326,60 +369,22 @@ class AsyncReward:
     async def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **kwargs: Any) -> list[float | None]:
         """Run the reward in a thread; see [`ChecklistReward.__call__`].
 
-        Raises [`SampleError`] for `on_failure="group"` on several ranks: they would have to agree on the groups, and
-        threads of several rewards cannot do so in the same order everywhere.
+        Raises [`SampleError`] where several ranks would have to agree on groups: threads of several rewards cannot do
+        so in the same order everywhere.
         """
-        if self.reward.on_failure == "group" and ranks() > 1:
+        reward = self.reward
+        if ranks() > 1 and (reward.fails_by_group(kwargs.get("log_metric")) or reward.shaping.by_group):
             raise SampleError(
-                f"{self.__name__}: on_failure='group' on {ranks()} ranks needs the reward itself, not as_async()."
+                f"{self.__name__}: groups on {ranks()} ranks (on_failure='group', the shaping step 'centred', or "
+                "several rewards that the trainer adds up) need the reward itself, not as_async()."
             )
         return await asyncio.to_thread(self.reward, prompts, completions, **kwargs)
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
 
 
 def __getattr__(name: str) -> Any:
     # `trl grpo --reward_funcs` takes an attribute of a module and has no way to pass arguments to it.
     if name == "reward":
-        return configured_reward(os.environ.get(CONFIG_VARIABLE))
+        from checklist_rewards.rewards.configured import reward_from_environment  # which imports this module
+
+        return reward_from_environment()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-@functools.cache
-def configured_reward(path: str | None) -> ChecklistReward:
-    """The reward that a YAML file describes; its judge is checked, not loaded.
-
-    Args:
-        path (`str`, *optional*): a mapping of keyword arguments of [`ChecklistReward`] and [`ChecklistScorer`].
-
-    Raises:
-        ChecklistRewardsError: naming the file and the key, for anything that cannot be used.
-    """
-    if not path:
-        raise SampleError(f"{__name__}.reward needs {CONFIG_VARIABLE} in the environment: the path of a YAML file.")
-    try:
-        config = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise SampleError(f"{CONFIG_VARIABLE}: {path} cannot be read as YAML ({error}).") from error
-    config = {} if config is None else config
-    if not isinstance(config, Mapping):
-        raise SampleError(f"{CONFIG_VARIABLE}: {path} must be a mapping of settings, got {type(config).__name__}.")
-    allowed = config_keys()
-    for key in config:
-        if key not in allowed:
-            raise SampleError(f"{CONFIG_VARIABLE}: {path}: unknown key {key!r}; allowed: {', '.join(allowed)}.")
-    try:
-        reward = ChecklistReward(**config)
-        reward.scorer.check()
-    except ChecklistRewardsError as error:
-        raise type(error)(f"{CONFIG_VARIABLE}: {path}: {error}") from error
-    return reward
-
-
-def config_keys() -> list[str]:
-    """Settings that a YAML file may have: the arguments of reward and scorer that are plain values."""
-    signatures = (inspect.signature(ChecklistReward), inspect.signature(ChecklistScorer))
-    names = [p.name for s in signatures for p in s.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    return [name for name in names if name not in ("scorer", "judge")]

@@ -186,3 +186,97 @@ def test_auto_takes_vllm_where_it_is_installed_and_never_for_the_pocket_model(tm
     assert choose_backend(str(tmp_path)) == "vllm"
     assert choose_backend("pocket") == "transformers"
     assert choose_backend("judge", base_url="http://localhost:8000/v1") == "openai"
+
+
+@pytest.fixture
+def sleeper(vllm_pocket, monkeypatch):
+    """The engine as if it had been loaded with enable_sleep_mode, and the calls it gets.
+
+    A CPU's vLLM refuses that argument, for it has no GPU memory to free. The calls work all the same: an engine
+    asleep takes no requests.
+    """
+    calls = []
+    for name in ("sleep", "wake_up", "generate"):
+        inner = getattr(vllm_pocket.llm, name)
+
+        def told(*args, name=name, inner=inner, **options):
+            calls.append(name)
+            return inner(*args, **options)
+
+        monkeypatch.setattr(vllm_pocket.llm, name, told)
+    monkeypatch.setattr(vllm_pocket, "sleeps", True)
+    with vllm_pocket.awake():
+        pass
+    assert calls == ["sleep"] and vllm_pocket.llm.llm_engine.is_sleeping()
+    calls.clear()
+    yield vllm_pocket, calls
+    monkeypatch.setattr(vllm_pocket, "sleeps", False)
+    vllm_pocket.read([ReadGroup(None, "", ("",))], LABELS)
+    assert not vllm_pocket.llm.llm_engine.is_sleeping()
+
+
+@with_engine
+def test_an_engine_that_sleeps_wakes_for_a_call_and_gives_the_same_answers(sleeper, pocket, world_reads):
+    engine, calls = sleeper
+    assert largest_difference(engine.read(world_reads, LABELS), pocket.read(world_reads, LABELS)) < 1e-3
+    assert calls == ["wake_up", "generate", "sleep"]
+    calls.clear()
+    with engine.awake():
+        for _ in range(2):
+            engine.read(world_reads[:1], LABELS)
+        assert not engine.llm.llm_engine.is_sleeping()
+    assert calls == ["wake_up", "generate", "generate", "sleep"] and engine.llm.llm_engine.is_sleeping()
+
+
+@with_engine
+def test_an_engine_that_does_not_wake_leaves_its_reads_unanswered(sleeper, monkeypatch):
+    from checklist_rewards import ChecklistScorer
+    from checklist_rewards.rewards.trl import ChecklistReward
+
+    engine, calls = sleeper
+
+    def gone():
+        raise RuntimeError("the engine's process is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(engine.llm, "wake_up", gone)
+        reward = ChecklistReward(ChecklistScorer(backend=engine, store=False))
+        batch = dict(prompts=["A"], completions=["x"], checklist=[["Does it mention x?"]])
+        assert reward(**batch) == [None]
+    (value,) = reward(**batch)
+    assert 0 <= value <= 1 and calls == ["wake_up", "generate", "sleep"]
+
+
+@with_engine
+def test_a_sleeping_judge_is_awake_for_the_reward_only(sleeper, tmp_path, monkeypatch):
+    from trl import GRPOTrainer
+
+    from checklist_rewards import ChecklistScorer
+    from checklist_rewards.rewards.trl import ChecklistReward
+    from tests.rewards.test_trainers import train
+
+    engine, calls = sleeper
+    samples = GRPOTrainer._generate
+
+    def watched(self, prompts):
+        calls.append("policy")
+        assert engine.llm.llm_engine.is_sleeping()
+        return samples(self, prompts)
+
+    monkeypatch.setattr(GRPOTrainer, "_generate", watched)
+    trainer = train(ChecklistReward(ChecklistScorer(backend=engine, store=False)), tmp_path)
+    assert trainer.state.global_step == 2
+    assert calls == ["policy", "wake_up", "generate", "sleep"] * 2
+    assert engine.llm.llm_engine.is_sleeping()
+
+
+@with_engine
+def test_sleep_mode_on_a_platform_without_it_is_refused_in_vllms_words(vllm_installed):
+    from vllm.platforms import current_platform
+
+    from checklist_rewards.backends.vllm import VLLMBackend
+
+    if not current_platform.is_cpu():
+        pytest.skip("this platform has a sleep mode")
+    with pytest.raises(ModelError, match="Sleep mode is not supported on current platform"):
+        VLLMBackend("pocket", enable_sleep_mode=True)

@@ -8,6 +8,7 @@ import pytest
 from checklist_rewards import backends
 from checklist_rewards.backends import Sampling
 from tests.cli.conftest import read_jsonl, write_jsonl
+from tests.cli.test_pipelines import table
 from tests.generators.fakes import Replies
 from tests.test_refine import ITEMS, improving, knows
 
@@ -71,6 +72,48 @@ def test_what_the_judge_leaves_unanswered_is_named_and_the_exit_code_is_1(run, m
     assert (row["refined"], row["refined_round"], row["refined_stopped"]) == ("a thing", None, "unscored")
 
 
+def test_a_dry_run_counts_every_round_at_its_longest_and_touches_nothing(run, no_engine):
+    write_jsonl("rows.jsonl", {"prompt": "Draw.", "checklist": ITEMS}, {"prompt": "Paint.", "checklist": ITEMS})
+    command = ["refine", "rows.jsonl", "-o", "out.jsonl", "--store", "s.sqlite", "--dry-run", "--rounds", "3"]
+    shown = run(*command, "--max-tokens", "100", "--price", "pocket=0,1000000")
+    assert shown.exit_code == 0, shown.output
+    lines = {cells[0]: cells[1:] for cells in table(shown.stdout)}
+    assert lines["answers"][1] == "8" and lines["answers"][3] == "800", "two rows, one answer and three more"
+    assert lines["scores"][1] == str(8 * len(ITEMS)) and lines["checklists"][1] == "0"
+    assert float(lines["answers"][4].replace(",", "")) == 800
+    prompt_tokens = int(lines["answers"][2].replace(",", ""))
+    assert prompt_tokens > 6 * 100, "the later rounds are shown the answer before, of 100 tokens"
+    assert "no answer passed before the last round" in shown.stdout and not Path("out.jsonl").exists()
+    critique = {cells[0]: cells[1:] for cells in table(run(*command, "--method", "critique").stdout)}
+    assert critique["answers"][1] == str(2 * (1 + 2 * 3))
+
+
+def test_a_dry_run_counts_the_checklists_to_write_and_not_what_the_store_has(run, model):
+    write_jsonl("rows.jsonl", {"prompt": "Draw."}, {"prompt": "Paint."})
+    command = ["refine", "rows.jsonl", "-o", "out.jsonl", "--store", "s.sqlite", "--rounds", "3"]
+
+    def counted() -> list[str]:
+        shown = run(*command, "--dry-run")
+        assert shown.exit_code == 0, shown.output
+        return [cells[2] for cells in table(shown.stdout)]
+
+    before = counted()
+    assert before[:2] == ["8", "2"] and int(before[2]) % 8 == 0
+    assert counted() == before, "a dry run leaves nothing in the store"
+    assert run(*command).exit_code == 0
+    assert counted() == ["0", "0", "0"]
+
+
+def test_a_run_with_prices_says_what_it_cost(run, model):
+    write_jsonl("rows.jsonl", {"prompt": "Draw.", "checklist": ITEMS[:1]})
+    command = ["refine", "rows.jsonl", "-o", "out.jsonl", "--no-store", "--summary", "sum.json"]
+    assert run(*command, "--price", "pocket=1,1").exit_code == 0
+    summary = json.loads(Path("sum.json").read_text())
+    assert summary["writer_calls"] == 2 and summary["US_dollars"] >= 0
+    assert run(*command, "--price", "other=1,1").exit_code == 0
+    assert "US_dollars" in json.loads(Path("sum.json").read_text())
+
+
 @pytest.mark.parametrize(
     ("row", "options", "words"),
     [
@@ -81,6 +124,7 @@ def test_what_the_judge_leaves_unanswered_is_named_and_the_exit_code_is_1(run, m
         ({"prompt": "A"}, ["--policy-base-url", "http://x"], "needs --policy"),
         ({"prompt": "A"}, ["--pipeline", "checkeval"], "checkeval writes one checklist for all rows"),
         ({"prompt": "A"}, ["--policy", "./nowhere"], "no model at './nowhere'"),
+        ({"prompt": "A"}, ["--dry-run", "--price", "pocket=1"], "expected two prices"),
     ],
 )
 def test_bad_usage_is_one_sentence_before_any_model_is_loaded(run, no_engine, row, options, words):

@@ -11,7 +11,8 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
 
-rank = Accelerator(cpu=True).process_index
+accelerator = Accelerator(cpu=True)
+rank = accelerator.process_index
 backend = FakeBackend(fails=lambda prefix, tail: rank == 1 and "cursed" in prefix, chunk_reads=1)
 reward = ChecklistReward(ChecklistScorer(backend=backend, store=False), on_failure="group")
 batch = dict(prompts=["A", "B"], completions=["cursed", "fine"], checklist=[["Is it red?"]] * 2)
@@ -20,4 +21,13 @@ try:
     reward.as_async()(**batch).send(None)
 except SampleError as error:
     found["async"] = str(error)
+apart = FakeBackend(lambda prefix, tail: 0.2 if rank == 0 else 0.8)
+centred = ChecklistReward(ChecklistScorer(backend=apart, store=False), shaping=["centred"])
+found["centred"] = centred(**batch | {"prompts": ["A", f"only on {rank}"]})
+try:
+    centred.as_async()(**batch).send(None)
+except SampleError as error:
+    found["async centred"] = str(error)
 (Path(sys.argv[1]) / f"{rank}.json").write_text(json.dumps(found))
+accelerator.wait_for_everyone()
+accelerator.end_training()  # else the rank that is first to leave may take the other one down

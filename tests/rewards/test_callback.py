@@ -1,17 +1,20 @@
 """Held-out prompts during training: the pocket policy in TRL's trainers, a fake engine as judge."""
 
 import json
+import sys
 
 import pytest
 from datasets import Dataset
+from tensorboard.backend.event_processing import event_accumulator
 
 from checklist_rewards import ChecklistScorer, Score
 from checklist_rewards.backends import pocket_dir
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.rewards.callback import ChecklistEvalCallback, as_markdown, show_table, win_rate
 from checklist_rewards.rewards.trl import ChecklistReward
+from tests.conftest import REPO
 from tests.fakes import FakeBackend
-from tests.rewards.test_trainers import ON_CPU, SMALL, by_hash, rows
+from tests.rewards.test_trainers import ON_CPU, SMALL, by_hash, rows, run
 
 HELD_OUT = [
     {**row, "answer": answer} for row, answer in zip(rows(conversational=True, n=3), ["gold", "tin", "x"], strict=True)
@@ -96,6 +99,61 @@ def test_a_win_counts_one_a_tie_half_and_a_missing_score_nothing():
     gold, tin, lost = (scorer.score(["Is it?"], target) for target in ("gold", "tin", "x"))
     assert win_rate([gold, gold, lost, tin], [tin, gold, tin, lost]) == 0.75
     assert win_rate([lost], [gold]) is None
+
+
+@pytest.fixture(scope="module")
+def two_ranks(tmp_path_factory):
+    """The folder of a training run on two ranks, with TensorBoard as its tracker."""
+    folder = tmp_path_factory.mktemp("ranks")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    run([*torchrun, str(REPO / "tests" / "rewards" / "eval_ranks.py"), str(folder)], ACCELERATE_USE_CPU="true")
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("trainers")
+def test_two_ranks_answer_their_share_and_one_of_them_judges_and_logs(two_ranks):
+    first, second = (json.loads((two_ranks / f"{rank}.json").read_text()) for rank in (0, 1))
+    assert first["step"] == second["step"] == 2
+    assert (first["share"], second["share"]) == ([2, 2], [1, 1]), "three prompts, before step 1 and after step 2"
+    held_out = [entry for entry in first["history"] if "held_out/score" in entry]
+    assert [entry["step"] for entry in held_out] == [0, 2]
+    assert all(entry["held_out/win_rate"] == 0.5 for entry in held_out)
+    assert not any("held_out/score" in entry for entry in second["history"])
+    tables = sorted((two_ranks / "held_out").glob("*.jsonl"))
+    assert [path.name for path in tables] == ["step_00000.jsonl", "step_00002.jsonl"]
+    rows = [json.loads(line) for line in tables[-1].read_text().splitlines()]
+    assert [row["reference"] for row in rows] == ["gold", "tin", "x"], "in the order of the dataset"
+    assert [json.loads(row["prompt"]) for row in rows] == [row["prompt"] for row in HELD_OUT]
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("trainers")
+def test_tensorboard_gets_the_numbers_and_the_table(two_ranks):
+    events = event_accumulator.EventAccumulator(str(two_ranks / "events"), {"tensors": 0, "scalars": 0})
+    events.Reload()
+    history = json.loads((two_ranks / "0.json").read_text())["history"]
+    held_out = [entry for entry in history if "held_out/score" in entry]
+    for name in ("score", "pass_rate", "unscored", "win_rate"):
+        seen = [(event.step, event.value) for event in events.Scalars(f"train/held_out/{name}")]
+        assert seen == [(entry["step"], pytest.approx(entry[f"held_out/{name}"])) for entry in held_out]
+    texts = events.Tensors("held_out/table/text_summary")
+    assert [event.step for event in texts] == [0, 2]
+    shown = texts[-1].tensor_proto.string_val[0].decode()
+    rows = [json.loads(line) for line in (two_ranks / "held_out" / "step_00002.jsonl").read_text().splitlines()]
+    assert shown == as_markdown(rows) and "| gold |" in shown
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("trainers")
+def test_a_tracker_that_takes_no_table_costs_the_table_only(tmp_path, caplog):
+    trainer, scorer = trainer_in(tmp_path)
+    trainer.args.report_to = ["trackio"]  # not installed, or without a run
+    callback = ChecklistEvalCallback(trainer, scorer, HELD_OUT, every=1)
+    callback.generation.max_new_tokens = 8
+    assert "checklist_eval/score" in callback.evaluate()
+    assert "trackio took no table" in caplog.text
+    assert (tmp_path / "checklist_eval" / "step_00000.jsonl").is_file()
 
 
 class Tracker:

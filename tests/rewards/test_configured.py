@@ -3,14 +3,15 @@
 import pytest
 
 from checklist_rewards.errors import PromptError, SampleError
+from checklist_rewards.rewards import configured
 from checklist_rewards.rewards import trl as module
 
 
 @pytest.fixture
 def config(tmp_path, monkeypatch):
     path = tmp_path / "reward.yaml"
-    monkeypatch.setenv(module.CONFIG_VARIABLE, str(path))
-    module.configured_reward.cache_clear()
+    monkeypatch.setenv(configured.CONFIG_VARIABLE, str(path))
+    configured.configured_reward.cache_clear()
     return path
 
 
@@ -26,6 +27,14 @@ def test_the_module_attribute_is_built_from_the_yaml_file_that_the_environment_n
     assert module.reward is reward
 
 
+def test_the_yaml_file_may_shape_the_reward(config):
+    steps = "[{name: earned, answers: hard}, gate, {name: length_penalty, free: 20, cap: 40}, clipped]"
+    config.write_text(f"model: pocket\nstore: false\nretries: 2\nshaping: {steps}\n")
+    reward = module.reward
+    assert [step.name for step in reward.shaping.steps] == ["earned", "gate", "length_penalty", "clipped"]
+    assert (reward.shaping.steps[0].answers, reward.shaping.steps[2].cap, reward.retries) == ("hard", 40, 2)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -34,6 +43,9 @@ def test_the_module_attribute_is_built_from_the_yaml_file_that_the_environment_n
         ("judge: x\n", "unknown key 'judge'"),
         ("- pocket\n", "reward.yaml must be a mapping of settings, got list"),
         ("a: [\n", "reward.yaml cannot be read as YAML"),
+        ("shaping: clipped\n", "reward.yaml: shaping is a list of steps"),
+        ("shaping: [{name: gate, how: add}]\n", "reward.yaml: shaping, step 1 .gate.: how: .* got 'add'"),
+        ("retries: -1\n", "reward.yaml: retries=-1 is not allowed"),
         ("threshold: high\n", "reward.yaml: threshold='high'"),
         ("model: ./nowhere\nstore: false\n", "reward.yaml: there is no model at './nowhere'"),
         ("prompt: judges/none\n", "reward.yaml: there is no prompt 'judges/none'"),
@@ -48,10 +60,8 @@ def test_a_bad_yaml_file_is_refused_by_name(config, text, words):
 def test_a_missing_variable_or_file_is_said(config, monkeypatch):
     with pytest.raises(SampleError, match="reward.yaml cannot be read"):
         _ = module.reward
-    monkeypatch.delenv(module.CONFIG_VARIABLE)
-    with pytest.raises(
-        SampleError, match="needs CHECKLIST_REWARDS_CONFIG in the environment: the path of a YAML file"
-    ):
+    monkeypatch.delenv(configured.CONFIG_VARIABLE)
+    with pytest.raises(SampleError, match="needs CHECKLIST_REWARDS_CONFIG in the environment: a YAML file"):
         _ = module.reward
     with pytest.raises(AttributeError, match="no attribute 'rewards'"):
         _ = module.rewards

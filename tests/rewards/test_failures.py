@@ -3,20 +3,19 @@
 import json
 import sys
 
-import pandas as pd
 import pytest
 from datasets import Dataset
+from transformers import AutoModelForCausalLM
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import pocket_dir
+from checklist_rewards.backends import LabelRead, pocket_dir
 from checklist_rewards.errors import BackendError
 from checklist_rewards.rewards.failures import abstained
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.conftest import REPO
 from tests.fakes import FakeBackend
-from tests.rewards.test_trainers import ON_CPU, by_hash, rows, run, text_of, train
+from tests.rewards.test_trainers import ON_CPU, by_hash, rows, run, text_of
 
-GROUPS, SIZE = 4, 4
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
 
 
@@ -28,11 +27,6 @@ def failing(share: float, **options) -> ChecklistReward:
     """A reward whose judge breaks on this share of the targets, the same ones every time."""
     backend = FakeBackend(by_hash, fails=unlucky(share), chunk_reads=1)
     return ChecklistReward(ChecklistScorer(backend=backend, store=False), **options)
-
-
-def length(completions, **columns) -> list[float]:
-    """A second reward that never fails."""
-    return [len(text_of(completion)) / 100 for completion in completions]
 
 
 class TestReward:
@@ -63,106 +57,151 @@ class TestReward:
         assert self.reward()(**with_hooks) == [0.5, 0.5, None, 0.5]
 
 
+class Shaky(FakeBackend):
+    """Loses its first reads on the way."""
+
+    def __init__(self, failures: int):
+        super().__init__(by_hash)
+        self.left = failures
+
+    def _read(self, prefix, tail):
+        self.left -= 1
+        return LabelRead(None, "timeout") if self.left >= 0 else super()._read(prefix, tail)
+
+
+class TestRetries:
+    batch = dict(prompts=["A"] * 2, completions=["w", "x"], checklist=[["Is it red?", "Is it big?"]] * 2)
+
+    def reward(self, failures: int, least: float = 0.5, **options) -> tuple[ChecklistReward, FakeBackend]:
+        backend = Shaky(failures)
+        scorer = ChecklistScorer(backend=backend, store=False, min_answered=least)
+        return ChecklistReward(scorer, **options), backend
+
+    def test_what_was_lost_on_the_way_is_asked_once_more_and_nothing_else_is(self):
+        reward, backend = self.reward(failures=3)
+        whole, _ = self.reward(failures=0)
+        assert reward(**self.batch) == whole(**self.batch)
+        assert len(backend.asked) == 4 + 3 and sorted(backend.asked[:3]) == sorted(backend.asked[4:])
+
+    def test_then_the_item_is_left_out_and_then_the_row(self):
+        detail = []
+        reward, _ = self.reward(failures=4 + 1)  # of four reads, and of the one that is asked again first
+        first, second = reward(**self.batch, log_extra=lambda name, values: detail.extend(values))
+        answered = [json.loads(text)["answered"] for text in detail]
+        assert sorted(answered) == [1, 2] and None not in (first, second)
+        strict, _ = self.reward(failures=4 + 1, least=1)
+        assert sum(value is None for value in strict(**self.batch)) == 1
+        hopeless, backend = self.reward(failures=99)
+        assert hopeless(**self.batch) == [None, None] and len(backend.asked) == 8
+
+    def test_as_often_as_is_wanted(self):
+        assert None not in self.reward(failures=8, retries=2)[0](**self.batch)
+        reward, backend = self.reward(failures=4, retries=0)
+        assert reward(**self.batch) == [None, None] and len(backend.asked) == 4
+
+    def test_what_no_asking_again_can_mend_is_not_asked_again(self):
+        backend = FakeBackend(lambda prefix, tail: None)  # too long
+        reward = ChecklistReward(ChecklistScorer(backend=backend, store=False))
+        assert reward(**self.batch) == [None, None] and len(backend.asked) == 4
+
+    def test_a_judge_that_answers_whole_checklists_is_asked_for_the_whole_one(self):
+        class Writes(FakeBackend):
+            def generate(self, prompts, sampling):
+                self.calls.append(list(prompts))
+                if len(self.calls) == 1:
+                    raise BackendError("the engine broke")
+                return super().generate(prompts, sampling)
+
+        answers = [{"index": 1, "answer": "yes"}, {"index": 2, "answer": "no"}]
+        backend = Writes(replies=[json.dumps({"answers": answers})])
+        reward = ChecklistReward(ChecklistScorer(backend=backend, store=False, mode="batch"))
+        assert reward(**self.batch) == [0.5, 0.5]
+        assert backend.calls[0] == backend.calls[1]
+
+
 def test_groups_that_failed_elsewhere_abstain_here_too():
     assert abstained([0.1, None, 0.3], ["a", "b", "c"], {"c"}) == [0.1, None, None]
 
 
-def one_step(folder, reward_funcs, algorithm, **options) -> pd.DataFrame:
-    """The completions of one step, with their rewards and the advantages that TRL computed."""
-    sizes = dict(per_device_train_batch_size=GROUPS * SIZE, num_generations=SIZE, max_steps=1, max_completion_length=8)
-    trainer = train(reward_funcs, folder, algorithm=algorithm, **sizes, **options)
-    assert trainer.state.global_step == 1
-    return pd.DataFrame({**trainer._logs["rewards"], "advantage": trainer._logs["advantages"]}).astype(float)
-
-
-def advantages_of(rewards: pd.Series, algorithm: str) -> list[float]:
-    """Of a group in which nothing is missing, as the trainer defines them."""
-    if algorithm == "GRPO":
-        return ((rewards - rewards.mean()) / (rewards.std() + 1e-4)).tolist()
-    return (rewards - (rewards.sum() - rewards) / (len(rewards) - 1)).tolist()
-
-
-def groups(table: pd.DataFrame) -> list[pd.DataFrame]:
-    return [table.iloc[start : start + SIZE] for start in range(0, len(table), SIZE)]
-
-
-@pytest.mark.parametrize("algorithm", ["GRPO", "RLOO"])
-@pytest.mark.parametrize("share", [0.1, 1.0])
-def test_alone_a_failure_moves_no_siblings_advantage(tmp_path, algorithm, share):
-    table = one_step(tmp_path, failing(share), algorithm)
-    missing = table["checklist_reward"].isna()
-    assert missing.any() and missing.all() == (share == 1.0)
-    assert (table["advantage"][missing] == 0).all()
-    for group in groups(table):
-        there = group[group["checklist_reward"].notna()]
-        if len(there) > 1:
-            expected = advantages_of(there["checklist_reward"], algorithm)
-            assert there["advantage"].tolist() == pytest.approx(expected, abs=1e-3)
-
-
-@pytest.mark.parametrize("algorithm", ["GRPO", "RLOO"])
-@pytest.mark.parametrize("share", [0.1, 1.0])
-def test_beside_another_reward_a_group_that_abstains_leaves_its_advantages_to_the_other(tmp_path, algorithm, share):
-    table = one_step(tmp_path, [failing(share, on_failure="group"), length], algorithm)
-    missing = table["checklist_reward"].isna()
-    assert missing.any() and missing.all() == (share == 1.0)
-    for group in groups(table):
-        assert group["checklist_reward"].isna().nunique() == 1
-        rewards = group["checklist_reward"].fillna(0) + group["length"]
-        assert group["advantage"].tolist() == pytest.approx(advantages_of(rewards, algorithm), abs=1e-3)
-
-
-def test_beside_another_reward_normalized_by_itself_a_row_may_abstain_alone(tmp_path):
-    rewards = [failing(0.1), length]
-    table = one_step(tmp_path, rewards, "GRPO", multi_objective_aggregation="normalize_then_sum")
-    missing = table["checklist_reward"].isna()
-    assert 0 < missing.sum() < len(table)
-    terms = []
-    for group in groups(table):
-        columns = (group["checklist_reward"], group["length"])
-        terms += sum(((c - c.mean()) / (c.std() + 1e-4)).fillna(0) for c in columns).tolist()
-    expected = (pd.Series(terms) - pd.Series(terms).mean()) / (pd.Series(terms).std() + 1e-4)
-    assert table["advantage"].tolist() == pytest.approx(expected.tolist(), abs=1e-2)
-
-
-@pytest.mark.parametrize("share", [0.1, 1.0])
-def test_online_dpo_trains_with_it_and_no_failed_completion_loses_for_it(tmp_path, share):
+def online_dpo(folder, reward, trainer=None, **options):
+    """An OnlineDPO trainer after two steps; what it was given is in `trainer.given`."""
     from transformers import AutoTokenizer
     from trl.experimental.online_dpo import OnlineDPOConfig, OnlineDPOTrainer
 
-    reward, given = failing(share, log=tmp_path / "reward.jsonl"), []
-
-    class Recorded(OnlineDPOTrainer):
+    class Recorded(trainer or OnlineDPOTrainer):
         def _calculate_rewards_from_functions(self, prompts, **columns):
-            given.append((prompts, super()._calculate_rewards_from_functions(prompts, **columns)))
-            return given[-1][1]
+            rewards = super()._calculate_rewards_from_functions(prompts, **columns)
+            self.given = [*getattr(self, "given", []), rewards.tolist()]
+            return rewards
 
-    settings = {key: value for key, value in ON_CPU.items() if key != "beta"}
+    settings = {key: value for key, value in ON_CPU.items() if key != "beta"} | options
     args = OnlineDPOConfig(
-        str(tmp_path), **settings, per_device_train_batch_size=4, max_new_tokens=8, max_length=512, max_steps=2
+        str(folder), **settings, per_device_train_batch_size=4, max_new_tokens=8, max_length=512, max_steps=2
     )
-    data = Dataset.from_list(rows(conversational=True, n=8))
-    trainer = Recorded(
-        model=str(pocket_dir()),
+    made = Recorded(
+        model=AutoModelForCausalLM.from_pretrained(pocket_dir()),
         reward_funcs=reward,
         args=args,
-        train_dataset=data,
+        train_dataset=Dataset.from_list(rows(conversational=True, n=8)),
         processing_class=AutoTokenizer.from_pretrained(pocket_dir()),
     )
-    trainer.train()
-    assert trainer.state.global_step == len(given) == 2
-    for prompts, rewards in given:
-        first, second = rewards.split(len(prompts) // 2)
-        assert ((first == 0) == (second == 0)).all(), "a pair has two scores or none"
-        assert share < 1 or (rewards == 0).all()
+    made.before = {name: value.clone() for name, value in made.model.state_dict().items()}
+    made.train()
+    assert made.state.global_step == len(made.given) == 2
+    made.moved = any(not value.equal(made.before[name]) for name, value in made.model.state_dict().items())
+    return made
+
+
+@pytest.mark.parametrize("share", [0.1, 1.0])
+def test_online_dpo_trains_with_it_and_no_failed_completion_loses_for_it(tmp_path, caplog, share):
+    reward = failing(share, log=tmp_path / "reward.jsonl")
+    trainer = online_dpo(tmp_path, reward)
+    for rewards in trainer.given:
+        pairs = list(zip(rewards[:4], rewards[4:], strict=True))
+        assert all((first == 0) == (second == 0) for first, second in pairs), "a pair has two scores or none"
+        assert share < 1 or not any(rewards)
+    assert trainer.moved, "TRL trains on a tie as if the first had won, which is said"
+    assert caplog.text.count("ChecklistOnlineDPOTrainer, or on_failure='raise'") == 1
     assert len((tmp_path / "reward.jsonl").read_text().splitlines()) == 16
     assert reward.pop_stats()["checklist_reward/unscored"] == pytest.approx(share, abs=0.4)
 
 
-def test_a_group_that_is_spread_over_ranks_abstains_on_all_of_them(tmp_path):
+@pytest.mark.parametrize(
+    ("share", "rewards", "ties"),
+    [(0.3, 1, None), (1.0, 1, 1.0), (1.0, 2, 0.0)],
+)
+def test_pairs_without_scores_are_left_out_by_our_online_dpo_trainer(tmp_path, caplog, share, rewards, ties):
+    from checklist_rewards.rewards.online_dpo import ChecklistOnlineDPOTrainer
+
+    def by_text(completions, **columns):
+        return [by_hash(text_of(text), str(n)) for n, text in enumerate(completions)]
+
+    functions = [failing(share), by_text][:rewards]
+    trainer = online_dpo(tmp_path, functions, ChecklistOnlineDPOTrainer)
+    logged = [entry["objective/ties"] for entry in trainer.state.log_history if "objective/ties" in entry]
+    found = [sum(a == b for a, b in zip(given[:4], given[4:], strict=True)) / 4 for given in trainer.given]
+    assert logged == found
+    assert ties is None or set(logged) == {ties}
+    assert trainer.moved == (ties != 1.0)
+    assert "OnlineDPOTrainer" not in caplog.text
+
+
+def test_a_penalty_for_a_missing_end_decides_pairs_without_scores(tmp_path):
+    from checklist_rewards.rewards.online_dpo import ChecklistOnlineDPOTrainer
+
+    trainer = online_dpo(tmp_path, failing(1.0), ChecklistOnlineDPOTrainer, missing_eos_penalty=9.0)
+    entries = [entry for entry in trainer.state.log_history if "objective/ties" in entry]
+    assert trainer.moved and any(0 < entry["objective/ties"] < 1 for entry in entries)
+    for entry in entries:
+        assert entry["objective/scores_margin"] == pytest.approx(9 * (1 - entry["objective/ties"]))
+
+
+def test_a_group_that_is_spread_over_ranks_abstains_and_is_centred_as_one(tmp_path):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     run([*torchrun, str(REPO / "tests" / "rewards" / "group_ranks.py"), str(tmp_path)], ACCELERATE_USE_CPU="true")
     for rank in (0, 1):
         found = json.loads((tmp_path / f"{rank}.json").read_text())
         assert found["rewards"] == [None, 0.5]
-        assert "on_failure='group' on 2 ranks needs the reward itself, not as_async()" in found["async"]
+        assert "groups on 2 ranks (on_failure='group'" in found["async"]
+        assert found["centred"] == [pytest.approx(-0.3 if rank == 0 else 0.3), 0.0]
+        assert found["async centred"] == found["async"]

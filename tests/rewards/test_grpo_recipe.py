@@ -7,7 +7,7 @@ import yaml
 from datasets import Dataset
 
 from checklist_rewards.errors import ChecklistError, ModelError, SampleError
-from checklist_rewards.rewards.trl import config_keys
+from checklist_rewards.rewards.configured import config_keys
 from tests.conftest import REPO
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]

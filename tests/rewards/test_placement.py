@@ -1,14 +1,18 @@
-"""A reward on its way into the child of AsyncGRPOTrainer."""
+"""Where a judge may be: asleep beside the policy, and on its way into the child of AsyncGRPOTrainer."""
 
 import importlib
 import multiprocessing
 import pickle
+from contextlib import contextmanager
+from itertools import groupby
 
 import pytest
 
-from checklist_rewards.errors import ModelError
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.rewards.placement import in_process
 from checklist_rewards.rewards.trl import ChecklistReward
+from tests.rewards.test_trainers import train
 
 SERVED = dict(model="judge", base_url="http://127.0.0.1:9/v1")
 
@@ -50,3 +54,68 @@ def test_every_mode_knows_where_its_engine_is(mode):
     scorer = ChecklistReward(model="pocket", backend="transformers", mode=mode, store=False).scorer
     assert in_process(scorer.judge) == "pocket"
     assert in_process(ChecklistReward(**SERVED, mode=mode, store=False).scorer.judge) is None
+
+
+def test_a_panel_and_what_is_put_around_a_judge_are_looked_into():
+    from checklist_rewards.judges import LogprobJudge, PanelJudge
+    from checklist_rewards.judges.checked import CheckedJudge
+
+    served = LogprobJudge("judge", base_url="http://127.0.0.1:9/v1", store=None)
+    here = LogprobJudge("pocket", backend="transformers", store=None)
+    assert in_process(PanelJudge([served, CheckedJudge(here)])) == "pocket"
+    assert in_process(CheckedJudge(served)) is None
+
+
+class Napping:
+    """The pocket engine as one that sleeps between two scorings; asleep it answers nothing."""
+
+    chunk_reads = 4  # so a scoring takes several calls
+
+    def __init__(self, engine):
+        self.engine, self.identity, self.events, self.up = engine, engine.identity, [], False
+
+    @contextmanager
+    def awake(self):
+        self.events.append("wakes")
+        self.up = True
+        try:
+            yield
+        finally:
+            self.events.append("sleeps")
+            self.up = False
+
+    def read(self, groups, labels):
+        assert self.up
+        self.events.append("reads")
+        return self.engine.read(groups, labels)
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("trainers")
+@pytest.mark.parametrize("on_failure", ["row", "raise"])
+def test_a_judge_that_sleeps_is_awake_for_the_reward_and_never_while_the_policy_samples(
+    pocket, tmp_path, monkeypatch, on_failure
+):
+    from trl import GRPOTrainer
+
+    judge, samples = Napping(pocket), GRPOTrainer._generate
+
+    def watched(self, prompts):
+        assert not judge.up
+        judge.events.append("policy samples")
+        return samples(self, prompts)
+
+    monkeypatch.setattr(GRPOTrainer, "_generate", watched)
+    least = 0.5 if on_failure == "row" else 1.0
+    scorer = ChecklistScorer(
+        backend=judge, store=False, mass_floor=0.0 if on_failure == "row" else 1.0, min_answered=least
+    )
+    reward = ChecklistReward(scorer, on_failure=on_failure)
+    if on_failure == "row":
+        train(reward, tmp_path)
+    else:
+        with pytest.raises(BackendError, match="have no score: off_label"):
+            train(reward, tmp_path)
+    steps = [key for key, _ in groupby(judge.events)]
+    assert steps == ["policy samples", "wakes", "reads", "sleeps"] * (2 if on_failure == "row" else 1)
+    assert judge.events.count("reads") > len(steps) / 4 and not judge.up

@@ -20,7 +20,8 @@ from pocket.world import tasks
 from checklist_rewards import ChecklistScorer, Sample, Score
 from checklist_rewards.backends import pocket_dir
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rewards.trl import CONFIG_VARIABLE, ChecklistReward
+from checklist_rewards.rewards.configured import CONFIG_VARIABLE
+from checklist_rewards.rewards.trl import ChecklistReward
 from tests.conftest import REPO
 from tests.fakes import FakeBackend
 

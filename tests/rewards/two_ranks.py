@@ -39,3 +39,5 @@ trainer.train()
 if rank == 0:
     log = {"global_step": trainer.state.global_step, "history": trainer.state.log_history}
     (folder / "log.json").write_text(json.dumps(log))
+trainer.accelerator.wait_for_everyone()
+trainer.accelerator.end_training()  # else the rank that is first to leave may take the other one down

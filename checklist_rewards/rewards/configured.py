@@ -1,0 +1,66 @@
+"""The reward that a YAML file describes: `trl grpo`, and other hosts that build rewards themselves, pass no settings.
+
+The environment variable `CHECKLIST_REWARDS_CONFIG` names the file: a mapping of keyword arguments of
+[`rewards.trl.ChecklistReward`] and [`ChecklistScorer`], as plain values.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+
+from checklist_rewards.errors import ChecklistRewardsError, SampleError
+from checklist_rewards.rewards.trl import ChecklistReward
+from checklist_rewards.scorer import ChecklistScorer
+
+CONFIG_VARIABLE = "CHECKLIST_REWARDS_CONFIG"
+
+
+def reward_from_environment() -> ChecklistReward:
+    """The reward of the file that the environment names; see [`configured_reward`]."""
+    return configured_reward(os.environ.get(CONFIG_VARIABLE))
+
+
+@functools.cache
+def configured_reward(path: str | None) -> ChecklistReward:
+    """The reward that a YAML file describes; its judge is checked, not loaded.
+
+    Args:
+        path (`str`, *optional*): a mapping of keyword arguments of [`ChecklistReward`] and [`ChecklistScorer`].
+
+    Raises:
+        ChecklistRewardsError: naming the file and the key, for anything that cannot be used.
+    """
+    if not path:
+        raise SampleError(
+            f"a reward without arguments needs {CONFIG_VARIABLE} in the environment: a YAML file's path."
+        )
+    try:
+        config = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise SampleError(f"{CONFIG_VARIABLE}: {path} cannot be read as YAML ({error}).") from error
+    config = {} if config is None else config
+    if not isinstance(config, Mapping):
+        raise SampleError(f"{CONFIG_VARIABLE}: {path} must be a mapping of settings, got {type(config).__name__}.")
+    allowed = config_keys()
+    for key in config:
+        if key not in allowed:
+            raise SampleError(f"{CONFIG_VARIABLE}: {path}: unknown key {key!r}; allowed: {', '.join(allowed)}.")
+    try:
+        reward = ChecklistReward(**config)
+        reward.scorer.check()
+    except ChecklistRewardsError as error:
+        raise type(error)(f"{CONFIG_VARIABLE}: {path}: {error}") from error
+    return reward
+
+
+def config_keys() -> list[str]:
+    """Settings that a YAML file may have: the arguments of reward and scorer that are plain values."""
+    signatures = (inspect.signature(ChecklistReward), inspect.signature(ChecklistScorer))
+    names = [p.name for s in signatures for p in s.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    return [name for name in names if name != "scorer"]

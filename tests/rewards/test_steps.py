@@ -1,0 +1,157 @@
+"""Shaping by name: what each step does to a reward, what is refused when it is made, and TRL training on it."""
+
+import json
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checklist_rewards import Checklist, ChecklistScorer
+from checklist_rewards.backends import pocket_dir
+from checklist_rewards.errors import SampleError
+from checklist_rewards.rewards.steps import STEPS, Judged, Shaping
+from checklist_rewards.rewards.trl import ChecklistReward
+from checklist_rewards.scores import Verdict, score_checklist
+from tests.fakes import FakeBackend
+from tests.rewards.test_trainers import by_hash, completions, train
+
+ITEMS = [
+    {"question": "Polite?", "required": True, "category": "tone"},
+    {"question": "Short?", "weight": 3, "category": "form"},
+    {"question": "Rude?", "weight": -2, "category": "tone"},
+]
+P_YES = {"Polite?": 0.9, "Short?": 0.8, "Rude?": 0.1}
+EARNED = (1 * 0.9 + 3 * 0.8) / 4 - 2 * 0.1 / 4
+
+
+def shaped(steps, *, texts=("x",), prompts=None, p_yes=P_YES, items=ITEMS, **options) -> list[float | None]:
+    """Rewards of texts; a question that `p_yes` does not know is not answered."""
+    backend = FakeBackend(lambda prefix, tail: next((p for q, p in p_yes.items() if q in tail), None))
+    scorer = ChecklistScorer(backend=backend, store=False)
+    reward = ChecklistReward(scorer, shaping=steps, **options)
+    return reward(prompts=prompts or ["A"] * len(texts), completions=list(texts), checklist=[items] * len(texts))
+
+
+def test_without_steps_it_is_the_metric():
+    assert shaped(None) == shaped([]) == [pytest.approx(EARNED)]
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        (["earned"], EARNED),
+        ([{"name": "earned", "answers": "hard"}], 1.0),
+        ([{"name": "earned", "categories": {"tone": 0}}], 0.8),
+        (["earned", "gate"], EARNED * 0.9),
+        ([{"name": "gate", "how": "floor", "floor": 0.1}], EARNED),
+        ([{"name": "format_gate", "form": r"\d+", "otherwise": 0.2}], 0.2),
+        ([{"name": "format_gate", "form": r"x"}], EARNED),
+        ([{"name": "length_penalty", "unit": "characters", "free": 0, "cap": 1, "at_cap": 0.25}], EARNED - 0.25),
+        (["earned", {"name": "clipped", "high": 0.5}], 0.5),
+        ([{"name": "clipped", "low": 0.9}, {"name": "length_penalty", "free": 0, "cap": 2, "exponent": 1}], 0.65),
+    ],
+)
+def test_steps_by_example(steps, expected):
+    assert shaped(steps) == [pytest.approx(expected)]
+
+
+def test_a_failed_gate_leaves_what_it_says():
+    rude = {**P_YES, "Polite?": 0.2}
+    hard = [{"name": "earned", "answers": "hard"}, {"name": "gate", "how": "floor", "floor": 0.1, "answers": "hard"}]
+    assert shaped(None, p_yes=rude) == [0.0]
+    assert shaped(hard, p_yes=rude) == [pytest.approx(0.1)]
+
+
+def test_centred_is_within_a_prompt_wherever_its_completions_stand():
+    backend = FakeBackend(lambda prefix, tail: 0.9 if "red" in prefix else 0.1 if "blue" in prefix else None)
+    reward = ChecklistReward(ChecklistScorer(backend=backend, store=False), shaping=["centred"])
+    batch = dict(prompts=["A", "B"] * 3, checklist=[["Is it?"]] * 6)
+    rewards = reward(completions=["red", "red", "blue", "red", "lost", "red"], **batch)
+    assert rewards == [pytest.approx(0.4), 0.0, pytest.approx(-0.4), 0.0, None, 0.0]
+
+
+def test_tokens_are_those_of_the_model_that_is_named():
+    steps = [{"name": "length_penalty", "unit": "tokens", "free": 0, "cap": 100, "exponent": 1, "tokenizer": "pocket"}]
+    from transformers import AutoTokenizer
+
+    count = len(AutoTokenizer.from_pretrained(pocket_dir()).tokenize("a word or two"))
+    assert shaped(steps, texts=["a word or two"]) == [pytest.approx(EARNED - 0.5 * count / 100)]
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ("clipped", "shaping is a list of steps.*got 'clipped'"),
+        ({"name": "clipped"}, "shaping is a list of steps"),
+        (
+            [{"name": "clip"}],
+            "shaping, step 1: expected a mapping with a name out of earned, gate.*got {'name'",
+        ),
+        ([7], "step 1: expected a mapping with a name"),
+        (["earned", {"how": "floor"}], "step 2: expected a mapping with a name"),
+        ([{"name": "clipped", "hi": 1}], r"step 1 \(clipped\): hi: unknown key; allowed: name, low, high\."),
+        ([{"name": "clipped", "low": 2}], r"step 1 \(clipped\): got low=2.0 and high=1.0; allowed: low <= high\."),
+        ([{"name": "clipped", "low": "0"}], "low: Input should be a valid number, got '0'"),
+        ([{"name": "clipped", "low": float("nan")}], "low: Input should be a finite number, got nan"),
+        ([{"name": "gate", "how": "add"}], "how: Input should be 'multiply' or 'floor', got 'add'"),
+        ([{"name": "earned", "categories": {"tone": -1}}], "categories: the weight of category 'tone' is -1"),
+        ([{"name": "length_penalty", "free": 9000}], "got free=9000.0, cap=8000.*allowed: 0 <= free < cap"),
+        ([{"name": "length_penalty", "unit": "tokens"}], "unit='tokens' and tokenizer belong together"),
+        (
+            [{"name": "length_penalty", "unit": "tokens", "tokenizer": "./nowhere"}],
+            "step 1 .length_penalty.: there is no tokenizer of './nowhere'",
+        ),
+        ([{"name": "format_gate"}], "form: Field required"),
+        ([{"name": "format_gate", "form": "("}], r"form: '\(' is no regular expression"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence_when_the_reward_is_made(steps, words):
+    with pytest.raises(SampleError, match=words) as error:
+        ChecklistReward(ChecklistScorer(store=False), shaping=steps)
+    assert "\n" not in str(error.value)
+
+
+@given(
+    yes=st.lists(st.one_of(st.none(), st.floats(0, 1)), min_size=3, max_size=3),
+    steps=st.lists(st.sampled_from(sorted(set(STEPS) - {"format_gate"})), max_size=5),
+    text=st.text(max_size=40),
+)
+def test_none_stays_none_and_a_clipped_value_is_in_its_range(yes, steps, text):
+    checklist = Checklist.parse(ITEMS)
+    verdicts = [Verdict(unanswered="timeout") if p is None else Verdict({"yes": p, "no": 1 - p}) for p in yes]
+    score = score_checklist(checklist, verdicts)
+    (value,) = Shaping([*steps, "clipped"])([score.primary_score], [Judged(checklist, score, text)], ["A"])
+    if score.primary_score is None:
+        assert value is None
+    else:
+        assert value is None or 0 <= value <= 1
+
+
+def test_what_the_trainer_gets_is_shaped_and_what_is_logged_of_the_judge_is_not():
+    backend = FakeBackend(lambda prefix, tail: 0.75)
+    reward = ChecklistReward(ChecklistScorer(backend=backend, store=False), shaping=[{"name": "clipped", "high": 0.5}])
+    details = []
+    call = dict(prompts=["A"], completions=["x"], checklist=[["Is it?"]])
+    assert reward(**call, log_extra=lambda name, values: details.extend(values)) == [0.5]
+    assert json.loads(details[0])["primary_score"] == 0.75
+    assert reward.pop_stats()["checklist_reward/score"] == 0.5
+    assert pickle.loads(pickle.dumps(reward.shaping))([0.9], [None], ["A"]) == [None]
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("trainers")
+def test_grpo_trains_on_shaped_rewards(tmp_path):
+    penalty = {"name": "length_penalty", "unit": "characters", "free": 0, "cap": 60, "exponent": 1}
+    scorer = ChecklistScorer(backend=FakeBackend(by_hash), store=False)
+    trainer = train(ChecklistReward(scorer, shaping=["earned", penalty, "centred"]), tmp_path, max_steps=1)
+    assert trainer.state.global_step == 1
+    table = completions(tmp_path)
+    length = table["completion"].map(lambda messages: len(messages[-1]["content"]))
+    judged = table["checklist_reward/detail"].map(lambda detail: json.loads(detail)["expected_score"])
+    raw = judged - 0.5 * (length / 60).clip(upper=1)
+    for start in (0, 4):
+        group = raw.iloc[start : start + 4]
+        assert table["checklist_reward"].tolist()[start : start + 4] == pytest.approx(
+            (group - group.mean()).tolist(), abs=1e-5
+        )
