@@ -22,6 +22,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from checklist_rewards.errors import ChecklistError
 
 YES, NO = "yes", "no"
+CANNOT_ASSESS = "cannot_assess"
+"""What an abstention is called where an item allows one and does not name it itself."""
 
 
 def content_hash(*parts: str | None, length: int = 16) -> str:
@@ -115,6 +117,11 @@ class ChecklistItem(BaseModel):
         if self.options is None:
             return {YES: 1.0, NO: 0.0}
         return {option.label: option.value for option in self.options}
+
+    @property
+    def yes_no(self) -> bool:
+        """Whether it is answered by yes (1) and no (0), and by nothing else but an abstention."""
+        return {label: value for label, value in self.values.items() if value is not None} == {YES: 1.0, NO: 0.0}
 
 
 def _label(option: Any) -> str:

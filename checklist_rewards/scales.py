@@ -9,6 +9,12 @@ read off the probabilities, that mean takes one read.
     ['0', '1', '2', '3', '4']
     >>> on_scale(["Is it polite?"], ordinal_scale(3)).items[0].values
     {'0': 0.0, '1': 0.5, '2': 1.0}
+
+An item may *abstain* where one of its options says so (`na`). A plain question becomes one that may by having its yes
+and no written out beside such an option.
+
+    >>> with_abstention(["Is the source right?"]).items[0].values
+    {'yes': 1.0, 'no': 0.0, 'cannot_assess': None}
 """
 
 from __future__ import annotations
@@ -17,12 +23,13 @@ from collections.abc import Sequence
 from string import ascii_uppercase
 from typing import Any
 
-from checklist_rewards.checklists import Checklist, ChecklistItem, Option
+from checklist_rewards.checklists import CANNOT_ASSESS, NO, YES, Checklist, ChecklistItem, Option
 from checklist_rewards.errors import ChecklistError
 
 ONE_TOKEN_STEPS = 20
 """Longest scale whose labels are single characters, which every tokenizer has as single tokens."""
 _DIGITS = 10
+_YES_NO = (Option(label=YES, value=1), Option(label=NO, value=0))
 
 
 def ordinal_scale(steps: int) -> tuple[Option, ...]:
@@ -58,6 +65,28 @@ def on_scale(checklist: Any, scale: Sequence[Option]) -> Checklist:
         item
         if item.options is not None or item.check is not None
         else ChecklistItem(**item.model_dump(exclude={"id", "options"}), options=tuple(scale))
+        for item in checklist.items
+    )
+    return Checklist(items=items, source=checklist.source, model=checklist.model)
+
+
+def with_abstention(checklist: Any) -> Checklist:
+    """`checklist` with "cannot_assess" among the answers to every question that has no abstention yet.
+
+    A yes/no question stays one: it is still answered yes from the scorer's threshold up, unless abstaining is the most
+    probable answer. Items with a code check stay as they are. Changed items get a new id, as in [`on_scale`].
+
+    Args:
+        checklist: a [`Checklist`], or anything that [`Checklist.parse`] takes.
+    """
+    checklist = Checklist.parse(checklist)
+    items = tuple(
+        item
+        if item.check is not None or None in item.values.values()
+        else ChecklistItem(
+            **item.model_dump(exclude={"id", "options"}),
+            options=(*(item.options or _YES_NO), Option(label=CANNOT_ASSESS, na=True)),
+        )
         for item in checklist.items
     )
     return Checklist(items=items, source=checklist.source, model=checklist.model)

@@ -65,6 +65,8 @@ class ItemScore:
     """What each of several judges said, failures included."""
     agreement: float | None = None
     """Share of the votes that were answered which name `answer`."""
+    uncalibrated: dict[str, float] | None = None
+    """The judge's own probabilities, where `probabilities` are calibrated ones."""
 
     def verdict(self) -> Verdict:
         """The read behind this line, to score it again."""
@@ -77,6 +79,7 @@ class ItemScore:
             self.judge,
             self.method,
             votes=tuple(vote.verdict() for vote in self.votes or ()),
+            uncalibrated=self.uncalibrated,
         )
 
 
@@ -336,20 +339,21 @@ def _unanswered(item: ChecklistItem, verdict: Verdict, threshold: float) -> Item
         id=item.id,
         question=item.question,
         mass=verdict.mass,
-        probabilities=None if verdict.probabilities is None else dict(verdict.probabilities),
+        probabilities=_plain(verdict.probabilities),
         unanswered=verdict.unanswered,
         reasoning=verdict.reasoning,
         judge=verdict.judge,
         method=verdict.method,
         category=item.category,
         votes=_votes(item, verdict, threshold),
+        uncalibrated=_plain(verdict.uncalibrated),
     )
 
 
 def _answered(
     item: ChecklistItem, verdict: Verdict, answer: str, value: float | None, passed: bool | None, threshold: float
 ) -> ItemScore:
-    probabilities = None if verdict.probabilities is None else dict(verdict.probabilities)
+    probabilities = _plain(verdict.probabilities)
     confidence = None
     if probabilities is not None:
         confidence = probabilities[YES] if item.options is None else probabilities[answer]
@@ -371,7 +375,12 @@ def _answered(
         category=item.category,
         votes=votes,
         agreement=ratio(named.count(answer), len(named)),
+        uncalibrated=_plain(verdict.uncalibrated),
     )
+
+
+def _plain(probabilities: Mapping[str, float] | None) -> dict[str, float] | None:
+    return None if probabilities is None else dict(probabilities)
 
 
 def _votes(item: ChecklistItem, verdict: Verdict, threshold: float) -> tuple[Vote, ...] | None:

@@ -40,10 +40,13 @@ class Verdict:
     """Grade from 1 to 5 of the whole target, where it came with this answer."""
     votes: tuple[Verdict, ...] = ()
     """What the judges said whose answers were put together, or tried one after the other; failures included."""
+    uncalibrated: Mapping[str, float] | None = None
+    """The judge's own probabilities, where `probabilities` are calibrated ones (`calibration.py`)."""
 
 
 def answer_of(item: ChecklistItem, verdict: Verdict, threshold: float = DEFAULT_THRESHOLD) -> str:
     """The label that an answered verdict names: of yes and no by the threshold, of options the most probable one.
+    Where yes and no stand beside an abstention that is not the most probable: by the threshold, on P(yes) of the two.
 
     Raises:
         ValueError: for labels that the item does not have.
@@ -59,7 +62,11 @@ def answer_of(item: ChecklistItem, verdict: Verdict, threshold: float = DEFAULT_
         return verdict.answer
     if item.options is None:
         return YES if verdict.probabilities[YES] >= threshold else NO
-    return max(values, key=verdict.probabilities.__getitem__)
+    best = max(values, key=verdict.probabilities.__getitem__)
+    if item.yes_no and values[best] is not None:  # the judge does not abstain, so the threshold decides
+        yes, no = verdict.probabilities[YES], verdict.probabilities[NO]
+        return YES if yes >= threshold * (yes + no) else NO
+    return best
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +80,19 @@ class Vote:
     unanswered: str | None = None
     reasoning: str | None = None
     method: Method | None = None
+    uncalibrated: dict[str, float] | None = None
 
     def verdict(self) -> Verdict:
         """The verdict that this vote was."""
         return Verdict(
-            self.probabilities, self.answer, self.mass, self.unanswered, self.reasoning, self.judge, self.method
+            self.probabilities,
+            self.answer,
+            self.mass,
+            self.unanswered,
+            self.reasoning,
+            self.judge,
+            self.method,
+            uncalibrated=self.uncalibrated,
         )
 
 
@@ -91,4 +106,5 @@ def vote_of(item: ChecklistItem, verdict: Verdict, threshold: float = DEFAULT_TH
         unanswered=verdict.unanswered,
         reasoning=verdict.reasoning,
         method=verdict.method,
+        uncalibrated=None if verdict.uncalibrated is None else dict(verdict.uncalibrated),
     )

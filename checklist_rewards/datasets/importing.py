@@ -1,12 +1,15 @@
-"""Importing checklists that somebody else wrote: a file whose rows already carry them, under whatever names.
+"""Importing checklists that somebody else wrote: a file whose rows already carry them, under whatever names, or a
+rubric in one of the forms of `rubrics.py`.
 
 Every row is checked on the way in, and the first one that cannot be used is named with its line, key and item.
 """
 
 from __future__ import annotations
 
-import json
+import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +25,46 @@ from checklist_rewards.datasets.columns import (
     prompt_of,
     request_of,
 )
+from checklist_rewards.datasets.criteria import json_or_text
+from checklist_rewards.datasets.rubrics import DOCUMENTS, FORMATS, FoundRows, read_rubrics, rubric_format
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rows import Row, read_rows
+from checklist_rewards.scales import with_abstention
 
-TARGET = "target"
+TARGET, CHECKLIST = "target", "checklist"
+AUTO, ROWS = "auto", "rows"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedRows:
+    """The rows of a file. `left_out` is complete when they have been read to the end."""
+
+    format: str
+    rows: Iterator[tuple[dict[str, Any], Checklist]]
+    """A row without its checklist, and the checklist. The row has a `prompt`, unless the file has none."""
+    left_out: Counter[str] = field(default_factory=Counter)
+    """What items have no place for, and how many of them had it."""
 
 
 def import_checklists(
     path: str | Path,
     *,
+    format: str = AUTO,
     prompt_key: str | Sequence[str] = PROMPT,
-    checklist_key: str = "checklist",
+    checklist_key: str = CHECKLIST,
     target_key: str | None = None,
     item_keys: Mapping[str, str] | None = None,
+    may_abstain: bool = False,
     source: str | None = None,
 ) -> Dataset:
-    """Read a JSONL, CSV or Parquet file whose rows carry a checklist.
+    """Read a file whose rows carry a checklist.
 
     Args:
-        path (`str` or `Path`): the file.
+        path (`str` or `Path`): a JSONL, CSV or Parquet file; of some formats a JSON or YAML file.
+        format (`str`, *optional*, defaults to `"auto"`): `"rows"` for rows with a checklist as this package has it,
+            under any names, or one of `rubrics.FORMATS`, which are described there; auto looks at the beginning.
         prompt_key (`str` or sequence of `str`, *optional*, defaults to `"prompt"`): the key of the prompt (a string or
             chat messages). Several are joined, an empty line between texts that are not blank.
         checklist_key (`str`, *optional*, defaults to `"checklist"`): the key of the checklist: a list of strings or of
@@ -49,7 +73,8 @@ def import_checklists(
         item_keys (mapping, *optional*): fields of the items that have another name, such as `{"question": "criterion",
             "weight": "points"}`. The name is a key of the items, or of the row, which then holds one value per item (a
             list of texts there is joined by ", "). With `item_keys`, what items hold beside their known fields is left
-            out; without, it is refused.
+            out, and a warning says so; without, it is refused.
+        may_abstain (`bool`, *optional*, defaults to `False`): allow "cannot_assess" for every question.
         source (`str`, *optional*): where the checklists come from, for `checklist_source`.
 
     Returns:
@@ -68,36 +93,121 @@ def import_checklists(
         ...     item_keys={"category": "question_label"},
         ... )  # doctest: +SKIP
     """
-    keys = (prompt_key,) if isinstance(prompt_key, str) else tuple(prompt_key)
-    item_keys = item_keys or {}
-    for field in item_keys:
-        if field not in ChecklistItem.model_fields:
-            allowed = ", ".join(ChecklistItem.model_fields)
-            raise SampleError(f"item_keys: {field!r} is no field of an item; allowed: {allowed}.")
-    renamed = {PROMPT: keys, TARGET: (target_key,)} if target_key else {PROMPT: keys}
-    replaced = {*keys, checklist_key, target_key, *CHECKLIST_COLUMNS}
+    imported = imported_rows(
+        path,
+        format=format,
+        prompt_key=prompt_key,
+        checklist_key=checklist_key,
+        target_key=target_key,
+        item_keys=item_keys,
+        may_abstain=may_abstain,
+        source=source,
+    )
 
     def rows() -> Iterator[dict[str, Any]]:
-        for row in read_rows(path):
-            _check_keys(row, [*keys, checklist_key, *([target_key] if target_key else [])], renamed)
-            prompt = prompt_of(row.data, keys, row.where)
-            request_of(prompt, None, row.where)
-            checklist = Checklist.parse(_named(row, checklist_key, item_keys), row.where)
-            origin = {
-                "source": source or checklist.source or row.data.get("checklist_source") or None,
-                "model": checklist.model or row.data.get("checklist_model") or None,
-            }
-            yield (
-                {PROMPT: prompt}
-                | ({TARGET: row.data[target_key]} if target_key else {})
-                | {name: value for name, value in row.data.items() if name not in replaced}
-                | checklist_columns(checklist.model_copy(update=origin))
-            )
+        for row, checklist in imported.rows:
+            if PROMPT not in row:
+                raise SampleError(
+                    f"{path}: it holds a checklist and no prompt, and a dataset has one in every row; `checklists "
+                    "import` writes it to a .json file, for all rows of another."
+                )
+            yield row | checklist_columns(checklist)
 
     dataset = dataset_from_rows(rows(), CHECKLIST_COLUMNS)
     if dataset is None:
         raise SampleError(f"{path}: the file has no rows.")
+    if imported.left_out:
+        logger.warning("%s: left out, as items have no place for it: %s", path, told(imported.left_out))
     return in_order(dataset)
+
+
+def imported_rows(
+    path: str | Path,
+    *,
+    format: str = AUTO,
+    prompt_key: str | Sequence[str] = PROMPT,
+    checklist_key: str = CHECKLIST,
+    target_key: str | None = None,
+    item_keys: Mapping[str, str] | None = None,
+    may_abstain: bool = False,
+    source: str | None = None,
+) -> ImportedRows:
+    """The rows of [`import_checklists`], one at a time, and what of them was left out."""
+    item_keys = item_keys or {}
+    for name in item_keys:
+        if name not in ChecklistItem.model_fields:
+            allowed = ", ".join(ChecklistItem.model_fields)
+            raise SampleError(f"item_keys: {name!r} is no field of an item; allowed: {allowed}.")
+    if format not in (AUTO, ROWS, *FORMATS):
+        raise SampleError(f"format={format!r} is not known; allowed: {', '.join((AUTO, ROWS, *FORMATS))}.")
+    named = checklist_key != CHECKLIST or prompt_key != PROMPT or bool(item_keys)
+    if named and format in FORMATS:
+        raise SampleError(f"format={format!r} has names of its own; other keys are for format='rows'.")
+    if format == AUTO:
+        format = ROWS if named else rubric_format(path) or ROWS
+        if format == ROWS and Path(path).suffix.lower() in DOCUMENTS:
+            raise SampleError(f"{path}: it is in none of the formats {', '.join(FORMATS)} as far as can be seen.")
+    left_out: Counter[str] = Counter()
+    if format == ROWS:
+        keys = (prompt_key,) if isinstance(prompt_key, str) else tuple(prompt_key)
+        found = _own_rows(path, keys, checklist_key, target_key, item_keys, left_out)
+    else:
+        found = _rubric_rows(read_rubrics(path, format, left_out), target_key)
+
+    def rows() -> Iterator[tuple[dict[str, Any], Checklist]]:
+        for row, checklist in found:
+            checklist = with_abstention(checklist) if may_abstain else checklist
+            yield row, checklist if source is None else checklist.model_copy(update={"source": source})
+
+    return ImportedRows(format, rows(), left_out)
+
+
+def told(left_out: Counter[str]) -> str:
+    """What was left out, for people."""
+    return ", ".join(f"{name} ({count})" for name, count in sorted(left_out.items()))
+
+
+def _own_rows(
+    path: str | Path,
+    keys: Sequence[str],
+    checklist_key: str,
+    target_key: str | None,
+    item_keys: Mapping[str, str],
+    left_out: Counter[str],
+) -> Iterator[tuple[dict[str, Any], Checklist]]:
+    """Rows with a checklist as [`Checklist.parse`] takes it, or nearly."""
+    renamed = {PROMPT: keys, TARGET: (target_key,)} if target_key else {PROMPT: keys}
+    replaced = {*keys, checklist_key, target_key, *CHECKLIST_COLUMNS}
+    for row in read_rows(path):
+        _check_keys(row, [*keys, checklist_key, *([target_key] if target_key else [])], renamed)
+        prompt = prompt_of(row.data, keys, row.where)
+        request_of(prompt, None, row.where)
+        checklist = Checklist.parse(_named(row, checklist_key, item_keys, left_out), row.where)
+        origin = {
+            "source": checklist.source or row.data.get("checklist_source") or None,
+            "model": checklist.model or row.data.get("checklist_model") or None,
+        }
+        yield (
+            {PROMPT: prompt}
+            | ({TARGET: row.data[target_key]} if target_key else {})
+            | {name: value for name, value in row.data.items() if name not in replaced},
+            checklist.model_copy(update=origin),
+        )
+
+
+def _rubric_rows(rows: FoundRows, target_key: str | None) -> Iterator[tuple[dict[str, Any], Checklist]]:
+    """Rows of a foreign format: the prompt asks for something, the target has its name, nothing is covered up."""
+    for where, columns in rows:
+        checklist = columns.pop(CHECKLIST)
+        if target_key is not None:
+            _check_keys(Row(0, columns, where), [target_key], {TARGET: (target_key,)})
+            columns = {(TARGET if name == target_key else name): value for name, value in columns.items()}
+        taken = [name for name in columns if name in CHECKLIST_COLUMNS]
+        if taken:
+            raise SampleError(f"{where}: the column {taken[0]!r} is this package's own; rename it.")
+        if PROMPT in columns:
+            request_of(columns[PROMPT], None, where)
+        yield columns, checklist
 
 
 def _check_keys(row: Row, needed: Sequence[str], renamed: Mapping[str, Sequence[str | None]]) -> None:
@@ -109,43 +219,35 @@ def _check_keys(row: Row, needed: Sequence[str], renamed: Mapping[str, Sequence[
             raise SampleError(f"{row.where}: {keys[0]!r} would become {name!r}, but that is there already; rename it.")
 
 
-def _named(row: Row, checklist_key: str, item_keys: Mapping[str, str]) -> Any:
+def _named(row: Row, checklist_key: str, item_keys: Mapping[str, str], left_out: Counter[str]) -> Any:
     """The checklist of a row, its items' fields under the names that [`ChecklistItem`] has."""
     value = row.data[checklist_key]
     if not item_keys:
         return value
-    value = _json(value)
+    value = json_or_text(value)
     origin = value if isinstance(value, Mapping) and "items" in value else {}
     items = origin.get("items", value)
     if not isinstance(items, list):
         return value  # the parser says what is wrong with it
     found = [dict(item) if isinstance(item, Mapping) else {"question": item} for item in items]
     named = [{name: item[name] for name in ChecklistItem.model_fields if name in item} for item in found]
-    for field, key in item_keys.items():
+    used = {*ChecklistItem.model_fields, *item_keys.values()}
+    left_out.update(key for item in found for key in item if key not in used)
+    for name, key in item_keys.items():
         if any(key in item for item in found):
             values = [item.get(key) for item in found]
         else:
             values = _one_per_item(row, key, len(items))
         for item, content in zip(named, values, strict=True):
-            item[field] = content
+            item[name] = content
     return {**origin, "items": named}
 
 
 def _one_per_item(row: Row, key: str, count: int) -> list[Any]:
-    values = _json(row.data.get(key))
+    values = json_or_text(row.data.get(key))
     if not isinstance(values, list) or len(values) != count:
         raise SampleError(
             f"{row.where}: {key!r} must be a key of the items, or of the row with a list of {count} values, one per "
             f"item; got {values!r:.60}."
         )
     return [", ".join(v) if isinstance(v, list) and all(isinstance(t, str) for t in v) else v for v in values]
-
-
-def _json(value: Any) -> Any:
-    """A CSV cell holds its list as JSON."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value

@@ -3,14 +3,22 @@
 from checklist_rewards.judges.base import Judge, Prices, Progress, Read, Receipt
 from checklist_rewards.judges.batch import BatchJudge
 from checklist_rewards.judges.cascade import CascadeJudge
+from checklist_rewards.judges.checked import CheckedJudge
+from checklist_rewards.judges.encoder import EncoderJudge
+from checklist_rewards.judges.examples import Example, FewShot
 from checklist_rewards.judges.logprob import LogprobJudge
 from checklist_rewards.judges.panel import PanelJudge
 from checklist_rewards.judges.quality import QualityJudge
 from checklist_rewards.judges.reasoned import ReasonedJudge
+from checklist_rewards.judges.remote import RemoteJudge
 
 __all__ = [
     "BatchJudge",
     "CascadeJudge",
+    "CheckedJudge",
+    "EncoderJudge",
+    "Example",
+    "FewShot",
     "Judge",
     "LogprobJudge",
     "PanelJudge",
@@ -20,4 +28,5 @@ __all__ = [
     "Read",
     "ReasonedJudge",
     "Receipt",
+    "RemoteJudge",
 ]

@@ -4,6 +4,12 @@ A judge that writes is told the labels themselves. One whose answer is read as t
 each: labels of a single character are read as they are, every other list is lettered A, B, C ... in the question and
 the letter is read.
 
+Judges favour a place: the first of a list, or the letter A. So the labels of an item stand in an order drawn from the
+hash of the question, the target and the judge: the same in every run, another for the next target, so that over
+targets no label gains by its place. It is shown in the question, at the end of the prompt, and what is read is mapped
+back. Grades keep theirs where they are what is answered, and not a letter before them: labels of one character, and in
+words numbers.
+
 Words are matched without guessing: case, quotes, full stops and underscores do not matter, "true" is yes, "N/A" is the
 one option of an item that abstains, and anything else is no answer.
 """
@@ -11,11 +17,12 @@ one option of an item that abstains, and anything else is no answer.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from string import ascii_uppercase
 from typing import Any
 
 from checklist_rewards.chat import strip_thinking
-from checklist_rewards.checklists import NO, YES, ChecklistItem
+from checklist_rewards.checklists import NO, YES, ChecklistItem, content_hash
 from checklist_rewards.errors import ChecklistError
 from checklist_rewards.scales import ONE_TOKEN_STEPS
 
@@ -27,23 +34,43 @@ _ANNOUNCED = re.compile(r"\A[\s*_]*(?:the |my |final )*answer(?: is)?[\s*_]*[:,]
 _ENDS = r"(?:[.,;:!](?!\d)|[\n—–]|\Z)"
 
 
-def question_for_words(item: ChecklistItem) -> str:
-    """The question as a judge that writes is asked it, with the answers it may give."""
+def in_order(item: ChecklistItem, target: str, judge: str, *, lettered: bool = False) -> tuple[str, ...]:
+    """The labels of an item as they are shown to a judge about a target; the module says in what order.
+
+    Args:
+        item ([`ChecklistItem`]): what is asked.
+        target (`str`): about what.
+        judge (`str`): the judge's name.
+        lettered (`bool`, *optional*, defaults to `False`): the judge answers by the letter before a label.
+    """
+    labels = tuple(item.values)
+    grades = all(label.isdecimal() for label, value in item.values.items() if value is not None)
+    if item.options is None or _single(labels) or (grades and not lettered):
+        return labels
+    drawn = content_hash(item.question, target, judge)
+    return tuple(sorted(labels, key=lambda label: content_hash(drawn, label)))
+
+
+def question_for_words(item: ChecklistItem, labels: Sequence[str] | None = None) -> str:
+    """The question as a judge that writes is asked it, with the answers it may give, in the order of `labels`."""
     if item.options is None:
         return item.question
-    return f"{item.question}\n\nPossible answers: {', '.join(item.values)}"
+    labels = tuple(item.values) if labels is None else labels
+    # A label that has a comma in it would read as two.
+    answers = "".join(f"\n- {label}" for label in labels) if "," in "".join(labels) else f" {', '.join(labels)}"
+    return f"{item.question}\n\nPossible answers:{answers}{_when_to_abstain(item)}"
 
 
-def question_for_reads(item: ChecklistItem) -> tuple[str, dict[str, str]]:
-    """The question as a one-token judge is asked it, and the label that each token means."""
+def question_for_reads(item: ChecklistItem, target: str, judge: str) -> tuple[str, dict[str, str]]:
+    """The question as a one-token judge is asked it about a target, and the label that each token means."""
     if item.options is None:
         return item.question, _YES_NO
-    labels = list(item.values)
-    if all(len(label) == 1 for label in labels) and len({label.casefold() for label in labels}) == len(labels):
-        return question_for_words(item), {label: label for label in labels}
+    labels = in_order(item, target, judge, lettered=True)
+    if _single(labels):
+        return question_for_words(item, labels), {label: label for label in labels}
     lettered = dict(zip(ascii_uppercase, labels, strict=False))
     lines = "\n".join(f"{letter}. {label}" for letter, label in lettered.items())
-    return f"{item.question}\n\nPossible answers:\n{lines}", lettered
+    return f"{item.question}\n\nPossible answers:\n{lines}{_when_to_abstain(item)}", lettered
 
 
 def check_readable(item: ChecklistItem, where: str) -> None:
@@ -99,6 +126,18 @@ def said(reply: str, item: ChecklistItem) -> str | None:
         if re.match(rf"[\s*_\"'`(]*{re.escape(label)}[\s*_\"'`)]*{_ENDS}", text, re.IGNORECASE):
             return label
     return None
+
+
+def _single(labels: Sequence[str]) -> bool:
+    """Whether all labels are single characters that no tokenizer takes for each other."""
+    return all(len(label) == 1 for label in labels) and len({label.casefold() for label in labels}) == len(labels)
+
+
+def _when_to_abstain(item: ChecklistItem) -> str:
+    abstaining = [label for label, value in item.values.items() if value is None]
+    if not abstaining:
+        return ""
+    return f"\n({' or '.join(abstaining)}: only where the question cannot be answered about this response.)"
 
 
 def _plain(text: str) -> str:

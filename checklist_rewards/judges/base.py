@@ -112,8 +112,11 @@ class Judge(Protocol):
 
     name: str
     """Shown in scores and logs."""
-    receipt: Receipt
-    """What all calls so far have cost."""
+
+    @property
+    def receipt(self) -> Receipt:
+        """What all calls so far have cost."""
+        ...
 
     def check(self) -> None:
         """Refuse what can be refused without an engine: raises a [`ChecklistRewardsError`]."""

@@ -28,7 +28,7 @@ from typing import Any
 
 from checklist_rewards.backends import Backend, Messages, Progress, Sampling
 from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.judges.answers import check_askable, named, question_for_words
+from checklist_rewards.judges.answers import check_askable, in_order, named, question_for_words
 from checklist_rewards.judges.asking import UNPARSABLE, Lost, Question, Unreadable, put
 from checklist_rewards.judges.base import Read, Receipt
 from checklist_rewards.judges.meter import Meter, prompt_key
@@ -162,7 +162,7 @@ class BatchJudge:
                 target=about.target,
                 reference=about.reference,
                 history=about.history,
-                checklist=numbered(items),
+                checklist=numbered(items, [in_order(item, about.target, self.name) for item in items]),
             ),
         )
         opening = [{"role": "system", "content": system}] if system else []
@@ -178,9 +178,11 @@ class BatchJudge:
         return out
 
 
-def numbered(items: Sequence[ChecklistItem]) -> str:
-    """The questions as a list from 1, each with its possible answers where those are not yes and no."""
-    texts = (question_for_words(item).replace("\n\n", "\n") for item in items)
+def numbered(items: Sequence[ChecklistItem], labels: Sequence[Sequence[str]] | None = None) -> str:
+    """The questions as a list from 1, each with its possible answers where those are not yes and no; in the order of
+    `labels`, which has those of each item."""
+    orders = [tuple(item.values) for item in items] if labels is None else labels
+    texts = (question_for_words(item, o).replace("\n\n", "\n") for item, o in zip(items, orders, strict=True))
     return "\n".join(f"{number}. {text.strip()}" for number, text in enumerate(texts, start=1))
 
 

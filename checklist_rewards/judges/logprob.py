@@ -3,7 +3,7 @@
 Reads are rendered to text, keyed, looked up in the store, planned (`plan.py`) and put to the engine chunk by chunk;
 each chunk is stored before the next is asked, so a run that dies keeps what it paid for.
 
-The labels are yes and no, or those of an item's options (`answers.py` has how options are listed). Their probabilities
+The labels are yes and no, or those of an item's options (`answers.py` has how these are listed). Their probabilities
 come from the softmax over the full vocabulary, each summed over every surface form of its label. Their sum is the
 *mass*: below `mass_floor` the judge wanted to say something else, and the read is unanswered("off_label"), not 0.5.
 
@@ -18,6 +18,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import BackendError
 from checklist_rewards.judges.answers import check_readable, question_for_reads
 from checklist_rewards.judges.base import Read, Receipt
+from checklist_rewards.judges.examples import FewShot
 from checklist_rewards.judges.plan import PlannedGroup, RenderedRead, chunks, distinct, group_by_prefix
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.replies import BACKEND_ERROR
@@ -54,6 +56,7 @@ class LogprobJudge:
             default asks for yes or no; items with options are then asked with "judges/options".
         mass_floor (`float`, *optional*, defaults to `0.5`): least probability of all labels for a read to count, in
             [0, 1].
+        examples ([`FewShot`], *optional*): labelled answers to show with the questions that have any.
         store ([`Store`], *optional*): where answers are kept.
     """
 
@@ -65,6 +68,7 @@ class LogprobJudge:
         base_url: str | None = None,
         prompt: str | Path | PromptTemplate = DEFAULT_PROMPT,
         mass_floor: float = DEFAULT_MASS_FLOOR,
+        examples: FewShot | None = None,
         store: Store | None = None,
     ):
         self.name = model
@@ -73,6 +77,7 @@ class LogprobJudge:
         self.prompt = load_prompt(prompt, "judge")
         self.options_prompt = load_prompt(OPTIONS_PROMPT, "judge") if prompt == DEFAULT_PROMPT else self.prompt
         self.mass_floor = mass_floor
+        self.examples = examples
         self.store = store
         self.receipt = Receipt()
         self._identity: str | None = None
@@ -94,6 +99,8 @@ class LogprobJudge:
     def check_item(self, item: ChecklistItem, where: str) -> None:
         """Refuse an item that this judge cannot answer. Raises [`ChecklistError`] naming it."""
         check_readable(item, where)
+        if self.examples is not None:
+            self.examples.check(item)
 
     def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
         """Answer every read, in order. Equal reads are asked once; stored reads are not asked.
@@ -117,7 +124,7 @@ class LogprobJudge:
         verdicts = {key: self._verdict(answer, labels[key]) for key, answer in answers.items()}
         unanswered = sum(verdict.unanswered is not None for verdict in verdicts.values())
         self.receipt = self.receipt + spent + Receipt(unanswered=unanswered)
-        return [verdicts[read.key] for read in rendered]
+        return [_as_declared(verdicts[r.key], read.item) for r, read in zip(rendered, reads, strict=True)]
 
     def _render(self, reads: Sequence[Read]) -> tuple[list[RenderedRead], dict[Key, Labels]]:
         prefixes: dict[tuple[str | None, ...], tuple[str, Key]] = {}
@@ -126,7 +133,7 @@ class LogprobJudge:
         labels: dict[Key, Labels] = {}
         for read in reads:
             prompt = self.prompt if read.item.options is None else self.options_prompt
-            question, meanings = question_for_reads(read.item)
+            question, meanings = self._question(read)
             about = (prompt.name, *meanings, read.target, read.input, read.reference, read.history)
             if about not in prefixes:
                 prefix = prompt.prefix(
@@ -141,6 +148,14 @@ class LogprobJudge:
             rendered.append(RenderedRead(key_of(prefix_key, tail), prompt.system, prefix, tail))
             labels[rendered[-1].key] = meanings
         return rendered, labels
+
+    def _question(self, read: Read) -> tuple[str, Labels]:
+        question, meanings = question_for_reads(read.item, read.target, self.name)
+        if self.examples is None:
+            return question, meanings
+        # "B (kind)": the letter comes first, as it is to be answered; the next target has other letters for it.
+        words = {label: token if token == label else f"{token} ({label})" for token, label in meanings.items()}
+        return self.examples.question(read.item, read.target, question, words=words, reason_first=False), meanings
 
     def _ask(
         self,
@@ -209,6 +224,13 @@ class LogprobJudge:
         probabilities = {label: weight / total for label, weight in zip(labels.values(), weights, strict=True)}
         reason = "off_label" if mass < self.mass_floor else None
         return Verdict(probabilities, mass=mass, unanswered=reason, judge=self.name, method="logprobs")
+
+
+def _as_declared(verdict: Verdict, item: ChecklistItem) -> Verdict:
+    """The probabilities in the order of the item's options, not of the letters that stood before them."""
+    if item.options is None or verdict.probabilities is None:
+        return verdict
+    return replace(verdict, probabilities={label: verdict.probabilities[label] for label in item.values})
 
 
 def _dumped(read: LabelRead) -> str:

@@ -25,9 +25,10 @@ from pathlib import Path
 
 from checklist_rewards.backends import Backend, Progress, Sampling
 from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.judges.answers import check_askable, named, question_for_words, said
+from checklist_rewards.judges.answers import check_askable, in_order, named, question_for_words, said
 from checklist_rewards.judges.asking import Lost, Question, Unreadable, put
 from checklist_rewards.judges.base import Read, Receipt
+from checklist_rewards.judges.examples import FewShot
 from checklist_rewards.judges.meter import Meter, prompt_key
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.replies import Engine, extract_json
@@ -64,6 +65,7 @@ class ReasonedJudge:
         max_tokens (`int`, *optional*): of one reply; defaults to 1024 with reasoning and 64 without. A model that
             thinks before it answers needs more.
         seed (`int`, *optional*, defaults to `0`): of the samples.
+        examples ([`FewShot`], *optional*): labelled answers to show with the questions that have any.
         store ([`Store`], *optional*): where replies are kept.
     """
 
@@ -79,6 +81,7 @@ class ReasonedJudge:
         temperature: float | None = None,
         max_tokens: int | None = None,
         seed: int = 0,
+        examples: FewShot | None = None,
         store: Store | None = None,
     ):
         self.name = model
@@ -93,6 +96,7 @@ class ReasonedJudge:
         if max_tokens is None:
             max_tokens = _REASONED_TOKENS if reasoning else _WORD_TOKENS
         self.sampling = Sampling(max_tokens, temperature, n=samples, seed=seed)
+        self.examples = examples
         self.store = store
         self.receipt = Receipt()
 
@@ -103,6 +107,8 @@ class ReasonedJudge:
     def check_item(self, item: ChecklistItem, where: str) -> None:
         """Refuse an item that no model is asked. Raises [`ChecklistError`] naming it."""
         check_askable(item, where)
+        if self.examples is not None:
+            self.examples.check(item)
 
     def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
         """Answer every read, in order. Equal reads are asked once; stored replies are not asked for again."""
@@ -143,9 +149,15 @@ class ReasonedJudge:
             prefixes[about] = prompt.prefix(
                 target=read.target, input=read.input, reference=read.reference, history=read.history
             )
-        user = prefixes[about] + prompt.tail(question_for_words(read.item))
+        labels = in_order(read.item, read.target, self.name)
+        question = question_for_words(read.item, labels)
+        if self.examples is not None:
+            question = self.examples.question(
+                read.item, read.target, question, words=None, reason_first=self.reasoning
+            )
+        user = prefixes[about] + prompt.tail(question)
         if self.reasoning:
-            user += "\n\n" + _FORM.format(labels=_alternatives(read.item))
+            user += "\n\n" + _FORM.format(labels=_alternatives(labels))
         system = [{"role": "system", "content": prompt.system}] if prompt.system else []
         read_reply = read_reasoned if self.reasoning else read_word
         return Question([*system, {"role": "user", "content": user}], partial(read_reply, item=read.item))
@@ -184,7 +196,7 @@ def read_reasoned(reply: str, item: ChecklistItem) -> Said:
         raise Unreadable('the JSON has no "answer"')
     label = named(value["answer"], item)
     if label is None:
-        raise Unreadable(f'the "answer" must be {_alternatives(item)}')
+        raise Unreadable(f'the "answer" must be {_alternatives(tuple(item.values))}')
     reasoning = value.get("reasoning")
     return label, reasoning if isinstance(reasoning, str) else None
 
@@ -193,7 +205,7 @@ def read_word(reply: str, item: ChecklistItem) -> Said:
     """Read a reply that is a label, or begins with one. Raises [`Unreadable`]."""
     label = said(reply, item)
     if label is None:
-        raise Unreadable(f"the reply must be {_alternatives(item)}")
+        raise Unreadable(f"the reply must be {_alternatives(tuple(item.values))}")
     return label, None
 
 
@@ -209,9 +221,9 @@ def _first(tied: Sequence[str], counts: Counter[str], item: ChecklistItem) -> st
     return min(tied, key=lambda label: (round(abs(values[label] - mean), 9), values[label]))
 
 
-def _alternatives(item: ChecklistItem) -> str:
+def _alternatives(answers: Sequence[str]) -> str:
     """ "yes" or "no"; long scales by their ends."""
-    labels = [json.dumps(label, ensure_ascii=False) for label in item.values]
+    labels = [json.dumps(label, ensure_ascii=False) for label in answers]
     if len(labels) > 12:
         return f"one of {labels[0]}, {labels[1]}, ... {labels[-1]}"
     return f"{', '.join(labels[:-1])} or {labels[-1]}"

@@ -1,11 +1,12 @@
 """Engines that answer from a script, standing at the `Backend` seam."""
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from checklist_rewards.backends import LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.errors import BackendError
-from tests.fakes import FakeBackend
+from tests.fakes import FakeBackend, half
 
 Said = str | Reply | Sequence[str | Reply]
 
@@ -22,6 +23,31 @@ class Labels(FakeBackend):
         self.read_calls.append((tuple(labels), list(groups)))
         read = LabelRead(tuple(math.log(self.probabilities.get(label, 1e-9)) for label in labels))
         return ReadResult([(read,) * len(group.tails) for group in groups])
+
+
+class Lettered(FakeBackend):
+    """Reads the letters of a question with options, by a rule: (letters and what they stand for) -> probabilities by
+    letter. Yes and no are read as [`FakeBackend`] does. `asked` has prefix and tail of every read."""
+
+    def __init__(
+        self,
+        letters: Callable[[dict[str, str]], Mapping[str, float]],
+        rule: Callable[[str, str], float | None] = half,
+    ):
+        super().__init__(rule)
+        self.letters = letters
+
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+        if tuple(labels) == ("yes", "no"):
+            return super().read(groups, labels)
+        self.asked += [(group.prefix, tail) for group in groups for tail in group.tails]
+        return ReadResult([tuple(self._of(tail, labels) for tail in group.tails) for group in groups])
+
+    def _of(self, tail: str, labels: Sequence[str]) -> LabelRead:
+        shown = dict(re.findall(r"^([A-Z])\. (.+)$", tail, re.MULTILINE))
+        assert sorted(shown) == list(labels), (shown, labels)
+        shares = self.letters(shown)
+        return LabelRead(tuple(math.log(shares.get(label, 0) or 1e-12) for label in labels))
 
 
 class Script(FakeBackend):

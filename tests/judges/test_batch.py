@@ -11,6 +11,7 @@ from checklist_rewards import ChecklistItem, ChecklistScorer, Sample
 from checklist_rewards.backends import Reply
 from checklist_rewards.errors import BackendError
 from checklist_rewards.judges import BatchJudge, Read
+from checklist_rewards.judges.answers import in_order
 from checklist_rewards.judges.asking import Unreadable
 from checklist_rewards.judges.batch import read_answers
 from checklist_rewards.scales import ordinal_scale
@@ -129,7 +130,8 @@ def test_na_counts_where_the_item_may_abstain():
     assert [verdict.answer for verdict in verdicts] == ["yes", "cannot_assess"]
     backend = Script([reply("yes", "kind")])
     BatchJudge(backend=backend).judge([Read(ITEMS[0], "Hi."), Read(LEVEL, "Hi.")])
-    assert "2. Tone?\nPossible answers: rude, kind, cannot_assess" in backend.prompts[0][1]["content"]
+    shown = ", ".join(in_order(LEVEL, "Hi.", "pocket"))
+    assert f"2. Tone?\nPossible answers: {shown}" in backend.prompts[0][1]["content"]
 
 
 def test_reasons_are_kept_where_they_are_asked_for():

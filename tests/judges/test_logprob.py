@@ -10,11 +10,12 @@ from checklist_rewards import Checklist, ChecklistItem, Option
 from checklist_rewards.backends import LabelRead, ReadResult
 from checklist_rewards.errors import ChecklistError, ModelError
 from checklist_rewards.judges import LogprobJudge, Read, Receipt
+from checklist_rewards.judges.answers import in_order
 from checklist_rewards.scales import ordinal_scale
 from checklist_rewards.scores import Verdict, score_checklist
 from checklist_rewards.store import Store
 from tests.fakes import FakeBackend
-from tests.judges.fakes import Labels
+from tests.judges.fakes import Labels, Lettered
 
 SHORT, POLITE = ChecklistItem(question="Is it short?"), ChecklistItem(question="Is it polite?")
 
@@ -126,14 +127,13 @@ def test_options_are_read_exactly_each_set_of_labels_in_calls_of_its_own():
 
 
 def test_labels_that_are_no_single_characters_are_lettered_in_the_question():
-    backend = Labels({"A": 0.2, "B": 0.1, "C": 0.7})
+    shares = {"rude": 0.2, "kind": 0.1, "cannot_assess": 0.7}
+    backend = Lettered(lambda shown: {letter: shares[label] for letter, label in shown.items()})
     [verdict] = LogprobJudge(backend=backend).judge([Read(TONE, "Hi.")])
-    assert verdict.probabilities == pytest.approx({"rude": 0.2, "kind": 0.1, "cannot_assess": 0.7})
-    [(labels, [group])] = backend.read_calls
-    assert labels == ("A", "B", "C")
-    assert group.tails[0].startswith(
-        "What is its tone?\n\nPossible answers:\nA. rude\nB. kind\nC. cannot_assess\n\nReply with one"
-    )
+    assert verdict.probabilities == pytest.approx(shares)
+    assert list(verdict.probabilities) == ["rude", "kind", "cannot_assess"]  # as the item has them
+    [(_, tail)] = backend.asked
+    assert tail.startswith("What is its tone?\n\nPossible answers:\nA. ") and "\n\nReply with one" in tail
     score = score_checklist(Checklist(items=(TONE, SHORT)), [verdict, Verdict(answer="yes")])
     assert score.items[0].answer == "cannot_assess" and score.answered == 2
 
@@ -156,7 +156,8 @@ def test_a_server_without_logprobs_answers_in_a_word_and_the_verdict_says_so(tmp
 
     for backend in (Word(), FakeBackend(fails=lambda *_: True)):  # asked, then from the store
         [verdict] = LogprobJudge(backend=backend, store=Store(tmp_path / "s")).judge([Read(TONE, "Hi.")])
-        assert (verdict.answer, verdict.method) == ("rude", "word")
+        first = in_order(TONE, "Hi.", "pocket", lettered=True)[0]
+        assert (verdict.answer, verdict.method) == (first, "word")
         assert verdict.probabilities is verdict.mass is verdict.unanswered is None
 
 

@@ -8,6 +8,7 @@ from checklist_rewards import Checklist, ChecklistItem, Option
 from checklist_rewards.backends import Reply
 from checklist_rewards.errors import BackendError
 from checklist_rewards.judges import Read, ReasonedJudge
+from checklist_rewards.judges.answers import in_order
 from checklist_rewards.scales import ordinal_scale
 from checklist_rewards.scores import rescore, score_checklist
 from checklist_rewards.store import Store
@@ -44,7 +45,7 @@ def test_items_with_options_are_told_their_answers_and_may_abstain():
     backend = Script([reasoned("kind"), reasoned("cannot assess")])
     verdicts = ReasonedJudge(backend=backend).judge([Read(TONE, "Hi."), Read(TONE, "Ho.")])
     assert [verdict.answer for verdict in verdicts] == ["kind", "cannot_assess"]
-    assert "Possible answers: rude, kind, cannot_assess" in backend.prompts[0][-1]["content"]
+    assert f"Possible answers: {', '.join(in_order(TONE, 'Hi.', 'pocket'))}" in backend.prompts[0][-1]["content"]
     assert json.loads(backend.samplings[0].schema)["properties"]["answer"]["enum"] == list(TONE.values)
 
 

@@ -1,0 +1,151 @@
+"""`checklists import` in rows and as one checklist; labelled examples and abstentions from the command line."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from checklist_rewards import Checklist
+from tests.cli.conftest import read_jsonl, write_jsonl
+from tests.judges.fakes import Lettered
+
+DATA = Path(__file__).parent.parent / "data"
+
+
+def test_a_file_becomes_rows_and_says_what_was_left_out(run):
+    done = run("checklists", "import", DATA / "autorubric.json", "-o", "rows.jsonl")
+    assert done.exit_code == 0
+    assert "autorubric: 3 rows with 7 items in rows.jsonl" in done.output
+    assert "left out, as items have no place for it: aggregation (1), dataset.name (1), scale_type (1)" in done.output
+    first = read_jsonl("rows.jsonl")[0]
+    assert list(first)[0] == "prompt" and list(first)[-1] == "checklist_model"
+    assert [item["weight"] for item in first["checklist"]] == [4.0, -6.0, 5.0]
+    assert first["checklist_source"] == "autorubric" and first["labels"] == ["yes", "no", "Warm"]
+
+
+def test_what_was_imported_is_scored(run):
+    assert run("checklists", "import", DATA / "autochecklist.jsonl", "-o", "rows.jsonl").exit_code == 0
+    assert run("score", "rows.jsonl", "-o", "scored.jsonl", "--no-store", "--backend", "transformers").exit_code == 0
+    answers = [[item["answer"] for item in row["checklist_score"]["items"]] for row in read_jsonl("scored.jsonl")]
+    assert answers == [["yes"], ["yes"]]
+
+
+def test_a_rubric_without_a_prompt_becomes_one_checklist_for_all_rows(run, engine):
+    done = run("checklists", "import", DATA / "rubric.yaml", "-o", "rubric.json")
+    assert done.exit_code == 0 and "rubric: one checklist with 3 items in rubric.json" in done.output
+    assert [item.weight for item in Checklist.parse(Path("rubric.json").read_text()).items] == [3, -2, 1]
+    engine(lambda prefix, tail: 0.9)
+    write_jsonl("rows.jsonl", {"prompt": "Describe Ulm.", "target": "Ulm lies on the Danube."})
+    done = run(
+        "score", "rows.jsonl", "-o", "s.jsonl", "--checklist", "rubric.json", "--no-store", "--metric", "weighted"
+    )
+    assert done.exit_code == 0
+    assert read_jsonl("s.jsonl")[0]["checklist_score"]["primary_score"] == pytest.approx((3 - 2 + 1) / 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([DATA / "rubric.yaml", "-o", "rows.jsonl"], "it holds one checklist and no prompt"),
+        ([DATA / "healthbench.jsonl", "-o", "one.json"], "it has 2 different checklists, and --output one.json holds"),
+        (["none.jsonl", "-o", "rows.jsonl"], "none.jsonl: cannot be read"),
+        ([DATA / "rar.jsonl", "-o", "rows.txt"], "the extension '.txt' is not known"),
+        ([DATA / "rar.jsonl", "-o", "rows.jsonl", "--format", "healthbench"], "line 1: there is no 'rubrics'"),
+        ([DATA / "rar.jsonl", "-o", "rows.jsonl", "--item-key", "weight"], "--item-key 'weight': give FIELD=KEY"),
+        (["empty.jsonl", "-o", "rows.jsonl"], "empty.jsonl: the file has no rows"),
+        (["empty.jsonl", "-o", "empty.jsonl"], "--output empty.jsonl is the file of rows itself"),
+        (["bad.jsonl", "-o", "rows.jsonl"], "bad.jsonl, line 2, item 1: weight: .* got 'x'"),
+    ],
+)
+def test_what_cannot_be_imported_is_one_sentence_and_leaves_nothing(run, arguments, words):
+    Path("empty.jsonl").write_text("")
+    good = {"prompt": "p", "rubrics": [{"criterion": "c", "points": 1}]}
+    write_jsonl("bad.jsonl", good, {"prompt": "p", "rubrics": [{"criterion": "c", "points": "x"}]})
+    before = sorted(path.name for path in Path().iterdir())
+    done = run("checklists", "import", *arguments)
+    assert done.exit_code == 2
+    assert re.search(words, done.stderr), done.stderr
+    assert sorted(path.name for path in Path().iterdir()) == before
+
+
+def test_rows_under_other_names(run):
+    write_jsonl("mine.jsonl", {"task": "t", "out": "o", "rubric": [{"criterion": "Is it red?", "points": -2, "n": 1}]})
+    keys = ["--prompt-key", "task", "--target-key", "out", "--checklist-key", "rubric"]
+    names = ["--item-key", "question=criterion", "--item-key", "weight=points"]
+    done = run("checklists", "import", "mine.jsonl", "-o", "rows.jsonl", *keys, *names, "--source", "by hand")
+    assert done.exit_code == 0 and "left out, as items have no place for it: n (1)" in done.output
+    [row] = read_jsonl("rows.jsonl")
+    assert (row["prompt"], row["target"], row["checklist_source"]) == ("t", "o", "by hand")
+    assert (row["checklist"][0]["question"], row["checklist"][0]["weight"]) == ("Is it red?", -2.0)
+
+
+def test_the_help_names_the_command_and_the_formats(run):
+    assert "import" in run("checklists").output
+    assert "healthbench" in run("checklists", "import", "--help").output
+
+
+# --- examples and abstentions ----------------------------------------------------------------------------------------
+
+EXAMPLES = [
+    {"target": f"{label} {n}", "question": "Is it short?", "label": label, "reason": "Look."}
+    for label in ("yes", "no")
+    for n in range(5)
+]
+
+
+def test_labelled_examples_are_shown_with_their_question(run, engine):
+    fake = engine(lambda prefix, tail: 0.9)
+    write_jsonl("rows.jsonl", {"prompt": "p", "target": "Hi.", "checklist": ["Is it short?", "Is it red?"]})
+    write_jsonl("examples.jsonl", *EXAMPLES)
+    options = ["--examples", "examples.jsonl", "--shots", 2, "--example-reasons", "--no-store"]
+    assert run("score", "rows.jsonl", "-o", "s.jsonl", *options).exit_code == 0
+    short, red = [tail for _, tail in fake.asked]
+    assert short.count("Answer: yes") == short.count("Answer: no") == 1 and short.count("Look.") == 2
+    assert "Example" not in red
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--examples", "none.jsonl"], "none.jsonl: cannot be read"),
+        (["--examples", "bad.jsonl"], "bad.jsonl, line 1: 'maybe' is no answer to 'Is it short?'; allowed: yes, no"),
+        (["--examples", "bad.jsonl", "--mode", "batch"], "examples need mode='item'"),
+        (["--shots", "2"], "shots=2 says how a file of examples is shown"),
+    ],
+)
+def test_examples_that_cannot_be_used_are_refused_before_any_model(run, no_engine, options, words):
+    write_jsonl("rows.jsonl", {"prompt": "p", "target": "Hi.", "checklist": ["Is it short?"]})
+    write_jsonl("bad.jsonl", {"target": "t", "question": "Is it short?", "label": "maybe"})
+    done = run("score", "rows.jsonl", "-o", "s.jsonl", "--no-store", *options)
+    assert done.exit_code == 2 and words in done.stderr
+    assert not Path("s.jsonl").exists()
+
+
+def test_a_config_names_a_file_of_examples_beside_it(run, engine):
+    fake = engine(lambda prefix, tail: 0.9)
+    write_jsonl("rows.jsonl", {"prompt": "p", "target": "Hi.", "checklist": ["Is it short?"]})
+    Path("judges").mkdir()
+    write_jsonl("judges/examples.jsonl", *EXAMPLES)
+    Path("judges/judge.yaml").write_text("name: mine\nscorer: {examples: examples.jsonl, shots: 3}\n")
+    done = run("score", "rows.jsonl", "-o", "s.jsonl", "--config", "judges/judge.yaml", "--no-store")
+    assert done.exit_code == 0, done.output
+    assert fake.asked[0][1].count("Answer: ") == 3
+
+
+@pytest.mark.parametrize(("abstention", "score"), [("skip", 1.0), ("zero", 0.5), ("partial", 0.75), ("fail", 0.5)])
+def test_an_abstention_counts_as_the_option_says(run, monkeypatch, abstention, score):
+    from checklist_rewards import backends
+
+    def letters(shown):
+        return {letter: float(label == "cannot_assess") for letter, label in shown.items()}
+
+    monkeypatch.setattr(backends, "_engines", {})
+    monkeypatch.setattr(backends, "_build", lambda *_: Lettered(letters, lambda prefix, tail: 1.0))
+    options = [{"label": "yes", "value": 1}, {"label": "no", "value": 0}, {"label": "cannot_assess", "na": True}]
+    checklist = ["Is it short?", {"question": "Is it right?", "options": options}]
+    Path("rows.jsonl").write_text(json.dumps({"prompt": "p", "target": "Hi.", "checklist": checklist}) + "\n")
+    assert run("score", "rows.jsonl", "-o", "s.jsonl", "--no-store", "--abstention", abstention).exit_code == 0
+    [row] = read_jsonl("s.jsonl")
+    assert [item["answer"] for item in row["checklist_score"]["items"]] == ["yes", "cannot_assess"]
+    assert row["checklist_score"]["primary_score"] == pytest.approx(score)

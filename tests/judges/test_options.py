@@ -1,0 +1,248 @@
+"""Options in every mode: no label gains by its place, and abstaining is an answer where an item allows it."""
+
+import json
+import math
+from collections import Counter
+from statistics import fmean
+
+import pytest
+
+from checklist_rewards import Checklist, ChecklistItem, ChecklistScorer, Option, Sample
+from checklist_rewards.errors import SampleError
+from checklist_rewards.judges import BatchJudge, LogprobJudge, Read, ReasonedJudge
+from checklist_rewards.judges.answers import in_order
+from checklist_rewards.scales import ordinal_scale, with_abstention
+from checklist_rewards.store import Store
+from checklist_rewards.verdicts import Verdict, answer_of
+from tests.judges.fakes import Lettered, Script
+
+
+def options(**values: float | None) -> tuple[Option, ...]:
+    return tuple(Option(label=label, value=value, na=value is None) for label, value in values.items())
+
+
+CLEAR = ChecklistItem(question="How clear is it?", options=options(murky=0, fair=0.4, clear=0.5, lucid=1))
+TARGETS = [f"Text number {number}." for number in range(1000)]
+
+
+# --- the place of an option ------------------------------------------------------------------------------------------
+
+
+def test_a_judge_that_always_says_a_gives_the_mean_of_the_options_over_targets():
+    scorer = ChecklistScorer(backend=Lettered(lambda shown: {"A": 1.0}), store=False)
+    scores = scorer.score_batch([Sample(Checklist(items=(CLEAR,)), target) for target in TARGETS])
+    soft = [score.expected_score for score in scores]
+    # The options' mean is 0.475 and their standard deviation 0.356, so the mean of 1000 has an error of 0.0113.
+    assert fmean(soft) == pytest.approx(0.475, abs=4 * 0.0113)
+    chosen = Counter(score.items[0].answer for score in scores)
+    assert all(count == pytest.approx(250, abs=4 * math.sqrt(1000 * 0.25 * 0.75)) for count in chosen.values())
+    assert len(chosen) == 4
+
+
+def first_listed(messages) -> str:
+    listed = messages[-1]["content"].split("Possible answers: ")[1].splitlines()[0]
+    answer = {"index": 1, "reasoning": "so", "answer": listed.split(", ")[0]}
+    return json.dumps({"answers": [answer]} if "numbered from 1" in messages[-1]["content"] else answer)
+
+
+@pytest.mark.parametrize("settings", [{"capture_reasoning": True}, {"mode": "batch"}])
+def test_so_does_a_judge_that_writes_and_always_names_what_stands_first(settings):
+    scorer = ChecklistScorer(backend=Script(first_listed), store=False, primary_metric="weighted", **settings)
+    scores = scorer.score_batch([Sample(Checklist(items=(CLEAR,)), target) for target in TARGETS])
+    assert fmean(score.primary_score for score in scores) == pytest.approx(0.475, abs=4 * 0.0113)
+
+
+def test_a_judge_that_knows_is_not_disturbed_by_the_order():
+    scorer = ChecklistScorer(
+        backend=Lettered(lambda shown: {letter: float(label == "fair") for letter, label in shown.items()}),
+        store=False,
+    )
+    scores = scorer.score_batch([Sample(Checklist(items=(CLEAR,)), target) for target in TARGETS[:50]])
+    assert {score.items[0].answer for score in scores} == {"fair"}
+    assert all(score.expected_score == pytest.approx(0.4) for score in scores)
+
+
+def test_the_order_depends_on_question_target_and_judge_and_on_nothing_else():
+    orders = {in_order(CLEAR, target, "judge", lettered=True) for target in TARGETS}
+    assert len(orders) == math.factorial(4)  # every order comes up
+    backwards = ChecklistItem(question=CLEAR.question, id="x", weight=-3, options=tuple(reversed(CLEAR.options)))
+    for target in TARGETS[:20]:
+        assert in_order(backwards, target, "judge") == in_order(CLEAR, target, "judge")
+    other_question = ChecklistItem(question="How clear?", options=CLEAR.options)
+    for differ in (
+        lambda target: in_order(CLEAR, target, "another judge"),
+        lambda target: in_order(other_question, target, "judge"),
+    ):
+        assert any(differ(target) != in_order(CLEAR, target, "judge") for target in TARGETS[:20])
+
+
+def test_the_order_is_part_of_the_question_and_the_prefix_stays_shared():
+    backend = Lettered(lambda shown: {"A": 1.0})
+    other = ChecklistItem(question="How new is it?", options=CLEAR.options)
+    judge = LogprobJudge(backend=backend)
+    judge.judge([Read(item, "Hi.") for item in (CLEAR, other)])
+    assert len({prefix for prefix, _ in backend.asked}) == 1
+    assert all("murky" in tail for _, tail in backend.asked)
+
+
+def test_another_judge_or_another_order_is_another_read_and_the_same_one_is_stored(tmp_path):
+    store = Store(tmp_path / "s")
+    first = Lettered(lambda shown: {letter: 0.7 if label == "lucid" else 0.1 for letter, label in shown.items()})
+    verdicts = LogprobJudge("one", backend=first, store=store).judge([Read(CLEAR, target) for target in TARGETS[:9]])
+    again = Lettered(lambda shown: {"A": 1.0})
+    assert LogprobJudge("one", backend=again, store=store).judge([Read(CLEAR, t) for t in TARGETS[:9]]) == verdicts
+    assert again.asked == []
+    revalued = ChecklistItem(question=CLEAR.question, options=options(murky=1, fair=0, clear=0, lucid=0))
+    LogprobJudge("one", backend=again, store=store).judge([Read(revalued, TARGETS[0])])
+    assert again.asked == []  # values change what an answer is worth, not what was asked
+    renamed = ChecklistItem(question=CLEAR.question, options=options(murky=0, fair=0.4, clear=0.5, bright=1))
+    LogprobJudge("one", backend=again, store=store).judge([Read(renamed, TARGETS[0])])
+    assert len(again.asked) == 1
+
+
+def test_grades_that_are_what_is_answered_keep_their_order():
+    for item in (
+        ChecklistItem(question="q?", options=ordinal_scale(10)),
+        ChecklistItem(question="q?", options=ordinal_scale(101)),
+    ):
+        assert in_order(item, "Hi.", "judge") == tuple(item.values)
+    mixed = with_abstention([ChecklistItem(question="q?", options=ordinal_scale(5))]).items[0]
+    assert in_order(mixed, "Hi.", "judge") == tuple(mixed.values)  # in words
+    assert len({in_order(mixed, target, "judge", lettered=True) for target in TARGETS}) > 500  # as letters
+
+
+def test_a_judge_that_writes_is_shown_the_same_order_and_answers_by_the_label():
+    backend = Script([json.dumps({"reasoning": "so", "answer": "clear"})] * 40)
+    verdicts = ReasonedJudge(backend=backend).judge([Read(CLEAR, target) for target in TARGETS[:40]])
+    assert {verdict.answer for verdict in verdicts} == {"clear"}
+    shown = []
+    for target, messages in zip(TARGETS, backend.prompts, strict=False):
+        labels = in_order(CLEAR, target, "pocket")
+        shown.append(labels)
+        question, form = messages[-1]["content"].split("## Question")[1].split("Reply with a JSON")
+        assert f"Possible answers: {', '.join(labels)}" in question
+        assert f'"{labels[0]}", "{labels[1]}", "{labels[2]}" or "{labels[3]}"' in form
+    assert len(set(shown)) > 10
+    assert len(backend.samplings) == 1  # one schema for all orders
+
+
+def test_a_judge_of_whole_checklists_is_shown_it_too():
+    backend = Script([json.dumps({"answers": [{"index": 1, "answer": "lucid"}]})] * 40)
+    verdicts = BatchJudge(backend=backend).judge(
+        [Read(CLEAR, target, sample=number) for number, target in enumerate(TARGETS[:40])]
+    )
+    assert {verdict.answer for verdict in verdicts} == {"lucid"}
+    for target, messages in zip(TARGETS, backend.prompts, strict=False):
+        shown = ", ".join(in_order(CLEAR, target, "pocket"))
+        assert f"1. How clear is it?\nPossible answers: {shown}" in messages[-1]["content"]
+
+
+def test_labels_with_commas_are_listed_line_by_line():
+    item = ChecklistItem(question="q?", options=options(**{"yes, all of it": 1, "no": 0}))
+    backend = Script([json.dumps({"reasoning": "so", "answer": "yes, all of it"})])
+    [verdict] = ReasonedJudge(backend=backend).judge([Read(item, "Hi.")])
+    assert verdict.answer == "yes, all of it"
+    assert "\n- yes, all of it" in backend.prompts[0][-1]["content"]
+
+
+# --- abstaining ------------------------------------------------------------------------------------------------------
+
+SOURCE = with_abstention([{"question": "Is the source right?", "weight": 2}]).items[0]
+PENALTY = SOURCE.model_copy(update={"weight": -2.0})
+PLAIN = ChecklistItem(question="Is it polite?")
+
+
+def test_with_abstention_every_question_may_be_answered_cannot_assess():
+    checklist = with_abstention(
+        [{"question": "a?", "weight": -3, "required": True}, CLEAR, SOURCE, {"question": "b?", "check": "{}"}]
+    )
+    a, clear, source, coded = checklist.items
+    assert a.values == {"yes": 1.0, "no": 0.0, "cannot_assess": None} and (a.weight, a.required) == (-3, True)
+    assert list(clear.values) == [*CLEAR.values, "cannot_assess"] and clear.id != CLEAR.id
+    assert source == SOURCE and coded.options is None  # it may already; code does not abstain
+    assert with_abstention(checklist) == checklist
+    assert (a.yes_no, clear.yes_no, PLAIN.yes_no) == (True, False, True)
+
+
+def by_label(**shares: float):
+    return Lettered(lambda shown: {letter: shares[label] for letter, label in shown.items()})
+
+
+@pytest.mark.parametrize(
+    ("shares", "answer"),
+    [
+        ({"yes": 0.55, "no": 0.35, "cannot_assess": 0.1}, "yes"),  # 0.61 of yes and no
+        ({"yes": 0.5, "no": 0.4, "cannot_assess": 0.1}, "no"),  # 0.56: below the threshold, though likelier than no
+        ({"yes": 0.4, "no": 0.1, "cannot_assess": 0.5}, "cannot_assess"),
+        ({"yes": 0.3, "no": 0.4, "cannot_assess": 0.3}, "no"),
+    ],
+)
+def test_yes_no_or_cannot_assess_is_read_in_one_token_and_the_threshold_holds(shares, answer):
+    score = ChecklistScorer(backend=by_label(**shares), store=False).score([SOURCE], "Hi.")
+    [item] = score.items
+    assert item.answer == answer and item.confidence == pytest.approx(shares[answer])
+    assert item.probabilities == pytest.approx(shares)
+    assert answer_of(SOURCE, Verdict(shares)) == answer
+
+
+# An abstention about an item of weight 2 or -2, beside a plain yes of weight 2.
+TABLE = [
+    # abstention, positive, penalty
+    ("skip", 1.0, 1.0),  # 2/2; 2/2
+    ("zero", 0.5, 1.0),  # (2 + 0)/4; (2 - 0)/2
+    ("partial", 0.75, 1.0),  # (2 + 0.5 x 2)/4; (2 - 0)/2
+    ("fail", 0.5, 0.0),  # (2 + 0)/4; (2 - 2)/2
+]
+
+
+def in_words(messages) -> str:
+    text = messages[-1]["content"]
+    if "numbered from 1" in text:
+        answers = [{"index": 1, "justification": "so", "reasoning": "so", "answer": "yes"}]
+        answers.append({"index": 2, "justification": "so", "reasoning": "so", "answer": "N/A"})
+        return json.dumps({"answers": answers, "grade": 3})
+    return json.dumps({"reasoning": "so", "answer": "N/A" if "cannot_assess" in text else "yes"})
+
+
+def abstains(shown: dict[str, str]) -> dict[str, float]:
+    return {letter: float(label == "cannot_assess") for letter, label in shown.items()}
+
+
+MODES = {
+    "logprobs": {"backend": Lettered(abstains, lambda prefix, tail: 1.0)},
+    "reasoned": {"backend": Script(in_words), "capture_reasoning": True},
+    "samples": {"backend": Script(in_words), "capture_reasoning": True, "samples": 3},
+    "batch": {"backend": Script(in_words), "mode": "batch"},
+    "quality": {"backend": Script(in_words), "mode": "quality", "primary_metric": "weighted"},
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("abstention", "positive", "penalty"), TABLE)
+def test_an_abstention_counts_by_its_strategy_in_every_mode(mode, abstention, positive, penalty):
+    scorer = ChecklistScorer(store=False, abstention=abstention, **MODES[mode])
+    for item, expected in ((SOURCE, positive), (PENALTY, penalty)):
+        score = scorer.score([ChecklistItem(question="Is it polite?", weight=2), item], "Hi.")
+        assert [line.answer for line in score.items] == ["yes", "cannot_assess"]
+        assert score.primary_score == pytest.approx(expected, abs=1e-9)
+        assert score.answered == 2 and score.answered_weight == 1.0  # an abstention is an answer
+        assert score.lower == score.upper == score.primary_score
+
+
+@pytest.mark.parametrize("mode", ["reasoned", "batch"])
+def test_where_an_item_allows_none_an_abstention_is_no_answer(mode):
+    said = {
+        "reasoned": json.dumps({"reasoning": "so", "answer": "cannot assess"}),
+        "batch": json.dumps({"answers": [{"index": 1, "answer": "cannot assess"}]}),
+    }[mode]
+    options = {"capture_reasoning": True} if mode == "reasoned" else {"mode": "batch"}
+    scorer = ChecklistScorer(backend=Script(lambda messages: said), store=False, abstention="fail", **options)
+    score = scorer.score([PLAIN], "Hi.")
+    assert score.items[0].unanswered.startswith("unparsable") and score.primary_score is None
+
+
+def test_an_unknown_abstention_strategy_is_refused():
+    with pytest.raises(
+        SampleError, match="abstention='forgive' is not known; allowed: 'skip', 'zero', 'partial', 'fa"
+    ):
+        ChecklistScorer(abstention="forgive", store=False)

@@ -1,0 +1,320 @@
+"""Rubrics of other projects: what is read of each, what is refused, and that they can be scored. The files in
+`tests/data` are our own, in the others' forms."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from checklist_rewards import Checklist, ChecklistScorer, Sample
+from checklist_rewards.datasets import checklist_features, import_checklists
+from checklist_rewards.datasets.importing import imported_rows
+from checklist_rewards.datasets.rubrics import rubric_format
+from checklist_rewards.errors import ChecklistError, ChecklistRewardsError, SampleError
+from checklist_rewards.judges.examples import FewShot
+from checklist_rewards.rows import write_rows
+from tests.judges.fakes import Lettered
+
+DATA = Path(__file__).parent / "data"
+FILES = {
+    "autorubric.json": "autorubric",
+    "rubric.yaml": "rubric",
+    "healthbench.jsonl": "healthbench",
+    "rar.jsonl": "rar",
+    "autochecklist.json": "autochecklist",
+    "autochecklist.jsonl": "autochecklist",
+}
+
+
+def read(name, **settings):
+    imported = imported_rows(DATA / name if isinstance(name, str) else name, **settings)
+    rows = list(imported.rows)
+    return rows, dict(imported.left_out)
+
+
+@pytest.mark.parametrize(("name", "format"), FILES.items())
+def test_the_format_is_seen_or_named_and_gives_the_same(name, format):
+    assert rubric_format(DATA / name) == format
+    assert read(name) == read(name, format=format)
+
+
+@pytest.mark.parametrize("name", ["autorubric.json", "rubric.yaml"])
+def test_json_and_yaml_hold_the_same(tmp_path, name):
+    value = yaml.safe_load((DATA / name).read_text())  # JSON is YAML
+    (tmp_path / "as.json").write_text(json.dumps(value))
+    (tmp_path / "as.yml").write_text(yaml.safe_dump(value))
+    expected = [(row, checklist.items) for row, checklist in read(name)[0]]
+    for other in ("as.json", "as.yml"):
+        assert [(row, checklist.items) for row, checklist in read(tmp_path / other)[0]] == expected
+
+
+# --- what is read ----------------------------------------------------------------------------------------------------
+
+
+def test_a_rubric_dataset_of_autorubric():
+    rows, left_out = read("autorubric.json")
+    (friendly, checklist), (rude, shared), (poem, own) = rows
+    assert checklist is shared and checklist.source == "autorubric"
+    greets, threatens, warmth = checklist.items
+    assert [item.weight for item in checklist.items] == [4.0, -6.0, 5.0]
+    assert [item.category for item in checklist.items] == ["greets", "threatens", "warmth"]
+    assert greets.question == (
+        "Judge the note alone, not the wish behind it.\n\nDoes this describe the response?\nThe note greets the "
+        "neighbour."
+    )
+    assert warmth.question.endswith("\n\nHow warm is the note?")
+    assert warmth.values == {"Cold": 0.0, "Lukewarm": 0.4, "Warm": 1.0, "Nothing to judge by": None}
+    assert greets.options is None
+    assert threatens.values == {"yes": 1.0, "no": 0.0, "cannot_assess": None}  # somebody could not assess it
+    assert friendly == {
+        "prompt": "Write a note to your neighbour about the hedge.",
+        "target": "Dear Ana, shall we cut it together? Tom",
+        "reference": "Dear Ana, could we cut the hedge on Friday? Best, Tom",
+        "description": "friendly",
+        "labels": ["yes", "no", "Warm"],
+        "reasons": ["It says Dear Ana.", None, "It offers help."],
+    }
+    assert rude["labels"] == ["no", "cannot_assess", "Cold"] and rude["reference"] == "Please cut it."
+    assert (poem["prompt"], poem["labels"]) == ("Write a poem about a hedge.", None)
+    [line] = own.items
+    assert (line.question, line.weight, line.required) == ("Does it have seven lines?", 1.0, True)
+    assert left_out == {"scale_type": 1, "aggregation": 1, "dataset.name": 1}
+
+
+def test_a_rubric_file_has_sections_weights_and_penalties_and_no_prompt():
+    [(row, checklist)], left_out = read("rubric.yaml")
+    assert row == {}
+    assert [(item.weight, item.category) for item in checklist.items] == [(3, "facts"), (-2, "facts"), (1, "form")]
+    assert checklist.items[2].question == "Does the response end with a question mark?"  # a question stays one
+    assert left_out == {"section.owner": 1, "name": 1}
+    with pytest.raises(SampleError, match="rubric.yaml: it holds a checklist and no prompt"):
+        import_checklists(DATA / "rubric.yaml")
+
+
+def test_rows_of_healthbench():
+    rows, left_out = read("healthbench.jsonl")
+    (first, knee), (_, water) = rows
+    assert [(item.weight, item.category) for item in knee.items] == [(7, "context_awareness"), (-9, "accuracy")]
+    assert knee.items[1].question == "Does this describe the response?\nTells the user to keep running."
+    assert (first["prompt"][-1]["content"], first["prompt_id"]) == ("Since my run yesterday.", "p1")
+    assert first["example_tags"] == ["theme:context_seeking"]
+    assert [item.category for item in water.items] == [None]
+    assert left_out == {"tags": 1}  # level:example
+
+
+def test_rows_of_rubrics_as_rewards():
+    [(row, checklist)], left_out = read("rar.jsonl")
+    assert (row["prompt"], row["reference"]) == ("Why is the sky blue?", "Short waves are scattered more.")
+    assert (row["question_source"], row["rubric_count"]) == ("ours", 3)
+    assert [(item.weight, item.category) for item in checklist.items] == [
+        (5, "essential"),
+        (1, "optional"),
+        (-2, "pitfall"),
+    ]
+    assert checklist.items[2].question.endswith("\nSays that the sky mirrors the sea.")
+    assert left_out == {"title": 3}
+
+
+def test_a_checklist_and_the_rows_of_autochecklist():
+    [(row, checklist)], left_out = read("autochecklist.json")
+    assert row == {"prompt": "Ask how many keno there are."} and checklist.source == "tick"
+    assert [(item.id, item.weight, item.category) for item in checklist.items] == [
+        ("a1b2c3d4", 100, None),
+        ("e5f60718", 40, "form"),
+    ]
+    assert left_out == {"metadata": 1, "rubric.metadata": 1}
+    rows, left_out = read("autochecklist.jsonl")
+    assert [(row["prompt"], row["target"], row["score"]) for row, _ in rows] == [
+        ("Ask how many keno there are.", "Are there 3 keno?", {"total_score": 1.0}),
+        ("Say that a lamo is small.", "a lamo is small", {"total_score": 1.0}),
+    ]
+    assert rows[1][1].items[0].weight == 100 and left_out == {}
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name != "rubric.yaml"])
+def test_a_dataset_of_any_of_them_has_the_declared_columns(name):
+    dataset = import_checklists(DATA / name)
+    declared = checklist_features("messages" if name == "healthbench.jsonl" else "text")
+    assert {column: dataset.features[column] for column in declared} == dict(declared)
+    checklists = [checklist for _, checklist in read(name)[0]]
+    assert [Checklist.parse(row["checklist"]).items for row in dataset] == [c.items for c in checklists]
+
+
+def test_every_question_may_abstain_on_request_and_a_source_may_be_named():
+    rows, _ = read("healthbench.jsonl", may_abstain=True, source="knees")
+    assert {list(item.values)[-1] for _, checklist in rows for item in checklist.items} == {"cannot_assess"}
+    assert {checklist.source for _, checklist in rows} == {"knees"}
+
+
+def test_a_csv_cell_holds_a_rubric_as_json(tmp_path):
+    path = tmp_path / "h.csv"
+    with write_rows(path) as out:
+        for line in (DATA / "healthbench.jsonl").read_text().splitlines():
+            out.write(json.loads(line) | {"prompt": "My knee hurts."})
+    assert rubric_format(path) == "healthbench"
+    assert [c.items for _, c in read(path)[0]] == [c.items for _, c in read("healthbench.jsonl")[0]]
+
+
+def test_a_json_list_of_rows_and_the_key_of_a_target(tmp_path):
+    rows = [json.loads(line) | {"answer": "Rest."} for line in (DATA / "healthbench.jsonl").read_text().splitlines()]
+    path = tmp_path / "h.json"
+    path.write_text(json.dumps(rows))
+    read_rows, _ = read(path, target_key="answer")
+    assert [row["target"] for row, _ in read_rows] == ["Rest.", "Rest."] and "answer" not in read_rows[0][0]
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------
+
+CRITERION = {"weight": 1, "requirement": "Is short."}
+ITEM = {"submission": "Hi.", "description": "d"}
+
+
+def dataset_of(**changes):
+    return {"prompt": "p", "rubric": [CRITERION], "items": [ITEM]} | changes
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("a.json", dataset_of(items=[{}]), "a.json, item 1: 'submission' must be a text, got None"),
+        ("a.json", dataset_of(items=["x"]), "a.json, item 1: expected a mapping, got str 'x'"),
+        ("a.json", dataset_of(prompt=None), "a.json, item 1: there is no 'prompt'"),
+        ("a.json", dataset_of(rubric=None), "a.json, item 1: it has no 'rubric', and neither has the whole file"),
+        (
+            "a.json",
+            dataset_of(rubric=[{"weight": 1}]),
+            "a.json, rubric, item 1: 'requirement' must be a text, got None",
+        ),
+        ("a.json", dataset_of(rubric=[CRITERION | {"weight": "high"}]), "a.json, rubric, item 1: weight: .*'high'"),
+        ("a.json", dataset_of(rubric=[CRITERION | {"weight": float("nan")}]), "item 1: weight: .* got nan"),
+        ("a.json", dataset_of(rubric=[]), "a.json, rubric: the checklist is empty"),
+        ("a.json", dataset_of(rubric="x"), "a.json, rubric: a rubric is a list of criteria, got str 'x'"),
+        (
+            "a.json",
+            dataset_of(rubric={"criteria": [CRITERION], "guidelines": 3}),
+            "'guidelines' must be a text, got 3",
+        ),
+        (
+            "a.json",
+            dataset_of(rubric=[CRITERION | {"options": [{"label": "a", "value": 1}, {"label": "b", "value": 3}]}]),
+            "a.json, rubric, item 1: options.1.value: .*, got 3",
+        ),
+        (
+            "a.json",
+            dataset_of(rubric=[CRITERION | {"options": [{"label": "a", "value": 1}, {"label": "b"}]}]),
+            "item 1: options.1: an option has either a value",
+        ),
+        ("a.json", dataset_of(rubric=[CRITERION | {"options": "a or b"}]), "item 1: 'options' must be a list of mapp"),
+        (
+            "a.json",
+            dataset_of(items=[ITEM | {"ground_truth": ["MET", "MET"]}]),
+            r"a.json, item 1: 'ground_truth' must be a list of 1, one per criterion; got \['MET', 'MET'\]",
+        ),
+        (
+            "a.json",
+            dataset_of(items=[ITEM | {"ground_truth": ["GREAT"]}]),
+            "a.json, item 1, ground_truth 1: 'GREAT' is no verdict; allowed: MET, UNMET, CANNOT_ASSESS",
+        ),
+        ("a.json", {"rubric": {"sections": [{"criteria": 3}]}}, "a.json, section 1: 'criteria' must be a list, got 3"),
+        ("a.json", {"rubric": {"weights": []}}, "a.json: a rubric has criteria or sections; the keys are weights"),
+        ("a.json", {"something": 1}, "a.json: it is in none of the formats autorubric, rubric"),
+        ("a.json", [], "a.json: it is in none of the formats"),
+        (
+            "h.jsonl",
+            {"prompt": "p", "rubrics": [{"criterion": "x", "points": None}]},
+            "h.jsonl, line 1, item 1: 'points' must be a number; the keys are criterion, points",
+        ),
+        (
+            "h.jsonl",
+            {"prompt": "", "rubrics": [{"criterion": "x", "points": 1}]},
+            "line 1: the prompt asks for nothing",
+        ),
+        (
+            "h.jsonl",
+            {"prompt": "p", "checklist_id": 3, "rubrics": [{"criterion": "x", "points": 1}]},
+            "'checklist_id' is",
+        ),
+        (
+            "r.jsonl",
+            {"question": "q", "rubric": [{"description": 3, "weight": 1}]},
+            "'description' must be a text, got 3",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_refused_with_file_row_and_item(tmp_path, name, value, message):
+    path = tmp_path / name
+    path.write_text(json.dumps(value) + "\n")
+    with pytest.raises(ChecklistRewardsError, match=message) as refused:
+        read(path)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_later_row_in_another_form_is_named(tmp_path):
+    path = tmp_path / "h.jsonl"
+    path.write_text((DATA / "healthbench.jsonl").read_text() + json.dumps({"prompt": "p", "rubric": []}) + "\n")
+    with pytest.raises(SampleError, match="h.jsonl, line 3: there is no 'rubrics'; the keys are prompt, rubric"):
+        read(path)
+
+
+def test_formats_that_are_not_known_or_contradict_the_keys_are_refused(tmp_path):
+    with pytest.raises(SampleError, match="format='rubrik' is not known; allowed: auto, rows, autorubric"):
+        read("rubric.yaml", format="rubrik")
+    with pytest.raises(SampleError, match="format='rar' has names of its own"):
+        read("rar.jsonl", format="rar", checklist_key="rubric")
+    with pytest.raises(SampleError, match="'autorubric' is a .json, .yaml, .yml file"):
+        read("rar.jsonl", format="autorubric")
+    broken = tmp_path / "a.yaml"
+    broken.write_text("rubric:\n  - weight: 1\n   requirement: x\n")
+    with pytest.raises(ChecklistRewardsError, match="a.yaml:3: not valid YAML"):
+        read(broken)
+
+
+def test_with_item_keys_what_is_left_out_is_counted(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"prompt": "a", "checklist": [{"text": "Is it short?", "mood": 1}]}))
+    [(_, checklist)], left_out = read(path, item_keys={"question": "text"})
+    assert checklist.items[0].question == "Is it short?" and left_out == {"mood": 1}
+
+
+# --- scored ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_imported_yes_no_checklist_is_scored_by_the_pocket_judge(scorer):
+    rows, _ = read("autochecklist.jsonl")
+    scores = scorer.score_batch([Sample(checklist, row["target"], row["prompt"]) for row, checklist in rows])
+    assert [[item.answer for item in score.items] for score in scores] == [["yes"], ["yes"]]
+    assert all(score.primary_score > 0.6 for score in scores)
+
+
+def test_an_imported_rubric_with_options_penalties_and_abstentions_is_scored():
+    rows, _ = read("autorubric.json")
+    row, checklist = rows[1]
+    said = {"cannot_assess": 1.0, "Lukewarm": 1.0}
+    letters = lambda shown: {letter: said.get(label, 0.0) for letter, label in shown.items()}  # noqa: E731
+    backend = Lettered(letters, lambda prefix, tail: 1.0)
+    scorer = ChecklistScorer(backend=backend, store=False, abstention="fail", primary_metric="weighted")
+    score = scorer.score(checklist, row["target"], row["prompt"])
+    assert [item.answer for item in score.items] == ["yes", "cannot_assess", "Lukewarm"]
+    # 4 x 1 - 6 x 1 + 5 x .4 = 0, of 9
+    assert score.raw_score == pytest.approx(0) and score.primary_score == pytest.approx(0)
+    skipped = ChecklistScorer(backend=backend, store=False, primary_metric="weighted").score(checklist, "x")
+    assert skipped.primary_score == pytest.approx((4 + 2) / 9)
+
+
+def test_imported_labels_are_few_shot_examples(tmp_path):
+    path = tmp_path / "labelled.jsonl"
+    rows, _ = read("autorubric.json")
+    with write_rows(path) as out:
+        for row, checklist in rows[:2]:
+            out.write(row | {"checklist": [item.model_dump() for item in checklist.items]})
+    few_shot = FewShot.load(path, reasons=True)
+    shown = few_shot.chosen(rows[0][1].items[2], "another note")
+    assert sorted((label, example.reason) for label, example in shown) == [("Cold", None), ("Warm", "It offers help.")]
+
+
+def test_a_checklist_error_is_a_checklist_error(tmp_path):
+    path = tmp_path / "a.yaml"
+    path.write_text("- weight: .nan\n  requirement: x\n")
+    with pytest.raises(ChecklistError, match="a.yaml, item 1: weight"):
+        read(path)
