@@ -1,6 +1,6 @@
 """Replay of a cascade: which margin is worth its price, found from two judges' answers without asking anybody.
 
-    >>> curve = replay(checklists, cheap_scores, strong_scores)
+    >>> curve = replay([checklist.items for checklist in checklists], cheap_scores, strong_scores)
     >>> choose(curve, tolerance=0.01).margin  # doctest: +SKIP
 
 For every margin the cascade is replayed: reads whose cheap verdict is less sure go to the strong judge (the rule is
@@ -11,11 +11,11 @@ strong judge. Agreement is over the reads that have both an outcome and a truth;
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from checklist_rewards.checklists import Checklist, ChecklistItem
+from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.judges.cascade import margin_of
 from checklist_rewards.scores import DEFAULT_THRESHOLD, Score, ratio
@@ -24,8 +24,8 @@ from checklist_rewards.verdicts import Verdict, answer_of
 MARGINS = tuple(step / 50 for step in range(51))
 DEFAULT_TOLERANCE = 0.01
 
-Labels = Sequence[Mapping[str, str]]
-"""Per target, the true answer of an item by its id; an item may be missing."""
+Labels = Sequence[Sequence[str | None] | None]
+"""Per target, the true answer of every item in order; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class _Pair:
 
 
 def replay(
-    checklists: Sequence[Checklist],
+    items: Sequence[Sequence[ChecklistItem]],
     cheap: Sequence[Score],
     strong: Sequence[Score],
     labels: Labels | None = None,
@@ -65,9 +65,9 @@ def replay(
     """The curve of a cascade of two judges.
 
     Args:
-        checklists (sequence of [`Checklist`]): one per target.
+        items (sequence of sequences of [`ChecklistItem`]): those of each target.
         cheap, strong (sequences of [`Score`]): of the same targets, in the same order, by the two judges.
-        labels (sequence of mappings, *optional*): the truth; without it the strong judge's answers are.
+        labels (sequence, *optional*): the truth; without it the strong judge's answers are.
         cheap_cost (`float`, *optional*, defaults to `0`): of a cheap read, as a multiple of a strong one.
         margins (sequence of `float`, *optional*): to try, in [0, 1]; every 0.02 by default.
         threshold (`float`, *optional*): yes from this P(yes) up.
@@ -75,18 +75,20 @@ def replay(
     Raises:
         SampleError: where the scores are not of the same targets and items.
     """
-    if not len(checklists) == len(cheap) == len(strong) or labels is not None and len(labels) != len(cheap):
-        counts = [len(checklists), len(cheap), len(strong), *([] if labels is None else [len(labels)])]
-        raise SampleError(f"checklists, scores and labels must be of the same targets, got {counts}.")
+    if not len(items) == len(cheap) == len(strong) or (labels is not None and len(labels) != len(cheap)):
+        counts = [len(items), len(cheap), len(strong), *([] if labels is None else [len(labels)])]
+        raise SampleError(f"items, scores and labels must be of the same targets, got {counts}.")
     pairs: list[_Pair] = []
-    for number, checklist in enumerate(checklists):
-        one, two = cheap[number], strong[number]
-        ids = [item.id for item in checklist.items]
+    for number, (asked, one, two) in enumerate(zip(items, cheap, strong, strict=True), start=1):
+        ids = [item.id for item in asked]
         if [line.id for line in one.items] != ids or [line.id for line in two.items] != ids:
-            raise SampleError(f"row {number + 1}: the two judges were not asked the same items.")
-        truth = None if labels is None else labels[number]
-        for item, first, second in zip(checklist.items, one.items, two.items, strict=True):
-            pairs.append(_pair(item, first.verdict(), second.verdict(), truth, threshold))
+            raise SampleError(f"target {number}: the two judges were not asked the same items.")
+        truth: Sequence[str | None] | None = None
+        if labels is not None:
+            truth = labels[number - 1] or [None] * len(asked)
+        for place, (item, first, second) in enumerate(zip(asked, one.items, two.items, strict=True)):
+            answers = first.verdict(), second.verdict()
+            pairs.append(_pair(item, *answers, truth is None, truth[place] if truth else None, threshold))
     if not pairs:
         raise SampleError("there is no read to replay.")
     return [_point(pairs, margin, cheap_cost) for margin in margins]
@@ -106,7 +108,7 @@ def choose(curve: Sequence[Point], *, tolerance: float = DEFAULT_TOLERANCE) -> P
 
 
 def plot_curve(curve: Sequence[Point], chosen: Point, path: str | Path) -> None:
-    """Cost against agreement, with the chosen margin, as an image.
+    """Cost against agreement, with the chosen margin, as a PNG image.
 
     Raises:
         ImportError: without matplotlib (the extra `recipes`).
@@ -124,7 +126,7 @@ def plot_curve(curve: Sequence[Point], chosen: Point, path: str | Path) -> None:
     axes.set(xlabel="cost (1 = the strong judge alone)", ylabel="agreement", title="Cascade, replayed")
     axes.legend(loc="lower right", frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=150, format="png")
     plt.close(figure)
 
 
@@ -134,12 +136,12 @@ def as_rows(curve: Sequence[Point]) -> list[dict[str, float | None]]:
 
 
 def _pair(
-    item: ChecklistItem, cheap: Verdict, strong: Verdict, truth: Mapping[str, str] | None, threshold: float
+    item: ChecklistItem, cheap: Verdict, strong: Verdict, by_strong: bool, label: str | None, threshold: float
 ) -> _Pair:
     first, second = (
         None if verdict.unanswered is not None else answer_of(item, verdict, threshold) for verdict in (cheap, strong)
     )
-    true = second if truth is None else truth.get(item.id)
+    true = second if by_strong else label
     # What is not answered goes on at any margin, a plain word at none.
     margin = -1.0 if first is None else margin_of(cheap)
     return _Pair(

@@ -14,22 +14,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
-from checklist_rewards.backends import BACKENDS, Backend
-from checklist_rewards.checklists import Checklist
+from checklist_rewards.backends import Backend
+from checklist_rewards.calibration import Calibration
+from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.judges import (
-    BatchJudge,
-    Judge,
-    LogprobJudge,
-    Progress,
-    QualityJudge,
-    Read,
-    ReasonedJudge,
-    Receipt,
-)
-from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT
+from checklist_rewards.judges import Judge, Progress, Read, Receipt
+from checklist_rewards.judges.build import MODES, Mode, build_judge, is_remote, leave, one_of
+from checklist_rewards.judges.calibrated import CalibratedJudge
+from checklist_rewards.judges.checked import CHECK_USES, CheckedJudge, Checks
+from checklist_rewards.judges.examples import FewShot
+from checklist_rewards.judges.jury import load_jury
+from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR
 from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.scores import (
     ABSTENTIONS,
@@ -41,10 +38,7 @@ from checklist_rewards.scores import (
     Score,
     score_checklist,
 )
-from checklist_rewards.store import Store, open_store
-
-Mode = Literal["item", "batch", "quality"]
-MODES: tuple[str, ...] = get_args(Mode)
+from checklist_rewards.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +66,13 @@ class ChecklistScorer:
     Args:
         model (`str`, *optional*, defaults to `"pocket"`): the judge: "pocket", a folder, a Hub id, or with `base_url`
             the name the server knows it by.
-        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): auto, transformers, vllm or openai; auto
-            takes a server where `base_url` is given, vLLM where it is installed and the model is not the pocket one,
-            else transformers.
-        base_url (`str`, *optional*): an OpenAI-compatible server, such as "http://localhost:8000/v1".
+        backend (`str`, [`Backend`] or [`RewardServer`], *optional*, defaults to `"auto"`): auto, transformers, vllm,
+            openai, remote or encoder; auto takes a server where `base_url` is given, vLLM where it is installed and
+            the model is not the pocket one, else transformers. remote is a `checklist-rewards serve` at `base_url`:
+            its judge answers, in its way; a `model` that is named must be its model. encoder is a cross-encoder, which
+            answers yes/no items by target and question alone; a folder that holds one is known for it.
+        base_url (`str`, *optional*): an OpenAI-compatible server, such as "http://localhost:8000/v1", or the reward
+            server.
         mode (`str`, *optional*, defaults to `"item"`): item: one question at a time. batch: all questions of a target
             in one call. quality: the same, each answer with a justification, then a grade from 1 to 5.
         use_logprobs (`bool`, *optional*): read an item's answer as the probabilities of one token rather than as
@@ -88,15 +85,26 @@ class ChecklistScorer:
         max_tokens (`int`, *optional*): of one written reply; defaults to what the mode needs without thinking.
         primary_metric (`str`, *optional*): pass, weighted, expected, normalized, or quality (in mode quality, as
             (grade - 1) / 4). Defaults to quality in mode quality, else to expected.
-        threshold (`float`, *optional*, defaults to `0.6`): yes from this P(yes) up.
+        threshold (`float`, *optional*): yes from this P(yes) up; the calibration's, if it has one, else 0.6.
         min_answered (`float`, *optional*, defaults to `0.5`): share of the weight that must be answered for a score.
         abstention (`str`, *optional*, defaults to `"skip"`): what "cannot assess" counts for: skip, zero, partial,
             fail.
         mass_floor (`float`, *optional*, defaults to `0.5`): least P(yes) + P(no) for a read to count.
         prompt (`str` or `Path`, *optional*): a Markdown file, or the name of a packaged prompt, with `{question}` in
             mode item and `{checklist}` in the others. Defaults to the mode's own.
+        examples (path or [`FewShot`], *optional*): labelled answers, a few of which are shown with the questions that
+            have any (mode item; `judges/examples.py` has the form of the file).
+        shots (`int`, *optional*, defaults to `4`): how many are shown with a question at most.
+        example_reasons (`bool`, *optional*, defaults to `False`): show the reasons of the examples too.
+        checks (`str`, *optional*, defaults to `"only"`): who answers an item that has a code check. only: the check,
+            and no model is asked. mean: both, and P(yes) is their mean. judge: the model.
+        allow_code (`bool`, *optional*, defaults to `False`): whether checks may run code that a model may have written
+            (in a subprocess with limits, see `checks/sandbox.py`).
+        calibration (path or [`Calibration`], *optional*): maps the judge's probabilities to calibrated ones; fitted on
+            reads of this judge (`checklist-rewards calibrate`).
         store (`bool`, path or [`Store`], *optional*, defaults to `True`): where reads are kept; False for nowhere.
-        judge ([`Judge`], *optional*): a judge object instead of everything above that describes one.
+        judge ([`Judge`] or path, *optional*): a judge object instead of everything above that describes one, or a YAML
+            file that describes a panel or a cascade of judges (`judges/jury.py`).
 
     Raises:
         ChecklistRewardsError: one sentence, for any argument that cannot be used. No model is loaded here: that
@@ -116,48 +124,74 @@ class ChecklistScorer:
         temperature: float | None = None,
         max_tokens: int | None = None,
         primary_metric: PrimaryMetric | None = None,
-        threshold: float = DEFAULT_THRESHOLD,
+        threshold: float | None = None,
         min_answered: float = DEFAULT_MIN_ANSWERED,
         abstention: Abstention = "skip",
         mass_floor: float = DEFAULT_MASS_FLOOR,
         prompt: str | Path | PromptTemplate | None = None,
+        examples: str | Path | FewShot | None = None,
+        shots: int | None = None,
+        example_reasons: bool = False,
+        checks: Checks = "only",
+        allow_code: bool = False,
+        calibration: str | Path | Calibration | None = None,
         store: bool | str | Path | Store = True,
-        judge: Judge | None = None,
+        judge: Judge | str | Path | None = None,
     ):
-        _one_of("mode", mode, MODES)
-        if use_logprobs is None:
-            wrote = capture_reasoning or samples != 1 or temperature is not None or max_tokens is not None
-            use_logprobs = mode == "item" and not wrote
-        _agree(mode, use_logprobs, capture_reasoning, samples, temperature, max_tokens)
+        told: dict[str, Any] = {
+            "mode": mode,
+            "use_logprobs": use_logprobs,
+            "capture_reasoning": capture_reasoning,
+            "samples": samples,
+            "temperature": temperature,
+            "max_tokens": max_tokens,
+            "mass_floor": mass_floor,
+            "prompt": prompt,
+            "examples": examples,
+            "shots": shots,
+            "example_reasons": example_reasons,
+        }
+        described = judge is None or isinstance(judge, str | Path)
+        one_of("mode", mode, MODES)
         if primary_metric is None:
             primary_metric = "quality" if mode == "quality" else "expected"
-        _one_of("primary_metric", primary_metric, PRIMARY_METRICS)
-        if primary_metric == "quality" and mode != "quality" and judge is None:
+        one_of("primary_metric", primary_metric, PRIMARY_METRICS)
+        elsewhere = not described or is_remote(backend)
+        if primary_metric == "quality" and mode != "quality" and not elsewhere:
             raise SampleError(f"primary_metric='quality' needs mode='quality', which grades; mode is {mode!r}.")
-        _one_of("abstention", abstention, ABSTENTIONS)
-        if isinstance(backend, str):
-            _one_of("backend", backend, BACKENDS)
+        one_of("abstention", abstention, ABSTENTIONS)
+        one_of("checks", checks, CHECK_USES)
+        one_of("allow_code", allow_code, (True, False))
+        if isinstance(calibration, str | Path):
+            calibration = Calibration.load(calibration)
+        if threshold is None:
+            fitted = None if calibration is None else calibration.threshold
+            threshold = DEFAULT_THRESHOLD if fitted is None else fitted
         for name, value in (("threshold", threshold), ("min_answered", min_answered), ("mass_floor", mass_floor)):
             _share(name, value)
-        self.mode, self.use_logprobs = mode, use_logprobs
+        self.mode = mode
         self.primary_metric: PrimaryMetric = primary_metric
         self.threshold = threshold
         self.min_answered = min_answered
         self.abstention: Abstention = abstention
-        if judge is not None:
-            self.judge = judge
+        self.checks: Checks = checks
+        self.allow_code = allow_code
+        self.judge: Judge
+        if judge is None:
+            self.judge = build_judge(
+                model, backend=backend, base_url=base_url, store=store, calibration=calibration, **told
+            )
             return
-        engine: dict[str, Any] = {"backend": backend, "base_url": base_url, "store": open_store(store)}
-        written: dict[str, Any] = {"prompt": prompt, "temperature": temperature, "max_tokens": max_tokens, **engine}
-        if mode == "quality":
-            self.judge = QualityJudge(model, **written)
-        elif mode == "batch":
-            self.judge = BatchJudge(model, reasoning=capture_reasoning, **written)
-        elif use_logprobs:
-            prompt = DEFAULT_PROMPT if prompt is None else prompt
-            self.judge = LogprobJudge(model, prompt=prompt, mass_floor=mass_floor, **engine)
-        else:
-            self.judge = ReasonedJudge(model, reasoning=capture_reasoning, samples=samples, **written)
+        if isinstance(judge, str | Path):
+            leave(told | {"model": model, "backend": backend, "base_url": base_url}, f"the file {judge}")
+            judge = load_jury(judge, store)
+        self.judge = judge if calibration is None else CalibratedJudge(judge, calibration)
+
+    @property
+    def answerer(self) -> Judge:
+        """The judge with code checks in front of it; a [`CheckedJudge`] that was passed as `judge` is that already."""
+        judge = self.judge
+        return judge if isinstance(judge, CheckedJudge) else CheckedJudge(judge, self.checks, self.allow_code)
 
     @property
     def receipt(self) -> Receipt:
@@ -167,6 +201,11 @@ class ChecklistScorer:
     def check(self) -> None:
         """Refuse a judge that cannot work, before the first read and without loading it."""
         self.judge.check()
+
+    def check_item(self, item: ChecklistItem, where: str) -> None:
+        """Refuse an item that neither a check nor the judge can answer. Raises [`ChecklistError`] that begins with
+        `where`."""
+        self.answerer.check_item(item, where)
 
     def score(
         self,
@@ -201,7 +240,7 @@ class ChecklistScorer:
             for number, (sample, checklist) in enumerate(zip(samples, checklists, strict=True))
             for item in checklist.items
         ]
-        verdicts = iter(self.judge.judge(reads, progress))
+        verdicts = iter(self.answerer.judge(reads, progress))
         return [
             score_checklist(
                 checklist,
@@ -221,49 +260,8 @@ class ChecklistScorer:
             if not isinstance(text, str) and (text is not None or name == "target"):
                 raise SampleError(f"{where}: {name} must be a string, got {type(text).__name__} {text!r:.60}.")
         for item in checklist.items:
-            self.judge.check_item(item, where)
+            self.check_item(item, where)
         return checklist
-
-
-def _one_of(name: str, value: object, allowed: Sequence[object]) -> None:
-    if value not in allowed:
-        raise SampleError(f"{name}={value!r} is not known; allowed: {', '.join(map(repr, allowed))}.")
-
-
-def _agree(
-    mode: str,
-    use_logprobs: bool,
-    capture_reasoning: bool,
-    samples: int,
-    temperature: float | None,
-    max_tokens: int | None,
-) -> None:
-    """Refuse settings that contradict each other."""
-    _one_of("use_logprobs", use_logprobs, (True, False))
-    _one_of("capture_reasoning", capture_reasoning, (True, False))
-    for name, value in (("samples", samples), ("max_tokens", max_tokens)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise SampleError(f"{name}={value!r} is not allowed; it is a whole number from 1 up.")
-    if temperature is not None and not (isinstance(temperature, int | float) and 0 <= temperature < float("inf")):
-        raise SampleError(f"temperature={temperature!r} is not allowed; it is a number from 0 up.")
-    if use_logprobs and mode != "item":
-        raise SampleError(f"use_logprobs=True needs mode='item', one token per question; mode is {mode!r}.")
-    if samples > 1 and mode != "item":
-        raise SampleError(f"samples={samples} needs mode='item', where every question is voted on; mode is {mode!r}.")
-    if samples > 1 and temperature == 0:
-        raise SampleError(f"samples={samples} needs a temperature above 0: at 0 all replies are the same.")
-    if use_logprobs:
-        for name, given in (
-            ("capture_reasoning=True", capture_reasoning),
-            (f"samples={samples}", samples > 1),
-            (f"temperature={temperature}", temperature is not None),
-            (f"max_tokens={max_tokens}", max_tokens is not None),
-        ):
-            if given:
-                raise SampleError(
-                    f"{name} and use_logprobs=True contradict each other: a label's probability is read without the "
-                    "judge writing anything."
-                )
 
 
 def _share(name: str, value: object) -> None:

@@ -130,7 +130,6 @@ def test_a_prompt_of_the_wrong_kind_is_refused():
 def test_the_settings_choose_the_judge_and_the_defaults(options, judge, metric, temperature):
     scorer = ChecklistScorer("pocket", backend="transformers", store=False, **options)
     assert type(scorer.judge) is judge and scorer.primary_metric == metric
-    assert scorer.use_logprobs is (judge is LogprobJudge)
     if temperature is not None:
         assert scorer.judge.sampling.temperature == temperature
     pickle.loads(pickle.dumps(scorer)).check()

@@ -54,7 +54,7 @@ def generate(
     checklist-rewards generate dimensions.json -o shared.json --pipeline checkeval --model org/model
     ```
     """
-    work = Work.of(preset, kept, writing=writer, writer=writer.engine, concurrency=concurrency)
+    work = Work.of(preset, kept, writing=writer, writer=writer.engine, concurrency=concurrency, dry=dry)
     if work.config.corpus_level:
         return _shared(work, files, dry)
     pipe = work.pipeline()

@@ -104,7 +104,7 @@ def inspect(
     assert scorer is None or isinstance(scorer, ChecklistScorer)
     if scorer is not None:
         scorer.check()
-        warn_if_pocket(judge.model)
+        warn_if_pocket(judge.shown)
     columns = Columns.of(
         _first(rows), inputs=keys.input_key, checklist=checklist_key, reference=keys.reference_key,
         history=keys.history_key,

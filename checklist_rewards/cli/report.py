@@ -43,6 +43,7 @@ _ADVICE = {
     "too_long": "the prompt does not fit the model's context",
     "off_label": "the judge would say something other than yes or no (see --mass-floor and `probe`)",
     "backend_error": "the engine failed; the same command asks these again",
+    "budget": "the money of --budget is spent; the same command with more asks these",
     "timeout": "no answer in time; the same command asks these again",
     "not_json": "the server sent something other than JSON; the same command asks these again",
     "error_body": "the server sent an error as an answer; the same command asks these again",

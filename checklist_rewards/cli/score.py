@@ -62,7 +62,7 @@ def score(
         --input-key instruction --input-key input
     ```
     """
-    work = Work.of(preset, kept, judge=judge, concurrency=concurrency)
+    work = Work.of(preset, kept, judge=judge, concurrency=concurrency, dry=dry)
     pipe = work.pipeline()
     file = RowFile(files.rows, files.output, files.summary)
     columns = file.columns(
@@ -78,7 +78,7 @@ def score(
     if dry.dry_run:
         return forecast(work, prices, samples=_samples(columns, file), writes=False)
     pipe.scorer.check()
-    warn_if_pocket(judge.model)
+    warn_if_pocket(judge.shown)
     report = Report("score")
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("reads", reads)
@@ -141,6 +141,7 @@ def run(
         writer=writer.engine_beside(judge),
         judge=judge,
         concurrency=concurrency,
+        dry=dry,
     )
     pipe = work.pipeline()
     given = None if checklist is None else read_checklist(checklist)
@@ -170,7 +171,7 @@ def run(
     pipe.scorer.check()
     if given is None:
         pipe.check_writers()
-    warn_if_pocket(judge.model, work.writer.model)
+    warn_if_pocket(judge.shown, work.writer.model)
     report = Report("run")
     shared: Checklist | GenerationError | None = given
     if found_source is not None:

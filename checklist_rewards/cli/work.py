@@ -9,11 +9,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from checklist_rewards.backends import Backend, Messages, ReadGroup, ReadResult, Reply, Sampling, choose_backend
+from checklist_rewards.backends import (
+    Backend,
+    Messages,
+    ReadGroup,
+    ReadResult,
+    Reply,
+    RewardServer,
+    Sampling,
+    choose_backend,
+)
+from checklist_rewards.backends.remote import REMOTE
 from checklist_rewards.cli import options as o
+from checklist_rewards.cli.forecast import prices_from
 from checklist_rewards.cli.report import Report
 from checklist_rewards.errors import SampleError
 from checklist_rewards.judges.base import Prices, Receipt
+from checklist_rewards.judges.budget import Budget, Budgeted
 from checklist_rewards.judges.meter import Meter
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble
 from checklist_rewards.replies import Engine
@@ -31,6 +43,7 @@ class Work:
     judge: Engine
     store: Store | None
     concurrency: int | None = None
+    budget: Budget | None = None
     meters: list[Meter] = field(default_factory=list)
     """What writing has cost; what judging has is in the scorer's receipt."""
 
@@ -44,6 +57,7 @@ class Work:
         writer: Engine | None = None,
         judge: o.Judge | None = None,
         concurrency: int | None = None,
+        dry: o.Dry | None = None,
     ) -> Work:
         """The preset, changed by what the user gave. Raises a [`ChecklistRewardsError`] for what cannot be used."""
         config = preset.load()
@@ -54,6 +68,8 @@ class Work:
         if judge is not None and judge.settings:
             changes["scorer"] = judge.settings
         config = config.replace(changes, "options") if changes else config
+        if config.scorer.judge is not None:
+            _alone(config.scorer.judge, concurrency, dry)
         judging = judge.engine if judge is not None else writer
         assert judging is not None
         for engine in (judging, writer):
@@ -61,7 +77,10 @@ class Work:
                 raise SampleError(
                     f"--concurrency {concurrency} is for servers, and {engine.model!r} runs in this process."
                 )
-        return cls(config, writer or judging, judging, kept.opened(), concurrency)
+        budget = None
+        if dry is not None and dry.budget is not None and not dry.dry_run:
+            budget = Budget(dry.budget, prices_from(dry.price))
+        return cls(config, writer or judging, judging, kept.opened(), concurrency, budget)
 
     def pipeline(self, engine: Callable[[Engine], Engine] | None = None) -> Pipeline:
         """The pipeline, to check rows with. `engine` gives the engine to put in the place of each asked for."""
@@ -76,10 +95,10 @@ class Work:
         writer = judge if self.writer == self.judge else self._limited(self.writer)
         return assemble(
             self.config,
-            self._metered(writer),
+            self.metered_engine(writer),
             judge,
             self.store,
-            lambda name: self._metered(self._limited(replace(self.writer, model=name))),
+            lambda name: self.metered_engine(self._limited(replace(self.writer, model=name))),
         )
 
     def account(self, report: Report, pipe: Pipeline, prices: Prices) -> None:
@@ -98,13 +117,23 @@ class Work:
             if judged.asked and of_reads is not None:
                 report.extra["US dollars per read asked"] = of_reads / judged.asked
 
-    def _metered(self, engine: Engine) -> Engine:
+    def metered_engine(self, engine: Engine) -> Engine:
+        """The engine, with what its replies cost counted."""
         self.meters.append(Meter(engine))
         return Engine(engine.model, self.meters[-1], engine.base_url)
 
     def _limited(self, engine: Engine) -> Engine:
+        limited = self._paced(engine)
+        if self.budget is None:
+            return limited
+        return Engine(engine.model, Budgeted(limited, self.budget), engine.base_url)
+
+    def _paced(self, engine: Engine) -> Engine:
         if self.concurrency is None or not _served(engine):
             return engine
+        if engine.backend == REMOTE:
+            server = RewardServer(str(engine.base_url), concurrency=self.concurrency)
+            return Engine(engine.model, server, engine.base_url)  # type: ignore[arg-type]
         return Engine(engine.model, _Limited(engine, self.concurrency), engine.base_url)
 
     def writer_keys(self, keys: o.WriterKeys) -> dict[str, str | None]:
@@ -114,9 +143,17 @@ class Work:
         return {name: key for name, key in named.items() if name in shown or key is not None}
 
 
+def _alone(judges: str, concurrency: int | None, dry: o.Dry | None) -> None:
+    """Refuse what does not reach the judges of a file."""
+    given = [] if dry is None else [("--dry-run", dry.dry_run), ("--budget", dry.budget is not None)]
+    for option, there in [*given, ("--concurrency", concurrency is not None)]:
+        if there:
+            raise SampleError(f"{option} is for one judge; those of {judges} are built from the file.")
+
+
 def _served(engine: Engine) -> bool:
     assert isinstance(engine.backend, str)
-    return choose_backend(engine.model, engine.backend, engine.base_url) == "openai"
+    return choose_backend(engine.model, engine.backend, engine.base_url) in ("openai", REMOTE)
 
 
 class _Limited:

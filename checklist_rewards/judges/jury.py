@@ -1,0 +1,99 @@
+"""Several judges from one YAML file: a panel, or a cascade.
+
+    panel: {rule: majority, weights: [2, 1, 1], quorum: 0.6}
+    judges:
+      - {model: org/one}
+      - {model: org/two, base_url: "http://localhost:8001/v1", calibration: two.json}
+      - {model: org/three, capture_reasoning: true, samples: 3}
+
+or
+
+    cascade: {margin: 0.4}
+    judges:
+      - {model: org/small}
+      - panel: {}
+        judges: [...]
+
+The keys of `panel` are those of [`PanelJudge`], of `cascade` those of [`CascadeJudge`], and of a judge those of
+[`ChecklistScorer`] that say who is asked and how. Paths in the file (calibration, examples, prompts) start from its
+folder. A key that nobody knows is refused, with the file and the judge.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from checklist_rewards.errors import ChecklistRewardsError, ConfigError
+from checklist_rewards.judges.base import Judge
+from checklist_rewards.judges.build import build_judge
+from checklist_rewards.judges.cascade import CascadeJudge
+from checklist_rewards.judges.panel import PanelJudge
+from checklist_rewards.store import Store, open_store
+
+_KINDS: dict[str, Any] = {"panel": PanelJudge, "cascade": CascadeJudge}
+_FILES = ("calibration", "examples", "prompt")
+
+
+def load_jury(path: str | Path, store: bool | str | Path | Store = True) -> Judge:
+    """The judge that a file describes; no model is loaded.
+
+    Args:
+        path (`str` or `Path`): see the module.
+        store (`bool`, path or [`Store`], *optional*, defaults to `True`): where all judges keep their reads.
+
+    Raises:
+        ConfigError: naming the file and the judge, for anything that cannot be used.
+    """
+    try:
+        found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: the file of judges cannot be read as YAML ({error}).") from error
+    return _jury(found, str(path), Path(path).parent, open_store(store))
+
+
+def _jury(found: Any, where: str, folder: Path, store: Store | None) -> Judge:
+    kinds = [kind for kind in _KINDS if isinstance(found, Mapping) and kind in found]
+    if len(kinds) != 1 or not isinstance(found.get("judges"), list) or len(found) != 2:
+        raise ConfigError(f"{where}: expected either 'panel' or 'cascade', and 'judges', a list; got {found!r:.80}.")
+    [kind] = kinds
+    settings = {} if found[kind] is None else found[kind]
+    _known(settings, _KINDS[kind], ("judges",), f"{where}, {kind}")
+    judges = [
+        _one(entry, f"{where}, judge {number}", folder, store) for number, entry in enumerate(found["judges"], start=1)
+    ]
+    return _made(_KINDS[kind], f"{where}, {kind}", judges, **settings)
+
+
+def _one(entry: Any, where: str, folder: Path, store: Store | None) -> Judge:
+    if isinstance(entry, Mapping) and "judges" in entry:
+        return _jury(entry, where, folder, store)
+    entry = {"model": entry} if isinstance(entry, str) else entry
+    _known(entry, build_judge, ("store",), where)
+    placed = {
+        name: str(folder / value) if name in _FILES and (folder / value).is_file() else value
+        for name, value in entry.items()
+    }
+    return _made(build_judge, where, store=store if store is not None else False, **placed)
+
+
+def _known(settings: Any, of: Any, ours: tuple[str, ...], where: str) -> None:
+    allowed = [name for name in inspect.signature(of).parameters if name not in ours]
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f"{where}: expected settings by name, got {settings!r:.80}.")
+    for name in settings:
+        if name not in allowed:
+            raise ConfigError(f"{where}: unknown key {name!r}; allowed: {', '.join(allowed)}.")
+
+
+def _made(factory: Any, where: str, *arguments: Any, **settings: Any) -> Judge:
+    try:
+        return factory(*arguments, **settings)
+    except ChecklistRewardsError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    except TypeError as error:  # a list where a number belongs
+        raise ConfigError(f"{where}: {settings!r:.120} cannot be used ({error}).") from None

@@ -1,0 +1,29 @@
+"""`--budget`: a run stops where the money ends, lists what is missing, and goes on with more."""
+
+from tests.cli.conftest import read_jsonl, write_jsonl
+
+ROWS = [{"prompt": "p", "target": f"text {number}", "checklist": ["Is it?"]} for number in range(300)]
+PRICE = ["--price", "pocket=0,1000000"]  # a dollar per label
+
+
+def score(run, *more):
+    return run("score", "rows.jsonl", "-o", "out.jsonl", "--store", "s.sqlite", *PRICE, *more)
+
+
+def test_a_run_stops_and_goes_on(run, engine):
+    write_jsonl("rows.jsonl", *ROWS)
+    fake = engine(lambda prefix, tail: 0.9)
+    done = score(run, "--budget", "1")
+    assert done.exit_code == 1
+    answered = [row["checklist_score"]["answered"] for row in read_jsonl("out.jsonl")]
+    assert sum(answered) == len(fake.asked) == 256  # the first call; rows past it are missing
+    assert "budget" in done.output and "the same command with more asks these" in done.output
+    assert score(run, "--budget", "1000").exit_code == 0
+    assert len(fake.asked) == 300
+
+
+def test_a_dry_run_needs_no_budget_and_a_budget_needs_prices(run, no_engine):
+    write_jsonl("rows.jsonl", *ROWS[:1])
+    done = run("score", "rows.jsonl", "-o", "out.jsonl", "--budget", "1", "--no-store")
+    assert done.exit_code == 2 and "there is none of 'pocket' (--price pocket=IN,OUT)" in done.output
+    assert run("score", "rows.jsonl", "-o", "o.jsonl", "--budget", "1", "--no-store", "--dry-run").exit_code == 0

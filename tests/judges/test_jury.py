@@ -1,0 +1,104 @@
+"""Several judges from a file."""
+
+import json
+
+import pytest
+
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.errors import ChecklistRewardsError, ConfigError
+from checklist_rewards.judges import CascadeJudge, LogprobJudge, PanelJudge, ReasonedJudge
+from checklist_rewards.judges.jury import load_jury
+
+PANEL = """
+panel: {rule: majority, weights: [2, 1], quorum: 0.6}
+judges:
+  - pocket
+  - {model: pocket, backend: transformers, capture_reasoning: true}
+"""
+CASCADE = """
+cascade: {margin: 0.3}
+judges:
+  - {model: pocket, mass_floor: 0.2}
+  - panel:
+    judges: [pocket, {model: pocket, samples: 3}]
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(text):
+        path = tmp_path / "judges.yaml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def test_a_panel(file):
+    panel = load_jury(file(PANEL), store=False)
+    assert isinstance(panel, PanelJudge)
+    assert (panel.rule, panel.weights, panel.quorum) == ("majority", [2, 1], 0.6)
+    assert [type(judge) for judge in panel.judges] == [LogprobJudge, ReasonedJudge]
+
+
+def test_a_cascade_that_ends_in_a_panel(file):
+    cascade = load_jury(file(CASCADE), store=False)
+    assert isinstance(cascade, CascadeJudge) and cascade.margin == 0.3
+    first, last = cascade.judges
+    assert first.mass_floor == 0.2 and isinstance(last, PanelJudge) and last.rule == "mean"
+
+
+def test_the_scorer_takes_the_file_and_a_judge_answers_twice_as_itself(file, pocket):
+    checklist, target = ["Does the response mention the word river?"], "The river is long."
+    both = "panel:\njudges: [{model: pocket, backend: transformers}, {model: pocket, backend: transformers}]"
+    score = ChecklistScorer(judge=file(both), store=False).score(checklist, target)
+    alone = ChecklistScorer("pocket", backend="transformers", store=False).score(checklist, target)
+    assert score.items[0].confidence == pytest.approx(alone.items[0].confidence)
+    assert score.items[0].agreement == 1 and len(score.items[0].votes) == 2
+
+
+def test_a_model_beside_the_file_is_refused(file):
+    with pytest.raises(ChecklistRewardsError, match=r"model='org/m' says who is asked and how; here that is left to"):
+        ChecklistScorer("org/m", judge=file(PANEL))
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("panel: [", "cannot be read as YAML"),
+        ("judges: [pocket, pocket]", "expected either 'panel' or 'cascade'"),
+        ("panel:\ncascade:\njudges: [pocket]", "expected either 'panel' or 'cascade'"),
+        ("panel:\njudges: pocket", "expected either 'panel' or 'cascade'"),
+        ("panel: {rule: best}\njudges: [pocket, pocket]", "judges.yaml, panel: rule='best' is not known"),
+        ("panel: {margin: 1}\njudges: [pocket, pocket]", "judges.yaml, panel: unknown key 'margin'; allowed: rule"),
+        ("panel:\njudges: [pocket]", "judges.yaml, panel: a panel has two or more"),
+        ("panel:\njudges: [pocket, {modle: x}]", "judges.yaml, judge 2: unknown key 'modle'; allowed: model"),
+        ("panel:\njudges: [pocket, {mode: many}]", "judges.yaml, judge 2: mode='many' is not known"),
+        ("panel:\njudges: [pocket, 3]", "judges.yaml, judge 2: expected settings by name, got 3"),
+        ("cascade: {margin: [1]}\njudges: [pocket, pocket]", "judges.yaml, cascade: .* cannot be used"),
+    ],
+)
+def test_what_cannot_be_used_is_one_sentence(file, text, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        load_jury(file(text), store=False)
+
+
+def test_the_command_line_takes_it(file, tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from checklist_rewards.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {"prompt": "p", "target": "The river is long.", "checklist": ["Does the response mention the word river?"]}
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    file("panel:\njudges: [{model: pocket, backend: transformers}, {model: pocket, backend: transformers}]")
+    command = ["score", "rows.jsonl", "-o", "out.jsonl", "--judge", "judges.yaml", "--no-store"]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.output
+    [row] = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+    assert row["checklist_score"]["items"][0]["agreement"] == 1
+    for option in (["--dry-run"], ["--concurrency", "3"], ["--budget", "1"]):
+        refused = CliRunner().invoke(app, [*command, *option])
+        assert refused.exit_code == 2 and "is for one judge" in refused.output
