@@ -33,6 +33,10 @@ class BackendError(ChecklistRewardsError, RuntimeError):
     """An engine that failed while it was running. The reads concerned stay unanswered; nothing is scored."""
 
 
+class CheckError(ChecklistRewardsError, RuntimeError):
+    """A code check that broke, or ran out of time, on a text. The item stays unanswered; nothing is scored."""
+
+
 class GenerationError(ChecklistRewardsError, RuntimeError):
     """A checklist could not be read from a model's reply; carries the raw text.
 

@@ -8,8 +8,9 @@ model with `question` and whatever other fields of [`ChecklistItem`] the model i
     [80.0]
 
 [`WeightedQuestions`] has the importance of RLCF (arXiv:2507.18624), 0 to 100; [`CategorizedQuestions`] the two kinds
-of OpenRubrics (arXiv:2510.07743). What a list holds is read as strictly as a numbered list (`parsing.py`): every entry
-is a question, and of equal ones the first is kept, with the sources of all.
+of OpenRubrics (arXiv:2510.07743); [`CheckedQuestions`] a code check where one answers the question. What a list holds
+is read as strictly as a numbered list (`parsing.py`): every entry is a question, and of equal ones the first is kept,
+with the sources of all.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from checklist_rewards.backends import Messages
 from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.errors import SampleError
+from checklist_rewards.checks import describe, parse_check
+from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.generators.parsing import is_question, tidy
 
 _DEEPEST = 6
@@ -67,6 +69,28 @@ class SourcedQuestion(Question):
     sources: list[int]
 
 
+def _spec_text(check: Any) -> Any:
+    """An item holds its check as JSON text; in a reply it is an object."""
+    if check is None or check == {}:
+        return None
+    spec = check if isinstance(check, str) else json.dumps(check)
+    try:
+        parse_check(spec, "check")
+    except ChecklistError as error:
+        raise ValueError(str(error).removeprefix("check: ").rstrip(".")) from None
+    return spec
+
+
+class CheckedQuestion(Question):
+    """A question, and the code check that answers it, if there is one."""
+
+    check: Annotated[
+        str | None,
+        BeforeValidator(_spec_text),
+        WithJsonSchema({"type": ["object", "null"], "description": "the check, or null"}),
+    ] = None
+
+
 class Questions(Shape):
     """Questions, nothing more."""
 
@@ -83,6 +107,20 @@ class CategorizedQuestions(Shape):
     """Questions that are hard rules or principles."""
 
     questions: list[CategorizedQuestion]
+
+
+class CheckedQuestions(Shape):
+    """Questions, some with code checks."""
+
+    questions: list[CheckedQuestion]
+
+    @classmethod
+    def guide(cls) -> str:
+        """What to choose from."""
+        return (
+            "Where one of these checks answers a question exactly, write it as the question's check. Where answering "
+            f"takes judgement, write null.\n\n{describe()}"
+        )
 
 
 class SourcedQuestions(Shape):
@@ -166,7 +204,8 @@ def shape_in_words(shape: type[BaseModel]) -> str:
     """
     schema = shape.model_json_schema()
     form = _form(schema, schema.get("$defs", {}), "value", 0)
-    return f"Reply with one JSON object and nothing else, in this form:\n\n{form}"
+    guide = f"\n\n{shape.guide()}" if hasattr(shape, "guide") else ""
+    return f"Reply with one JSON object and nothing else, in this form:\n\n{form}{guide}"
 
 
 def _form(schema: Mapping[str, Any], defs: Mapping[str, Any], name: str, depth: int) -> str:

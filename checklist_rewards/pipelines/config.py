@@ -33,7 +33,18 @@ from checklist_rewards.rows import atomic_path
 FORMATS = (".json", ".yaml", ".yml")
 DEFAULT_MODE = "item"
 _RENAMED = {"metric": "primary_metric"}
-_OF_A_MODE = ("prompt", "use_logprobs", "capture_reasoning", "samples", "temperature", "max_tokens")
+_OF_A_MODE = (
+    "prompt",
+    "use_logprobs",
+    "capture_reasoning",
+    "samples",
+    "temperature",
+    "max_tokens",
+    "examples",
+    "shots",
+    "example_reasons",
+    "calibration",
+)
 
 
 class _Part(BaseModel):
@@ -65,7 +76,7 @@ class GeneratorConfig(_Part):
     prompts: dict[str, str] | None = None
     """The same for corpus-level generators: one for each stage that is to have another than its own."""
     shape: str | None = None
-    """What a reply must hold, as JSON: questions, weighted or categorized. None: a plain numbered list."""
+    """What a reply must hold, as JSON: questions, weighted, categorized or checked. None: a plain numbered list."""
     min_items: int | None = None
     max_items: int | None = None
     temperature: float | None = Field(default=None, allow_inf_nan=False)
@@ -126,6 +137,17 @@ class ScorerConfig(_Part):
     min_answered: float | None = Field(default=None, allow_inf_nan=False)
     abstention: str | None = None
     mass_floor: float | None = Field(default=None, allow_inf_nan=False)
+    examples: str | None = None
+    """A file of labelled answers to show with the questions (see `judges/examples.py`)."""
+    shots: int | None = None
+    example_reasons: bool | None = None
+    checks: str | None = None
+    allow_code: bool | None = None
+    """Whether code checks may run what a model may have written."""
+    judge: str | None = None
+    """A file of several judges, instead of the model (see `judges/jury.py`)."""
+    calibration: str | None = None
+    """A file that `checklist-rewards calibrate` has written (see `calibration.py`)."""
     scale: int | None = Field(default=None, ge=2)
     """Grades instead of yes and no: how many steps from worst to best (see `scales.py`)."""
 
@@ -133,6 +155,11 @@ class ScorerConfig(_Part):
     @classmethod
     def _prompt(cls, prompt: str | None, info: Any) -> str | None:
         return _located(prompt, info.context)
+
+    @field_validator("examples", "calibration", "judge")
+    @classmethod
+    def _file(cls, file: str | None, info: Any) -> str | None:
+        return file and str(Path((info.context or {}).get("folder") or ".", file).expanduser().resolve())
 
     def settings(self) -> dict[str, Any]:
         """See [`_Part.settings`]; the scale is put on the checklists and is no setting of a scorer."""
@@ -223,7 +250,9 @@ class PipelineConfig(BaseModel):
         else:
             import yaml
 
-            text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
+            # U+0085 is a line break to YAML, and the dumper does not always escape it.
+            readable = "\x85" not in json.dumps(data, ensure_ascii=False)
+            text = yaml.safe_dump(data, sort_keys=False, allow_unicode=readable)
         with atomic_path(path) as temporary:
             temporary.write_text(text, encoding="utf-8", newline="\n")
 

@@ -13,7 +13,7 @@ from checklist_rewards.generators import (
     ThinkAloud,
 )
 from checklist_rewards.pipelines.registry import GENERATORS, REFINERS, SCORERS
-from checklist_rewards.refiners import Deduplicator, Selector, Tagger, UnitTester
+from checklist_rewards.refiners import CheckAdmission, Deduplicator, Selector, Tagger, UnitTester
 from checklist_rewards.scorer import ChecklistScorer
 
 __all__ = ["GENERATORS", "REFINERS", "SCORERS"]
@@ -31,6 +31,7 @@ for _name, _refiner in (
     ("tagger", Tagger),
     ("unit_tester", UnitTester),
     ("selector", Selector),
+    ("check_admission", CheckAdmission),
 ):
     REFINERS.register(_name, built_in=True)(_refiner)
 SCORERS.register("checklist", built_in=True)(ChecklistScorer)

@@ -30,7 +30,7 @@ from checklist_rewards.pipelines.builtin import get_pipeline
 from checklist_rewards.pipelines.config import PipelineConfig
 from checklist_rewards.pipelines.requests import CANDIDATES, TEXTS, a_few, request_from, sample_from, samples_of
 from checklist_rewards.pipelines.sources import source_from
-from checklist_rewards.refiners import UnitTester
+from checklist_rewards.refiners import CheckAdmission, UnitTester
 from checklist_rewards.replies import Engine
 from checklist_rewards.scales import on_scale, ordinal_scale
 from checklist_rewards.scorer import Sample
@@ -124,19 +124,20 @@ class Pipeline:
         # What a generator compares is known to itself alone; without this it would be refused in mid-run.
         own = getattr(self.generator, "check_request", None)
         request = request if own is None else own(request, where)
-        if any(isinstance(refiner, UnitTester) for refiner in self.refiners) and not samples_of(request, ()):
+        tries = next((r.name for r in self.refiners if isinstance(r, UnitTester | CheckAdmission)), None)
+        if tries is not None and not samples_of(request, ()):
             raise SampleError(
-                f"{where}: unit_tester tries the questions on responses, and there are no candidates and no chosen "
+                f"{where}: {tries} tries the questions on responses, and there are no candidates and no chosen "
                 "and rejected response."
             )
         return request
 
     def check_checklist(self, checklist: Checklist, where: str) -> None:
         """Refuse a checklist that the scorer cannot answer. Raises [`ChecklistError`] that begins with `where`."""
-        judge = getattr(self.scorer, "judge", None)
-        if judge is not None:
+        check_item = getattr(self.scorer, "check_item", None)
+        if check_item is not None:
             for item in self._scaled(checklist).items:
-                judge.check_item(item, where)
+                check_item(item, where)
 
     def __call__(
         self,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from checklist_rewards.errors import ConfigError
-from checklist_rewards.generators.shapes import CategorizedQuestions, Questions, WeightedQuestions
+from checklist_rewards.generators.shapes import CategorizedQuestions, CheckedQuestions, Questions, WeightedQuestions
 from checklist_rewards.pipelines.registry import unknown
 
 SHAPES: dict[str, type[BaseModel]] = {
     "questions": Questions,
     "weighted": WeightedQuestions,
     "categorized": CategorizedQuestions,
+    "checked": CheckedQuestions,
 }
 
 

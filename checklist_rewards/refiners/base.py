@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -156,6 +156,20 @@ def whole_number(name: str, value: object) -> None:
     """Refuse what is no whole number from 1 up. Raises [`SampleError`]."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise SampleError(f"{name}={value!r} is not allowed; it is a whole number from 1 up.")
+
+
+def check_samples(refiner: str, samples: Sequence[Sample], checklist: Checklist) -> list[Sample]:
+    """The samples with `checklist` for their own. Raises [`SampleError`] if there are none, or one is no sample."""
+    if not samples:
+        raise SampleError(
+            f"{refiner}: it needs samples, texts of which some pass the checklist, and got none; "
+            "give samples or leave this refiner out."
+        )
+    for number, sample in enumerate(samples, start=1):
+        if not isinstance(sample, Sample):
+            got = f"{type(sample).__name__} {sample!r:.60}"
+            raise SampleError(f"{refiner}: sample {number} must be a Sample with a target, got {got}.")
+    return [replace(sample, checklist=checklist) for sample in samples]
 
 
 def _joined(*parts: str | None) -> str | None:

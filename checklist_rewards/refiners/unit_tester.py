@@ -20,9 +20,9 @@ from pydantic import BaseModel
 
 from checklist_rewards.backends import Backend
 from checklist_rewards.checklists import Checklist, ChecklistItem
-from checklist_rewards.errors import GenerationError, SampleError
+from checklist_rewards.errors import GenerationError
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.refiners.base import Asker, Note, ReportingRefiner, share, whole_number
+from checklist_rewards.refiners.base import Asker, Note, ReportingRefiner, check_samples, share, whole_number
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import PASS_CREDIT
 from checklist_rewards.store import Store
@@ -109,7 +109,7 @@ class UnitTester(ReportingRefiner):
             ModelError: if the model or the judge cannot be used.
         """
         checklist = Checklist.parse(checklist)
-        samples = _checked(samples, checklist)
+        samples = check_samples(self.name, samples, checklist)
         self.check()
         trials = self._trials(checklist, samples)
         self._rewrite_and_judge(trials)
@@ -166,19 +166,6 @@ class UnitTester(ReportingRefiner):
                 trial.failed += not line.passed
             else:
                 trial.complaint = trial.complaint or f"the judge gave no answer: {line.unanswered or 'it abstained'}"
-
-
-def _checked(samples: Sequence[Sample], checklist: Checklist) -> list[Sample]:
-    if not samples:
-        raise SampleError(
-            "unit_tester: it needs samples, texts of which some pass the checklist, and got none; "
-            "give samples or leave this refiner out."
-        )
-    for number, sample in enumerate(samples, start=1):
-        if not isinstance(sample, Sample):
-            got = f"{type(sample).__name__} {sample!r:.60}"
-            raise SampleError(f"unit_tester: sample {number} must be a Sample with a target, got {got}.")
-    return [replace(sample, checklist=checklist) for sample in samples]
 
 
 def failing_answers(item: ChecklistItem) -> str:

@@ -1,13 +1,19 @@
 import json
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from checklist_rewards import Checklist, __version__
 from checklist_rewards.backends import Reply
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.generators import CategorizedQuestions, DirectGenerator, Questions, WeightedQuestions
-from checklist_rewards.generators.shapes import SourcedQuestions, items_of, list_field, shape_in_words
+from checklist_rewards.generators.shapes import (
+    CheckedQuestions,
+    SourcedQuestions,
+    items_of,
+    list_field,
+    shape_in_words,
+)
 from tests.generators.fakes import Replies
 
 WEIGHTED = '{"questions": [{"question": "Is it short?", "weight": 90}, {"question": "Is it kind?", "weight": 25}]}'
@@ -200,3 +206,21 @@ def test_shapes_in_words():
         '{"thoughts": <thoughts>, "ideas": [{"why": <why>, "question": <question>, "required": true or false}, ...]}'
     )
     assert shape_in_words(Lines).splitlines()[-1] == '{"lines": [<lines>, ...]}'
+
+
+def test_checks_are_shown_to_choose_from_and_kept_as_text():
+    form = shape_in_words(CheckedQuestions)
+    assert '{"questions": [{"question": <question>, "check": <the check, or null>}, ...]}' in form
+    assert '- words: The text has so many words. Example: {"type": "words"' in form and "- code:" not in form
+    reply = {
+        "questions": [
+            {"question": "Is it short?", "check": {"type": "words", "at_most": 9}},
+            {"question": "Is it kind?", "check": None},
+            {"question": "Is it clear?"},
+        ]
+    }
+    items = items_of(CheckedQuestions.model_validate_json(json.dumps(reply)))
+    assert [item.check for item in items] == ['{"type": "words", "at_most": 9}', None, None]
+    reply["questions"][0]["check"]["at_most"] = "nine"
+    with pytest.raises(ValidationError, match="check 'words': at_most: Input should be a valid integer, got 'nine'"):
+        CheckedQuestions.model_validate_json(json.dumps(reply))

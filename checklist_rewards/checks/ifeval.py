@@ -1,0 +1,114 @@
+"""IFEval's 25 kinds of instructions (arXiv:2311.07911) as checks, so its prompts become checklists.
+
+    >>> check_of_instruction("punctuation:no_comma", {}).holds("No, thanks.")
+    False
+
+IFEval counts an empty response as following nothing, whatever the instruction: [`follows`] has that rule, a check
+alone has not. Where IFEval reads an instruction in a way of its own (any line that begins with a hyphen is a bullet,
+the number of a list item is a sentence, a keyword may stand inside a word), an option of the check says so.
+
+`recipes/ifeval.py` compares with the official verdicts, and lists each that differs with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from checklist_rewards.checks.base import Check, check_of
+from checklist_rewards.errors import ChecklistError
+
+Spec = dict[str, Any]
+
+_ENGLISH: Spec = {"type": "language", "language": "en"}
+_ANSWERS = ("My answer is yes.", "My answer is no.", "My answer is maybe.")
+
+
+def _spec(kind: str, **fields: Any) -> Spec:
+    return {"type": kind, **fields}
+
+
+def _bound(relation: str, number: int) -> dict[str, int]:
+    """IFEval knows "at least" and "less than"."""
+    return {"at_least": number} if relation == "at least" else {"at_most": number - 1}
+
+
+def _cased(casing: str) -> Spec:
+    return _spec("all", checks=[_spec("casing", casing=casing), _ENGLISH])
+
+
+def _nth_paragraph(k: Mapping[str, Any]) -> Spec:
+    count = _spec("paragraphs", exactly=k["num_paragraphs"])
+    return _spec("all", checks=[count, _spec("paragraph_start", paragraph=k["nth_paragraph"], word=k["first_word"])])
+
+
+_SPECS: dict[str, Callable[[Mapping[str, Any]], Spec]] = {
+    "change_case:capital_word_frequency": lambda k: _spec(
+        "capital_words", **_bound(k["capital_relation"], k["capital_frequency"])
+    ),
+    "change_case:english_capital": lambda k: _cased("upper"),
+    "change_case:english_lowercase": lambda k: _cased("lower"),
+    "combination:repeat_prompt": lambda k: _spec("repeats_prompt", prompt=k["prompt_to_repeat"]),
+    "combination:two_responses": lambda k: _spec("two_responses"),
+    "detectable_content:number_placeholders": lambda k: _spec("placeholders", at_least=k["num_placeholders"]),
+    "detectable_content:postscript": lambda k: _spec("postscript", marker=k["postscript_marker"]),
+    "detectable_format:constrained_response": lambda k: _spec(
+        "keywords", words=_ANSWERS, need="any", whole_words=False, ignore_case=False
+    ),
+    "detectable_format:json_format": lambda k: _spec("json"),
+    "detectable_format:multiple_sections": lambda k: _spec(
+        "sections", marker=k["section_spliter"], at_least=k["num_sections"]
+    ),
+    "detectable_format:number_bullet_lists": lambda k: _spec("bullets", exactly=k["num_bullets"], loose=True),
+    "detectable_format:number_highlighted_sections": lambda k: _spec("highlights", at_least=k["num_highlights"]),
+    "detectable_format:title": lambda k: _spec("title", style="angled"),
+    "keywords:existence": lambda k: _spec("keywords", words=k["keywords"], whole_words=False),
+    "keywords:forbidden_words": lambda k: _spec("forbidden", words=k["forbidden_words"]),
+    "keywords:frequency": lambda k: _spec(
+        "keyword_count", word=k["keyword"], whole_words=False, **_bound(k["relation"], k["frequency"])
+    ),
+    "keywords:letter_frequency": lambda k: _spec(
+        "letters", letters=k["letter"], **_bound(k["let_relation"], k["let_frequency"])
+    ),
+    "language:response_language": lambda k: _spec("language", language=k["language"]),
+    "length_constraints:nth_paragraph_first_word": _nth_paragraph,
+    "length_constraints:number_paragraphs": lambda k: _spec(
+        "paragraphs", separator="***", exactly=k["num_paragraphs"]
+    ),
+    "length_constraints:number_sentences": lambda k: _spec(
+        "sentences", list_numbers=True, **_bound(k["relation"], k["num_sentences"])
+    ),
+    "length_constraints:number_words": lambda k: _spec("words", **_bound(k["relation"], k["num_words"])),
+    "punctuation:no_comma": lambda k: _spec("letters", letters=",", exactly=0),
+    "startend:end_checker": lambda k: _spec("ends", phrase=k["end_phrase"]),
+    "startend:quotation": lambda k: _spec("quoted"),
+}
+
+INSTRUCTIONS = tuple(_SPECS)
+"""IFEval's names of the 25 kinds."""
+
+
+def check_of_instruction(instruction: str, kwargs: Mapping[str, Any]) -> Check:
+    """The check of one instruction.
+
+    Args:
+        instruction (`str`): IFEval's `instruction_id`, such as "length_constraints:number_words".
+        kwargs (mapping): its `kwargs`; None stands for absent.
+
+    Raises:
+        ChecklistError: for an instruction that is not IFEval's, or arguments that are missing or cannot be used.
+    """
+    if instruction not in _SPECS:
+        raise ChecklistError(f"instruction {instruction!r} is not IFEval's; allowed: {', '.join(INSTRUCTIONS)}.")
+    given = {name: value for name, value in kwargs.items() if value is not None}
+    try:
+        return check_of(_SPECS[instruction](given))
+    except KeyError as error:
+        raise ChecklistError(f"instruction {instruction!r}: the argument {error} is missing; got {given!r}.") from None
+    except (TypeError, ValueError) as error:
+        raise ChecklistError(f"instruction {instruction!r}: {error}.") from None
+
+
+def follows(check: Check, response: str) -> bool:
+    """IFEval's strict verdict: an empty response follows nothing. Raises [`CheckError`] as the check does."""
+    return bool(response.strip()) and check.holds(response)

@@ -1,0 +1,74 @@
+"""The check on the language of a text, with langdetect (the extra `checks`)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Literal
+
+from pydantic import field_validator
+
+from checklist_rewards.checks.base import Check, register_check
+from checklist_rewards.errors import CheckError
+
+# ISO 639-1, and the two scripts of Chinese: what langdetect 1.0.9 has profiles of.
+LANGUAGES = tuple(
+    "af ar bg bn ca cs cy da de el en es et fa fi fr gu he hi hr hu id it ja kn ko lt lv mk ml mr ne nl no pa pl pt "
+    "ro ru sk sl so sq sv sw ta te th tl tr uk ur vi zh-cn zh-tw".split()
+)
+
+
+@register_check
+class Language(Check):
+    """The most probable language of the whole text."""
+
+    summary = "The text is written in this language (ISO 639-1 code)."
+    example = {"language": "en"}
+    type: Literal["language"] = "language"
+    language: str
+
+    @field_validator("language")
+    @classmethod
+    def _known(cls, language: str) -> str:
+        if language not in LANGUAGES:
+            raise ValueError(f"no language that can be told; allowed: {', '.join(LANGUAGES)}")
+        return language
+
+    def holds(self, text: str, input: str | None = None) -> bool:
+        """See [`Check`]. A text without letters has no language."""
+        return language_of(text) == self.language
+
+
+@lru_cache(maxsize=1024)
+def language_of(text: str, seed: int = 0) -> str | None:
+    """The most probable language of a text; None for one without letters.
+
+    langdetect draws n-grams at random, so another seed may tell another language of a short or mixed text.
+
+    Raises:
+        CheckError: if langdetect is not installed.
+    """
+    try:
+        from langdetect.lang_detect_exception import ErrorCode, LangDetectException
+    except ImportError:
+        raise CheckError(
+            "langdetect, which tells languages, is not installed (pip install 'checklist-rewards[checks]')"
+        ) from None
+    detector = _factory().create()
+    detector.seed = seed
+    detector.append(text)
+    try:
+        return detector.detect()
+    except LangDetectException as error:
+        if error.code == ErrorCode.CantDetectError:
+            return None
+        raise
+
+
+@lru_cache(maxsize=1)
+def _factory() -> Any:
+    # A factory of its own: langdetect's is shared by the whole process.
+    from langdetect.detector_factory import PROFILES_DIRECTORY, DetectorFactory
+
+    factory = DetectorFactory()
+    factory.load_profile(PROFILES_DIRECTORY)
+    return factory

@@ -1,0 +1,44 @@
+"""The check of a numeric answer."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from pydantic import Field
+
+from checklist_rewards.checks.base import Check, register_check
+
+_NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?(?:/\d+)?")
+_FRACTION = re.compile(r"\\[dt]?frac\s*\{\s*(-?\d+)\s*\}\s*\{\s*(\d+)\s*\}")
+_BOXED = re.compile(r"\\boxed\s*\{([^{}]*)\}")
+
+
+@register_check
+class Number(Check):
+    """The last number of the text, or of the last `\\boxed{...}` in it, is the answer: "so it is 1,250." says 1250,
+    "3/4" is 0.75, and a percent sign or a currency is left out."""
+
+    summary = "The final answer, the last number in the text (or in the last \\boxed{}), is this number."
+    example = {"value": 42}
+    type: Literal["number"] = "number"
+    value: float = Field(allow_inf_nan=False)
+    tolerance: float = Field(default=1e-6, ge=0, allow_inf_nan=False)
+    """Largest absolute difference."""
+
+    def holds(self, text: str, input: str | None = None) -> bool:
+        """See [`Check`]. A text without a number has not given the answer."""
+        answer = last_number(text)
+        return answer is not None and abs(answer - self.value) <= self.tolerance
+
+
+def last_number(text: str) -> float | None:
+    """The last number of a text, or of its last box; None where there is none."""
+    text = _FRACTION.sub(r"\1/\2", text)
+    boxes = _BOXED.findall(text)
+    numbers = _NUMBER.findall(boxes[-1] if boxes else text)
+    if not numbers:
+        return None
+    above, _, below = numbers[-1].replace(",", "").replace("−", "-").partition("/")
+    divisor = float(below or 1)
+    return float(above) / divisor if divisor else None
