@@ -1,0 +1,18 @@
+"""The libraries that do the arithmetic, imported when they are first needed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from checklist_rewards.errors import SampleError
+
+
+def extra(*names: str) -> list[Any]:
+    """Modules by name. Raises [`SampleError`] that names the extra to install."""
+    try:
+        return [import_module(name) for name in names]
+    except ImportError as error:
+        raise SampleError(
+            f"agreement and calibration need {error.name}: pip install 'checklist-rewards[agreement]'."
+        ) from error

@@ -1,0 +1,209 @@
+"""`calibrate`: make a judge's probabilities mean what they say, from labelled reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from checklist_rewards.agreement import Bootstrap, JudgedRow
+from checklist_rewards.agreement.bootstrap import DEFAULT_RESAMPLES
+from checklist_rewards.agreement.plots import plot_reliability
+from checklist_rewards.calibrate import KindReport, ThresholdChoice, ThresholdRule, fit_calibration, labelled_reads
+from checklist_rewards.calibration import Calibration, CalibrationMap, CalibrationMethod
+from checklist_rewards.cli import options as o
+from checklist_rewards.cli.columns import Columns
+from checklist_rewards.cli.groups import grouped
+from checklist_rewards.cli.labels import Json, Labelled, Plots, Resamples, Seed, check_outputs
+from checklist_rewards.cli.report import bars, write_json
+from checklist_rewards.cli.report import console as told
+from checklist_rewards.cli.work import Work
+from checklist_rewards.errors import SampleError
+from checklist_rewards.judges import Read
+from checklist_rewards.judges.calibrated import EMPTY
+from checklist_rewards.rows import atomic_path
+from checklist_rewards.scorer import ChecklistScorer
+from checklist_rewards.verdicts import Verdict
+
+_FIT = "What is fitted"
+
+
+@grouped
+def calibrate(
+    rows: Annotated[
+        Path, typer.Argument(metavar="SCORED", show_default=False, help="A file that `score` or `run` wrote.")
+    ],
+    labelled: Labelled,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", show_default=False, rich_help_panel=o.OUTPUT, help="The calibration, a JSON file."
+        ),
+    ],
+    keys: o.Keys,
+    judge: o.OnlyJudge,
+    method: Annotated[
+        CalibrationMethod | None,
+        typer.Option(
+            show_default="the one with the lowest Brier score on held-out groups",
+            rich_help_panel=_FIT,
+            help="The map of yes/no items. Items with options always take temperature.",
+        ),
+    ] = None,
+    fit_threshold: Annotated[
+        ThresholdRule | None,
+        typer.Option(rich_help_panel=_FIT, help="Fit a threshold of yes/no items too: the best F1, or least cost."),
+    ] = None,
+    costs: Annotated[
+        str,
+        typer.Option(
+            metavar="YES,NO", rich_help_panel=_FIT, help="For --fit-threshold cost: of a wrong yes, of a wrong no."
+        ),
+    ] = "1,1",
+    contextual: Annotated[
+        bool,
+        typer.Option(
+            "--contextual",
+            rich_help_panel=_FIT,
+            help="Have --model answer the items about an empty target, and subtract that: its bias.",
+        ),
+    ] = False,
+    bootstrap: Resamples = DEFAULT_RESAMPLES,
+    seed: Seed = 0,
+    json: Json = None,
+    plots: Plots = None,
+    kept: o.Kept = o.Kept(),  # noqa: B008 - frozen
+) -> None:
+    r"""Fit a judge's calibration on labelled reads, and say what it is worth on groups that it was not fitted on.
+
+    Give the result to `score`, `run` and the others with **--calibration**, or to a scorer as `calibration`. Brier
+    score, calibration error (ECE), accuracy and F1 are out-of-fold, by groups; what is saved is fitted on all reads.
+
+    **Examples**
+
+    ```
+    checklist-rewards calibrate scored.jsonl --label-key human --group-key document -o map.json --plots plots
+    checklist-rewards calibrate scored.jsonl --label-key human -o map.json --fit-threshold cost --costs 5,1
+    checklist-rewards score answers.jsonl -o calibrated.jsonl --model org/judge --calibration map.json
+    ```
+    """
+    check_outputs([rows, *filter(None, [labelled.labels])], json=json, plots=plots)
+    _check_output(output, rows, labelled.labels, json)
+    threshold = None if fit_threshold is None else ThresholdChoice(fit_threshold, *_costs(costs))
+    scored = labelled.read(rows)
+    given, _ = labelled.of(scored)
+    reads = labelled_reads(scored, given)  # refuses what cannot be fitted before anything is asked
+    if contextual:
+        reads = labelled_reads(scored, given, _empty_targets(scored, reads.judge, labelled, keys, judge, kept))
+    calibration, reports = fit_calibration(
+        reads, method=method, threshold=threshold, bootstrap=Bootstrap(bootstrap, seed)
+    )
+    with atomic_path(output) as temporary:
+        calibration.save(temporary)
+    console = Console()
+    for report in reports:
+        about = f"{report.kind} items: {report.reads} reads, {report.groups} groups, held out"
+        console.print(escape(f"{calibration.judge}, {about}"), soft_wrap=True)
+        console.print(_table(report))
+        console.print(escape(f"kept: {report.method}, {_parameters(calibration.maps[report.kind])}"), soft_wrap=True)
+        if not report.helped:
+            told.print(
+                f"[yellow]On held-out groups the {escape(report.method)} map of {escape(report.kind)} items has no "
+                "lower Brier score than the judge itself; it may be better to leave it.[/]"
+            )
+    if reads.left_out:
+        console.print(f"{reads.left_out} labelled items have no probabilities and were left out.")
+    console.print(f"written: {escape(str(output))}")
+    if plots is not None:
+        plots.mkdir(parents=True, exist_ok=True)
+        for report in reports:
+            name = re.sub(r"\W+", "_", report.kind)
+            curves = {"before": report.confidences["before"], report.method: report.confidences[report.method]}
+            plot_reliability(plots / f"reliability_{name}.png", curves, f"{report.kind} items, held out")
+    if json is not None:
+        write_json(json, _record(calibration, reports, reads.left_out))
+
+
+def _check_output(output: Path, rows: Path, labels: Path | None, json: Path | None) -> None:
+    taken = [path.resolve() for path in (rows, labels, json) if path is not None]
+    if output.is_dir() or output.resolve() in taken:
+        raise SampleError(f"--output {output} is a folder or another file of this command; give it a name of its own.")
+
+
+def _costs(text: str) -> tuple[float, float]:
+    try:
+        false_yes, false_no = (float(part) for part in text.split(","))
+    except ValueError:
+        raise SampleError(
+            f"--costs {text!r} is not known; give the costs of a wrong yes and a wrong no, such as 5,1."
+        ) from None
+    return false_yes, false_no
+
+
+def _empty_targets(
+    rows: Sequence[JudgedRow], name: str, labelled: Labelled, keys: o.Keys, judge: o.Judge, kept: o.Kept
+) -> dict[tuple[str, str], Verdict]:
+    """What the judge says of every item about nothing."""
+    scorer = Work.of(o.Preset(), kept, judge=judge).pipeline().scorer
+    assert isinstance(scorer, ChecklistScorer)
+    if scorer.judge.name != name:
+        raise SampleError(
+            f"the reads are {name!r}'s and --model is {scorer.judge.name!r}; the bias of one judge says nothing about "
+            "another's."
+        )
+    columns = Columns.of(rows[0].data, inputs=keys.input_key, reference=keys.reference_key, history=keys.history_key)
+    reads, places = [], []
+    for row in rows:
+        input, history = columns.input_of(row.data, row.where)
+        reference = columns.reference_of(row.data, row.where)
+        for key, item in zip(row.keys, row.items, strict=True):
+            if item.check is None:
+                scorer.judge.check_item(item, row.where)
+                reads.append(Read(item, EMPTY, input, reference, history))
+                places.append((row.id, key))
+    scorer.check()
+    with bars() as bar:
+        verdicts = scorer.judge.judge(reads, bar("empty targets", len(reads)))
+    return dict(zip(places, verdicts, strict=True))
+
+
+def _table(report: KindReport) -> Table:
+    columns = {"before": report.before, **report.after}
+    table = Table("", *columns)
+    for figure in dict.fromkeys(name for figures in columns.values() for name in figures):
+        table.add_row(figure, *(escape(f[figure].shown(4)) if figure in f else "" for f in columns.values()))
+    return table
+
+
+def _parameters(kept: CalibrationMap) -> str:
+    named = {name: getattr(kept, name) for name in ("temperature", "slope", "intercept", "threshold")}
+    shown = [f"{name} {value:.4g}" for name, value in named.items() if value is not None]
+    return ", ".join(shown if kept.knots is None else [f"{len(kept.knots)} knots", *shown])
+
+
+def _record(calibration: Calibration, reports: Sequence[KindReport], left_out: int) -> dict[str, Any]:
+    def dumped(figures: Any) -> dict[str, Any]:
+        return {name: figure.model_dump() for name, figure in figures.items()}
+
+    return {
+        "judge": calibration.judge,
+        "read_by": calibration.read_by,
+        "contextual": calibration.contextual,
+        "left_out": left_out,
+        "kinds": {
+            report.kind: {
+                "reads": report.reads,
+                "groups": report.groups,
+                "method": report.method,
+                "before": dumped(report.before),
+                "after": {name: dumped(figures) for name, figures in report.after.items()},
+            }
+            for report in reports
+        },
+    }

@@ -1,0 +1,71 @@
+"""A judge with its calibration: the same reads, with probabilities that mean what they say.
+
+Every read is the judge's own, kept in its store under its own key, so switching a calibration on, off or to another
+one asks nothing again. A contextual calibration also reads each item about an empty target (once per input, however
+many targets there are), without which a read stays unanswered("uncalibrated").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from checklist_rewards.calibration import Calibration, kind_of
+from checklist_rewards.checklists import ChecklistItem
+from checklist_rewards.errors import ChecklistError, ModelError
+from checklist_rewards.judges.base import Judge, Progress, Read, Receipt
+from checklist_rewards.verdicts import Verdict
+
+EMPTY = ""
+
+
+class CalibratedJudge:
+    """Answers as `judge` does, calibrated.
+
+    Args:
+        judge ([`Judge`]).
+        calibration ([`Calibration`]): fitted on this judge's reads.
+    """
+
+    def __init__(self, judge: Judge, calibration: Calibration):
+        self.inner, self.calibration = judge, calibration
+        self.name = judge.name
+
+    @property
+    def receipt(self) -> Receipt:
+        """What all calls so far have cost."""
+        return self.inner.receipt
+
+    def check(self) -> None:
+        """Refuse a calibration of another judge, and what the judge itself refuses. Raises [`ModelError`]."""
+        if self.name != self.calibration.judge:
+            raise ModelError(
+                f"the calibration was fitted on reads of {self.calibration.judge!r} and the judge is {self.name!r}; "
+                "fit one on reads of this judge."
+            )
+        self.inner.check()
+
+    def check_item(self, item: ChecklistItem, where: str) -> None:
+        """Refuse an item that the judge cannot answer, or that has no map. Raises [`ChecklistError`] naming it."""
+        self.inner.check_item(item, where)
+        if kind_of(item) not in self.calibration.maps:
+            raise ChecklistError(
+                f"{where}, item {item.id} ({item.question!r}): the calibration has no map for {kind_of(item)} items; "
+                f"it has {', '.join(self.calibration.maps)}."
+            )
+
+    def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
+        """Answer every read, in order."""
+        verdicts = self.inner.judge(reads, progress)
+        empties: Sequence[Verdict | None] = [None] * len(reads)
+        if self.calibration.contextual:
+            empties = self.inner.judge(empty_targets(reads))
+        return [
+            self.calibration.apply(read.item, verdict, empty)
+            for read, verdict, empty in zip(reads, verdicts, empties, strict=True)
+        ]
+
+
+def empty_targets(reads: Sequence[Read]) -> list[Read]:
+    """The same reads about nothing."""
+    return [replace(read, target=EMPTY) for read in reads]
