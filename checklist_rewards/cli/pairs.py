@@ -126,11 +126,11 @@ def pairs(
     for row in file:
         found = columns.checklist_of(row.data, row.where)
         for item in found.items if found is not None else ():
-            scorer.judge.check_item(item, row.where)
+            scorer.check_item(item, row.where)
         _prompt(columns, row)
         reads += len(_samples(columns, row, candidates_key, found)) * (0 if found is None else len(found))
     scorer.check()
-    warn_if_pocket(judge.model)
+    warn_if_pocket(judge.shown)
     report, dropped, made = Report("pairs"), Counter[str](), list[Pair]()
     with write_rows(files.output) as writer, bars() as bar:
         progress = bar("reads", reads)

@@ -123,7 +123,7 @@ def rerank(
     scorer.check()
     if engine is not None:
         _ = engine.identity  # refuses a policy that is not there
-    warn_if_pocket(judge.model)
+    warn_if_pocket(judge.shown)
     report, outcome, opened = Report("rerank"), _Outcome(), work.store
     with write_rows(files.output) as writer, bars() as bar:
         sampled = None if engine is None else bar("prompts sampled", total)
@@ -185,7 +185,7 @@ def _checked(judge: ChecklistScorer, columns: Columns, row: Row) -> Checklist | 
     columns.reference_of(row.data, row.where)
     checklist = columns.checklist_of(row.data, row.where)
     for item in checklist.items if checklist is not None else ():
-        judge.judge.check_item(item, row.where)
+        judge.check_item(item, row.where)
     return checklist
 
 
