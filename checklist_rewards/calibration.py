@@ -95,7 +95,8 @@ class Calibration(BaseModel):
 
     format: Literal["calibration-1"] = "calibration-1"
     judge: str
-    """Name of the judge whose reads were labelled; nobody else's are calibrated with it."""
+    """Name of the judge whose reads were labelled; nobody else's are calibrated with it. Its prompt is no part of the
+    name: after a change of the prompt, fit again."""
     read_by: str | None = None
     """How these were read: logprobs, votes, ...; answers read in another way stay as they are."""
     contextual: bool = False

@@ -284,6 +284,7 @@ def _score_type() -> pa.DataType:
         "mass": number,
         "passed": flag,
         "probabilities": pa.map_(text, number),
+        "uncalibrated": pa.map_(text, number),
         "answered": whole,
         "total": whole,
         "required_passed": flag,
@@ -295,8 +296,21 @@ def _score_type() -> pa.DataType:
 
 
 def _told(value: Any) -> Any:
-    """A score as a mapping; one that stands in a cell as JSON text (CSV) is parsed."""
-    return json.loads(value) if isinstance(value, str) else value
+    """A score as a mapping; one that stands in a cell as JSON text (CSV) is parsed.
+
+    Parquet gives every mapping of a column the keys of all: labels that are another item's have null, and go.
+    """
+    value = json.loads(value) if isinstance(value, str) else value
+    if not isinstance(value, Mapping) or not isinstance(value.get("items"), list):
+        return value
+    return {**value, "items": [_own_labels(item) for item in value["items"]]}
+
+
+def _own_labels(item: Any) -> Any:
+    if not isinstance(item, Mapping):
+        return item
+    labels = {name: item[name] for name in ("probabilities", "uncalibrated") if isinstance(item.get(name), Mapping)}
+    return {**item, **{name: {k: p for k, p in found.items() if p is not None} for name, found in labels.items()}}
 
 
 def _require_scores(names: Iterable[Any], where: str) -> None:

@@ -51,7 +51,7 @@ _ADVICE = {
     "null_content": "the server's reply has no text",
     "cut_off": "the reply ended at its token limit before it said anything; allow more tokens",
     "refused": "the server or its model refused to answer",
-    "tie": "the samples are split evenly between yes and no",
+    "tie": "as many samples abstain as give an answer",
     "missing": "the judge's reply leaves the question out, also when asked again",
     "unparsable": "the judge's reply cannot be read, also when asked again",
     "no_checklist": "the row's checklist is null",

@@ -6,9 +6,10 @@ probabilities, unless several samples vote.
 
 With `samples=k` every item is asked k times and the label that most of the replies name is the answer (maj@k, as TICK
 has it, arXiv:2410.03608 section 3.2); the share of each label among the replies stands as its probability, so soft
-scores average over the samples, as RLCF does. A reply that cannot be read is no vote. If yes and no got as many, the
-item is unanswered("tie"), the shares are kept; of options that got as many, the one nearest to the mean of the votes
-counts, the lower of two as near, and where one of them abstains it is a tie again.
+scores average over the samples, as RLCF does. A reply that cannot be read is no vote; it is kept with the others, as the
+votes of a panel are (`panel.py`). Of answers that got as many, the one nearest to the mean of the votes counts, and of
+two as near (yes and no) the one that is worth least to the target. Where one of them abstains the item is
+unanswered("tie"), and the shares are kept.
 
 A single reply that cannot be read is asked for again with what is wrong with it, twice, and is then
 unanswered("unparsable") or, where it was cut off, unanswered("cut_off").
@@ -170,7 +171,13 @@ class ReasonedJudge:
         if len(outcomes) == 1:
             [(label, reasoning)] = answered
             return Verdict(answer=label, reasoning=reasoning, judge=self.name, method="reply")
-        return vote(answered, item, self.name)
+        votes = tuple(
+            Verdict(unanswered=outcome.reason, judge=self.name)
+            if isinstance(outcome, Lost)
+            else Verdict(answer=outcome[0], reasoning=outcome[1], judge=self.name, method="reply")
+            for outcome in outcomes
+        )
+        return replace(vote(answered, item, self.name), votes=votes)
 
 
 def vote(answered: Sequence[Said], item: ChecklistItem, judge: str | None = None) -> Verdict:
@@ -214,11 +221,12 @@ def _first(tied: Sequence[str], counts: Counter[str], item: ChecklistItem) -> st
     if len(tied) == 1:
         return tied[0]
     values = {label: value for label, value in item.values.items() if value is not None}
-    if item.options is None or not all(label in values for label in tied):
+    if not all(label in values for label in tied):
         return None
+    sign = 1 if item.weight >= 0 else -1
     votes = sum(count for label, count in counts.items() if label in values)
     mean = sum(values[label] * count for label, count in counts.items() if label in values) / votes
-    return min(tied, key=lambda label: (round(abs(values[label] - mean), 9), values[label]))
+    return min(tied, key=lambda label: (round(abs(values[label] - mean), 9), sign * values[label]))
 
 
 def _alternatives(answers: Sequence[str]) -> str:

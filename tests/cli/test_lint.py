@@ -1,5 +1,6 @@
 """`lint`: what is wrong with prompts and configs, by file and line."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -63,3 +64,37 @@ def test_one_bad_file_does_not_hide_the_next(run):
     shown = run("lint", "a.md", "b.md", "c.yaml")
     assert shown.exit_code == 2 and "a.md:1" in shown.stderr and "c.yaml:1" in shown.stderr
     assert shown.stdout.startswith("b.md: a generator prompt")
+
+
+def test_checklists_are_checked_with_their_code_checks(run, no_engine):
+    short = {"question": "Is it short?", "check": '{"type": "words", "at_most": 9}'}
+    Path("one.json").write_text(json.dumps(["Is it kind?", short]))
+    rows = [{"checklist": ["a?"]}, {"checklist": None}, {"checklist": [short, "b?"]}]
+    Path("rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    shown = run("lint", "one.json", "rows.jsonl")
+    assert shown.exit_code == 0 and shown.stdout.splitlines() == [
+        "one.json: a checklist: 2 items, 1 with code checks",
+        "rows.jsonl: 2 checklists: 3 items, 1 with code checks",
+    ]
+
+
+WRONG_CHECKS = [
+    ('{"type": "wrds"}', "the check type 'wrds' is not known; allowed: words, sentences"),
+    ('{"type": "words"}', "check 'words': one of 'at_least', 'at_most', 'exactly' is needed"),
+    ('{"type": "words", "at_least": "5"}', "check 'words': at_least: Input should be a valid integer, got '5'"),
+    ("words", "a code check is a JSON object with a 'type'; got 'words'"),
+]
+
+
+@pytest.mark.parametrize(("check", "words"), WRONG_CHECKS)
+def test_a_wrong_check_is_named_with_line_and_item(run, no_engine, check, words):
+    Path("rows.jsonl").write_text(json.dumps({"checklist": [{"id": "x1", "question": "Short?", "check": check}]}))
+    shown = run("lint", "rows.jsonl")
+    assert shown.exit_code == 2
+    assert f"error: rows.jsonl, line 1, item x1 ('Short?'): {words}" in " ".join(shown.stderr.split())
+
+
+def test_rows_without_checklists_are_not_taken_for_right(run, no_engine):
+    Path("rows.jsonl").write_text('{"prompt": "a"}')
+    shown = run("lint", "rows.jsonl")
+    assert shown.exit_code == 2 and "rows.jsonl: no row has a 'checklist'" in shown.stderr

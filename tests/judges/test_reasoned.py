@@ -165,12 +165,14 @@ def test_unreadable_samples_are_no_votes():
     assert nothing.unanswered.startswith("unparsable") and nothing.probabilities is None
 
 
-def test_a_tie_of_yes_and_no_is_no_answer_but_its_shares_are_kept():
-    verdict = votes(SHORT, "yes", "no", "maybe")
-    assert verdict.unanswered == "tie: yes 1, no 1" and verdict.answer is None
-    assert verdict.probabilities == {"yes": 0.5, "no": 0.5}
-    score = score_checklist(Checklist(items=(SHORT,)), [verdict])
-    assert score.primary_score is None and (score.lower, score.upper) == (0.0, 1.0)
+def test_a_tie_of_yes_and_no_is_the_worst_for_the_target():
+    for weight, answer in ((1, "no"), (-1, "yes")):
+        item = ChecklistItem(question=SHORT.question, weight=weight)
+        verdict = votes(item, "yes", "no", "maybe")
+        assert verdict.answer == answer and verdict.probabilities == {"yes": 0.5, "no": 0.5}
+        score = score_checklist(Checklist(items=(item,)), [verdict])
+        assert (score.pass_rate, score.expected_score) == (0, 0.5)
+        assert (score.items[0].agreement, [vote.answer for vote in score.items[0].votes]) == (0.5, ["yes", "no", None])
 
 
 @pytest.mark.parametrize(

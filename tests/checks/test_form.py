@@ -1,0 +1,69 @@
+"""Casing, beginning and end, JSON, titles, repetition."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checklist_rewards.errors import CheckError
+from tests.checks.holds import holds
+
+YES_AND_NO = [
+    ({"type": "casing", "casing": "upper"}, "HELLO, 3!", ["Hello", "123", ""]),
+    ({"type": "casing", "casing": "lower"}, "hello, 3!", ["Hello", "123", ""]),
+    ({"type": "starts", "phrase": "dear "}, "\nDear Bob", ["Hi, dear Bob", ""]),
+    ({"type": "starts", "phrase": "Dear", "ignore_case": False}, "Dear Bob", ["dear Bob"]),
+    ({"type": "ends", "phrase": "Bye."}, '"So bye." \n', ["Bye. P.S.", ""]),
+    ({"type": "ends", "phrase": "Bye.", "ignore_case": False}, "Bye.", ["So bye."]),
+    (
+        {"type": "paragraph_start", "paragraph": 2, "word": "Once"},
+        'Hi.\n\n"Once, he said',
+        ["Once.\n\nHi.", "Once", ""],
+    ),
+    ({"type": "quoted"}, ' "All of it" ', ['"', '"Some" of it', ""]),
+    ({"type": "json"}, '```json\n{"a": [1]}\n```', ["```json\n{'a'}\n```", 'Here: {"a": 1}', "", "[" * 100_000]),
+    ({"type": "json", "kind": "array"}, "[1, 2]", ['{"a": 1}', "1"]),
+    ({"type": "json", "keys": ["a", "b"]}, '{"a": 1, "b": null}', ['{"a": 1}', '["a", "b"]']),
+    ({"type": "title", "style": "angled"}, "Hi\n<<A title>> x", ["<<>>", "<< >>", "<<a\nb>>", "<a>", ">>a<<"]),
+    ({"type": "title", "style": "heading"}, "\n## A title\nText", ["Text\n# Late", "#hash", "#"]),
+    ({"type": "postscript", "marker": "P.S."}, "Bye.\np. s. Call!", ["PS call", ""]),
+    ({"type": "repeats_prompt", "prompt": "Say hello. "}, "say HELLO. Hello.", ["Hello. Say hello."]),
+    (
+        {"type": "two_responses"},
+        "Yes.\n******\nNo.",
+        ["Yes.", "Yes.******Yes. ", "a******b******c", "a****** ******b"],
+    ),
+    (
+        {"type": "all", "checks": [{"type": "quoted"}, {"type": "words", "at_most": 2}]},
+        '"two words"',
+        ["two words", '"more than two"'],
+    ),
+]
+
+
+@pytest.mark.parametrize(("spec", "yes", "no"), YES_AND_NO, ids=[json.dumps(spec)[:60] for spec, _, _ in YES_AND_NO])
+def test_yes_and_no(spec, yes, no):
+    assert holds(yes, **spec)
+    for text in no:
+        assert not holds(text, **spec), text
+
+
+def test_the_prompt_that_is_repeated_is_the_input_unless_named():
+    assert holds("Say hello. Hello!", "Say hello.", type="repeats_prompt")
+    assert not holds("Hello!", "Say hello.", type="repeats_prompt")
+    with pytest.raises(CheckError, match="no input that the text could repeat"):
+        holds("Hello!", type="repeats_prompt")
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(_VALUES, st.sampled_from(["{}", "```\n{}\n```", "```JSON\n{}```", " \n{}\n"]))
+def test_all_json_is_json(value, frame):
+    assert holds(frame.replace("{}", json.dumps(value)), type="json")
+    assert holds(frame.replace("{}", json.dumps(value)), type="json", kind="object") is isinstance(value, dict)

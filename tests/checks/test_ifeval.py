@@ -1,0 +1,73 @@
+"""IFEval's instructions as checks."""
+
+import json
+
+import pytest
+
+from checklist_rewards import Checklist, ChecklistScorer
+from checklist_rewards.checks.ifeval import INSTRUCTIONS, check_of_instruction, follows
+from checklist_rewards.errors import ChecklistError
+
+EXAMPLES = [
+    ("length_constraints:number_words", {"relation": "less than", "num_words": 3}, "two words", "now three words"),
+    ("length_constraints:number_sentences", {"relation": "at least", "num_sentences": 2}, "A b. C d.", "A b"),
+    ("keywords:frequency", {"keyword": "ear", "relation": "at least", "frequency": 1}, "a bear", "a cat"),
+    ("keywords:forbidden_words", {"forbidden_words": ["ear"]}, "a bear", "an ear"),
+    ("punctuation:no_comma", {}, "yes", "yes, no"),
+    ("detectable_format:number_bullet_lists", {"num_bullets": 2}, "* a\n- b\n**c**", "* a"),
+    ("change_case:capital_word_frequency", {"capital_relation": "less than", "capital_frequency": 2}, "OK", "OK GO"),
+    (
+        "length_constraints:nth_paragraph_first_word",
+        {"num_paragraphs": 2, "nth_paragraph": 2, "first_word": "Two"},
+        "one\n\ntwo, it is",
+        "one\n\ntwo\n\nthree",
+    ),
+]
+
+
+@pytest.mark.parametrize(("instruction", "kwargs", "yes", "no"), EXAMPLES, ids=[name for name, *_ in EXAMPLES])
+def test_an_instruction_is_a_check(instruction, kwargs, yes, no):
+    check = check_of_instruction(instruction, kwargs | {"unused": None})
+    assert check.holds(yes) and not check.holds(no)
+
+
+def test_there_are_25_and_an_empty_response_follows_none():
+    assert len(INSTRUCTIONS) == 25
+    no_comma = check_of_instruction("punctuation:no_comma", {})
+    assert no_comma.holds("") and not follows(no_comma, " \n") and follows(no_comma, "yes")
+
+
+@pytest.mark.parametrize(
+    ("instruction", "kwargs", "words"),
+    [
+        ("keywords:rhyme", {}, "instruction 'keywords:rhyme' is not IFEval's; allowed: change_case:capital_word"),
+        (
+            "keywords:existence",
+            {"keywords": None},
+            "instruction 'keywords:existence': the argument 'keywords' is missing",
+        ),
+        (
+            "keywords:existence",
+            {"keywords": []},
+            "instruction 'keywords:existence': check 'keywords': words: Tuple should",
+        ),
+        (
+            "length_constraints:number_words",
+            {"relation": "less than", "num_words": "3"},
+            "'length_constraints:number_words",
+        ),
+    ],
+)
+def test_what_is_none_of_them_is_refused(instruction, kwargs, words):
+    with pytest.raises(ChecklistError) as refused:
+        check_of_instruction(instruction, kwargs)
+    assert words in str(refused.value)
+
+
+def test_a_prompt_of_ifeval_is_a_checklist_that_needs_no_model():
+    items = [
+        {"question": name, "check": check_of_instruction(name, kwargs).model_dump_json(exclude_none=True)}
+        for name, kwargs in [("punctuation:no_comma", {}), ("startend:quotation", {})]
+    ]
+    score = ChecklistScorer(store=False).score(Checklist.parse(json.dumps(items)), '"Yes, sir."')
+    assert [line.answer for line in score.items] == ["no", "yes"]

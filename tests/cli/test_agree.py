@@ -1,0 +1,118 @@
+"""`agree` as a user meets it: scored files and labels in, tables, JSON and pictures out."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.agreement.files import LOST, scored_file
+from tests.cli.conftest import write_jsonl
+
+ITEMS = ["Is it red?", "Is it big?"]
+
+
+def judged(path="scored.jsonl", judge="fake", said=(0.9, 0.2), **more):
+    rows = [
+        {"id": f"r{n}", "doc": f"d{n // 2}", "checklist": ITEMS, "said": list(said), "labels": [True, n % 2 == 0]}
+        for n in range(6)
+    ]
+    return scored_file(path, *({**row, **more} for row in rows), judge=judge)
+
+
+def test_a_judge_against_labels(run):
+    judged()
+    done = run("agree", "scored.jsonl", "--label-key", "labels", "--group-key", "doc", "--json", "a.json")
+    assert done.exit_code == 0, done.output
+    # All first items are right; of the second the judge says no, which is right in every other row.
+    assert "accuracy" in done.stdout and "0.750" in done.stdout and "coverage 1.000" in done.stdout
+    record = json.loads(Path("a.json").read_text())
+    assert record["bootstrap"] == {"resamples": 1000, "seed": 0, "groups": "doc"}
+    [comparison] = record["comparisons"]
+    assert comparison["items"]["yes/no"]["confusion"] == [[6, 0], [3, 3]]
+    assert comparison["items"]["yes/no"]["figures"]["accuracy"] == {"value": 0.75, "low": 0.75, "high": 0.75}
+    assert comparison["targets"]["units"] == 6 and comparison["preferences"] is None
+
+
+def test_labels_from_another_file_are_matched_by_id(run):
+    judged()
+    write_jsonl("gold.jsonl", *({"id": f"r{n}", "labels": [True, False]} for n in (5, 0, 9)))
+    done = run("agree", "scored.jsonl", "--labels", "gold.jsonl", "--json", "a.json", "--bootstrap", 0)
+    assert done.exit_code == 0, done.output
+    [comparison] = json.loads(Path("a.json").read_text())["comparisons"]
+    assert comparison["unmatched_rows"] == 1 and "1 rows in one file only" in done.stdout  # r9 was not scored
+    assert comparison["units"] == 4 and comparison["items"]["yes/no"]["figures"]["accuracy"]["value"] == 1.0
+
+
+def test_two_judges_against_labels_are_tested_against_each_other(run):
+    judged("one.jsonl")
+    judged("other.jsonl", judge="other", said=(0.9, LOST))
+    done = run("agree", "one.jsonl", "other.jsonl", "--label-key", "labels", "--json", "a.json", "--bootstrap", 50)
+    assert done.exit_code == 0, done.output
+    assert "one.jsonl against other.jsonl" in done.stdout and "McNemar" in done.stdout
+    record = json.loads(Path("a.json").read_text())
+    assert [c["coverage"]["value"] for c in record["comparisons"]] == [1.0, 0.5]
+    [test] = record["tests"]
+    assert (test["units"], test["only_one_right"], test["mcnemar_p"]) == (6, 0, None)
+
+
+def test_judges_without_labels_are_compared_with_each_other(run):
+    judged("one.jsonl")
+    judged("other.jsonl", judge="other", said=(0.9, 0.8))
+    judged("third.jsonl", judge="third", said=(0.9, 0.2))
+    done = run("agree", "one.jsonl", "other.jsonl", "third.jsonl", "--json", "a.json", "--bootstrap", 50)
+    assert done.exit_code == 0, done.output
+    assert "3 judges" in done.stdout and "Fleiss' kappa" in done.stdout
+    record = json.loads(Path("a.json").read_text())
+    assert [c["items"]["yes/no"]["figures"]["accuracy"]["value"] for c in record["comparisons"]] == [0.5, 1.0, 0.5]
+    assert record["judges_among_each_other"]["yes/no"]["units"] == 12
+
+
+def test_numbers_per_row_and_preferences_of_candidates(run):
+    rows = [
+        {"prompt_id": "p", "checklist": ITEMS, "said": [p, p], "stars": stars}
+        for p, stars in ((0.9, 5), (0.5, 3), (0.1, 4))
+    ]
+    scored_file("s.jsonl", *rows)
+    arguments = ("--label-key", "stars", "--label-range", "1,5", "--input-key", "prompt_id", "--json", "a.json")
+    done = run("agree", "s.jsonl", *arguments)
+    assert done.exit_code == 0, done.output
+    [comparison] = json.loads(Path("a.json").read_text())["comparisons"]
+    assert comparison["items"] == {} and comparison["targets"]["units"] == 3
+    assert comparison["targets"]["figures"]["bias"]["value"] == pytest.approx((0.9 + 0.5 + 0.1 - 1 - 0.5 - 0.75) / 3)
+    figures = comparison["preferences"]["figures"]
+    assert figures["wins"]["value"] == pytest.approx(2 / 3) and figures["pld_2"]["value"] == pytest.approx(1 / 3)
+
+
+def test_pictures_are_drawn_on_request(run):
+    judged()
+    assert run("agree", "scored.jsonl", "--label-key", "labels", "--plots", "plots", "--bootstrap", 0).exit_code == 0
+    for name in ("confusion_yes_no.png", "reliability.png"):
+        assert Path("plots", name).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["scored.jsonl"], "scored.jsonl alone agrees with nobody"),
+        (["scored.jsonl", "scored.jsonl"], "a file is given twice"),
+        (["scored.jsonl", "--label-key", "gold"], "there is no column 'gold'; it has 'id', 'doc', "),
+        (["scored.jsonl", "--label-key", "doc"], "row 1: 'doc' must be a list with a label for each of the 2 items"),
+        (["scored.jsonl", "--label-key", "n"], "its label 7 is outside 0 to 1; say with --label-range"),
+        (["scored.jsonl", "--label-key", "n", "--label-range", "9"], "--label-range '9' is not known"),
+        (["scored.jsonl", "--label-key", "empty"], "nothing is labelled under 'empty'"),
+        (["scored.jsonl", "--labels", "other.jsonl"], "other.jsonl labels none of the scored rows"),
+        (["scored.jsonl", "--labels", "twice.jsonl"], "twice.jsonl, line 2: the id 'r0' was there before"),
+        (["scored.jsonl", "--labels", "none.jsonl"], "none.jsonl: cannot be read"),
+        (["scored.jsonl", "other.jsonl"], "no column 'checklist_score'"),
+        (["scored.jsonl", "--label-key", "labels", "--json", "scored.jsonl"], "give it a name of its own"),
+        (["scored.jsonl", "--label-key", "labels", "--plots", "other.jsonl"], "--plots other.jsonl is a file"),
+        (["scored.jsonl", "--label-key", "labels", "--input-key", "prompt"], "no column 'prompt' (--input-key)"),
+    ],
+)
+def test_bad_input_is_one_sentence(run, arguments, words):
+    judged(n=7, empty=None)
+    write_jsonl("other.jsonl", {"id": "x", "labels": [True, True]})
+    write_jsonl("twice.jsonl", {"id": "r0", "labels": None}, {"id": "r0", "labels": None})
+    done = run("agree", *arguments)
+    assert done.exit_code == 2 and words in done.stderr, done.stderr
+    assert done.stderr.count("\n") == 1

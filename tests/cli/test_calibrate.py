@@ -1,0 +1,111 @@
+"""`calibrate` as a user meets it: scored and labelled rows in, a map and what it is worth out."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from checklist_rewards.calibration import Calibration
+from tests.agreement.files import scored_file
+from tests.cli.conftest import read_jsonl, write_jsonl
+
+
+def overconfident(path="scored.jsonl", judge="org/judge"):
+    """A judge that says .95 of what is true in seven of ten cases, and .05 of what is true in three."""
+    rng = random.Random(0)
+    rows = []
+    for n in range(60):
+        said = [rng.choice((0.95, 0.05)) for _ in range(4)]
+        labels = [rng.random() < (0.7 if p > 0.5 else 0.3) for p in said]
+        checklist = [f"Is it {word}?" for word in ("red", "big", "old", "new")]
+        rows.append({"doc": n // 2, "prompt": "Write.", "checklist": checklist, "said": said, "labels": labels})
+    return scored_file(path, *rows, judge=judge)
+
+
+def test_a_map_is_fitted_measured_and_saved(run):
+    overconfident()
+    arguments = ("--label-key", "labels", "--group-key", "doc", "--json", "c.json", "--plots", "plots")
+    done = run("calibrate", "scored.jsonl", "-o", "map.json", *arguments, "--bootstrap", 50)
+    assert done.exit_code == 0, done.output
+    assert "brier" in done.stdout and "kept: " in done.stdout and "240 reads, 30 groups, held out" in done.stdout
+    assert Path("plots/reliability_yes_no.png").read_bytes().startswith(b"\x89PNG")
+    [kind] = json.loads(Path("c.json").read_text())["kinds"].values()
+    assert set(kind["after"]) == {"temperature", "platt", "isotonic"}
+    assert kind["after"][kind["method"]]["brier"]["value"] < kind["before"]["brier"]["value"] - 0.02
+    saved = Calibration.load("map.json")
+    assert (saved.judge, saved.read_by, saved.contextual, saved.threshold) == ("org/judge", "logprobs", False, None)
+    assert saved.figures["yes/no"]["before"]["brier"] == kind["before"]["brier"]
+
+
+def test_a_method_and_a_threshold_can_be_asked_for(run):
+    overconfident()
+    arguments = ("--label-key", "labels", "--method", "platt", "--fit-threshold", "cost", "--costs", "9,1")
+    done = run("calibrate", "scored.jsonl", "-o", "map.json", *arguments, "--bootstrap", 0)
+    assert done.exit_code == 0, done.output
+    saved = Calibration.load("map.json").maps["yes/no"]
+    assert saved.method == "platt" and saved.threshold > 0.7  # a wrong yes is dear: better never say it
+
+
+def test_a_map_that_does_not_help_is_said_to_be_none(run):
+    rows = [{"checklist": ["Is it red?"], "said": [0.5], "labels": [n % 2 == 0]} for n in range(40)]
+    scored_file("scored.jsonl", *rows)
+    done = run("calibrate", "scored.jsonl", "-o", "map.json", "--label-key", "labels", "--method", "isotonic")
+    assert done.exit_code == 0 and "no lower Brier score than the judge itself" in done.stderr
+
+
+def test_the_bias_of_a_judge_is_read_from_empty_targets(run, engine):
+    def rule(prefix, tail):
+        return 0.8 if "rose" not in prefix else 0.95 if "red" in tail else 0.6
+
+    fake = engine(rule)
+    rows = [
+        {
+            "prompt": f"Write {n}.",
+            "checklist": ["Is it red?", "Is it big?"],
+            "target": "a rose",
+            "labels": [True, False],
+        }
+        for n in range(10)
+    ]
+    write_jsonl("rows.jsonl", *rows)
+    assert run("score", "rows.jsonl", "-o", "s.jsonl", "--no-store").exit_code == 0
+    asked = len(fake.asked)
+    arguments = ("--label-key", "labels", "--contextual", "--no-store", "--bootstrap", 0, "--method", "temperature")
+    done = run("calibrate", "s.jsonl", "-o", "map.json", *arguments)
+    assert done.exit_code == 0, done.output
+    assert len(fake.asked) - asked == 20  # two items of ten inputs, about nothing
+    assert Calibration.load("map.json").contextual
+    done = run("score", "rows.jsonl", "-o", "calibrated.jsonl", "--no-store", "--calibration", "map.json")
+    assert done.exit_code == 0, done.output
+    red, big = read_jsonl("calibrated.jsonl")[0]["checklist_score"]["items"]
+    assert (red["answer"], big["answer"]) == ("yes", "no")  # both above .5, and only one above what it says of nothing
+    assert big["uncalibrated"]["yes"] == pytest.approx(0.6) and big["confidence"] < 0.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--costs", "much"], "--costs 'much' is not known"),
+        (["--costs", "0,1"], "a wrong answer costs more than 0"),
+        (["-o", "scored.jsonl"], "give it a name of its own"),
+        (["--label-key", "gold"], "there is no column 'gold'"),
+        (["--group-key", "prompt"], "all 240 labelled reads are of one group"),
+        (["--contextual"], "the reads are 'org/judge''s and --model is 'pocket'"),
+        (["--contextual", "--model", "org/judge", "--input-key", "question"], "no key 'question'"),
+    ],
+)
+def test_bad_input_is_refused_before_a_model_is_loaded(run, no_engine, arguments, words):
+    overconfident()
+    fixed = ("--label-key", "labels", "--fit-threshold", "cost", "--bootstrap", 0)
+    done = run("calibrate", "scored.jsonl", "-o", "map.json", *fixed, *arguments)
+    assert done.exit_code == 2 and words in done.stderr, done.stderr
+    assert not Path("map.json").exists()
+
+
+def test_scores_of_a_map_of_another_judge_are_refused(run, no_engine):
+    overconfident()
+    assert run("calibrate", "scored.jsonl", "-o", "map.json", "--label-key", "labels", "--bootstrap", 0).exit_code == 0
+    write_jsonl("rows.jsonl", {"prompt": "x", "target": "y", "checklist": ["Is it red?"]})
+    done = run("score", "rows.jsonl", "-o", "s.jsonl", "--calibration", "map.json")
+    assert done.exit_code == 2 and "fitted on reads of 'org/judge' and the judge is 'pocket'" in done.stderr

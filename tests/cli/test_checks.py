@@ -1,0 +1,53 @@
+"""Code checks on the command line: who answers, what is refused, what is allowed."""
+
+import pytest
+
+from tests.cli.conftest import read_jsonl, write_jsonl
+
+SHORT = {"question": "Does the response have exactly 2 sentences?", "check": '{"type": "sentences", "exactly": 2}'}
+CODE = {"question": "Does the code run?", "check": '{"type": "code"}'}
+
+
+def rows(*checklists):
+    write_jsonl("rows.jsonl", *({"prompt": "p", "target": "One. Two.", "checklist": items} for items in checklists))
+
+
+def lines():
+    return [item for row in read_jsonl("out.jsonl") for item in row["checklist_score"]["items"]]
+
+
+def test_checks_are_answered_without_a_model(run, no_engine):
+    rows([SHORT])
+    assert run("score", "rows.jsonl", "-o", "out.jsonl").exit_code == 0
+    [line] = lines()
+    assert (line["answer"], line["judge"], line["method"], line["confidence"]) == ("yes", "code", "check", None)
+
+
+def test_the_mean_of_check_and_judge(run):
+    rows([SHORT], [SHORT | {"check": '{"type": "sentences", "exactly": 3}'}])
+    assert run("score", "rows.jsonl", "-o", "out.jsonl", "--checks", "mean").exit_code == 0
+    yes, no = lines()
+    assert yes["confidence"] - no["confidence"] == pytest.approx(0.5)  # the judge said the same to both
+    assert yes["judge"] == "code+pocket"
+
+
+def test_a_bad_spec_ends_before_any_engine(run, no_engine):
+    rows([SHORT], [SHORT | {"id": "x", "check": '{"type": "sentence"}'}])
+    shown = run("score", "rows.jsonl", "-o", "out.jsonl")
+    assert shown.exit_code == 2 and "line 2, item x" in shown.stderr and "'sentence' is not known" in shown.stderr
+
+
+def test_code_runs_only_where_it_is_allowed(run, no_engine):
+    rows([CODE])
+    shown = run("score", "rows.jsonl", "-o", "out.jsonl")
+    assert shown.exit_code == 2 and "--allow-code" in " ".join(shown.stderr.split())
+    assert run("score", "rows.jsonl", "-o", "out.jsonl", "--allow-code").exit_code == 0
+    assert [line["answer"] for line in lines()] == ["no"]  # "One. Two." is no Python
+
+
+def test_a_config_says_who_answers(run, no_engine):
+    with open("mine.yaml", "w") as config:
+        config.write("name: mine\nscorer: {checks: most}\n")
+    rows([SHORT])
+    shown = run("score", "rows.jsonl", "-o", "out.jsonl", "--config", "mine.yaml")
+    assert shown.exit_code == 2 and "checks='most' is not known; allowed: 'only', 'mean', 'judge'" in shown.stderr

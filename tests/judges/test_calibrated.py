@@ -1,0 +1,126 @@
+"""A judge with a calibration in front of a fake engine: what is asked, and what comes out."""
+
+import pytest
+
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.calibration import Calibration, CalibrationMap
+from checklist_rewards.checklists import ChecklistItem
+from checklist_rewards.errors import ChecklistError, ModelError, SampleError
+from checklist_rewards.judges import LogprobJudge, Read
+from checklist_rewards.judges.calibrated import CalibratedJudge
+from checklist_rewards.judges.panel import PanelJudge
+from checklist_rewards.store import Store
+from tests.fakes import FakeBackend
+
+HOT = CalibrationMap(method="temperature", temperature=2, reads=10, threshold=0.3)
+SAME = CalibrationMap(method="temperature", temperature=1, reads=10)
+RED = ChecklistItem(question="Is it red?")
+
+
+def calibration(map=HOT, judge="fake", read_by="logprobs", contextual=False) -> Calibration:
+    return Calibration(judge=judge, read_by=read_by, contextual=contextual, maps={"yes/no": map})
+
+
+def says(prefix: str, tail: str) -> float | None:
+    """Of a rose 0.9, of nothing 0.5 or, about bigness, no answer at all."""
+    if "rose" not in prefix:
+        return None if "big" in tail else 0.75
+    return 0.9
+
+
+def fake() -> LogprobJudge:
+    return LogprobJudge("fake", backend=FakeBackend(says))
+
+
+def scorer(engine=None, **options) -> ChecklistScorer:
+    return ChecklistScorer("fake", backend=engine or FakeBackend(says), store=False, **options)
+
+
+def test_a_scorer_answers_with_calibrated_probabilities():
+    score = scorer(calibration=calibration()).score(["Is it red?"], "a rose")
+    assert score.expected_score == pytest.approx(0.75)  # odds 9, temperature 2
+    assert score.items[0].uncalibrated == pytest.approx({"yes": 0.9, "no": 0.1}) and score.items[0].mass == 1.0
+
+
+def test_the_fitted_threshold_stands_unless_another_is_given(tmp_path):
+    calibration().save(tmp_path / "map.json")
+    assert scorer(calibration=tmp_path / "map.json").threshold == 0.3
+    assert scorer(calibration=tmp_path / "map.json", threshold=0.8).threshold == 0.8
+    assert scorer(calibration=calibration(SAME)).threshold == 0.6 == scorer().threshold
+
+
+def test_a_calibration_of_another_judge_is_refused_before_anything_is_asked():
+    engine = FakeBackend(says)
+    with pytest.raises(ModelError, match="fitted on reads of 'org/other' and the judge is 'fake'"):
+        scorer(engine, calibration=calibration(judge="org/other")).score(["Is it red?"], "a rose")
+    assert not engine.asked
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"mode": "batch"}, "needs mode='item'"),
+        ({"capture_reasoning": True}, "read by logprobs, and these are read by votes"),
+    ],
+)
+def test_a_calibration_of_answers_read_in_another_way_is_refused(options, words):
+    with pytest.raises(SampleError, match=words):
+        scorer(calibration=calibration(), **options)
+
+
+def test_an_item_without_a_map_is_refused():
+    graded = {"question": "How?", "options": [{"label": label, "value": i} for i, label in enumerate("ab")]}
+    with pytest.raises(ChecklistError, match="no map for 2 options items; it has yes/no"):
+        scorer(calibration=calibration()).score([graded], "a rose")
+
+
+def test_a_code_check_needs_no_map_and_is_not_calibrated():
+    item = {"question": "Is it short?", "check": '{"type": "words", "at_most": 3}'}
+    score = scorer(calibration=calibration()).score([item, "Is it red?"], "a rose")
+    assert score.items[0].uncalibrated is None and score.items[1].uncalibrated is not None
+
+
+def test_the_empty_target_is_read_once_for_all_targets_of_an_input():
+    engine = FakeBackend(says)
+    judge = CalibratedJudge(LogprobJudge("fake", backend=engine), calibration(SAME, contextual=True))
+    verdicts = judge.judge([Read(RED, f"rose {n}", "Describe it.") for n in range(3)])
+    assert [verdict.probabilities["yes"] for verdict in verdicts] == [pytest.approx(0.75)] * 3  # odds 9 over odds 3
+    assert len(engine.asked) == 4 and judge.receipt.asked == 4
+
+
+def test_where_the_empty_target_cannot_be_read_the_item_is_unanswered():
+    score = scorer(calibration=calibration(SAME, contextual=True)).score(["Is it red?", "Is it big?"], "a rose")
+    assert score.items[1].unanswered == "uncalibrated: the empty target has no probabilities (too_long)"
+    assert score.primary_score == score.items[0].confidence == pytest.approx(0.75)
+
+
+def test_progress_counts_reads_and_no_empty_targets():
+    done = []
+    judge = CalibratedJudge(LogprobJudge("fake", backend=FakeBackend(says)), calibration(SAME, contextual=True))
+    judge.judge([Read(RED, "a rose"), Read(RED, "another rose")], done.append)
+    assert sum(done) == 2
+
+
+def test_another_calibration_asks_nothing_again(tmp_path):
+    engine = FakeBackend(says)
+    store = Store(tmp_path / "store.sqlite")
+    for each in (None, calibration(), calibration(SAME)):
+        one = ChecklistScorer("fake", backend=engine, store=store, calibration=each)
+        one.score(["Is it red?"], "a rose")
+    assert len(engine.asked) == 1
+
+
+def test_a_panel_of_calibrated_judges_keeps_their_raw_probabilities():
+    panel = PanelJudge([LogprobJudge("other", backend=FakeBackend(says)), CalibratedJudge(fake(), calibration())])
+    score = ChecklistScorer(judge=panel).score(["Is it red?"], "a rose")
+    assert score.expected_score == pytest.approx((0.9 + 0.75) / 2)
+    assert [vote.uncalibrated for vote in score.items[0].votes] == [None, pytest.approx({"yes": 0.9, "no": 0.1})]
+
+
+def test_a_pipeline_config_has_a_place_for_it(tmp_path):
+    from checklist_rewards.pipelines import PipelineConfig
+
+    calibration(judge="org/judge").save(tmp_path / "map.json")
+    (tmp_path / "config.yaml").write_text("scorer: {calibration: map.json}\n")
+    config = PipelineConfig.load(tmp_path / "config.yaml")  # whose judge it is not, is not known yet
+    assert config.scorer.settings() == {"calibration": str(tmp_path / "map.json")}

@@ -1,0 +1,207 @@
+"""Code checks in front of a judge: who answers, what is asked, and what a failure is."""
+
+import json
+import logging
+from typing import Literal
+
+import pytest
+
+from checklist_rewards import ChecklistScorer, Sample
+from checklist_rewards.checklists import ChecklistItem
+from checklist_rewards.checks import CHECKS, Check, register_check
+from checklist_rewards.errors import ChecklistError, SampleError
+from checklist_rewards.judges import LogprobJudge, Read, Receipt
+from checklist_rewards.judges.checked import CheckedJudge
+from checklist_rewards.rewards.trl import ChecklistReward
+from tests.fakes import FakeBackend
+from tests.judges.fakes import Script
+
+SHORT = {"question": "Is it short?", "check": '{"type": "words", "at_most": 3}'}
+KIND = {"question": "Is it kind?"}
+CODE = {"question": "Does the code run?", "check": '{"type": "code"}'}
+
+
+def scorer_on(backend, **options):
+    return ChecklistScorer(backend=backend, store=False, **options)
+
+
+def test_a_check_answers_and_the_judge_is_asked_the_rest():
+    backend = FakeBackend(lambda prefix, tail: 0.7)
+    scorer = scorer_on(backend)
+    score = scorer.score([SHORT, KIND], "One two.")
+    short, kind = score.items
+    assert (short.answer, short.judge, short.method, short.confidence) == ("yes", "code", "check", None)
+    assert (kind.answer, kind.method, kind.confidence) == ("yes", "logprobs", pytest.approx(0.7))
+    assert score.expected_score == pytest.approx((1 + 0.7) / 2) and score.pass_rate == 1.0
+    assert [tail for _, tail in backend.asked if "short" in tail] == [] and len(backend.asked) == 1
+    assert scorer.receipt.reads == scorer.receipt.asked == 1  # only what went to the engine
+
+
+def test_checks_alone_need_no_engine(no_model):
+    scorer = ChecklistScorer("pocket", store=False)
+    long, short = scorer.score_batch([Sample([SHORT], "a b c d"), Sample([SHORT], "a")])
+    assert (long.primary_score, short.primary_score) == (0.0, 1.0) and scorer.receipt == Receipt()
+
+
+@pytest.fixture
+def no_model(monkeypatch):
+    monkeypatch.setattr("checklist_rewards.judges.logprob.load_backend", lambda *_: pytest.fail("a model was loaded"))
+
+
+def test_the_mean_of_both_is_the_probability():
+    backend = FakeBackend(lambda prefix, tail: 0.4)
+    [yes], [no] = (scorer_on(backend, checks="mean").score([SHORT], text).items for text in ("a", "a b c d"))
+    assert (yes.confidence, yes.answer) == (pytest.approx(0.7), "yes")  # (0.4 + 1) / 2
+    assert (no.confidence, no.answer) == (pytest.approx(0.2), "no")  # (0.4 + 0) / 2
+    assert (yes.method, yes.judge) == ("check", "code+pocket")
+    assert [(vote.judge, vote.answer) for vote in yes.votes] == [("code", "yes"), ("pocket", "no")]
+
+
+def test_the_mean_with_a_judge_of_words_is_half_where_they_differ():
+    scorer = scorer_on(Script(lambda messages: "No"), checks="mean", use_logprobs=False)
+    [line] = scorer.score([SHORT], "a").items
+    assert (line.confidence, line.answer) == (0.5, "no")
+
+
+def test_the_judge_alone_is_asked_as_if_there_were_no_check():
+    backend = FakeBackend(lambda prefix, tail: 0.9)
+    scorer = scorer_on(backend, checks="judge")
+    [line] = scorer.score([SHORT], "a b c d").items
+    assert (line.answer, line.method) == ("yes", "logprobs")
+    plain = FakeBackend(lambda prefix, tail: 0.9)
+    scorer_on(plain).score([SHORT["question"]], "a b c d")
+    assert backend.asked == plain.asked
+
+
+@pytest.fixture
+def broken():
+    """A type of check that breaks on texts with a question mark."""
+
+    @register_check
+    class Broken(Check):
+        summary = "It breaks."
+        type: Literal["broken"] = "broken"
+
+        def holds(self, text, input=None):
+            return 1 / (0 if "?" in text else 1) > 0
+
+    yield {"question": "Is it whole?", "check": '{"type": "broken"}'}
+    del CHECKS["broken"]
+
+
+def test_a_check_that_breaks_is_no_answer_and_no_neighbours_loss(broken, caplog):
+    scorer = scorer_on(FakeBackend(lambda prefix, tail: 0.9))
+    with caplog.at_level(logging.WARNING):
+        lost, fine = scorer.score_batch([Sample([broken, SHORT], "what?"), Sample([broken, SHORT], "fine")])
+    whole, short = lost.items
+    assert whole.unanswered == "check_error: ZeroDivisionError: division by zero" and whole.value is None
+    assert short.answer == "yes" and (lost.lower, lost.upper) == (0.5, 1.0) and lost.answered == 1
+    assert fine.primary_score == 1.0 and "broken" in caplog.text
+
+
+@pytest.mark.parametrize("check_breaks", [True, False])
+def test_in_a_mean_no_failure_lets_the_other_stand_alone(broken, check_breaks):
+    backend = FakeBackend(lambda prefix, tail: 0.9, fails=lambda prefix, tail: not check_breaks)
+    [line] = scorer_on(backend, checks="mean").score([broken], "what?" if check_breaks else "what.").items
+    assert line.unanswered.split(":")[0] == ("check_error" if check_breaks else "backend_error")
+    assert line.value is None and line.confidence is None
+    assert {vote.unanswered is None for vote in line.votes} == {True, False}  # what was answered is kept
+
+
+def test_a_failed_check_gives_no_reward_in_place_of_a_score(broken):
+    reward = ChecklistReward(scorer_on(FakeBackend()))
+    assert reward(["p", "p"], ["what?", "fine"], checklist=[[broken], [broken]]) == [None, 1.0]
+
+
+def test_code_is_off_until_it_is_allowed():
+    with pytest.raises(
+        ChecklistError, match=r"sample 1, item \w+ \('Does the code run\?'\): its check runs code .*allow"
+    ):
+        scorer_on(FakeBackend()).score([CODE], "x = 1")
+    inside = {"question": "Both?", "check": json.dumps({"type": "all", "checks": [{"type": "code"}]})}
+    with pytest.raises(ChecklistError, match="runs code"):
+        scorer_on(FakeBackend(), checks="mean").score([inside], "x = 1")
+    allowed = scorer_on(FakeBackend(), allow_code=True)
+    good, bad = allowed.score_batch([Sample([CODE], "x = 1"), Sample([CODE], "x = y")])
+    assert (good.primary_score, bad.primary_score) == (1.0, 0.0)
+    # The judge reads it; nothing is run.
+    assert scorer_on(FakeBackend(lambda prefix, tail: 0.9), checks="judge").score([CODE], "x = y").pass_rate == 1.0
+
+
+def test_code_that_was_not_allowed_is_not_run_even_unasked(monkeypatch):
+    monkeypatch.setattr("checklist_rewards.checks.programs.run_python", lambda *_, **__: pytest.fail("it ran"))
+    [verdict] = CheckedJudge(LogprobJudge(backend=FakeBackend())).judge([Read(ChecklistItem(**CODE), "x = 1")])
+    assert verdict.unanswered.startswith("check_error: not checked, item") and "runs code" in verdict.unanswered
+
+
+def test_bad_specs_are_refused_before_anything_is_asked():
+    backend = FakeBackend()
+    bad = {"id": "b2", "question": "Short?", "check": '{"type": "words", "at_most": "3"}'}
+    with pytest.raises(ChecklistError) as refused:
+        scorer_on(backend).score_batch([Sample([KIND], "a"), Sample([KIND, bad], "a")])
+    assert str(refused.value) == (
+        "sample 2, item b2 ('Short?'): check 'words': at_most: Input should be a valid integer, got '3'."
+    )
+    with_options = SHORT | {"options": [{"label": "yes", "value": 1}, {"label": "no", "value": 0}]}
+    with pytest.raises(ChecklistError, match="it has a check, which answers yes or no, and options"):
+        scorer_on(backend).score([with_options], "a")
+    with pytest.raises(SampleError, match="checks='both' is not known; allowed: 'only', 'mean', 'judge'"):
+        scorer_on(backend, checks="both")
+    assert backend.asked == []
+
+
+def test_equal_checks_of_one_text_are_made_once_and_progress_counts_every_read(monkeypatch):
+    made = []
+    whole = CHECKS["words"].holds
+    monkeypatch.setattr(
+        CHECKS["words"], "holds", lambda self, text, input=None: made.append(text) or whole(self, text)
+    )
+    seen = []
+    samples = [Sample([SHORT, KIND], "a"), Sample([SHORT], "a"), Sample([SHORT], "b")]
+    scorer_on(FakeBackend()).score_batch(samples, seen.append)
+    assert made == ["a", "b"] and sum(seen) == 4
+    seen.clear()
+    scorer_on(FakeBackend(), checks="mean").score_batch(samples, seen.append)
+    assert sum(seen) == 4
+
+
+def test_a_penalty_and_a_gate_by_code():
+    rude = {"question": "Does it say shut up?", "weight": -1, "check": '{"type": "keywords", "words": ["shut up"]}'}
+    required = SHORT | {"required": True}
+    score = scorer_on(FakeBackend(lambda prefix, tail: 1.0)).score([rude, KIND], "Shut up.")
+    assert (score.raw_score, score.weighted_score) == (0.0, 0.0)
+    assert scorer_on(FakeBackend(lambda prefix, tail: 1.0)).score([required, KIND], "a b c d").primary_score == 0.0
+
+
+@pytest.mark.parametrize("mode", ["batch", "quality"])
+def test_the_judges_of_whole_checklists_are_asked_what_is_left(mode):
+    def reply(messages):
+        text = " ".join(message["content"] for message in messages)
+        assert "Is it kind?" in text and "Is it short?" not in text
+        return json.dumps({"answers": [{"index": 1, "answer": "no"}], "grade": 3})
+
+    scorer = scorer_on(Script(reply), mode=mode, primary_metric="pass")
+    short = scorer.score([KIND, SHORT], "a b c").items[1]
+    assert (short.answer, short.judge) == ("yes", "code")
+
+
+def test_a_judge_that_was_wrapped_by_hand_stays_as_it_is():
+    judge = CheckedJudge(LogprobJudge(backend=FakeBackend(lambda prefix, tail: 0.2)), "mean")
+    [line] = ChecklistScorer(judge=judge).score([SHORT], "a").items
+    assert line.confidence == pytest.approx(0.6)
+
+
+def test_a_stored_score_is_scored_again_without_checks_or_engine():
+    from checklist_rewards.checklists import Checklist
+    from checklist_rewards.scores import rescore
+
+    checklist = Checklist.parse([SHORT, KIND])
+    score = scorer_on(FakeBackend(lambda prefix, tail: 0.7), checks="mean").score(checklist, "a")
+    again = rescore(checklist, type(score).model_validate_json(score.model_dump_json()))
+    assert again == score
+
+
+def test_an_outage_is_named_by_the_judge_and_not_by_the_check():
+    backend = FakeBackend(fails=lambda prefix, tail: True)
+    short, kind = scorer_on(backend).score([SHORT, KIND], "a").items
+    assert short.answer == "yes" and kind.unanswered.startswith("backend_error")
