@@ -14,5 +14,5 @@ def extra(*names: str) -> list[Any]:
         return [import_module(name) for name in names]
     except ImportError as error:
         raise SampleError(
-            f"agreement and calibration need {error.name}: pip install 'checklist-rewards[agreement]'."
+            f"agreement and calibration need {error.name}: pip install 'checklist-rewards[evaluation]'."
         ) from error

@@ -38,7 +38,7 @@ def page(
         figures (mapping, *optional*): further tables: a heading, and the names and numbers under it.
 
     Raises:
-        ImportError: without matplotlib (the extra `inspect`).
+        ImportError: without matplotlib (the extra `evaluation`).
     """
     flagged = sum(bool(line.flags) for line in reports)
     parts = [

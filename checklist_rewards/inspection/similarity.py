@@ -48,7 +48,7 @@ def similarity(generated: Sequence[Checklist], human: Sequence[Checklist]) -> Si
 
     Raises:
         SampleError: without pairs, or if the numbers differ.
-        ModelError: without the packages of the extra `inspect`.
+        ModelError: without the packages of the extra `evaluation`.
     """
     if not generated or len(generated) != len(human):
         raise SampleError(f"checklists are compared in pairs, got {len(generated)} and {len(human)} of people.")
@@ -57,7 +57,7 @@ def similarity(generated: Sequence[Checklist], human: Sequence[Checklist]) -> Si
         from sacrebleu import corpus_bleu
     except ImportError as error:
         raise ModelError(
-            f"comparing checklists needs {error.name}: pip install 'checklist-rewards[inspect]'."
+            f"comparing checklists needs {error.name}: pip install 'checklist-rewards[evaluation]'."
         ) from error
     texts, wanted = ([_text(checklist) for checklist in side] for side in (generated, human))
     scorer = RougeScorer(list(_ROUGES))

@@ -1,0 +1,61 @@
+"""The options of all commands, in the groups that commands take, and what is built from them.
+
+What a pipeline has a default for is None here: only what the user gave beats the pipeline.
+"""
+
+from checklist_rewards.cli.options.base import JUDGE, OUTPUT, PIPELINE, ROWS, WRITER
+from checklist_rewards.cli.options.judging import (
+    Backend,
+    BaseUrl,
+    Concurrency,
+    Judge,
+    JudgePrompt,
+    MassFloor,
+    Model,
+    OnlyJudge,
+    Threshold,
+)
+from checklist_rewards.cli.options.rows import (
+    ChecklistFile,
+    ChecklistKey,
+    Dry,
+    Files,
+    Kept,
+    Keys,
+    Preset,
+    Summary,
+    TargetKey,
+    WriterKeys,
+)
+from checklist_rewards.cli.options.writing import OwnWriter, Writer, Writing, backend_beside
+
+__all__ = [
+    "JUDGE",
+    "OUTPUT",
+    "PIPELINE",
+    "ROWS",
+    "WRITER",
+    "Backend",
+    "BaseUrl",
+    "ChecklistFile",
+    "ChecklistKey",
+    "Concurrency",
+    "Dry",
+    "Files",
+    "Judge",
+    "JudgePrompt",
+    "Kept",
+    "Keys",
+    "MassFloor",
+    "Model",
+    "OnlyJudge",
+    "OwnWriter",
+    "Preset",
+    "Summary",
+    "TargetKey",
+    "Threshold",
+    "Writer",
+    "WriterKeys",
+    "Writing",
+    "backend_beside",
+]

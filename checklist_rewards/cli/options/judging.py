@@ -1,0 +1,154 @@
+"""Who answers the questions, and how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from checklist_rewards.backends import BackendName
+from checklist_rewards.backends.remote import REMOTE
+from checklist_rewards.cli.options.base import JUDGE, OUTPUT, given, option
+from checklist_rewards.replies import Engine
+from checklist_rewards.scores import Abstention, PrimaryMetric
+
+Model = Annotated[
+    str,
+    option(
+        JUDGE,
+        "The judge: pocket, a folder, a Hub id, a served name.",
+        "--model",
+        "-m",
+        "--scorer-model",
+        default=True,
+    ),
+]
+Backend = Annotated[
+    BackendName,
+    option(
+        JUDGE,
+        "The engine. auto: a server with --base-url, else vLLM if installed. remote: `checklist-rewards serve` at "
+        "--base-url, which asks in its own way.",
+        default=True,
+    ),
+]
+BaseUrl = Annotated[
+    str | None,
+    option(JUDGE, "An OpenAI-compatible server: http://localhost:8000/v1, or openai, openrouter; or a reward server."),
+]
+Concurrency = Annotated[int | None, option(OUTPUT, "Requests at once to a server.", min=1, default="the engine's")]
+JudgePrompt = Annotated[
+    str | None,
+    option(
+        JUDGE,
+        "The judge's prompt: a packaged one, or a Markdown file.",
+        "--prompt",
+        "--scorer-prompt",
+        default="the mode's",
+    ),
+]
+Metric = Annotated[
+    PrimaryMetric | None,
+    option(JUDGE, "Which aggregate becomes the primary score.", default="the pipeline's, else expected"),
+]
+Threshold = Annotated[float | None, option(JUDGE, "An answer is yes from this P(yes) up, 0 to 1.", default="0.6")]
+MinAnswered = Annotated[
+    float | None, option(JUDGE, "Share of the weight that must be answered for a score, 0 to 1.", default="0.5")
+]
+MassFloor = Annotated[
+    float | None, option(JUDGE, "Least P(yes) + P(no) for an answer to count at all, 0 to 1.", default="0.5")
+]
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Who answers the questions, and how the answers are added up."""
+
+    model: Model = "pocket"
+    backend: Backend = "auto"
+    base_url: BaseUrl = None
+    prompt: JudgePrompt = None
+    mode: Annotated[
+        Literal["item", "batch", "quality"] | None,
+        option(
+            JUDGE,
+            "item: a read per question. batch: one reply to all. quality: one reply to all, with a grade from 1 to 5.",
+            default="the pipeline's, else item",
+        ),
+    ] = None
+    metric: Metric = None
+    threshold: Threshold = None
+    min_answered: MinAnswered = None
+    mass_floor: MassFloor = None
+    use_logprobs: Annotated[
+        bool | None,
+        option(
+            JUDGE,
+            "Read probabilities, or the words of a reply.",
+            "--logprobs/--no-logprobs",
+            default="where the mode and the engine can",
+        ),
+    ] = None
+    capture_reasoning: Annotated[
+        bool | None, option(JUDGE, "Have a reason written before each answer.", "--reasoning/--no-reasoning")
+    ] = None
+    samples: Annotated[int | None, option(JUDGE, "Replies per question; the majority counts.", min=1, default="1")] = (
+        None
+    )
+    scorer_temperature: Annotated[
+        float | None, option(JUDGE, "Of the judge's replies.", min=0, default="0, of several samples 0.7")
+    ] = None
+    examples: Annotated[
+        str | None,
+        option(JUDGE, "Labelled answers (target, question, label), a few of which are shown with each question."),
+    ] = None
+    shots: Annotated[int | None, option(JUDGE, "How many of them per question.", min=1, default="4")] = None
+    example_reasons: Annotated[bool | None, option(JUDGE, "Show their reasons too.", "--example-reasons")] = None
+    abstention: Annotated[Abstention | None, option(JUDGE, "What cannot_assess counts for.", default="skip")] = None
+    judge: Annotated[
+        str | None, option(JUDGE, "A YAML file that makes several judges a panel or a cascade, instead of --model.")
+    ] = None
+    calibration: Annotated[
+        str | None, option(JUDGE, "What `checklist-rewards calibrate` has fitted on reads of this judge.")
+    ] = None
+    scale: Annotated[
+        int | None, option(JUDGE, "Grades of so many steps instead of yes and no.", min=2, default="the pipeline's")
+    ] = None
+    checks: Annotated[
+        Literal["only", "mean", "judge"] | None,
+        option(JUDGE, "Who answers a question with a code check: the check, both (mean), the judge.", default="only"),
+    ] = None
+    allow_code: Annotated[
+        bool | None, option(JUDGE, "Let checks run code that a model may have written.", "--allow-code")
+    ] = None
+
+    @property
+    def engine(self) -> Engine:
+        """Who judges."""
+        return Engine(self.model, self.backend, self.base_url)
+
+    @property
+    def shown(self) -> str:
+        """Who judges, in words: the model, the file of several, or the address of a reward server."""
+        return self.judge or (str(self.base_url) if self.backend == REMOTE else self.model)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the user gave, as a scorer's settings."""
+        return given(self, {"scorer_temperature": "temperature"})
+
+
+@dataclass(frozen=True)
+class OnlyJudge(Judge):
+    """Who answers the questions, where nobody else is asked anything."""
+
+    scorer_temperature: Annotated[
+        float | None,
+        option(
+            JUDGE,
+            "Of the judge's replies.",
+            "--temperature",
+            "--scorer-temperature",
+            min=0,
+            default="0, of several samples 0.7",
+        ),
+    ] = None

@@ -1,0 +1,112 @@
+"""Who writes the checklists, and how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from checklist_rewards.backends import BackendName
+from checklist_rewards.backends.remote import REMOTE
+from checklist_rewards.cli.options.base import WRITER, given, option
+from checklist_rewards.cli.options.judging import Backend, BaseUrl, Judge
+from checklist_rewards.replies import Engine
+
+
+@dataclass(frozen=True)
+class Writing:
+    """How checklists are written."""
+
+    refiner: Annotated[
+        list[str] | None,
+        option(WRITER, "A refiner; may be given several times, in order.", default="the pipeline's"),
+    ] = None
+    min_items: Annotated[
+        int | None, option(WRITER, "Fewer questions than this are asked for again.", min=1, default="the pipeline's")
+    ] = None
+    max_items: Annotated[
+        int | None, option(WRITER, "More questions than this are asked for again.", min=1, default="the pipeline's")
+    ] = None
+    temperature: Annotated[
+        float | None,
+        option(WRITER, "0 is greedy, and asks only once.", min=0, default="the pipeline's, else 0.7"),
+    ] = None
+    max_tokens: Annotated[
+        int | None, option(WRITER, "Length of one reply; thinking needs more.", min=1, default="the generator's")
+    ] = None
+    seed: Annotated[int | None, option(WRITER, "Another seed, other samples.", default="0")] = None
+    shape: Annotated[
+        str | None,
+        option(WRITER, "The JSON of a reply: questions, weighted, categorized or checked.", default="the pipeline's"),
+    ] = None
+    candidate_model: Annotated[
+        list[str] | None,
+        option(WRITER, "A model to sample candidates from, where rows have none; may be given several times."),
+    ] = None
+    num_candidates: Annotated[int | None, option(WRITER, "How many candidates to sample.", min=1)] = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the user gave, as a generator's settings."""
+        return given(self, {"generator_prompt": "prompt", "candidate_model": "candidate_models"})
+
+
+@dataclass(frozen=True)
+class Writer(Writing):
+    """Who writes the checklists, where nobody judges."""
+
+    model: Annotated[
+        str,
+        option(
+            WRITER,
+            "The writer: pocket, a folder, a Hub id, a served name.",
+            "--model",
+            "-m",
+            "--generator-model",
+            default=True,
+        ),
+    ] = "pocket"
+    backend: Backend = "auto"
+    base_url: BaseUrl = None
+    generator_prompt: Annotated[
+        str | None,
+        option(
+            WRITER,
+            "The writer's prompt: a packaged one, or a Markdown file.",
+            "--prompt",
+            "--generator-prompt",
+            default="the pipeline's",
+        ),
+    ] = None
+
+    @property
+    def engine(self) -> Engine:
+        """Who writes."""
+        return Engine(self.model, self.backend, self.base_url)
+
+
+@dataclass(frozen=True)
+class OwnWriter(Writing):
+    """Who writes the checklists, beside a judge."""
+
+    generator_model: Annotated[
+        str | None, option(WRITER, "The model that writes the checklists.", default="the judge")
+    ] = None
+    generator_base_url: Annotated[str | None, option(WRITER, "The server of --generator-model, if it is served.")] = (
+        None
+    )
+    generator_prompt: Annotated[
+        str | None,
+        option(WRITER, "The writer's prompt: a packaged one, or a Markdown file.", default="the pipeline's"),
+    ] = None
+
+    def engine_beside(self, judge: Judge) -> Engine:
+        """Who writes: the judge, unless another model is named."""
+        if self.generator_model is None:
+            return judge.engine
+        url = self.generator_base_url
+        return Engine(self.generator_model, backend_beside(judge.backend, url), url)
+
+
+def backend_beside(judge: BackendName, base_url: str | None) -> BackendName:
+    """The engine of a second model: the judge's, unless one of the two is on a server of its own."""
+    return "auto" if judge in ("openai", REMOTE) or base_url is not None else judge
