@@ -80,7 +80,7 @@ def refine(
     engine = judge.engine
     if policy is not None:
         engine = Engine(policy, o.backend_beside(judge.backend, policy_base_url), policy_base_url)
-    work = Work.of(preset, kept, writer=engine, judge=judge)
+    work = Work.of(preset, kept, writer=engine, judge=judge, dry=dry)
     if work.config.corpus_level:
         raise SampleError(
             f"--pipeline {work.config.name} writes one checklist for all rows; write it with `generate`."
@@ -102,7 +102,7 @@ def refine(
     if dry.dry_run:
         tasks = [_task(columns, row, checklist_key) for row in file]
         return forecast_refine(work, engine, prices, tasks, rounds=rounds, method=method, sampling=sampling)
-    pipe, answering = work.metered(), work.metered_engine(engine)
+    pipe, answering = work.metered(), work.metered_engine(work.limited(engine))
     pipe.check()
     warn_if_pocket(judge.shown, engine.model)
     report, outcome = Report("refine"), _Outcome()

@@ -84,21 +84,21 @@ class Work:
 
     def pipeline(self, engine: Callable[[Engine], Engine] | None = None) -> Pipeline:
         """The pipeline, to check rows with. `engine` gives the engine to put in the place of each asked for."""
-        put = engine or self._limited
+        put = engine or self.limited
         judge = put(self.judge)
         writer = judge if self.writer == self.judge and engine is None else put(self.writer)
         return assemble(self.config, writer, judge, self.store, lambda name: put(replace(self.writer, model=name)))
 
     def metered(self) -> Pipeline:
         """The pipeline, to work with: what writing costs is counted."""
-        judge = self._limited(self.judge)
-        writer = judge if self.writer == self.judge else self._limited(self.writer)
+        judge = self.limited(self.judge)
+        writer = judge if self.writer == self.judge else self.limited(self.writer)
         return assemble(
             self.config,
             self.metered_engine(writer),
             judge,
             self.store,
-            lambda name: self.metered_engine(self._limited(replace(self.writer, model=name))),
+            lambda name: self.metered_engine(self.limited(replace(self.writer, model=name))),
         )
 
     def account(self, report: Report, pipe: Pipeline, prices: Prices) -> None:
@@ -122,7 +122,8 @@ class Work:
         self.meters.append(Meter(engine))
         return Engine(engine.model, self.meters[-1], engine.base_url)
 
-    def _limited(self, engine: Engine) -> Engine:
+    def limited(self, engine: Engine) -> Engine:
+        """The engine, held to --concurrency and --budget."""
         limited = self._paced(engine)
         if self.budget is None:
             return limited

@@ -16,15 +16,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.errors import SampleError
-from checklist_rewards.judges.base import Judge, Progress, Read, Receipt
+from checklist_rewards.judges.base import Judge, Progress, Read
+from checklist_rewards.judges.several import Several, share
 from checklist_rewards.verdicts import Verdict
 
 DEFAULT_MARGIN = 0.5
 
 
-class CascadeJudge:
+class CascadeJudge(Several):
     """Judges in order of their price, as one.
 
     Args:
@@ -38,30 +37,12 @@ class CascadeJudge:
     """
 
     def __init__(self, judges: Sequence[Judge], *, margin: float = DEFAULT_MARGIN, mass: float = 0.0):
-        if len(judges) < 2 or len({id(judge) for judge in judges}) < len(judges):
-            raise SampleError(f"a cascade has two or more different judges, got {len(judges)}.")
-        for name, value in (("margin", margin), ("mass", mass)):
-            if not 0 <= value <= 1:
-                raise SampleError(f"{name}={value!r} is not allowed; it is a number from 0 to 1.")
-        self.judges = list(judges)
+        super().__init__(judges, "cascade")
+        share("margin", margin)
+        share("mass", mass)
         self.margin = margin
         self.mass = mass
         self.name = " then ".join(judge.name for judge in judges)
-
-    @property
-    def receipt(self) -> Receipt:
-        """What all judges have cost together; a read that went on counts for each judge that was asked."""
-        return sum((judge.receipt for judge in self.judges), Receipt())
-
-    def check(self) -> None:
-        """Refuse a judge that cannot work. Raises a [`ChecklistRewardsError`]."""
-        for judge in self.judges:
-            judge.check()
-
-    def check_item(self, item: ChecklistItem, where: str) -> None:
-        """Refuse an item that one of the judges cannot answer. Raises [`ChecklistError`]."""
-        for judge in self.judges:
-            judge.check_item(item, where)
 
     def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
         """Answer every read, in order."""

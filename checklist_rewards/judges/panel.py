@@ -39,7 +39,8 @@ from typing import Literal, get_args
 
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import ChecklistError, SampleError
-from checklist_rewards.judges.base import Judge, Progress, Read, Receipt
+from checklist_rewards.judges.base import Judge, Progress, Read
+from checklist_rewards.judges.several import Several, share
 from checklist_rewards.verdicts import DEFAULT_THRESHOLD, Verdict, answer_of
 
 Rule = Literal["mean", "median", "min", "max", "majority", "weighted", "mode", "unanimous", "any"]
@@ -49,7 +50,7 @@ DEFAULT_QUORUM = 0.5
 QUORUM, NO_MAJORITY, DISAGREEMENT = "quorum", "no_majority", "disagreement"
 
 
-class PanelJudge:
+class PanelJudge(Several):
     """Several judges as one.
 
     Args:
@@ -74,8 +75,7 @@ class PanelJudge:
         quorum: float = DEFAULT_QUORUM,
         threshold: float = DEFAULT_THRESHOLD,
     ):
-        if len(judges) < 2 or len({id(judge) for judge in judges}) < len(judges):
-            raise SampleError(f"a panel has two or more different judges, got {len(judges)}.")
+        super().__init__(judges, "panel")
         if rule not in RULES:
             raise SampleError(f"rule={rule!r} is not known; allowed: {', '.join(RULES)}.")
         weights = [1.0] * len(judges) if weights is None else list(weights)
@@ -83,32 +83,19 @@ class PanelJudge:
             raise SampleError(
                 f"weights={weights} is not allowed; one number above 0 for each of {len(judges)} judges."
             )
-        for name, value in (("quorum", quorum), ("threshold", threshold)):
-            if not 0 <= value <= 1:
-                raise SampleError(f"{name}={value!r} is not allowed; it is a number from 0 to 1.")
-        self.judges = list(judges)
+        share("quorum", quorum)
+        share("threshold", threshold)
         self.rule: Rule = rule
         self.weights = weights
         self.quorum = quorum
         self.threshold = threshold
         self.name = f"{rule} of {', '.join(judge.name for judge in judges)}"
 
-    @property
-    def receipt(self) -> Receipt:
-        """What all judges have cost together."""
-        return sum((judge.receipt for judge in self.judges), Receipt())
-
-    def check(self) -> None:
-        """Refuse a judge that cannot work. Raises a [`ChecklistRewardsError`]."""
-        for judge in self.judges:
-            judge.check()
-
     def check_item(self, item: ChecklistItem, where: str) -> None:
         """Refuse an item that one of the judges cannot answer, or the rule. Raises [`ChecklistError`]."""
         if self.rule == "any" and item.options is not None:
             raise ChecklistError(f"{where}: item {item.id} has options, and the panel's rule any is for yes and no.")
-        for judge in self.judges:
-            judge.check_item(item, where)
+        super().check_item(item, where)
 
     def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
         """Answer every read, in order."""

@@ -6,10 +6,10 @@ probabilities, unless several samples vote.
 
 With `samples=k` every item is asked k times and the label that most of the replies name is the answer (maj@k, as TICK
 has it, arXiv:2410.03608 section 3.2); the share of each label among the replies stands as its probability, so soft
-scores average over the samples, as RLCF does. A reply that cannot be read is no vote; it is kept with the others, as the
-votes of a panel are (`panel.py`). Of answers that got as many, the one nearest to the mean of the votes counts, and of
-two as near (yes and no) the one that is worth least to the target. Where one of them abstains the item is
-unanswered("tie"), and the shares are kept.
+scores average over the samples, as RLCF does. A reply that cannot be read is no vote; it is kept beside the others, as
+in a panel (`panel.py`). Of answers that got as many, the one nearest to the mean of the votes counts, and of two as
+near (yes and no) the one that is worth least to the target. Where one of them abstains the item is unanswered("tie"),
+and the shares are kept.
 
 A single reply that cannot be read is asked for again with what is wrong with it, twice, and is then
 unanswered("unparsable") or, where it was cut off, unanswered("cut_off").

@@ -75,7 +75,7 @@ def test_a_model_beside_the_file_is_refused(file):
         ("panel:\njudges: [pocket, {modle: x}]", "judges.yaml, judge 2: unknown key 'modle'; allowed: model"),
         ("panel:\njudges: [pocket, {mode: many}]", "judges.yaml, judge 2: mode='many' is not known"),
         ("panel:\njudges: [pocket, 3]", "judges.yaml, judge 2: expected settings by name, got 3"),
-        ("cascade: {margin: [1]}\njudges: [pocket, pocket]", "judges.yaml, cascade: .* cannot be used"),
+        ("cascade: {margin: [1]}\njudges: [pocket, pocket]", "judges.yaml, cascade: margin=.* is not allowed"),
     ],
 )
 def test_what_cannot_be_used_is_one_sentence(file, text, complaint):
