@@ -23,6 +23,7 @@ bench: $(VENV)/.installed-test
 	$(CAPPED) $(RUN) -P recipes/benchmarks/reads.py
 	$(CAPPED) $(RUN) -P recipes/benchmarks/http.py
 	$(CAPPED) $(RUN) -P recipes/benchmarks/serve.py
+	$(CAPPED) $(RUN) -P recipes/benchmarks/encoder.py
 
 lint: $(VENV)/.installed-test
 	$(VENV)/bin/ruff format . && $(VENV)/bin/ruff check . && $(VENV)/bin/mypy && $(VENV)/bin/lint-imports

@@ -29,6 +29,10 @@ class ModelError(ChecklistRewardsError, ValueError):
     """A model that cannot be found, loaded, or used as a judge (for example: yes and no share a token)."""
 
 
+class NoServerError(ModelError):
+    """Nobody answers at a server's address. Of several judges the others go on without it (`judges/several.py`)."""
+
+
 class BackendError(ChecklistRewardsError, RuntimeError):
     """An engine that failed while it was running. The reads concerned stay unanswered; nothing is scored."""
 

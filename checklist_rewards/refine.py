@@ -1,8 +1,8 @@
 """Self-refinement by checklist: a model answers, is told which questions its answer fails, and answers again.
 
-    >>> engine = Engine("org/model")
-    >>> scorer = ChecklistScorer("org/model")
-    >>> done = refine_batch(["Write a haiku about rain."], engine, scorer, DirectGenerator("org/model"))
+    >>> engine, scorer = Engine("org/model"), ChecklistScorer("org/model")  # doctest: +SKIP
+    >>> generator = DirectGenerator("org/model")  # doctest: +SKIP
+    >>> done = refine_batch(["Write a haiku about rain."], engine, scorer, generator)  # doctest: +SKIP
     >>> done[0].text, [step.score.primary_score for step in done[0].rounds]  # doctest: +SKIP
 
 This is STICK (TICK and STICK, arXiv:2410.03608, section 4.1). Round 0 is the plain answer. Every round is scored; the

@@ -18,6 +18,7 @@ from pathlib import Path
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.judges.cascade import margin_of
+from checklist_rewards.libraries import extra
 from checklist_rewards.scores import DEFAULT_THRESHOLD, Score, ratio
 from checklist_rewards.verdicts import Verdict, answer_of
 
@@ -111,15 +112,13 @@ def plot_curve(curve: Sequence[Point], chosen: Point, path: str | Path) -> None:
     """Cost against agreement, with the chosen margin, as a PNG image.
 
     Raises:
-        ImportError: without matplotlib (the extra `recipes`).
+        SampleError: without matplotlib (the extra `evaluation`).
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    [figures] = extra("matplotlib.figure")
 
     known = [(point.cost, point.agreement) for point in curve if point.agreement is not None]
-    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+    figure = figures.Figure(figsize=(6, 4), layout="constrained")
+    axes = figure.subplots()
     axes.plot([cost for cost, _ in known], [agreement for _, agreement in known], ".-", color="C0")
     if chosen.agreement is not None:
         axes.plot(chosen.cost, chosen.agreement, "o", color="C1", label=f"margin {chosen.margin:.2f}")
@@ -127,7 +126,6 @@ def plot_curve(curve: Sequence[Point], chosen: Point, path: str | Path) -> None:
     axes.legend(loc="lower right", frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=150, format="png")
-    plt.close(figure)
 
 
 def as_rows(curve: Sequence[Point]) -> list[dict[str, float | None]]:

@@ -195,15 +195,25 @@ class BatchScore:
         for record, where in records:
             _require_scores(record, where)
             row = dict(record)
-            value = row.pop(SCORE_COLUMN)
-            try:
-                scores.append(None if value is None else Score.model_validate(_told(value)))
-            except ValidationError as error:
-                detail = error.errors(include_url=False)[0]
-                field = ".".join(str(part) for part in detail["loc"])
-                raise SampleError(f"{where}: {SCORE_COLUMN}.{field} is no score: {detail['msg']}.") from None
+            scores.append(score_from(row.pop(SCORE_COLUMN), where))
             rows.append(row)
         return cls(scores, rows)
+
+
+def score_from(value: Any, where: str) -> Score | None:
+    """The score in a cell of a file: a mapping, or in CSV its JSON text; None for none.
+
+    Raises [`SampleError`] that begins with `where`.
+    """
+    try:
+        value = _told(json.loads(value) if isinstance(value, str) and value else value)
+        return None if value in (None, "") else Score.model_validate(value)
+    except json.JSONDecodeError as error:
+        raise SampleError(f"{where}: {SCORE_COLUMN} is no JSON ({error}); got {value!r:.60}.") from None
+    except ValidationError as error:
+        detail = error.errors(include_url=False)[0]
+        field = "".join(f".{part}" for part in detail["loc"])
+        raise SampleError(f"{where}: {SCORE_COLUMN}{field} is no score: {detail['msg']}.") from None
 
 
 class _Absent:
@@ -296,11 +306,8 @@ def _score_type() -> pa.DataType:
 
 
 def _told(value: Any) -> Any:
-    """A score as a mapping; one that stands in a cell as JSON text (CSV) is parsed.
-
-    Parquet gives every mapping of a column the keys of all: labels that are another item's have null, and go.
-    """
-    value = json.loads(value) if isinstance(value, str) else value
+    """A score as a mapping. Parquet gives every mapping of a column the keys of all: labels that are another item's
+    have null, and go."""
     if not isinstance(value, Mapping) or not isinstance(value.get("items"), list):
         return value
     return {**value, "items": [_own_labels(item) for item in value["items"]]}
@@ -310,7 +317,9 @@ def _own_labels(item: Any) -> Any:
     if not isinstance(item, Mapping):
         return item
     labels = {name: item[name] for name in ("probabilities", "uncalibrated") if isinstance(item.get(name), Mapping)}
-    return {**item, **{name: {k: p for k, p in found.items() if p is not None} for name, found in labels.items()}}
+    own = {name: {k: p for k, p in found.items() if p is not None} for name, found in labels.items()}
+    votes = item.get("votes")
+    return {**item, **own} | ({"votes": [_own_labels(vote) for vote in votes]} if isinstance(votes, list) else {})
 
 
 def _require_scores(names: Iterable[Any], where: str) -> None:

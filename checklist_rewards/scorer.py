@@ -21,7 +21,7 @@ from checklist_rewards.calibration import Calibration
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.judges import Judge, Progress, Read, Receipt
-from checklist_rewards.judges.build import MODES, Mode, build_judge, is_remote, leave, one_of
+from checklist_rewards.judges.build import MODES, Mode, build_judge, is_remote, leave, loaded_calibration, one_of
 from checklist_rewards.judges.calibrated import CalibratedJudge
 from checklist_rewards.judges.checked import CHECK_USES, CheckedJudge, Checks
 from checklist_rewards.judges.examples import FewShot
@@ -162,8 +162,7 @@ class ChecklistScorer:
         one_of("abstention", abstention, ABSTENTIONS)
         one_of("checks", checks, CHECK_USES)
         one_of("allow_code", allow_code, (True, False))
-        if isinstance(calibration, str | Path):
-            calibration = Calibration.load(calibration)
+        calibration = loaded_calibration(calibration)
         if threshold is None:
             fitted = None if calibration is None else calibration.threshold
             threshold = DEFAULT_THRESHOLD if fitted is None else fitted
@@ -185,6 +184,8 @@ class ChecklistScorer:
         if isinstance(judge, str | Path):
             leave(told | {"model": model, "backend": backend, "base_url": base_url}, f"the file {judge}")
             judge = load_jury(judge, store)
+        if not hasattr(judge, "judge"):
+            raise SampleError(f"judge={judge!r:.60} is not allowed; it is a Judge or the path of a file of judges.")
         self.judge = judge if calibration is None else CalibratedJudge(judge, calibration)
 
     @property

@@ -2,8 +2,7 @@
 
 1. A checklist is generated for every unseen prompt of the pocket world.
 2. The pocket policy is measured: sampled and greedy replies, scored by the pocket judge (*proxy*) and by code
-(*gold*).
-   Best-of-8 by the judge is compared with greedy.
+   (*gold*). Best-of-8 by the judge is compared with greedy.
 3. GRPO trains the policy with `ChecklistReward` and nothing else. Gold is logged beside it and has weight 0.
 4. The trained policy is measured again on the same held-out prompts.
 
@@ -20,94 +19,21 @@ import json
 import os
 import time
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from datasets import Dataset
-from pocket.world import Task, satisfaction, tasks
+from pocket.grpo_run import N, console, overhead, train
+from pocket.policy import checklist_dataset, gold, measure, sample_policy
+from pocket.world import Task, tasks
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
-from transformers import AutoModelForCausalLM, AutoTokenizer, ProgressCallback, TrainerCallback
 from transformers.utils import logging as transformers_logging
-from trl import GRPOConfig, GRPOTrainer
 
-from checklist_rewards import ChecklistScorer, Sample, build_checklists
-from checklist_rewards.backends import Sampling, load_backend, pocket_dir
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.backends import pocket_dir
 from checklist_rewards.datasets import save_dataset
-from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.rerank import Pool, rerank_batch
-from checklist_rewards.rewards.trl import ChecklistReward
-
-console = Console(stderr=True)
-N = 8
-MAX_TOKENS = 96
-
-
-class GoldReward:
-    """Share of the instruction's constraints that code finds met. Logged, never trained on (its weight is 0)."""
-
-    __name__ = "gold"
-
-    def __init__(self, by_prompt: dict[str, Task]):
-        self.by_prompt = by_prompt
-
-    def __call__(self, prompts: list[Any], completions: list[Any], **kwargs: Any) -> list[float]:
-        return [
-            satisfaction(self.by_prompt[prompt[-1]["content"]], completion[-1]["content"])
-            for prompt, completion in zip(prompts, completions, strict=True)
-        ]
-
-
-class Bar(TrainerCallback):
-    """One line on stderr instead of a dictionary per step."""
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self.progress = Progress(console=console)
-        self.task = self.progress.add_task("GRPO", total=state.max_steps)
-        self.progress.start()
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **kwargs: Any) -> None:
-        if logs and "rewards/gold/mean" in logs:
-            proxy, gold = float(logs["rewards/checklist_reward/mean"]), float(logs["rewards/gold/mean"])
-            self.progress.update(
-                self.task, completed=state.global_step, description=f"reward {proxy:.2f} gold {gold:.2f}"
-            )
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self.progress.stop()
-
-
-def checklist_dataset(items: list[Task], store: Path) -> tuple[Dataset, list[Task]]:
-    """A checklist for every instruction, written by the pocket model, and the tasks that got one."""
-    prompts = [[{"role": "user", "content": task.instruction}] for task in items]
-    dataset = build_checklists(prompts, DirectGenerator("pocket", temperature=0, store=store), on_failure="drop")
-    asked = {prompt[-1]["content"] for prompt in dataset["prompt"]}
-    return dataset, [task for task in items if task.instruction in asked]
-
-
-def sample_policy(model: str, items: list[Task], *, n: int, temperature: float, seed: int = 0) -> list[list[str]]:
-    """`n` replies of the policy to every instruction."""
-    prompts = [[{"role": "user", "content": task.instruction}] for task in items]
-    sampling = Sampling(max_tokens=MAX_TOKENS, temperature=temperature, n=n, seed=seed)
-    replies = load_backend(model, "transformers").generate(prompts, sampling)
-    return [[reply.text or "" for reply in group] for group in replies]
-
-
-def measure(scorer: ChecklistScorer, dataset: Dataset, items: list[Task], texts: list[list[str]]) -> dict[str, float]:
-    """Mean proxy (judge) and gold (code) over all texts."""
-    rows = [
-        (row["checklist"], task, text)
-        for row, task, group in zip(dataset, items, texts, strict=True)
-        for text in group
-    ]
-    scores = scorer.score_batch([Sample(checklist, text, task.instruction) for checklist, task, text in rows])
-    proxies = [score.primary_score for score in scores if score.primary_score is not None]
-    golds = [satisfaction(task, text) for _, task, text in rows]
-    return {
-        "proxy": sum(proxies) / len(proxies),
-        "gold": sum(golds) / len(golds),
-        "unscored": len(scores) - len(proxies),
-    }
 
 
 def best_of(scorer: ChecklistScorer, dataset: Dataset, items: list[Task], texts: list[list[str]]) -> float:
@@ -118,64 +44,7 @@ def best_of(scorer: ChecklistScorer, dataset: Dataset, items: list[Task], texts:
     rankings = rerank_batch(scorer, pools, ties="first")
     # Where the judge could score nothing there is no choice, and the first reply stands.
     picks = [ranking.best[0] if ranking.best else ranking.candidates[0] for ranking in rankings]
-    golds = [satisfaction(task, pick) for task, pick in zip(items, picks, strict=True)]
-    return sum(golds) / len(golds)
-
-
-def train(
-    dataset: Dataset,
-    items: list[Task],
-    scorer: ChecklistScorer,
-    output: Path,
-    *,
-    steps: int,
-    learning_rate: float,
-    seed: int,
-) -> list[dict[str, float]]:
-    """GRPO from the pocket policy with the pocket judge. Returns the log, one entry per step."""
-    config = GRPOConfig(
-        output_dir=str(output / "trainer"),
-        use_cpu=True,
-        bf16=False,
-        gradient_checkpointing=False,
-        per_device_train_batch_size=64,
-        num_generations=N,
-        max_completion_length=MAX_TOKENS,
-        temperature=1.0,
-        beta=0.0,
-        learning_rate=learning_rate,
-        lr_scheduler_type="constant_with_warmup",
-        warmup_steps=5,
-        max_steps=steps,
-        logging_steps=1,
-        save_strategy="no",
-        report_to="none",
-        reward_weights=[1.0, 0.0],
-        # Under the default sum a reply that the judge could not score would count as 0 instead of staying out.
-        multi_objective_aggregation="normalize_then_sum",
-        seed=seed,
-    )
-    trainer = GRPOTrainer(
-        model=AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype="float32"),
-        args=config,
-        train_dataset=dataset,
-        processing_class=AutoTokenizer.from_pretrained(pocket_dir()),
-        reward_funcs=[ChecklistReward(scorer), GoldReward({task.instruction: task for task in items})],
-        callbacks=[Bar()],
-    )
-    trainer.remove_callback(ProgressCallback)
-    trainer.train()
-    trainer.save_model(str(output / "policy"))
-    trainer.processing_class.save_pretrained(str(output / "policy"))
-    return [
-        {
-            "step": entry["step"],
-            "proxy": entry["rewards/checklist_reward/mean"],
-            "gold": entry["rewards/gold/mean"],
-        }
-        for entry in trainer.state.log_history
-        if "rewards/gold/mean" in entry
-    ]
+    return gold(items, [[pick] for pick in picks])
 
 
 def plot(log: list[dict[str, float]], summary: dict[str, Any], path: Path) -> None:
@@ -225,6 +94,11 @@ def report(summary: dict[str, Any]) -> None:
         f"Untrained policy, gold: greedy {summary['greedy_gold']:.3f}, best of {N} by the judge "
         f"{summary['best_of_8_gold']:.3f}. {summary['reads']} reads, {summary['reads_per_second']:.0f} per second of "
         f"engine; {summary['seconds']:.0f} s in all."
+    )
+    cost = summary["reward_cost"]
+    Console().print(
+        f"A GRPO step took {cost['step_seconds']:.2f} s: the judge's engine {cost['engine_seconds']:.2f} s of it, the "
+        f"reward around it {cost['overhead']:.2%}. {summary['zero_variance']:.1%} of the groups had no variance."
     )
 
 
@@ -290,6 +164,8 @@ def main(argv: list[str] | None = None) -> None:
         "reads_per_second": receipt.asked / receipt.engine_seconds if receipt.engine_seconds else None,
         "seconds": time.perf_counter() - started,
         "unanswered": receipt.unanswered,
+        "reward_cost": overhead(log),
+        "zero_variance": fmean(entry["zero_variance"] for entry in log),
         "log": log,
     }
     (args.output / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")

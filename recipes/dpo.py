@@ -10,10 +10,8 @@ is in the pairs already.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from datasets import Dataset
-from grpo import load_splits
+from splits import DataArguments, load_splits
 from trl import (
     DPOConfig,
     DPOTrainer,
@@ -27,16 +25,6 @@ from checklist_rewards.backends import resolve_model
 from checklist_rewards.errors import SampleError
 
 COLUMNS = ("prompt", "chosen", "rejected")
-
-
-@dataclass
-class ScriptArguments:
-    """What is trained on."""
-
-    dataset_name: str = field(metadata={"help": "A Hub id, a folder or a file (.jsonl, .json, .parquet)."})
-    dataset_config: str | None = field(default=None, metadata={"help": "Configuration of a Hub dataset."})
-    dataset_train_split: str = field(default="train", metadata={"help": "A single file is this split."})
-    dataset_test_split: str = field(default="test", metadata={"help": "Read if `eval_strategy` is not no."})
 
 
 def preferences(dataset: Dataset, where: str) -> Dataset:
@@ -58,7 +46,7 @@ def preferences(dataset: Dataset, where: str) -> Dataset:
     return dataset
 
 
-def main(script: ScriptArguments, training: DPOConfig, model: ModelConfig) -> DPOTrainer:
+def main(script: DataArguments, training: DPOConfig, model: ModelConfig) -> DPOTrainer:
     splits = load_splits(script)
     names = [script.dataset_train_split] + [script.dataset_test_split] * (training.eval_strategy != "no")
     data = [preferences(splits[name], f"{script.dataset_name} ({name})") for name in names]
@@ -84,8 +72,8 @@ def main(script: ScriptArguments, training: DPOConfig, model: ModelConfig) -> DP
     return trainer
 
 
-def parse(arguments: list[str] | None = None) -> tuple[ScriptArguments, DPOConfig, ModelConfig]:
-    return TrlParser((ScriptArguments, DPOConfig, ModelConfig)).parse_args_and_config(arguments)
+def parse(arguments: list[str] | None = None) -> tuple[DataArguments, DPOConfig, ModelConfig]:
+    return TrlParser((DataArguments, DPOConfig, ModelConfig)).parse_args_and_config(arguments)
 
 
 if __name__ == "__main__":

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
+from datasets import Dataset
+from splits import DataArguments, load_splits
 from trl import (
     GRPOConfig,
     GRPOTrainer,
@@ -31,36 +31,17 @@ from checklist_rewards.backends import resolve_model
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.trl import ChecklistReward
 
-READERS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}
-
 
 @dataclass
-class ScriptArguments:
+class ScriptArguments(DataArguments):
     """What is trained on, and what for."""
 
-    dataset_name: str = field(metadata={"help": "A Hub id, a folder or a file (.jsonl, .json, .parquet)."})
-    dataset_config: str | None = field(default=None, metadata={"help": "Configuration of a Hub dataset."})
-    dataset_train_split: str = field(default="train", metadata={"help": "A single file is this split."})
-    dataset_test_split: str = field(default="test", metadata={"help": "Read if `eval_strategy` is not no."})
     reward: dict[str, Any] | str | None = field(
         default=None, metadata={"help": "Arguments of ChecklistReward and ChecklistScorer, as a mapping or as JSON."}
     )
 
     def __post_init__(self):
         self.reward = json.loads(self.reward) if isinstance(self.reward, str) else self.reward or {}
-
-
-def load_splits(script: ScriptArguments) -> DatasetDict:
-    """The dataset's splits; a single file, or a folder of one dataset, is its train split."""
-    path = Path(script.dataset_name)
-    if path.is_file():
-        if path.suffix not in READERS:
-            raise SampleError(f"{path}: unknown kind of file; allowed: {', '.join(READERS)}.")
-        return load_dataset(READERS[path.suffix], data_files={script.dataset_train_split: str(path)})
-    if (path / "state.json").is_file() or (path / "dataset_dict.json").is_file():
-        saved = load_from_disk(str(path))
-        return DatasetDict({script.dataset_train_split: saved}) if isinstance(saved, Dataset) else saved
-    return load_dataset(script.dataset_name, name=script.dataset_config)
 
 
 def check_checklists(dataset: Dataset, column: str, where: str) -> None:
@@ -81,6 +62,14 @@ def main(script: ScriptArguments, training: GRPOConfig, model: ModelConfig) -> G
     for name, dataset in ((script.dataset_train_split, train), (script.dataset_test_split, test)):
         if dataset is not None:
             check_checklists(dataset, reward.column, f"{script.dataset_name} ({name})")
+
+    prompts = training.generation_batch_size // training.num_generations
+    if len(train) < prompts:  # the trainer would end before its first step, and save the policy as it was
+        raise SampleError(
+            f"{script.dataset_name} ({script.dataset_train_split}) has {len(train)} rows, and a batch takes {prompts} "
+            f"(generation_batch_size={training.generation_batch_size} / num_generations={training.num_generations}); "
+            "lower per_device_train_batch_size."
+        )
 
     training.model_init_kwargs = {
         "revision": model.model_revision,

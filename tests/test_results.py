@@ -1,6 +1,7 @@
 """A scored batch as a table and as files: what goes in comes back, and the totals are those of the scores."""
 
 import json
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import strategies as st
 
 from checklist_rewards import Checklist, Option
 from checklist_rewards.errors import SampleError
-from checklist_rewards.results import BatchScore
+from checklist_rewards.results import BatchScore, score_from
+from checklist_rewards.rows import read_rows, write_rows
 from checklist_rewards.scores import Verdict, rescore, score_checklist
 
 CHECKLIST = Checklist.parse(
@@ -80,6 +82,27 @@ def test_plain_columns_stay_plain_in_parquet(tmp_path):
     assert (types["id"], types["text"], types["mixed"]) == ("int64", "string", "string")
     assert types["tags"].startswith("list<") and types["checklist_score"].startswith("struct<primary_score: double")
     assert pq.read_table(tmp_path / "b.parquet")["checklist_score"][1].as_py()["quality"] == 4.0
+
+
+def test_a_score_in_a_cell_of_any_file_is_the_score(tmp_path):
+    """Arrow gives the mappings of all rows the same keys, in votes too; CSV has text."""
+    options = [Option(label="cold", value=0), Option(label="warm", value=1)]
+    checklist = Checklist.parse(["Is it?", {"question": "How warm?", "options": options}])
+    votes = [
+        Verdict({"yes": 0.9, "no": 0.1}, judge="one", uncalibrated={"yes": 0.8, "no": 0.2}),
+        Verdict({"cold": 0.3, "warm": 0.7}, judge="one"),
+    ]
+    score = score_checklist(checklist, [replace(vote, votes=(vote,)) for vote in votes])
+    for name in ("rows.jsonl", "rows.csv", "rows.parquet"):
+        with write_rows(tmp_path / name) as out:
+            out.write({"checklist_score": score.model_dump()})
+            out.write({"checklist_score": None})
+        cells = [row.data["checklist_score"] for row in read_rows(tmp_path / name)]
+        assert [score_from(cell, "row") for cell in cells] == [score, None], name
+    with pytest.raises(SampleError, match="row 1: checklist_score is no JSON"):
+        score_from("good", "row 1")
+    with pytest.raises(SampleError, match=r"row 1: checklist_score.primary_score is no score"):
+        score_from('{"items": 3}', "row 1")
 
 
 def test_half_a_surrogate_pair_survives(tmp_path):

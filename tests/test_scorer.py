@@ -72,6 +72,8 @@ def test_bad_samples_are_refused_by_number_before_anything_is_asked(sample, word
         ({"mass_floor": "high"}, "mass_floor='high'"),
         ({"abstention": "drop"}, "abstention='drop'.*'skip'"),
         ({"mode": "votes"}, "mode='votes'.*'item', 'batch', 'quality'"),
+        ({"calibration": 3}, "calibration=3 is not allowed; it is a Calibration or a file's path"),
+        ({"judge": 3}, "judge=3 is not allowed; it is a Judge or the path of a file of judges"),
         ({"backend": "tgi"}, "backend='tgi'.*'vllm'"),
     ],
 )

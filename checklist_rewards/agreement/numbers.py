@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from checklist_rewards.agreement.libraries import extra
+from checklist_rewards.libraries import extra
 
 NUMERICAL = ("pearson", "spearman", "kendall", "rmse", "mae", "bias", "emd", "ks", "auc")
 
@@ -57,7 +57,7 @@ class Numbers:
             found |= {
                 "pearson": stats.pearsonr(one, other).statistic,
                 "spearman": stats.spearmanr(one, other).statistic,
-                "kendall": stats.kendalltau(one, other, method="asymptotic").statistic,
+                "kendall": _tau(one, other),
             }
         if self._binary and _varies(other):
             found["auc"] = metrics.roc_auc_score(other, one)
@@ -85,10 +85,8 @@ class Numbers:
         }
 
     def _kendall(self, weights: np.ndarray) -> float:
-        [stats] = extra("scipy.stats")
         chosen = np.repeat(np.arange(len(weights)), weights)
-        tau = stats.kendalltau(self._one[chosen], self._other[chosen], method="asymptotic")
-        return float(tau.statistic)
+        return _tau(self._one[chosen], self._other[chosen])
 
     def _auc(self, weights: np.ndarray) -> float:
         positive = weights * self.other
@@ -115,6 +113,13 @@ class Mean:
 
 def _varies(values: np.ndarray) -> bool:
     return len(values) > 1 and bool((values != values[0]).any())
+
+
+def _tau(one: np.ndarray, other: np.ndarray) -> float:
+    [stats] = extra("scipy.stats")
+    # Of its p-value, which nobody asks for, the asymptotic one is much the cheapest; two units have none.
+    method = "asymptotic" if len(one) > 2 else "exact"
+    return float(stats.kendalltau(one, other, method=method).statistic)
 
 
 def _correlation(one: np.ndarray, other: np.ndarray, weights: np.ndarray) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.agreement.bootstrap import group_codes
-from checklist_rewards.agreement.libraries import extra
+from checklist_rewards.libraries import extra
 
 EXACT_BELOW = 25
 """Discordant items under which McNemar's test is the exact binomial one."""

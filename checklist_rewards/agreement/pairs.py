@@ -16,7 +16,7 @@ from itertools import combinations
 
 import numpy as np
 
-from checklist_rewards.agreement.libraries import extra
+from checklist_rewards.libraries import extra
 
 _EQUAL = 1e-9
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from checklist_rewards.agreement.compare import Section
-from checklist_rewards.agreement.libraries import extra
 from checklist_rewards.calibration import reliability
+from checklist_rewards.libraries import extra
 from checklist_rewards.rows import atomic_path
 
 _SIZE = 4.2

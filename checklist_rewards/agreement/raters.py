@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from checklist_rewards.agreement.libraries import extra
+from checklist_rewards.libraries import extra
 
 
 class Raters:

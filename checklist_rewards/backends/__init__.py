@@ -22,11 +22,13 @@ from checklist_rewards.backends.base import (
     Sampling,
     is_transient,
 )
-from checklist_rewards.backends.models import model_identity, pocket_dir, resolve_model, served_identity
+from checklist_rewards.backends.models import is_encoder, model_identity, pocket_dir, resolve_model, served_identity
+from checklist_rewards.backends.remote import REMOTE, RewardServer, no_engine
 from checklist_rewards.backends.servers import server_address
 from checklist_rewards.errors import ModelError
 
-BackendName = Literal["auto", "transformers", "vllm", "openai"]
+BackendName = Literal["auto", "transformers", "vllm", "openai", "remote", "encoder"]
+ENCODER = "encoder"
 BACKENDS: tuple[str, ...] = get_args(BackendName)
 
 __all__ = [
@@ -40,9 +42,11 @@ __all__ = [
     "ReadGroup",
     "ReadResult",
     "Reply",
+    "RewardServer",
     "Sampling",
     "choose_backend",
     "engine_identity",
+    "is_encoder",
     "is_transient",
     "load_backend",
     "model_identity",
@@ -55,19 +59,32 @@ _lock = threading.Lock()
 
 
 def choose_backend(model: str, backend: str = "auto", base_url: str | None = None) -> str:
-    """Which engine `backend` means for `model`: a server if there is a `base_url`, else vLLM where it is importable
-    and the model is not the pocket one, else transformers. "openai" without a `base_url` is OpenAI itself.
+    """Which engine `backend` means for `model`: a server if there is a `base_url`, the encoder engine for a folder
+    with a cross-encoder, else vLLM where it is importable and the model is not the pocket one, else transformers.
+    "openai" without a `base_url` is OpenAI itself; "remote" is no engine, but a reward server at `base_url`.
 
     Raises [`ModelError`] for a backend that does not exist, is not installed, or contradicts `base_url`.
     """
     if backend not in BACKENDS:
         raise ModelError(f"unknown backend {backend!r}; allowed: {', '.join(BACKENDS)}.")
+    if backend == REMOTE:
+        if base_url is None:
+            raise ModelError(
+                "backend='remote' needs base_url, the address of a reward server, such as 'http://localhost:8090'."
+            )
+        return backend
     if base_url is not None:
         if backend not in ("auto", "openai"):
             raise ModelError(f"base_url={base_url!r} names a server, but backend={backend!r} runs in this process.")
         return "openai"
     if backend == "openai":
         return backend
+    if backend == ENCODER:
+        return backend
+    if is_encoder(model):
+        if backend == "auto":
+            return ENCODER
+        raise ModelError(f"{model} holds a cross-encoder, which {backend} does not read; give backend='encoder'.")
     installed = importlib.util.find_spec("vllm") is not None
     if backend == "vllm" and not installed:
         raise ModelError("backend='vllm' needs vLLM: pip install 'checklist-rewards[vllm]'.")
@@ -79,7 +96,10 @@ def choose_backend(model: str, backend: str = "auto", base_url: str | None = Non
 def engine_identity(model: str, backend: str = "auto", base_url: str | None = None) -> str:
     """`Backend.identity` of the engine that [`load_backend`] would give, without building it: a run whose reads are
     all in the store needs no engine. A served model is known only by its name and address."""
-    if choose_backend(model, backend, base_url) == "openai":
+    name = choose_backend(model, backend, base_url)
+    if name == REMOTE:
+        raise no_engine(base_url)
+    if name == "openai":
         return served_identity(model, server_address(base_url))
     return model_identity(model)
 
@@ -89,13 +109,15 @@ def load_backend(model: str, backend: BackendName = "auto", base_url: str | None
 
     Args:
         model (`str`): "pocket", a folder, a Hub id, or with `base_url` the name the server knows the model by.
-        backend (`str`): auto, transformers, vllm or openai.
+        backend (`str`): auto, transformers, vllm, openai or encoder.
         base_url (`str`, *optional*): an OpenAI-compatible server: its address, such as "http://localhost:8000/v1", or
             "openai" or "openrouter".
 
     Raises [`ModelError`] if there is no such model or engine.
     """
     name = choose_backend(model, backend, base_url)
+    if name == REMOTE:
+        raise no_engine(base_url)
     key = (name, model, server_address(base_url)) if name == "openai" else (name, resolve_model(model), None)
     with _lock:
         if key not in _engines:
@@ -113,6 +135,10 @@ def _build(name: str, model: str, base_url: str | None) -> Backend:
         from checklist_rewards.backends.vllm import VLLMBackend
 
         return VLLMBackend(model)
+    if name == ENCODER:
+        from checklist_rewards.backends.encoder import EncoderBackend
+
+        return EncoderBackend(model)
     from checklist_rewards.backends.openai import OpenAIBackend
 
     return OpenAIBackend(model, base_url)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
 from checklist_rewards.errors import ModelError
@@ -44,6 +45,17 @@ def resolve_model(model: str | Path) -> str:
         )
     _snapshot(str(model))
     return str(model)
+
+
+def is_encoder(model: str | Path) -> bool:
+    """Whether a folder holds a cross-encoder, by its `config.json`. A Hub id is not looked up: False."""
+    path = Path(model).expanduser() / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    architectures = config.get("architectures") if isinstance(config, dict) else None
+    return any(str(name).endswith("ForSequenceClassification") for name in architectures or ())
 
 
 def model_identity(model: str | Path) -> str:

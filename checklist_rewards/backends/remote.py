@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from checklist_rewards.errors import ModelError
+from checklist_rewards.backends.servers import Settings
+from checklist_rewards.errors import ModelError, NoServerError
 from checklist_rewards.scores import Score
 
 if TYPE_CHECKING:
@@ -47,10 +48,10 @@ class RewardServer:
         base_url (`str`): such as "http://localhost:8090".
         token (`str`, *optional*): what the server wants to be shown. Defaults to what `CHECKLIST_REWARDS_TOKEN` says,
             in the process that asks.
-        **settings: see [`Settings`] of `backends/openai/connection.py`: `concurrency` (here 16 unless given),
+        **settings: see [`Settings`] of `backends/servers.py`: `concurrency` (here 16 unless given),
             `timeout`, `deadline`, `attempts` ...
 
-    Raises [`ModelError`] for an address that is none.
+    Raises [`ModelError`] for an address that is none, and for settings that there are not.
     """
 
     def __init__(self, base_url: str, *, token: str | None = None, **settings: Any):
@@ -60,7 +61,7 @@ class RewardServer:
             )
         self.address = base_url.rstrip("/")
         self.token = token
-        self.settings = {"concurrency": CONCURRENCY, **settings}
+        self.settings = Settings.of({"concurrency": CONCURRENCY, **settings})
         self._start()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -90,7 +91,7 @@ class RewardServer:
         if self._judge is None:
             found = run(self._connected().get("/health", None))
             if isinstance(found, Failure):
-                raise ModelError(
+                raise NoServerError(
                     f"no reward server answers at {self.address} ({found.reason}); give another base_url, or start "
                     "one with: checklist-rewards serve"
                 )
@@ -143,12 +144,12 @@ class RewardServer:
         return [reason] * len(rows)
 
     def _connected(self) -> Connection:
-        from checklist_rewards.backends.openai.connection import Connection, Settings
+        from checklist_rewards.backends.openai.connection import Connection
 
         with self._lock:
             if self._connection is None:
                 token = self.token or os.environ.get(TOKEN_VARIABLE) or "EMPTY"
-                self._connection = Connection(self.address, token, Settings(**self.settings), _PATHS)
+                self._connection = Connection(self.address, token, self.settings, _PATHS)
             return self._connection
 
 

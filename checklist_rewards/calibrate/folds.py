@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from checklist_rewards.agreement.bootstrap import Bootstrap, Figure
-from checklist_rewards.agreement.libraries import extra
 from checklist_rewards.agreement.numbers import Mean
 from checklist_rewards.calibrate.maps import ThresholdChoice, fit_map, mapped
 from checklist_rewards.calibrate.reads import LabelledRead, Reads
@@ -31,6 +30,7 @@ from checklist_rewards.calibration import (
 )
 from checklist_rewards.checklists import YES
 from checklist_rewards.errors import SampleError
+from checklist_rewards.libraries import extra
 from checklist_rewards.verdicts import DEFAULT_THRESHOLD
 
 FOLDS = 5

@@ -13,7 +13,6 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from checklist_rewards.agreement.libraries import extra
 from checklist_rewards.calibrate.reads import LabelledRead
 from checklist_rewards.calibration import (
     YES_NO,
@@ -24,6 +23,7 @@ from checklist_rewards.calibration import (
 )
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.errors import SampleError
+from checklist_rewards.libraries import extra
 
 ThresholdRule = Literal["f1", "cost"]
 THRESHOLD_RULES: tuple[str, ...] = get_args(ThresholdRule)

@@ -15,6 +15,7 @@ from checklist_rewards.cli import (
     cascade,
     checklists,
     demo,
+    distill,
     generate,
     inspect,
     lint,
@@ -108,6 +109,7 @@ app.command("lint", rich_help_panel="Pipelines")(lint.lint)
 app.command("cascade", rich_help_panel="Judges")(cascade.cascade)
 app.command("agree", rich_help_panel="Judges")(agree.agree)
 app.command("calibrate", rich_help_panel="Judges")(calibrate.calibrate)
+app.command("distill", rich_help_panel="Judges")(distill.distill)
 app.command("probe", rich_help_panel="Judges")(probe.probe)
 app.command("serve", rich_help_panel="Judges")(serve.serve)
 app.command("demo", rich_help_panel="Judges", context_settings=demo.PASS_THROUGH)(demo.demo)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 from rich.markup import escape
 from rich.table import Table
 
@@ -26,7 +25,7 @@ from checklist_rewards.inspection.page import page
 from checklist_rewards.inspection.paraphrase import Paraphraser, reworded
 from checklist_rewards.inspection.similarity import category_figures, similarity
 from checklist_rewards.refiners.embedding import SentenceEmbedder
-from checklist_rewards.results import SCORE_COLUMN
+from checklist_rewards.results import SCORE_COLUMN, score_from
 from checklist_rewards.rows import Row, atomic_path, read_rows
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
@@ -99,6 +98,8 @@ def inspect(
     embedder = SentenceEmbedder() if looks.embed else None
     if embedder is not None:
         embedder.check()
+    if looks.paraphrases and judge.judge is not None:
+        raise SampleError(f"--paraphrases {looks.paraphrases}: --model writes them, and --judge names several judges.")
     asks = looks.meta or looks.paraphrases > 0
     scorer = Work.of(o.Preset(), kept, judge=judge).pipeline().scorer if asks else None
     assert scorer is None or isinstance(scorer, ChecklistScorer)
@@ -212,15 +213,7 @@ def _scores(path: Path, repeats: Sequence[Path]) -> Iterator[tuple[Row, Score | 
 
 
 def _score(row: Row) -> Score | None:
-    value = row.data.get(SCORE_COLUMN)
-    if value is None:
-        return None
-    try:
-        return Score.model_validate(value)
-    except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        field = ".".join(map(str, detail["loc"]))
-        raise SampleError(f"{row.where}: {SCORE_COLUMN!r} is no score ({field}: {detail['msg']}).") from None
+    return score_from(row.data.get(SCORE_COLUMN), row.where)
 
 
 def _repeat(analysis: ItemAnalysis, score: Score, again: Score, row: Row) -> None:

@@ -88,7 +88,7 @@ class Labelled:
             keys = ", ".join(map(repr, rows[0].data)) or "no other columns"
             raise SampleError(f"{rows[0].where}: there is no column {key!r}; it has {keys} (--label-key, --labels).")
         given = [labels_of(row, value, key) for row, value in zip(rows, values, strict=True)]
-        if all(each is None for each in given):
+        if not any(isinstance(each, float) or any(each or ()) for each in given):
             raise SampleError(f"{rows[0].where} and all others: nothing is labelled under {key!r}.")
         return given, unmatched
 

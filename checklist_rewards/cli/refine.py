@@ -22,7 +22,6 @@ from checklist_rewards.refine import (
     DEFAULT_ROUNDS,
     NO_CHECKLIST,
     NO_REPLY,
-    PASSED,
     Method,
     Refinement,
     Task,
@@ -140,7 +139,9 @@ class _Outcome:
         self.scores: list[tuple[float, float]] = []
 
     def add(self, refinement: Refinement) -> None:
-        self.passed += refinement.stopped == PASSED
+        score = None if refinement.best is None else refinement.rounds[refinement.best].score
+        # Not `stopped`: the baseline goes on after an answer that passes.
+        self.passed += score is not None and all(line.passed for line in score.items)
         self.answers += len(refinement.rounds)
         values = [None if step.score is None else step.score.primary_score for step in refinement.rounds]
         if values and values[0] is not None:

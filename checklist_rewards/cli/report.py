@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -32,6 +33,7 @@ from checklist_rewards.backends.models import POCKET
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.judges import Receipt
+from checklist_rewards.judges.budget import BUDGET
 from checklist_rewards.rows import atomic_path
 from checklist_rewards.scores import Score
 from checklist_rewards.tally import Tally
@@ -41,7 +43,7 @@ console = Console(stderr=True, soft_wrap=True, highlight=False)
 _SHOWN_ROWS = 5
 _ADVICE = {
     "too_long": "the prompt does not fit the model's context",
-    "off_label": "the judge would say something other than yes or no (see --mass-floor and `probe`)",
+    "off_label": "the judge would say something other than one of the answers (see --mass-floor and `probe`)",
     "backend_error": "the engine failed; the same command asks these again",
     "budget": "the money of --budget is spent; the same command with more asks these",
     "timeout": "no answer in time; the same command asks these again",
@@ -54,6 +56,11 @@ _ADVICE = {
     "tie": "as many samples abstain as give an answer",
     "missing": "the judge's reply leaves the question out, also when asked again",
     "unparsable": "the judge's reply cannot be read, also when asked again",
+    "quorum": "too few judges of the panel answered",
+    "no_majority": "no answer has more than half of the panel's votes",
+    "disagreement": "the panel is not unanimous",
+    "check_error": "the code check broke on the text",
+    "uncalibrated": "the calibration needs a read of an empty target, which has no answer",
     "no_checklist": "the row's checklist is null",
     "no_reply": "the policy gave no reply",
     "not_generated": "no checklist could be read from the writer's replies",
@@ -137,6 +144,9 @@ class Report:
         """Checklists that were written; None where none were asked for."""
         self.tally = Tally()
         self.unanswered: dict[str, Unanswered] = {}
+        self.silent: Counter[str] = Counter()
+        """Votes without an answer of each of several judges."""
+        self.votes: Counter[str] = Counter()
         self.extra: dict[str, Any] = {}
         """Further lines of the summary: name to value."""
         self._started = time.perf_counter()
@@ -148,6 +158,12 @@ class Report:
             if item.unanswered is not None:
                 reason, _, detail = item.unanswered.partition(":")
                 self.miss(reason, row, detail.strip())
+            for vote in item.votes or ():
+                self.votes[vote.judge or ""] += 1
+                self.silent[vote.judge or ""] += vote.unanswered is not None
+                reason, _, detail = (vote.unanswered or "").partition(":")
+                if reason == BUDGET and item.unanswered is None:  # the others carried it, and yet the run stopped
+                    self.miss(reason, row, detail.strip())
 
     def add_checklist(self, row: int, made: Checklist | GenerationError) -> None:
         """Count what a generator gave for the row with this number."""
@@ -187,6 +203,8 @@ class Report:
                 "micro (DRFR)": _number(self.tally.micro),
                 "answered": f"{answered} of {self.tally.reads}",
             }
+        for judge, count in (+self.silent).items():
+            lines[f"votes of {judge}"] = f"{count} of {self.votes[judge]} without an answer"
         lines |= self.extra
         if receipt is not None:
             lines["receipt"] = str(receipt)
@@ -194,7 +212,7 @@ class Report:
                 rate = receipt.asked / receipt.engine_seconds
                 lines["engine"] = f"{receipt.engine_seconds:,.1f} s, {rate:,.0f} reads/s"
         for name, value in {**lines, "written": output}.items():
-            table.add_row(name, escape(_number(value) if isinstance(value, float) else str(value)))
+            table.add_row(escape(name), escape(_number(value) if isinstance(value, float) else str(value)))
         return table
 
     def _missing(self) -> Table:
@@ -217,6 +235,7 @@ class Report:
             "micro": self.tally.micro,
             "reads": self.tally.reads,
             "unanswered": {reason: seen.count for reason, seen in sorted(self.unanswered.items())},
+            "silent_votes": dict(+self.silent),
             "receipt": None if receipt is None else asdict(receipt),
             "seconds": round(time.perf_counter() - self._started, 3),
             **{name.replace(" ", "_"): value for name, value in self.extra.items()},

@@ -16,6 +16,7 @@ from checklist_rewards.cli.report import console, warn_if_pocket
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.microbatch import DEFAULT_MAX_BATCH, DEFAULT_MAX_QUEUE, DEFAULT_MAX_WAIT
+from checklist_rewards.rewards.placement import load
 from checklist_rewards.scorer import ChecklistScorer
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ def serve(
     """Serve rewards over HTTP: one judge for any number of trainers.
 
     POST /score takes {"samples": [{"checklist", "target", "input"}]} and gives scores. POST /reward is what OpenRLHF's
-    --reward.remote_url asks. GET /health and /metrics (Prometheus) watch it. Requests that come together are one batch
-    of the engine. Ctrl-C or SIGTERM: what was accepted is answered first.
+    --reward.remote_url asks. GET /health and /metrics (Prometheus) watch it, and answer once the judge is loaded.
+    Requests that come together are one batch of the engine. Ctrl-C or SIGTERM: what was accepted is answered first.
 
     Trainers and commands of this package use it by --backend remote --base-url, in Python by
     ChecklistScorer(backend="remote", base_url="http://localhost:8090"). The token is taken from
@@ -108,7 +109,8 @@ def serve(
     if token is None and host not in ("127.0.0.1", "localhost", "::1"):
         console.print(f"No token: whoever reaches {host} can use this judge.", style="yellow")
     with listen(host, port) as listening:
-        address = f"http://{host}:{listening.getsockname()[1]}"
+        load(scorer.judge)  # so that no trainer waits for it, or hears only then that it cannot be loaded
+        address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
         console.print(f"Serving rewards of {judge.shown} at {address}; Ctrl-C ends it.", soft_wrap=True)
         run_server(app, listening)
 
@@ -124,6 +126,7 @@ def run_server(app: FastAPI, listening: socket.socket) -> None:
     # uvicorn answers what it has accepted, and then raises the signal again.
     with suppress(KeyboardInterrupt):
         server.run(sockets=[listening])
+    gc.unfreeze()  # or libraries complain of what is never freed
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -24,8 +24,9 @@ from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import prices_from
 from checklist_rewards.cli.report import Report
 from checklist_rewards.errors import SampleError
-from checklist_rewards.judges.base import Prices, Receipt
+from checklist_rewards.judges.base import Judge, Prices, Receipt
 from checklist_rewards.judges.budget import Budget, Budgeted
+from checklist_rewards.judges.jury import load_jury
 from checklist_rewards.judges.meter import Meter
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble
 from checklist_rewards.replies import Engine
@@ -44,6 +45,8 @@ class Work:
     store: Store | None
     concurrency: int | None = None
     budget: Budget | None = None
+    writes: bool = False
+    """Somebody writes checklists: with a file of judges, `writer` is nobody otherwise."""
     meters: list[Meter] = field(default_factory=list)
     """What writing has cost; what judging has is in the scorer's receipt."""
 
@@ -80,26 +83,39 @@ class Work:
         budget = None
         if dry is not None and dry.budget is not None and not dry.dry_run:
             budget = Budget(dry.budget, prices_from(dry.price))
-        return cls(config, writer or judging, judging, kept.opened(), concurrency, budget)
+        return cls(config, writer or judging, judging, kept.opened(), concurrency, budget, writer is not None)
 
     def pipeline(self, engine: Callable[[Engine], Engine] | None = None) -> Pipeline:
         """The pipeline, to check rows with. `engine` gives the engine to put in the place of each asked for."""
-        put = engine or self.limited
-        judge = put(self.judge)
-        writer = judge if self.writer == self.judge and engine is None else put(self.writer)
-        return assemble(self.config, writer, judge, self.store, lambda name: put(replace(self.writer, model=name)))
+        put, jury = engine or self.limited, self._jury()
+        if jury is None:
+            judge = put(self.judge)
+            writer = judge if self.writer == self.judge and engine is None else put(self.writer)
+        else:
+            judge, writer = self.judge, put(self.writer) if self.writes else self.writer
+        return assemble(
+            self.config, writer, judge, self.store, lambda name: put(replace(self.writer, model=name)), jury
+        )
 
     def metered(self) -> Pipeline:
         """The pipeline, to work with: what writing costs is counted."""
-        judge = self.limited(self.judge)
-        writer = judge if self.writer == self.judge else self.limited(self.writer)
+        jury = self._jury()
+        judge = self.limited(self.judge) if jury is None else self.judge
+        writer = judge if self.writer == self.judge and jury is None else self.limited(self.writer)
         return assemble(
             self.config,
             self.metered_engine(writer),
             judge,
             self.store,
             lambda name: self.metered_engine(self.limited(replace(self.writer, model=name))),
+            jury,
         )
+
+    def _jury(self) -> Judge | None:
+        """The judges of a file, each held to --budget; None where the scorer reads the file, or there is none."""
+        if self.config.scorer.judge is None or self.budget is None:
+            return None
+        return load_jury(self.config.scorer.judge, False if self.store is None else self.store, self.limited)
 
     def account(self, report: Report, pipe: Pipeline, prices: Prices) -> None:
         """Put what writing cost into the report, and what everything did where there are prices."""
@@ -114,7 +130,8 @@ class Work:
             judged = getattr(pipe.scorer, "receipt", Receipt())
             cost, of_reads = (spent + judged).cost(prices), judged.cost(prices)
             report.extra["US dollars"] = cost if cost is not None else "not known: a model has no price"
-            if judged.asked and of_reads is not None:
+            stopped = self.budget is not None and self.budget.left is not None
+            if judged.asked and of_reads is not None and not stopped:  # what was refused cost nothing
                 report.extra["US dollars per read asked"] = of_reads / judged.asked
 
     def metered_engine(self, engine: Engine) -> Engine:
@@ -127,6 +144,8 @@ class Work:
         limited = self._paced(engine)
         if self.budget is None:
             return limited
+        if engine.backend == REMOTE:
+            raise SampleError(f"--budget cannot hold the reward server at {engine.base_url}, which does the spending.")
         return Engine(engine.model, Budgeted(limited, self.budget), engine.base_url)
 
     def _paced(self, engine: Engine) -> Engine:
@@ -146,8 +165,7 @@ class Work:
 
 def _alone(judges: str, concurrency: int | None, dry: o.Dry | None) -> None:
     """Refuse what does not reach the judges of a file."""
-    given = [] if dry is None else [("--dry-run", dry.dry_run), ("--budget", dry.budget is not None)]
-    for option, there in [*given, ("--concurrency", concurrency is not None)]:
+    for option, there in (("--dry-run", dry is not None and dry.dry_run), ("--concurrency", concurrency is not None)):
         if there:
             raise SampleError(f"{option} is for one judge; those of {judges} are built from the file.")
 

@@ -13,7 +13,8 @@ answered is counted apart, and a figure that does not exist is None. With p the 
   target's other answered items that pass. Near 0 the item measures something else, below 0 the opposite;
 - *redundancy*: the other item of the same targets whose answers it repeats most (phi, Pearson's r of two pass/fail
   variables), and the one whose wording is nearest (cosine of sentence embeddings);
-- *stability*: the share of repeated answers (other samples, other wordings) that agree with the first.
+- *stability*: the share of repeated answers that agree with the first. Repeats are other scorings, other wordings, and
+  the samples of a judge that votes, which are held against the outcome of the vote.
 
 Targets are kept as two small arrays per item, so a file is analysed in one pass.
 """
@@ -30,7 +31,7 @@ import numpy as np
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.refiners.embedding import Embedder, comparable, similarities
-from checklist_rewards.scores import Score, ratio
+from checklist_rewards.scores import ItemScore, Score, ratio
 
 MIN_TARGETS = 5
 """Fewest targets for a correlation to be shown."""
@@ -93,6 +94,14 @@ class _Seen:
     repeats: int = 0
     agreeing: int = 0
 
+    def add_samples(self, line: ItemScore) -> None:
+        """Count the votes of one judge as repeats; those of several are no repeats of each other."""
+        if line.answer is not None and line.method == "votes" and len({vote.judge for vote in line.votes or ()}) == 1:
+            said = [vote.answer for vote in line.votes or () if vote.answer is not None]
+            if len(said) > 1:  # one alone agrees with itself
+                self.repeats += len(said)
+                self.agreeing += said.count(line.answer)
+
 
 class ItemAnalysis:
     """Fed score by score; see the module."""
@@ -115,6 +124,7 @@ class ItemAnalysis:
         passing = 0
         for line in score.items:
             seen = self._items.setdefault(line.id, _Seen(line.question, line.category))
+            seen.add_samples(line)
             if line.passed is None:
                 seen.unanswered += line.unanswered is not None
                 continue

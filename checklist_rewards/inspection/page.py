@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from checklist_rewards.inspection.items import FLAGS, ItemReport
+from checklist_rewards.libraries import extra
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; color: #222 }
@@ -38,7 +39,7 @@ def page(
         figures (mapping, *optional*): further tables: a heading, and the names and numbers under it.
 
     Raises:
-        ImportError: without matplotlib (the extra `evaluation`).
+        SampleError: without matplotlib (the extra `evaluation`).
     """
     flagged = sum(bool(line.flags) for line in reports)
     parts = [
@@ -80,9 +81,9 @@ def _row(line: ItemReport) -> str:
 
 
 def _plots(reports: Sequence[ItemReport]) -> str:
-    from matplotlib.figure import Figure
+    [figures] = extra("matplotlib.figure")
 
-    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    figure = figures.Figure(figsize=(9, 3.4), layout="constrained")
     left, right = figure.subplots(1, 2)
     left.hist([line.pass_rate for line in reports if line.pass_rate is not None], bins=20, range=(0, 1), color="C0")
     left.set(xlabel="pass rate", ylabel="items", title="How hard the items are")

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.errors import ModelError, SampleError
+from checklist_rewards.errors import SampleError
+from checklist_rewards.libraries import extra
 
 _ROUGES = ("rouge1", "rouge2", "rougeL")
 
@@ -47,24 +48,17 @@ def similarity(generated: Sequence[Checklist], human: Sequence[Checklist]) -> Si
     """Compare checklists pair by pair.
 
     Raises:
-        SampleError: without pairs, or if the numbers differ.
-        ModelError: without the packages of the extra `evaluation`.
+        SampleError: without pairs, if the numbers differ, or without the packages of the extra `evaluation`.
     """
     if not generated or len(generated) != len(human):
         raise SampleError(f"checklists are compared in pairs, got {len(generated)} and {len(human)} of people.")
-    try:
-        from rouge_score.rouge_scorer import RougeScorer
-        from sacrebleu import corpus_bleu
-    except ImportError as error:
-        raise ModelError(
-            f"comparing checklists needs {error.name}: pip install 'checklist-rewards[evaluation]'."
-        ) from error
+    rouge, sacrebleu = extra("rouge_score.rouge_scorer", "sacrebleu")
     texts, wanted = ([_text(checklist) for checklist in side] for side in (generated, human))
-    scorer = RougeScorer(list(_ROUGES))
+    scorer = rouge.RougeScorer(list(_ROUGES))
     scored = [scorer.score(target, text) for target, text in zip(wanted, texts, strict=True)]
     return Similarity(
         checklists=len(texts),
-        bleu=corpus_bleu(texts, [wanted]).score,
+        bleu=sacrebleu.corpus_bleu(texts, [wanted]).score,
         rouge={name: math.fsum(one[name].fmeasure for one in scored) / len(scored) for name in _ROUGES},
         count_mae=math.fsum(abs(len(a) - len(b)) for a, b in zip(generated, human, strict=True)) / len(generated),
     )

@@ -99,6 +99,8 @@ class Receipt:
 
     def __str__(self) -> str:
         text = f"{self.reads} reads: {self.asked} asked, {self.stored} from the store, {self.deduplicated} duplicates"
+        if self.unanswered:
+            text += f", {self.unanswered} unanswered"
         if self.floor_tokens:
             ratio = self.computed_tokens / self.floor_tokens
             text += f"; {self.computed_tokens} prompt tokens computed, {ratio:.2f} x the floor"

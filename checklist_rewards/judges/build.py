@@ -54,8 +54,7 @@ def build_judge(
     Raises:
         ChecklistRewardsError: for any setting that cannot be used, or that contradicts another.
     """
-    if isinstance(calibration, str | Path):
-        calibration = Calibration.load(calibration)
+    calibration = loaded_calibration(calibration)
     if isinstance(backend, str):
         one_of("backend", backend, BACKENDS)
     told: dict[str, Any] = {
@@ -103,6 +102,15 @@ def build_judge(
     else:
         judge = ReasonedJudge(model, reasoning=capture_reasoning, samples=samples, examples=few_shot, **written)
     return judge if calibration is None else CalibratedJudge(judge, calibration)
+
+
+def loaded_calibration(calibration: object) -> Calibration | None:
+    """The calibration, read from its file if it is a path. Raises [`SampleError`] for anything else."""
+    if isinstance(calibration, str | Path):
+        return Calibration.load(calibration)
+    if calibration is not None and not isinstance(calibration, Calibration):
+        raise SampleError(f"calibration={calibration!r:.60} is not allowed; it is a Calibration or a file's path.")
+    return calibration
 
 
 def is_remote(backend: str | Backend) -> bool:

@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from checklist_rewards.errors import NoServerError
 from checklist_rewards.judges.base import Judge, Progress, Read
-from checklist_rewards.judges.several import Several, share
+from checklist_rewards.judges.several import Several, ask, share, silence
 from checklist_rewards.verdicts import Verdict
 
 DEFAULT_MARGIN = 0.5
@@ -48,16 +49,23 @@ class CascadeJudge(Several):
         """Answer every read, in order."""
         said: list[list[Verdict]] = [[] for _ in reads]
         open_reads = list(range(len(reads)))
+        gone: list[NoServerError] = []
         for stage, judge in enumerate(self.judges):
             if not open_reads:
                 break
-            for index, verdict in zip(open_reads, judge.judge([reads[i] for i in open_reads]), strict=True):
+            answers = ask(judge, [reads[i] for i in open_reads])
+            if isinstance(answers, NoServerError):
+                gone.append(answers)
+                answers = [silence(judge, answers)] * len(open_reads)
+            for index, verdict in zip(open_reads, answers, strict=True):
                 said[index].append(verdict)
             before = len(open_reads)
             if stage < len(self.judges) - 1:
                 open_reads = [index for index in open_reads if not self.sure(said[index][-1])]
             else:
                 open_reads = []
+            if len(gone) == len(self.judges):
+                raise gone[0]
             if progress is not None:
                 progress(before - len(open_reads))
         return [self._final(verdicts) for verdicts in said]

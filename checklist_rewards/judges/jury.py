@@ -22,7 +22,7 @@ folder. A key that nobody knows is refused, with the file and the judge.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +33,21 @@ from checklist_rewards.judges.base import Judge
 from checklist_rewards.judges.build import build_judge
 from checklist_rewards.judges.cascade import CascadeJudge
 from checklist_rewards.judges.panel import PanelJudge
+from checklist_rewards.replies import Engine
 from checklist_rewards.store import Store, open_store
 
 _KINDS: dict[str, Any] = {"panel": PanelJudge, "cascade": CascadeJudge}
-_FILES = ("calibration", "examples", "prompt")
+Limited = Callable[[Engine], Engine]
+_FILES = ("judge", "calibration", "examples", "prompt")
 
 
-def load_jury(path: str | Path, store: bool | str | Path | Store = True) -> Judge:
+def load_jury(path: str | Path, store: bool | str | Path | Store = True, limited: Limited | None = None) -> Judge:
     """The judge that a file describes; no model is loaded.
 
     Args:
         path (`str` or `Path`): see the module.
         store (`bool`, path or [`Store`], *optional*, defaults to `True`): where all judges keep their reads.
+        limited (callable, *optional*): gives the engine to put in the place of each judge's, such as one on a budget.
 
     Raises:
         ConfigError: naming the file and the judge, for anything that cannot be used.
@@ -53,10 +56,10 @@ def load_jury(path: str | Path, store: bool | str | Path | Store = True) -> Judg
         found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"{path}: the file of judges cannot be read as YAML ({error}).") from error
-    return _jury(found, str(path), Path(path).parent, open_store(store))
+    return _jury(found, str(path), Path(path).parent, open_store(store), limited)
 
 
-def _jury(found: Any, where: str, folder: Path, store: Store | None) -> Judge:
+def _jury(found: Any, where: str, folder: Path, store: Store | None, limited: Limited | None) -> Judge:
     kinds = [kind for kind in _KINDS if isinstance(found, Mapping) and kind in found]
     if len(kinds) != 1 or not isinstance(found.get("judges"), list) or len(found) != 2:
         raise ConfigError(f"{where}: expected either 'panel' or 'cascade', and 'judges', a list; got {found!r:.80}.")
@@ -64,21 +67,32 @@ def _jury(found: Any, where: str, folder: Path, store: Store | None) -> Judge:
     settings = {} if found[kind] is None else found[kind]
     _known(settings, _KINDS[kind], ("judges",), f"{where}, {kind}")
     judges = [
-        _one(entry, f"{where}, judge {number}", folder, store) for number, entry in enumerate(found["judges"], start=1)
+        _one(entry, f"{where}, judge {number}", folder, store, limited)
+        for number, entry in enumerate(found["judges"], start=1)
     ]
     return _made(_KINDS[kind], f"{where}, {kind}", judges, **settings)
 
 
-def _one(entry: Any, where: str, folder: Path, store: Store | None) -> Judge:
+def _one(entry: Any, where: str, folder: Path, store: Store | None, limited: Limited | None) -> Judge:
     if isinstance(entry, Mapping) and "judges" in entry:
-        return _jury(entry, where, folder, store)
+        return _jury(entry, where, folder, store, limited)
     entry = {"model": entry} if isinstance(entry, str) else entry
     _known(entry, build_judge, ("store",), where)
-    placed = {
-        name: str(folder / value) if name in _FILES and (folder / value).is_file() else value
-        for name, value in entry.items()
+    settings = placed(entry, folder)
+    if limited is not None:
+        engine = Engine(**{name: settings[name] for name in ("model", "backend", "base_url") if name in settings})
+        settings["backend"] = _made(limited, where, engine).backend
+    return _made(build_judge, where, store=store if store is not None else False, **settings)
+
+
+def placed(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The settings of a file in `folder`, with the files that they name and that lie there as paths."""
+    return {
+        name: str(folder / value)
+        if name in _FILES and isinstance(value, str) and (folder / value).is_file()
+        else value
+        for name, value in settings.items()
     }
-    return _made(build_judge, where, store=store if store is not None else False, **placed)
 
 
 def _known(settings: Any, of: Any, ours: tuple[str, ...], where: str) -> None:
@@ -90,7 +104,7 @@ def _known(settings: Any, of: Any, ours: tuple[str, ...], where: str) -> None:
             raise ConfigError(f"{where}: unknown key {name!r}; allowed: {', '.join(allowed)}.")
 
 
-def _made(factory: Any, where: str, *arguments: Any, **settings: Any) -> Judge:
+def _made(factory: Any, where: str, *arguments: Any, **settings: Any) -> Any:
     try:
         return factory(*arguments, **settings)
     except ChecklistRewardsError as error:

@@ -4,9 +4,10 @@
     >>> ChecklistScorer(judge=panel).score(...)  # doctest: +SKIP
 
 A judge that fails has no vote, and never counts as no. If less than `quorum` of the panel's weight answered, the item
-is unanswered("quorum: ..."). A judge that *abstains* (an option such as "cannot assess") did answer: where at least
-half of the answers abstain the panel abstains, otherwise these votes are left out. Every vote is kept in the score,
-with failures and abstentions, and so is the share of the votes that agree with the outcome.
+is unanswered("quorum: ..."); if so many have a server that is not there at all, that is an error. A judge that
+*abstains* (an option such as "cannot assess") did answer: where at least half of the answers abstain the panel
+abstains, otherwise these votes are left out. Every vote is kept in the score, with failures and abstentions, and so is
+the share of the votes that agree with the outcome.
 
 Rules that put probabilities together. Words without probabilities count as certain:
 
@@ -38,9 +39,9 @@ from statistics import fmean
 from typing import Literal, get_args
 
 from checklist_rewards.checklists import NO, YES, ChecklistItem
-from checklist_rewards.errors import ChecklistError, SampleError
+from checklist_rewards.errors import ChecklistError, NoServerError, SampleError
 from checklist_rewards.judges.base import Judge, Progress, Read
-from checklist_rewards.judges.several import Several, share
+from checklist_rewards.judges.several import Several, ask, share, silence
 from checklist_rewards.verdicts import DEFAULT_THRESHOLD, Verdict, answer_of
 
 Rule = Literal["mean", "median", "min", "max", "majority", "weighted", "mode", "unanimous", "any"]
@@ -100,11 +101,26 @@ class PanelJudge(Several):
     def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
         """Answer every read, in order."""
         shared = None if progress is None else Shared(progress, len(self.judges))
-        votes = [judge.judge(reads, shared) for judge in self.judges]
+        said = [ask(judge, reads, shared) for judge in self.judges]
+        gone = [answers for answers in said if isinstance(answers, NoServerError)]
+        if gone and not quorate(self.weights, [isinstance(answers, list) for answers in said], self.quorum):
+            raise gone[0]
+        votes = [
+            [silence(judge, answers)] * len(reads) if isinstance(answers, NoServerError) else answers
+            for judge, answers in zip(self.judges, said, strict=True)
+        ]
         return [self._outcome(read.item, [answers[index] for answers in votes]) for index, read in enumerate(reads)]
 
     def _outcome(self, item: ChecklistItem, votes: Sequence[Verdict]) -> Verdict:
-        return combine(item, votes, rule=self.rule, weights=self.weights, quorum=self.quorum, threshold=self.threshold)
+        return combine(
+            item,
+            votes,
+            rule=self.rule,
+            weights=self.weights,
+            quorum=self.quorum,
+            threshold=self.threshold,
+            judge=self.name,
+        )
 
 
 def combine(
@@ -115,6 +131,7 @@ def combine(
     weights: Sequence[float] | None = None,
     quorum: float = DEFAULT_QUORUM,
     threshold: float = DEFAULT_THRESHOLD,
+    judge: str | None = None,
 ) -> Verdict:
     """One verdict of several about the same item; see the module for the rules.
 
@@ -122,14 +139,13 @@ def combine(
         item ([`ChecklistItem`]): what was asked. The sign of its weight decides ties.
         votes (sequence of [`Verdict`]): one per judge.
         rule, weights, quorum, threshold: see [`PanelJudge`].
+        judge (`str`, *optional*): the panel's name.
     """
     weights = [1.0] * len(votes) if weights is None else weights
-    judge = f"panel of {len(votes)}"
+    judge = f"panel of {len(votes)}" if judge is None else judge
     kept = tuple(votes)
     answered = [(vote, weight) for vote, weight in zip(votes, weights, strict=True) if vote.unanswered is None]
-    share = math.fsum(weight for _, weight in answered) / math.fsum(weights)
-    # Weights such as 0.1 do not add up exactly, and half of them is a quorum of a half.
-    if not answered or share < quorum - 1e-9:
+    if not quorate(weights, [vote.unanswered is None for vote in votes], quorum):
         reason = f"{QUORUM}: {len(answered)} of {len(votes)} judges answered"
         return Verdict(unanswered=reason, judge=judge, votes=kept)
     named = [(answer_of(item, vote, threshold), vote, weight) for vote, weight in answered]
@@ -151,6 +167,13 @@ def combine(
             reason = f"{NO_MAJORITY}: {heads} of {len(named)} say {winner!r}"
             return Verdict(unanswered=reason, judge=judge, votes=kept)
     return _voted(winner, named, item, judge, kept)
+
+
+def quorate(weights: Sequence[float], answered: Sequence[bool], quorum: float) -> bool:
+    """Whether judges of at least this share of the weight answered, and one at all."""
+    there = math.fsum(weight for weight, did in zip(weights, answered, strict=True) if did)
+    # Weights such as 0.1 do not add up exactly, and half of them is a quorum of a half.
+    return any(answered) and there / math.fsum(weights) >= quorum - 1e-9
 
 
 Named = Sequence[tuple[str, Verdict, float]]

@@ -1,12 +1,21 @@
-"""What panels and cascades have in common: several judges that are checked and paid together."""
+"""What panels and cascades have in common: several judges that are checked and paid together.
+
+A judge whose server is not there has failed on every read, and the others go on without it: that is a warning, and
+every read says so in its votes. Only where nobody is left does it end the run.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.errors import SampleError
-from checklist_rewards.judges.base import Judge, Receipt
+from checklist_rewards.errors import NoServerError, SampleError
+from checklist_rewards.judges.base import Judge, Progress, Read, Receipt
+from checklist_rewards.replies import BACKEND_ERROR
+from checklist_rewards.verdicts import Verdict
+
+logger = logging.getLogger(__name__)
 
 
 class Several:
@@ -31,6 +40,22 @@ class Several:
         """Refuse an item that one of the judges cannot answer. Raises [`ChecklistError`]."""
         for judge in self.judges:
             judge.check_item(item, where)
+
+
+def ask(judge: Judge, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict] | NoServerError:
+    """What one of several judges says, or why it cannot be asked."""
+    try:
+        return judge.judge(reads, progress)
+    except NoServerError as error:
+        logger.warning("going on without the judge %s: %s", judge.name, error)
+        if progress is not None:
+            progress(len(reads))
+        return error
+
+
+def silence(judge: Judge, error: NoServerError) -> Verdict:
+    """The verdict of a judge that could not be asked."""
+    return Verdict(unanswered=f"{BACKEND_ERROR}: {error}", judge=judge.name)
 
 
 def share(name: str, value: float) -> None:

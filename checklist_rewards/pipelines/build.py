@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from checklist_rewards.judges import Judge
 from checklist_rewards.pipelines.config import GeneratorConfig, RefinerConfig, ScorerConfig, entry_of
 from checklist_rewards.replies import Engine
 from checklist_rewards.store import Store
@@ -31,9 +32,10 @@ def build_refiners(
     return tuple(_made(config, engine, store, scorer) for config in configs)
 
 
-def build_scorer(config: ScorerConfig, engine: Engine, store: Store | None) -> Any:
-    """The scorer of a config; no model is loaded."""
-    return _made(config, engine, store, None)
+def build_scorer(config: ScorerConfig, engine: Engine, store: Store | None, jury: Judge | None = None) -> Any:
+    """The scorer of a config; no model is loaded. `jury` is what the config's file of judges describes, where that was
+    read already."""
+    return _made(config, engine, store, None, **({} if jury is None else {"judge": jury}))
 
 
 def _made(

@@ -25,6 +25,7 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistError, ConfigError, GenerationError, SampleError
 from checklist_rewards.generators import Request
 from checklist_rewards.generators.base import check_request
+from checklist_rewards.judges import Judge
 from checklist_rewards.pipelines.build import build_generator, build_refiners, build_scorer
 from checklist_rewards.pipelines.builtin import get_pipeline
 from checklist_rewards.pipelines.config import PipelineConfig
@@ -334,6 +335,7 @@ def assemble(
     judge: Engine,
     store: Store | None,
     candidate_engine: Callable[[str], Engine] | None = None,
+    jury: Judge | None = None,
 ) -> Pipeline:
     """The parts of `config`, made with these engines.
 
@@ -342,8 +344,9 @@ def assemble(
         writer, judge ([`Engine`]): who writes and refines, who scores.
         store ([`Store`], *optional*): where replies and reads are kept.
         candidate_engine (callable, *optional*): gives the engines of models that write candidates, by name.
+        jury ([`Judge`], *optional*): what the config's file of judges describes, where that was read already.
     """
-    made = build_scorer(config.scorer, judge, store)
+    made = build_scorer(config.scorer, judge, store, jury)
     refiners = build_refiners(config.refiners, writer, store, made)
     generator = build_generator(config.generator, writer, store, made, candidate_engine)
     return Pipeline(config, generator, refiners, made)

@@ -14,6 +14,7 @@ the prompts where the answer or the reference has no score.
 
 from __future__ import annotations
 
+import copy
 import importlib
 import json
 import logging
@@ -140,6 +141,8 @@ class ChecklistEvalCallback(TrainerCallback):
         processor: Any = trainer.processing_class
         tokenizer = getattr(processor, "tokenizer", processor)
         size = self.batch_size or trainer.args.per_device_eval_batch_size
+        generation = copy.deepcopy(self.generation)
+        generation.update(pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id)
         answers: list[str] = []
         policy: Any = trainer.model
         was_training = policy.training
@@ -158,9 +161,7 @@ class ChecklistEvalCallback(TrainerCallback):
                     tokens = model.generate(
                         input_ids=inputs["input_ids"],
                         attention_mask=inputs["attention_mask"],
-                        generation_config=self.generation,
-                        pad_token_id=tokenizer.pad_token_id,
-                        eos_token_id=tokenizer.eos_token_id,
+                        generation_config=generation,
                     )
                     replies = tokens[:, inputs["input_ids"].shape[1] :]
                     answers += tokenizer.batch_decode(replies, skip_special_tokens=True)

@@ -1,7 +1,8 @@
 """The reward that a YAML file describes: `trl grpo`, and other hosts that build rewards themselves, pass no settings.
 
 The environment variable `CHECKLIST_REWARDS_CONFIG` names the file: a mapping of keyword arguments of
-[`rewards.trl.ChecklistReward`] and [`ChecklistScorer`], as plain values.
+[`rewards.trl.ChecklistReward`] and [`ChecklistScorer`], as plain values. Files that it names (judge, calibration,
+examples, prompt) are looked for in its own folder first.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 import yaml
 
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
+from checklist_rewards.judges.jury import placed
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scorer import ChecklistScorer
 
@@ -52,7 +54,7 @@ def configured_reward(path: str | None) -> ChecklistReward:
         if key not in allowed:
             raise SampleError(f"{CONFIG_VARIABLE}: {path}: unknown key {key!r}; allowed: {', '.join(allowed)}.")
     try:
-        reward = ChecklistReward(**config)
+        reward = ChecklistReward(**placed(config, Path(path).parent))
         reward.scorer.check()
     except ChecklistRewardsError as error:
         raise type(error)(f"{CONFIG_VARIABLE}: {path}: {error}") from error

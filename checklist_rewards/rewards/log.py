@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from checklist_rewards.errors import SampleError
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Score
 
@@ -30,6 +31,8 @@ class RewardLog:
     """
 
     def __init__(self, path: str | Path | None = None):
+        if path is not None and not isinstance(path, str | Path):
+            raise SampleError(f"log={path!r} is not allowed; it is the path of a JSONL file.")
         self.path = None if path is None else Path(path)
         self._lock = threading.Lock()
         self._sums: dict[str, tuple[float, int]] = {}

@@ -59,6 +59,13 @@ def awake(judge: Any) -> AbstractContextManager[Any]:
     return stack
 
 
+def load(judge: Any) -> None:
+    """Builds the judge's engines now, not at the first read: loads a model, asks a server whether it is there. Raises
+    [`ModelError`] for one that cannot be used."""
+    for engine in _engines(judge):
+        engine.load()
+
+
 def _engines(judge: Any) -> Iterator[Engine]:
     """Those of a judge, and of the judges that it asks: a panel's, or the one inside a calibration."""
     inner = [*getattr(judge, "judges", ()), *([judge.inner] if hasattr(judge, "inner") else [])]

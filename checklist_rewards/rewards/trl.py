@@ -144,6 +144,9 @@ class ChecklistReward:
                 raise SampleError(f"{argument}={value!r} is not known; allowed: {', '.join(allowed)}.")
         if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
             raise SampleError(f"retries={retries!r} is not allowed; it is a whole number from 0 up.")
+        for argument, switch in (("keep_thinking", keep_thinking), ("thinking_opened", thinking_opened)):
+            if not isinstance(switch, bool):
+                raise SampleError(f"{argument}={switch!r} is not allowed; it is True or False.")
         if isinstance(categories, str) or not isinstance(categories, Sequence):
             raise SampleError(f"categories={categories!r} is not allowed; it is a list of strings.")
         self.scorer = scorer

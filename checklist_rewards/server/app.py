@@ -83,7 +83,8 @@ def build_app(
     """The application, for uvicorn or any ASGI server, in one process.
 
     Args:
-        scorer ([`ChecklistScorer`]): answers everything; its judge is checked here, and loaded at the first row.
+        scorer ([`ChecklistScorer`]): answers everything; its judge is checked here, and loaded at the first row
+            unless it was before.
         max_wait, max_batch, max_queue: of the [`MicroBatcher`]; a request that finds the queue full gets 429.
         max_body (`int`, *optional*, defaults to 16 MiB): bytes of a request.
         token (`str`, *optional*): what clients must bring.
@@ -175,7 +176,7 @@ class _Gate:
 
     def __init__(self, app: ASGIApp, meter: Meter, token: str | None):
         self.app, self.meter = app, meter
-        self.wanted = None if token is None else f"Bearer {token}".encode()
+        self.wanted = None if token is None else token.strip().encode()
         message = "this server wants the header 'Authorization: Bearer <token>' with its token."
         record = error_record(None, "Authorization", message)
         self.refusal = _Json(_error(message, [record]), 401, headers={"WWW-Authenticate": "Bearer"})
@@ -201,8 +202,8 @@ class _Gate:
         if self.wanted is None or scope["path"] == "/health":
             return True
         # As bytes: hmac refuses to compare strings beyond ASCII, and a client may send any.
-        given = Headers(scope=scope).get("authorization", "").encode("latin-1")
-        return hmac.compare_digest(given, self.wanted)
+        scheme, _, given = Headers(scope=scope).get("authorization", "").encode("latin-1").partition(b" ")
+        return hmac.compare_digest(given.strip(), self.wanted) and scheme.lower() == b"bearer"
 
 
 def _error(message: str, errors: Sequence[ErrorRecord]) -> dict[str, Any]:

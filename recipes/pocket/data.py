@@ -71,8 +71,11 @@ class Encoder:
         """A system and a user turn, without the assistant's opening."""
         return self._ids((f"<|system|>{system}" if system else "") + f"<|user|>{user}")
 
-    def tree(self, prefix: list[int], tails: list[tuple[list[int], bool]]) -> Row:
-        """Pack questions about one prefix; each tail ends where the assistant's one-token answer is read."""
+    def tree(self, prefix: list[int], tails: list[tuple[list[int], bool]], *, ends: bool = False) -> Row:
+        """Pack questions about one prefix; each tail ends where the assistant's one-token answer is read.
+
+        With `ends` the last tail also holds its answer, and the end of the turn is predicted after it.
+        """
         row = Row(list(prefix), [0] * len(prefix), list(range(len(prefix))), [-100] * len(prefix))
         for number, (tail, truth) in enumerate(tails, start=1):
             n = len(tail) + 1
@@ -80,6 +83,11 @@ class Encoder:
             row.segments += [number] * n
             row.positions += range(len(prefix), len(prefix) + n)
             row.answers += [*[-100] * (n - 1), self.yes if truth else self.no]
+        if ends:
+            row.tokens.append(row.answers[-1])
+            row.segments.append(row.segments[-1])
+            row.positions.append(row.positions[-1] + 1)
+            row.answers.append(END)
         return row
 
     def causal(self, prompt: list[int], output: list[int]) -> Row:
@@ -92,10 +100,12 @@ class Encoder:
         """A chat turn to be answered with `reply` and the end token."""
         return self.causal([*self.chat(system, user), ASSISTANT], [*self._ids(reply), END])
 
-    def judged(self, target: str, instruction: str | None, questions: list[tuple[str, bool]]) -> Row:
+    def judged(
+        self, target: str, instruction: str | None, questions: list[tuple[str, bool]], *, ends: bool = False
+    ) -> Row:
         """Questions and their truth about one target, under the judge's prompt."""
         prefix = self.chat(self.judge.system, self.judge.prefix(input=instruction, target=target))
-        return self.tree(prefix, [(self.ids(self.judge.tail(q)), truth) for q, truth in questions])
+        return self.tree(prefix, [(self.ids(self.judge.tail(q)), truth) for q, truth in questions], ends=ends)
 
 
 def bare_row(encoder: Encoder, rng: random.Random, longest: int, near: float) -> Row:
@@ -269,7 +279,7 @@ def judge_row(
     asked = ask(rng, target, families, hints, "train")
     if shown:
         asked = [*((c.question(), c.holds(target)) for c in task.constraints), *asked][:questions]
-    return encoder.judged(target, task.instruction if shown else None, asked)
+    return encoder.judged(target, task.instruction if shown else None, asked, ends=True)
 
 
 def bridge_row(encoder: Encoder, rng: random.Random) -> Row:
@@ -293,11 +303,11 @@ def checklist_text(task: Task) -> str:
 
 
 def checklist_row(encoder: Encoder, rng: random.Random) -> Row:
-    """Instruction in, numbered questions out."""
+    """Instruction in, numbered questions out; every fourth prompt also shows a reference answer."""
     task = sample_task(rng, split="train")
-    return encoder.written(
-        encoder.checklist.system, encoder.checklist.render(input=task.instruction), checklist_text(task)
-    )
+    reference = write_response(rng, task) if rng.random() < 0.25 else None
+    prompt = encoder.checklist.render(input=task.instruction, reference=reference)
+    return encoder.written(encoder.checklist.system, prompt, checklist_text(task))
 
 
 def short_checklist_row(encoder: Encoder, rng: random.Random) -> Row:

@@ -20,10 +20,12 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from pocket import data  # noqa: E402
+from pocket import data, repair  # noqa: E402
 from pocket.train import collate, generate, prompt_hashes, tree_mask  # noqa: E402
 from pocket.world import FAMILIES, UNSEEN_PAIRS, Task, parse_question, satisfaction, tasks, write_response  # noqa: E402
 
+REPAIR_TASKS = 128
+"""Mending takes long prompts and many replies: it is measured on the first so many tasks."""
 START, STOP = "<!-- numbers -->", "<!-- end of numbers -->"
 
 
@@ -128,6 +130,44 @@ def policy_numbers(held_out: list[Task], replies: list[str]) -> dict[str, object
     }
 
 
+def repair_numbers(model, tokenizer, pairs: list[tuple[Task, str]], sample: bool) -> dict[str, object]:
+    """Gold of responses before and after one round of mending, and how good the model's own critiques are.
+
+    The feedback is what is true of the response, as verdicts of a checklist or as a critique, and the critique that
+    the model writes itself. A response with nothing wrong is not mended from a checklist, as in refining.
+    """
+    writer = repair.RepairWriter(data.Encoder(tokenizer))
+
+    def mended(name: str, feedbacks: list[str | None]) -> float:
+        chats = [writer.chat(name, t, x, f) for (t, x), f in zip(pairs, feedbacks, strict=True) if f is not None]
+        replies = iter(generate(model, tokenizer, chats, sample=sample))
+        texts = [x if f is None else next(replies) for (_, x), f in zip(pairs, feedbacks, strict=True)]
+        return statistics.fmean(satisfaction(t, text) for (t, _), text in zip(pairs, texts, strict=True))
+
+    broken = [[c for c in t.constraints if not c.holds(x)] for t, x in pairs]
+    told = [repair.told(t.constraints, wrong) if wrong else None for (t, _), wrong in zip(pairs, broken, strict=True)]
+    truth = [repair.critique(t, x) for t, x in pairs]
+    own = generate(model, tokenizer, [writer.chat("refine/critique", t, x) for t, x in pairs], sample=sample)
+    wanted = [set(_lines(text)) for text in truth]
+    written = [_lines(text) for text in own]
+    named = sum(len(want & set(lines)) for want, lines in zip(wanted, written, strict=True))
+    wrong = sum(line not in want for want, lines in zip(wanted, written, strict=True) for line in lines)
+    return {
+        "before": statistics.fmean(satisfaction(t, x) for t, x in pairs),
+        "from_checklist": mended("refine/from_checklist", told),
+        "from_true_critique": mended("refine/from_critique", truth),
+        "from_own_critique": mended("refine/from_critique", own),
+        "critique": {
+            "recall": named / sum(map(len, wanted)),
+            "wrong": wrong / max(1, sum(map(len, written))),
+        },
+    }
+
+
+def _lines(critique: str) -> list[str]:
+    return [line for line in re.split(r"(?<=\.)\s", critique) if line]
+
+
 def _share(values: list[bool]) -> float:
     return sum(values) / len(values) if values else float("nan")
 
@@ -140,6 +180,7 @@ def measure(model, tokenizer, n: int, seed: int) -> dict[str, object]:
     torch.manual_seed(seed)
     sampled, greedy = generate(model, tokenizer, chats), generate(model, tokenizer, chats, sample=False)
     written = [(t, write_response(rng, t, 0.4, "test")) for t in held_out]
+    first = held_out[:REPAIR_TASKS]
     samples = {
         "written": written,
         "malformed": [(t, data.spoil(rng, x)) for t, x in written],
@@ -152,6 +193,8 @@ def measure(model, tokenizer, n: int, seed: int) -> dict[str, object]:
         "checklist_sampled": checklist_numbers(model, tokenizer, held_out, sample=True),
         "policy_sampled": policy_numbers(held_out, sampled),
         "policy_greedy": policy_numbers(held_out, greedy),
+        "repair_greedy": repair_numbers(model, tokenizer, list(zip(first, greedy, strict=False)), sample=False),
+        "repair_sampled": repair_numbers(model, tokenizer, samples["policy"][:REPAIR_TASKS], sample=True),
     }
 
 
@@ -177,6 +220,15 @@ def table(numbers: dict) -> str:
         ("… families never joined in training", "unseen_combinations"),
     ):
         lines.append(f"| {name} | {numbers['policy_greedy'][key]:.3f} | {sampled[key]:.3f} |")
+    mended = numbers["repair_greedy"], numbers["repair_sampled"]
+    for name, key in (
+        ("mended once, from a true checklist", "from_checklist"),
+        ("mended once, from a true critique", "from_true_critique"),
+        ("mended once, from its own critique", "from_own_critique"),
+    ):
+        lines.append(f"| {name}: constraints met | {mended[0][key]:.3f} | {mended[1][key]:.3f} |")
+    for name, key in (("critique: constraints named", "recall"), ("critique: wrong lines", "wrong")):
+        lines.append(f"| {name} | {mended[0]['critique'][key]:.3f} | {mended[1]['critique'][key]:.3f} |")
     g = numbers["gap_on_policy"]
     lines += ["", f"On the policy's samples the judge gives {g['proxy']:.3f} where the truth is {g['gold']:.3f}."]
     return "\n".join(lines)
@@ -206,7 +258,8 @@ def main() -> None:
     tokenizer = AutoTokenizer.from_pretrained(args.model)
     model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32).eval()
     facts = json.loads((args.model / "pocket.json").read_text(encoding="utf-8"))
-    if facts["prompts"] != prompt_hashes():
+    hashes = prompt_hashes()
+    if any(hashes[name] != trained for name, trained in facts["prompts"].items()):
         print("warning: the prompt files are not the ones this model was trained on", file=sys.stderr)
     numbers = measure(model, tokenizer, args.tasks, args.seed)
     print(table(numbers))

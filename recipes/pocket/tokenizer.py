@@ -51,8 +51,11 @@ def known_words(texts: list[str]) -> list[str]:
     return sorted(words)
 
 
-def build_tokenizer(prompt_texts: list[str]) -> PreTrainedTokenizerFast:
-    """The tokenizer, with the chat template; `prompt_texts` are the prompt files whose words become tokens."""
+def build_tokenizer(prompt_texts: list[str], later_texts: list[str]) -> PreTrainedTokenizerFast:
+    """The tokenizer, with the chat template; `prompt_texts` are the prompt files whose words become tokens.
+
+    The words of `later_texts` come after all others, so that a model trained without them keeps its ids.
+    """
     byte_level = pre_tokenizers.ByteLevel.alphabet()
     to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 
@@ -66,6 +69,7 @@ def build_tokenizer(prompt_texts: list[str]) -> PreTrainedTokenizerFast:
     tokens = [*SPECIAL, *sorted(byte_level), *(a + b for a, b in merges)]
     tokens += [surface(piece) for piece in EXTRA_PIECES]
     tokens += [space + word for word in known_words(prompt_texts)] + ["yes", "no"]
+    tokens += [space + word for word in known_words(later_texts)]
     vocabulary = {token: i for i, token in enumerate(dict.fromkeys(tokens))}
     core = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=True))
     core.normalizer = _normalizer()

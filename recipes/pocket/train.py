@@ -3,7 +3,8 @@
 The schedule is a curriculum (`STAGES`), each stage a number of steps over a mixture of rows (see data.py). One process
 trains under bfloat16 autocast, a second one writes the rows. The last stage adds the policy's own samples to the
 judge's targets, since that is what a judge sees during reinforcement learning. `--resume` starts from a saved model
-at `--from-stage`.
+at `--from-stage`; `--to-stage` is the last, in which the learning rate falls to zero. The two stages after the default
+one teach a further skill, mending a response from feedback (see repair.py), which the shipped weights do not have.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from pocket import data  # noqa: E402
+from pocket import data, repair  # noqa: E402
 from pocket.save import save_pocket  # noqa: E402
 from pocket.tokenizer import END, PAD, build_tokenizer  # noqa: E402
 from pocket.world import Task, sample_task  # noqa: E402
@@ -51,6 +52,12 @@ class Stage:
     short: int = 0
     checklist: int = 0
     follow: int = 0
+    echo: int = 0
+    """Responses over and over, where copying running text is learned."""
+    brief: int = 0
+    """Mending without the prompt around it."""
+    mend: int = 0
+    """Rows of each of the three: mend from a checklist's verdicts, mend from a critique, write the critique."""
     max_sentences: int = 0
     questions: int = 8
     with_input: float = 0.0
@@ -103,6 +110,36 @@ STAGES = (
         violate=data.VIOLATE,
         own=True,
     ),
+    Stage(
+        "echo",
+        200,
+        8e-4,
+        echo=20,
+        brief=24,
+        judge=3,
+        checklist=2,
+        follow=3,
+        max_sentences=5,
+        questions=16,
+        with_input=0.5,
+        violate=data.VIOLATE,
+    ),
+    Stage(
+        "repair",
+        340,
+        8e-4,
+        echo=12,
+        brief=16,
+        judge=4,
+        checklist=2,
+        follow=3,
+        mend=4,
+        max_sentences=5,
+        questions=16,
+        with_input=0.5,
+        violate=data.VIOLATE,
+        own=True,
+    ),
 )
 
 
@@ -113,12 +150,14 @@ def prompt_text(name: str) -> str:
 
 def prompt_hashes() -> dict[str, str]:
     """sha256 of the prompts that the model is trained on."""
-    return {name: hashlib.sha256(prompt_text(name).encode()).hexdigest() for name in PROMPTS}
+    names = (*PROMPTS, *repair.PROMPTS)
+    return {name: hashlib.sha256(prompt_text(name).encode()).hexdigest() for name in names}
 
 
 def new_tokenizer() -> PreTrainedTokenizerFast:
     """The tokenizer for the prompt files as they are now."""
-    return build_tokenizer([prompt_text(name) for name in PROMPTS])
+    later = [*map(prompt_text, repair.PROMPTS), *repair.PHRASES]
+    return build_tokenizer([prompt_text(name) for name in PROMPTS], later)
 
 
 def new_model(vocab_size: int) -> LlamaForCausalLM:
@@ -156,6 +195,7 @@ class Rows(IterableDataset):
         worker = torch.utils.data.get_worker_info()
         rng = random.Random(f"{self.seed}-{self.stage.name}-{worker.id if worker else 0}")
         encoder, stage = data.Encoder(new_tokenizer()), self.stage
+        writer = repair.RepairWriter(encoder)
         while True:
             groups: dict[str, list[data.Row]] = {
                 "bare": [data.bare_row(encoder, rng, stage.longest, stage.near) for _ in range(stage.bare)],
@@ -175,6 +215,14 @@ class Rows(IterableDataset):
                 "short": [data.short_checklist_row(encoder, rng) for _ in range(stage.short)],
                 "checklist": [data.checklist_row(encoder, rng) for _ in range(stage.checklist)],
                 "follow": [data.follow_row(encoder, rng, stage.violate) for _ in range(stage.follow)],
+                "echo": [repair.echo_row(encoder, rng) for _ in range(stage.echo)],
+                "brief": [repair.brief_row(encoder, rng) for _ in range(stage.brief)],
+                "mend": [
+                    row(rng, self.own)
+                    for row in (writer.from_checklist, writer.from_critique)
+                    for _ in range(stage.mend)
+                ],
+                "critique": [writer.critique(rng, self.own) for _ in range(stage.mend)],
             }
             yield [(name, collate(rows)) for name, rows in groups.items() if rows]
 
@@ -262,9 +310,6 @@ def generate(
     return replies
 
 
-WEIGHTS = {"bare": 1.0, "copy": 1.0, "bridge": 1.0, "judge": 1.0, "short": 1.0, "checklist": 1.0, "follow": 1.0}
-
-
 def train(
     model: LlamaForCausalLM,
     optimizer: torch.optim.Optimizer,
@@ -289,7 +334,7 @@ def train(
         for name, batch in groups:
             with torch.autocast("cpu", torch.bfloat16):
                 loss, right = answer_loss(model, batch)
-            (loss * WEIGHTS[name]).backward()
+            loss.backward()
             total = sums.setdefault(name, [0.0, 0.0])
             total[0], total[1] = total[0] + loss.item(), total[1] + right
             seen += batch["tokens"].numel()
@@ -314,6 +359,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--resume", type=Path, help="a saved model to go on from")
     parser.add_argument("--from-stage", choices=[s.name for s in STAGES], default=STAGES[0].name)
+    parser.add_argument("--to-stage", choices=[s.name for s in STAGES], default="own-samples")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=3)
     parser.add_argument("--workers", type=int, default=1)
@@ -327,15 +373,20 @@ def main() -> None:
         if args.resume
         else new_model(len(tokenizer))
     )
+    if len(tokenizer) > model.config.vocab_size:  # a model from before the words of a later skill
+        model.resize_token_embeddings(len(tokenizer))
     print(f"{sum(p.numel() for p in model.parameters()) / 1e6:.2f} M parameters, {len(tokenizer)} tokens", flush=True)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
     names = [s.name for s in STAGES]
-    for stage in STAGES[names.index(args.from_stage) :]:
+    stages = STAGES[names.index(args.from_stage) : names.index(args.to_stage) + 1]
+    if not stages:
+        parser.error(f"--from-stage {args.from_stage} comes after --to-stage {args.to_stage}.")
+    for stage in stages:
         own = policy_samples(model.eval(), tokenizer, 3000, args.seed) if stage.own else []
         steps = replace(stage, steps=max(1, int(stage.steps * args.scale)))
         save = partial(save_pocket, model, tokenizer, args.output, {"prompts": prompt_hashes(), "stage": stage.name})
         train(
-            model, optimizer, steps, seed=args.seed, workers=args.workers, own=own, last=stage is STAGES[-1], save=save
+            model, optimizer, steps, seed=args.seed, workers=args.workers, own=own, last=stage is stages[-1], save=save
         )
         save()
     print(json.dumps(prompt_hashes()), flush=True)

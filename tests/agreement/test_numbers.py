@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from checklist_rewards.agreement import Mean, Numbers
+from checklist_rewards.agreement import Bootstrap, Mean, Numbers
 
 
 def test_correlations_and_errors_worked_by_hand():
@@ -45,6 +45,15 @@ def test_distances_of_distributions_and_auc_worked_by_hand():
 def test_what_is_not_defined_is_none(one, other, defined):
     found = Numbers(one, other).figures()
     assert {name for name, value in found.items() if value is not None} == defined
+
+
+def test_two_units_are_enough_for_a_correlation_and_its_intervals():
+    found = Bootstrap(resamples=20).figures(Numbers([0.2, 0.9], [0.7, 0.1]), ["a", "b"])
+    assert {name: round(found[name].value, 9) for name in ("pearson", "spearman", "kendall")} == {
+        "pearson": -1,
+        "spearman": -1,
+        "kendall": -1,
+    }
 
 
 @pytest.mark.parametrize("binary", [True, False])

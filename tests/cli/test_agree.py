@@ -100,6 +100,7 @@ def test_pictures_are_drawn_on_request(run):
         (["scored.jsonl", "--label-key", "n"], "its label 7 is outside 0 to 1; say with --label-range"),
         (["scored.jsonl", "--label-key", "n", "--label-range", "9"], "--label-range '9' is not known"),
         (["scored.jsonl", "--label-key", "empty"], "nothing is labelled under 'empty'"),
+        (["scored.jsonl", "--label-key", "unsaid"], "nothing is labelled under 'unsaid'"),
         (["scored.jsonl", "--labels", "other.jsonl"], "other.jsonl labels none of the scored rows"),
         (["scored.jsonl", "--labels", "twice.jsonl"], "twice.jsonl, line 2: the id 'r0' was there before"),
         (["scored.jsonl", "--labels", "none.jsonl"], "none.jsonl: cannot be read"),
@@ -110,7 +111,7 @@ def test_pictures_are_drawn_on_request(run):
     ],
 )
 def test_bad_input_is_one_sentence(run, arguments, words):
-    judged(n=7, empty=None)
+    judged(n=7, empty=None, unsaid=[None, None])
     write_jsonl("other.jsonl", {"id": "x", "labels": [True, True]})
     write_jsonl("twice.jsonl", {"id": "r0", "labels": None}, {"id": "r0", "labels": None})
     done = run("agree", *arguments)

@@ -1,5 +1,7 @@
 """`--budget`: a run stops where the money ends, lists what is missing, and goes on with more."""
 
+from pathlib import Path
+
 from tests.cli.conftest import read_jsonl, write_jsonl
 
 ROWS = [{"prompt": "p", "target": f"text {number}", "checklist": ["Is it?"]} for number in range(300)]
@@ -17,9 +19,33 @@ def test_a_run_stops_and_goes_on(run, engine):
     assert done.exit_code == 1
     answered = [row["checklist_score"]["answered"] for row in read_jsonl("out.jsonl")]
     assert sum(answered) == len(fake.asked) == 256  # the first call; rows past it are missing
+    assert "per read asked" not in done.output  # what was refused is no read that was paid
     assert "budget" in done.output and "the same command with more asks these" in done.output
-    assert score(run, "--budget", "1000").exit_code == 0
+    done = score(run, "--budget", "1000")
+    assert done.exit_code == 0 and "per read asked" in done.output
     assert len(fake.asked) == 300
+
+
+def test_the_judges_of_a_file_share_it(run, engine):
+    write_jsonl("rows.jsonl", *ROWS)
+    fake = engine(lambda prefix, tail: 0.9)
+    Path("judges.yaml").write_text(
+        "panel: {rule: mean}\njudges: [pocket, {model: pocket, prompt: judges/rocketeval}]\n"
+    )
+    done = score(run, "--judge", "judges.yaml", "--budget", "256")
+    assert done.exit_code == 1 and len(fake.asked) == 256 and "the same command with more asks these" in done.output
+    done = score(run, "--judge", "judges.yaml", "--budget", "300")  # the first judge is through, the second is not
+    assert done.exit_code == 1 and len(fake.asked) == 556 and "44 of 600 without an answer" in done.output
+    assert score(run, "--judge", "judges.yaml", "--budget", "44.5").exit_code == 0
+    assert len(fake.asked) == 600
+    done = run("score", "rows.jsonl", "-o", "o.jsonl", "--no-store", "--judge", "judges.yaml", "--budget", "1")
+    assert done.exit_code == 2 and "judges.yaml, judge 1: a budget needs the price" in done.output
+
+
+def test_a_reward_server_spends_by_itself(run, no_engine):
+    write_jsonl("rows.jsonl", *ROWS[:1])
+    done = score(run, "--backend", "remote", "--base-url", "http://localhost:9", "--budget", "1")
+    assert done.exit_code == 2 and "cannot hold the reward server at http://localhost:9" in done.output
 
 
 def test_a_dry_run_needs_no_budget_and_a_budget_needs_prices(run, no_engine):

@@ -35,6 +35,14 @@ def test_figures_in_json_and_on_the_page(run, scored):
     assert "Is it long?" in page and "data:image/png" in page
 
 
+@pytest.mark.parametrize("name", ["scored.csv", "scored.parquet"])
+def test_every_format_of_a_scored_file_gives_the_same(run, scored, name):
+    for file in ("scored.jsonl", name):
+        done = run("inspect", scored(file), "--json", f"{file}.json", "--no-embed")
+        assert done.exit_code == 0, done.output
+    assert json.loads(open(f"{name}.json").read()) == json.loads(open("scored.jsonl.json").read())
+
+
 def test_repeats_show_what_is_unstable(run, scored):
     scored("scored.jsonl")
     scored("again.jsonl", lambda prefix, tail: 0.9)
@@ -84,7 +92,7 @@ def test_unanswered_meta_reads_are_told(run, scored, engine):
     [
         ([], [], "scored.jsonl has no rows"),
         ([{"target": "x"}], [], "line 1: there is no 'checklist_score'; give a file that `score` or `run` wrote"),
-        ([{"checklist_score": {"answered": "x"}}], [], "line 1: 'checklist_score' is no score"),
+        ([{"checklist_score": {"answered": "x"}}], [], "line 1: checklist_score.primary_score is no score"),
         ([{"checklist_score": None}], ["--json", "scored.jsonl"], "must be different files"),
         ([{"checklist_score": None}], ["--json", "."], ". is a folder"),
     ],
@@ -94,6 +102,11 @@ def test_bad_input_is_one_sentence(run, no_engine, rows, arguments, complaint):
     done = run("inspect", "scored.jsonl", "--no-embed", *arguments)
     assert done.exit_code == 2
     assert complaint in done.output and len(done.output.strip().splitlines()) == 1
+
+
+def test_several_judges_write_no_wordings(run, scored, no_engine):
+    done = run("inspect", scored("scored.jsonl"), "--paraphrases", "1", "--judge", "judges.yaml", "--no-embed")
+    assert done.exit_code == 2 and "--model writes them, and --judge names several judges" in done.output
 
 
 def test_repeats_must_have_the_same_rows(run, scored):

@@ -63,6 +63,15 @@ def test_rounds_and_method(run, model):
     assert row["refined_round"] == 0
 
 
+def test_answers_that_pass_are_counted_for_the_baseline_too(run, model):
+    write_jsonl("rows.jsonl", {"prompt": "Draw.", "checklist": [{"question": "Is it red?", "weight": -1}]})
+    for method, answers in (("checklist", 1), ("critique", 2)):
+        command = ["refine", "rows.jsonl", "-o", "out.jsonl", "--summary", "sum.json", "--no-store", "--rounds", "1"]
+        assert run(*command, "--method", method).exit_code == 0
+        summary = json.loads(Path("sum.json").read_text())
+        assert (summary["answers"], summary["rows_that_pass"]) == (answers, 1)
+
+
 def test_what_the_judge_leaves_unanswered_is_named_and_the_exit_code_is_1(run, model):
     model.rule = lambda prefix, tail: None
     write_jsonl("rows.jsonl", {"prompt": "Draw.", "checklist": ITEMS})

@@ -77,6 +77,17 @@ def test_a_taken_port_is_one_sentence(run):
     assert f"cannot listen on 127.0.0.1:{port}" in result.stderr
 
 
+def test_the_address_it_shows_can_be_used_also_with_ipv6(run, monkeypatch):
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    monkeypatch.setattr("checklist_rewards.cli.serve.run_server", lambda app, listening: None)
+    monkeypatch.setattr("checklist_rewards.cli.serve.load", lambda judge: None)
+    result = run("serve", "--host", "::1", "--port", 0, "--no-store")
+    assert "at http://[::1]:" in result.stderr
+
+
 @pytest.mark.parametrize("missing", ["fastapi", "uvicorn"])
 def test_a_missing_library_is_one_sentence_that_names_the_extra(run, monkeypatch, missing):
     monkeypatch.setitem(sys.modules, missing, None)
@@ -100,8 +111,9 @@ def test_an_empty_token_is_refused(run):
 
 
 def test_every_way_of_judging_can_be_served(run, monkeypatch):
-    served = []
+    served, loaded = [], []
     monkeypatch.setattr("checklist_rewards.cli.serve.run_server", lambda app, listening: served.append(app))
+    monkeypatch.setattr("checklist_rewards.cli.serve.load", loaded.append)
     monkeypatch.setattr("checklist_rewards.server.build_app", lambda scorer, **settings: scorer)
     for options in (("--mode", "quality"), ("--reasoning",), ("--pipeline", "tick"), ("--threshold", "0.9")):
         result = run("serve", "--port", 0, "--no-store", *options)
@@ -109,6 +121,7 @@ def test_every_way_of_judging_can_be_served(run, monkeypatch):
     quality, reasoned, batch, thresholded = served
     assert (quality.mode, batch.mode, thresholded.threshold) == ("quality", "batch", 0.9)
     assert type(reasoned.judge) is ReasonedJudge
+    assert loaded == [scorer.judge for scorer in served]
 
 
 def test_a_scale_is_the_checklists(run):

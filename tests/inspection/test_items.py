@@ -82,6 +82,22 @@ def test_stability_counts_answered_repeats():
         analysis.add_repeat(first, scored(["y"], Checklist.parse(["a?"]))[0])
 
 
+def test_samples_of_one_judge_are_repeats_and_votes_of_several_are_not():
+    def voted(*judges):
+        votes = tuple(
+            Verdict(answer=said, judge=judge) for said, judge in zip("yes yes no".split(), judges, strict=True)
+        )
+        return score_checklist(Checklist.parse(["a?"]), [Verdict(answer="yes", method="votes", votes=votes)])
+
+    analysis = ItemAnalysis()
+    analysis.add(voted("one", "one", "one"))
+    analysis.add(voted("one", "two", "three"))
+    alone = (Verdict(answer="yes", judge="one"), Verdict(unanswered="unparsable", judge="one"))
+    analysis.add(score_checklist(Checklist.parse(["a?"]), [Verdict(answer="yes", method="votes", votes=alone)]))
+    [a] = analysis.report()
+    assert (a.stability, a.repeats) == (pytest.approx(2 / 3), 3)
+
+
 def test_wordings_are_compared_where_they_could_be_the_same_question():
     def embed(texts):
         near = {"Is it polite?": (1, 0.1), "Is it courteous?": (1, 0), "Is it not polite?": (1, 0.1), "Rain?": (0, 1)}

@@ -3,11 +3,11 @@
 import pytest
 
 from checklist_rewards import ChecklistScorer, Sample
-from checklist_rewards.errors import SampleError
+from checklist_rewards.errors import NoServerError, SampleError
 from checklist_rewards.judges import CascadeJudge
 from checklist_rewards.judges.cascade import margin_of
 from checklist_rewards.verdicts import Verdict
-from tests.judges.voters import DEAD, Voter, sure
+from tests.judges.voters import DEAD, Absent, Voter, sure
 
 CHECKLIST = ["Is it sure?", "Is it unsure?", "Is it lost?"]
 
@@ -31,6 +31,15 @@ def test_when_the_strong_judge_fails_an_unsure_answer_stands_and_a_missing_one_s
     score = ChecklistScorer(judge=judge, min_answered=0).score(CHECKLIST, "text")
     assert score.items[1].confidence == pytest.approx(0.55)
     assert score.items[2].unanswered == DEAD.unanswered
+
+
+def test_a_judge_without_a_server_is_one_that_failed_unless_nobody_is_left():
+    scorer = ChecklistScorer(judge=CascadeJudge([Voter(cheap), Absent()]), min_answered=0)
+    assert [line.answer for line in scorer.score(CHECKLIST, "text").items] == ["yes", "no", None]
+    scorer = ChecklistScorer(judge=CascadeJudge([Absent(), Voter(sure(0.9))]))
+    assert [line.answer for line in scorer.score(CHECKLIST, "text").items] == ["yes", "yes", "yes"]
+    with pytest.raises(NoServerError, match="no server answers for one"):
+        ChecklistScorer(judge=CascadeJudge([Absent("one"), Absent()])).score(CHECKLIST, "text")
 
 
 def test_margin_zero_asks_again_only_where_there_is_no_answer():

@@ -74,6 +74,7 @@ def test_a_model_beside_the_file_is_refused(file):
         ("panel:\njudges: [pocket]", "judges.yaml, panel: a panel has two or more"),
         ("panel:\njudges: [pocket, {modle: x}]", "judges.yaml, judge 2: unknown key 'modle'; allowed: model"),
         ("panel:\njudges: [pocket, {mode: many}]", "judges.yaml, judge 2: mode='many' is not known"),
+        ("panel:\njudges: [pocket, {calibration: 3}]", "judges.yaml, judge 2: calibration=3 is not allowed"),
         ("panel:\njudges: [pocket, 3]", "judges.yaml, judge 2: expected settings by name, got 3"),
         ("cascade: {margin: [1]}\njudges: [pocket, pocket]", "judges.yaml, cascade: margin=.* is not allowed"),
     ],
@@ -99,6 +100,6 @@ def test_the_command_line_takes_it(file, tmp_path, monkeypatch):
     assert done.exit_code == 0, done.output
     [row] = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
     assert row["checklist_score"]["items"][0]["agreement"] == 1
-    for option in (["--dry-run"], ["--concurrency", "3"], ["--budget", "1"]):
+    for option in (["--dry-run"], ["--concurrency", "3"]):
         refused = CliRunner().invoke(app, [*command, *option])
         assert refused.exit_code == 2 and "is for one judge" in refused.output

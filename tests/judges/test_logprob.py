@@ -206,3 +206,9 @@ def test_a_model_that_is_not_there_is_refused_before_anything_is_asked():
 def test_a_judge_pickles_as_configuration(tmp_path):
     judge = pickle.loads(pickle.dumps(LogprobJudge("pocket", backend="transformers", store=Store(tmp_path / "s"))))
     assert judge.prompt.name.endswith("item.md") and judge.store.path == tmp_path / "s"
+
+
+def test_a_receipt_says_what_was_left_unanswered_and_only_then():
+    plain = "3 reads: 3 asked, 0 from the store, 0 duplicates"
+    assert str(Receipt(reads=3, asked=3)) == plain
+    assert str(Receipt(reads=3, asked=3, unanswered=2)) == f"{plain}, 2 unanswered"

@@ -4,12 +4,12 @@ import pytest
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.checklists import Checklist, ChecklistItem, Option
-from checklist_rewards.errors import ChecklistError, SampleError
-from checklist_rewards.judges import PanelJudge
+from checklist_rewards.errors import ChecklistError, NoServerError, SampleError
+from checklist_rewards.judges import PanelJudge, Read
 from checklist_rewards.judges.panel import combine
 from checklist_rewards.scores import rescore, score_checklist
 from checklist_rewards.verdicts import Verdict, answer_of
-from tests.judges.voters import DEAD, Voter, sure
+from tests.judges.voters import DEAD, Absent, Voter, sure
 
 PLAIN = ChecklistItem(question="Is it short?")
 PENALTY = ChecklistItem(question="Is it rude?", weight=-1)
@@ -118,6 +118,27 @@ def test_the_quorum_is_a_share_of_the_weight():
     assert outcome(PLAIN, [said("yes")] * 5 + [DEAD] * 5, rule="majority", weights=tenths) == "yes"
 
 
+def test_a_judge_without_a_server_is_a_failure_while_there_is_a_quorum(caplog):
+    seen: list[int] = []
+    panel = PanelJudge([Voter(sure(0.9), "a"), Absent("b"), Voter(sure(0.8), "c")])
+    [score] = ChecklistScorer(judge=panel).score_batch([Sample([PLAIN, PENALTY], "text")], progress=seen.append)
+    assert score.items[0].confidence == pytest.approx(0.85)
+    assert [vote.unanswered for vote in score.items[0].votes] == [
+        None,
+        "backend_error: no server answers for b",
+        None,
+    ]
+    assert "going on without the judge b" in caplog.text and sum(seen) == 2
+
+
+@pytest.mark.parametrize("settings", [{"quorum": 0.6}, {"weights": [1, 2]}])
+def test_without_a_quorum_it_is_an_error(settings):
+    with pytest.raises(NoServerError, match="no server answers for b"):
+        PanelJudge([Voter(sure(0.9)), Absent("b")], **settings).judge([Read(PLAIN, "text")])
+    with pytest.raises(NoServerError, match="no server answers for a"):
+        PanelJudge([Absent("a"), Absent("b")], quorum=0).judge([Read(PLAIN, "text")])
+
+
 def test_abstentions_are_answers_without_a_vote():
     assert outcome(GRADED, [said("good"), said("good"), said("n/a")], rule="majority") == "good"
     assert outcome(GRADED, [said("good"), said("n/a"), said("n/a")], rule="majority") == "n/a"
@@ -137,6 +158,11 @@ def test_votes_and_agreement_are_in_the_score_and_survive_a_rescore():
     again = rescore(checklist, score, threshold=0.5)
     assert (again.items[0].answer, again.items[0].agreement) == ("yes", 0.5)
     assert again.items[0].votes == line.votes
+
+
+def test_a_verdict_carries_the_name_of_its_panel():
+    panel = PanelJudge([Voter(sure(0.9), "a"), Voter(sure(0.2), "b")], rule="median")
+    assert [verdict.judge for verdict in panel.judge([Read(PLAIN, "text")])] == [panel.name] == ["median of a, b"]
 
 
 def test_a_lone_judge_has_no_agreement():

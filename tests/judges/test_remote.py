@@ -17,6 +17,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import RewardServer, Sampling, choose_backend
 from checklist_rewards.backends.remote import ROWS
+from checklist_rewards.backends.servers import Settings
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.judges import PanelJudge, RemoteJudge
@@ -164,6 +165,15 @@ def test_how_the_judge_is_asked_is_the_servers_to_say(setting):
 def test_an_address_is_needed(base_url):
     with pytest.raises(ModelError, match="address of a reward server"):
         ChecklistScorer(backend="remote", base_url=base_url)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [({"typo": 1}, "'typo' is no setting of a server; allowed: concurrency, "), ({"timeout": "long"}, "timeout='l")],
+)
+def test_a_setting_that_there_is_not_is_refused_at_once(setting, words):
+    with pytest.raises(ModelError, match=words):
+        RewardServer("http://localhost:9", **setting)
 
 
 def test_a_reward_server_is_no_engine(url):
@@ -347,7 +357,7 @@ def test_it_travels_to_other_processes_as_its_settings(url):
     scorer = remote(url, token="x", concurrency=2)
     scorer.score_batch(SAMPLES[:1])
     copy = pickle.loads(pickle.dumps(scorer))
-    assert copy.judge.server.settings == {"concurrency": 2, **FAST} and copy.judge.server.token == "x"
+    assert copy.judge.server.settings == Settings(concurrency=2, **FAST) and copy.judge.server.token == "x"
     assert copy.score_batch(SAMPLES) == colours().score_batch(SAMPLES)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from checklist_rewards.checklists import NO, YES, ChecklistItem
+from checklist_rewards.errors import NoServerError
 from checklist_rewards.judges import Progress, Read, Receipt
 from checklist_rewards.verdicts import Verdict
 
@@ -28,6 +29,16 @@ class Voter:
         if progress is not None:
             progress(len(reads))
         return [self.rule(read) for read in reads]
+
+
+class Absent(Voter):
+    """A judge whose server is not there."""
+
+    def __init__(self, name: str = "absent"):
+        super().__init__(DEAD, name)
+
+    def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
+        raise NoServerError(f"no server answers for {self.name}")
 
 
 def sure(yes: float, **more: object) -> Verdict:

@@ -40,12 +40,15 @@ def test_the_yaml_file_may_shape_the_reward(config):
     [
         ("modle: pocket\n", "reward.yaml: unknown key 'modle'; allowed: metric, name, column.*, model, backend"),
         ("scorer: x\n", "unknown key 'scorer'"),
-        ("judge: x\n", "unknown key 'judge'"),
+        ("judge: x\n", "reward.yaml: x: the file of judges cannot be read"),
         ("- pocket\n", "reward.yaml must be a mapping of settings, got list"),
         ("a: [\n", "reward.yaml cannot be read as YAML"),
         ("shaping: clipped\n", "reward.yaml: shaping is a list of steps"),
         ("shaping: [{name: gate, how: add}]\n", "reward.yaml: shaping, step 1 .gate.: how: .* got 'add'"),
         ("retries: -1\n", "reward.yaml: retries=-1 is not allowed"),
+        ("keep_thinking: 'no'\n", "reward.yaml: keep_thinking='no' is not allowed; it is True or False"),
+        ("thinking_opened: 1\n", "reward.yaml: thinking_opened=1 is not allowed"),
+        ("log: [a.jsonl]\n", r"reward.yaml: log=\['a.jsonl'\] is not allowed; it is the path of a JSONL file"),
         ("threshold: high\n", "reward.yaml: threshold='high'"),
         ("model: ./nowhere\nstore: false\n", "reward.yaml: there is no model at './nowhere'"),
         ("prompt: judges/none\n", "reward.yaml: there is no prompt 'judges/none'"),
@@ -55,6 +58,12 @@ def test_a_bad_yaml_file_is_refused_by_name(config, text, words):
     config.write_text(text)
     with pytest.raises((SampleError, PromptError, ValueError), match=words):
         _ = module.reward
+
+
+def test_files_that_it_names_lie_beside_it(config, tmp_path):
+    (tmp_path / "judges.yaml").write_text("panel: {rule: mean}\njudges: [pocket, pocket]\n")
+    config.write_text("judge: judges.yaml\nstore: false\n")
+    assert module.reward.scorer.judge.name == "mean of pocket, pocket"
 
 
 def test_a_missing_variable_or_file_is_said(config, monkeypatch):

@@ -63,10 +63,11 @@ def test_the_pocket_config_trains_on_every_kind_of_dataset(tmp_path, kind):
     [
         ([{"prompt": "Hi"}] * 4, {}, SampleError, r"data.jsonl \(train\) has no column 'checklist'; it has prompt"),
         (ROWS[:3] + [{**ROWS[3], "checklist": []}], {}, ChecklistError, r"data.jsonl \(train\), row 4: .*empty"),
+        (ROWS[:1], {}, SampleError, r"data.jsonl \(train\) has 1 rows, and a batch takes 2"),
         (ROWS, {"metric": "mean"}, SampleError, "metric='mean'"),
         (ROWS, {"model": "./nowhere"}, ModelError, "no model at './nowhere'"),
     ],
-    ids=["no column", "an empty checklist", "an unknown metric", "no judge"],
+    ids=["no column", "an empty checklist", "too few prompts", "an unknown metric", "no judge"],
 )
 def test_bad_data_and_settings_are_refused_before_the_policy_is_loaded(tmp_path, rows, reward, error, words):
     data = write(tmp_path / "data.jsonl", rows)

@@ -10,7 +10,7 @@ import pytest
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import BackendError, ModelError
-from checklist_rewards.rewards.placement import in_process
+from checklist_rewards.rewards.placement import in_process, load
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.rewards.test_trainers import train
 
@@ -119,3 +119,12 @@ def test_a_judge_that_sleeps_is_awake_for_the_reward_and_never_while_the_policy_
     steps = [key for key, _ in groupby(judge.events)]
     assert steps == ["policy samples", "wakes", "reads", "sleeps"] * (2 if on_failure == "row" else 1)
     assert judge.events.count("reads") > len(steps) / 4 and not judge.up
+
+
+@pytest.mark.parametrize("mode", ["item", "batch"])
+def test_an_engine_can_be_built_before_the_first_read_and_says_then_that_it_cannot(tmp_path, mode):
+    (tmp_path / "config.json").write_text("{}")
+    scorer = ChecklistScorer(str(tmp_path), backend="transformers", mode=mode, store=False)
+    scorer.check()
+    with pytest.raises(ModelError, match="cannot be loaded with transformers"):
+        load(scorer.judge)

@@ -25,13 +25,13 @@ from transformers import AutoTokenizer
 from checklist_rewards.backends.base import TOO_LONG, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.backends.models import served_identity
 from checklist_rewards.backends.openai import chat, completions
-from checklist_rewards.backends.openai.connection import Connection, Settings
+from checklist_rewards.backends.openai.connection import Connection
 from checklist_rewards.backends.openai.failures import Failure
 from checklist_rewards.backends.openai.loop import run
 from checklist_rewards.backends.reads import Answer, read_prompts
-from checklist_rewards.backends.servers import SERVERS, server_address, server_key
+from checklist_rewards.backends.servers import SERVERS, Settings, server_address, server_key
 from checklist_rewards.backends.tokens import ChatTokenizer
-from checklist_rewards.errors import ModelError
+from checklist_rewards.errors import ModelError, NoServerError
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class OpenAIBackend:
         self.model = model
         self.base_url = server_address(base_url)
         self.identity = served_identity(model, self.base_url)
-        self.connection = Connection(self.base_url, key or server_key(self.base_url), Settings(**settings))
+        self.connection = Connection(self.base_url, key or server_key(self.base_url), Settings.of(settings))
         card = run(self._card())
         self.limit: int = card.get("max_model_len") or 2**31
         self.tokens = self._tokenizer(card) if "max_model_len" in card else None
@@ -104,7 +104,7 @@ class OpenAIBackend:
                 return {}
             if found.status in (401, 403):
                 raise ModelError(f"the server at {self.base_url} does not accept the key ({found.reason}).")
-            raise ModelError(
+            raise NoServerError(
                 f"no OpenAI-compatible server answers at {self.base_url} ({found.reason}); give another base_url, or "
                 f"start one with: vllm serve {self.model}"
             )

@@ -35,47 +35,13 @@ from checklist_rewards.backends.openai.failures import (
 )
 from checklist_rewards.backends.openai.loop import close, keep
 from checklist_rewards.backends.openai.pace import Pace
-from checklist_rewards.errors import ModelError
+from checklist_rewards.backends.servers import Settings
 
 logger = logging.getLogger(__name__)
 
 _OPENAI_PATHS = (("GET", "/models"), ("POST", "/chat/completions"), ("POST", "/completions"))
 _TELEMETRY = "X-Stainless"
 _LONGEST_PAUSE = 8.0
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a server is asked.
-
-    Args:
-        concurrency (`int`, *optional*, defaults to `128`): requests under way at once.
-        requests_per_minute, tokens_per_minute (`float`, *optional*): limits; tokens are estimated before they are
-            spent, from the length of the prompt and the longest reply.
-        timeout (`float`, *optional*, defaults to `120.0`): seconds for one attempt.
-        deadline (`float`, *optional*, defaults to `300.0`): seconds for all attempts of one request and the pauses
-            between them. A list of prompts gets four times both.
-        attempts (`int`, *optional*, defaults to `5`): attempts per request.
-        pause (`float`, *optional*, defaults to `0.5`): seconds before the second attempt, at most; doubles each time.
-        failures (`int`, *optional*, defaults to `32`): failed attempts in a row after which the server counts as down:
-            requests wait, and it is probed.
-        patience (`float`, *optional*, defaults to `120.0`): seconds after which a server that is down is given up.
-    """
-
-    concurrency: int = 128
-    requests_per_minute: float | None = None
-    tokens_per_minute: float | None = None
-    timeout: float = 120.0
-    deadline: float = 300.0
-    attempts: int = 5
-    pause: float = 0.5
-    failures: int = 32
-    patience: float = 120.0
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if value is not None and not value > 0:
-                raise ModelError(f"{name}={value!r} is not allowed for a server; it is a number above 0.")
 
 
 @dataclass

@@ -26,8 +26,8 @@ Backend = Annotated[
     BackendName,
     option(
         JUDGE,
-        "The engine. auto: a server with --base-url, else vLLM if installed. remote: `checklist-rewards serve` at "
-        "--base-url, which asks in its own way.",
+        "The engine. auto: a server with --base-url, else vLLM if installed; for a folder by `distill`, encoder. "
+        "remote: `checklist-rewards serve` at --base-url, which asks in its own way.",
         default=True,
     ),
 ]

@@ -1,39 +1,16 @@
+"""Prompts in, a dataset with a checklist for each of them out."""
+
 import json
 
 import pytest
-from datasets import Dataset, concatenate_datasets, load_dataset, load_from_disk
-from huggingface_hub import DatasetCard
+from datasets import Dataset, concatenate_datasets
 
 from checklist_rewards import Checklist, __version__
-from checklist_rewards.datasets import (
-    CHECKLIST_COLUMNS,
-    build_checklists,
-    checklist_card,
-    checklist_columns,
-    checklist_features,
-    import_checklists,
-    save_dataset,
-)
-from checklist_rewards.datasets.card import completed_card
-from checklist_rewards.errors import ChecklistError, ChecklistRewardsError, GenerationError, SampleError
+from checklist_rewards.datasets import CHECKLIST_COLUMNS, build_checklists, checklist_columns, checklist_features
+from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
 from checklist_rewards.generators import DirectGenerator
+from tests.datasets.building import GOOD, build, fake
 from tests.generators.fakes import Replies
-
-GOOD = "1. Is it short?\n2. Does it name a city?"
-
-
-def fake(rule=lambda text, sampling: "no list" if "BAD" in text else GOOD, **settings):
-    backend = Replies(rule)
-    return DirectGenerator("fake", backend=backend, **{"store": False} | settings), backend
-
-
-def build(prompts, generator=None, **settings):
-    return build_checklists(prompts, generator or fake()[0], progress=False, **settings)
-
-
-def jsonl(path, *rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 def test_prompts_become_a_dataset_with_the_declared_columns():
@@ -207,179 +184,6 @@ def test_the_pocket_model_writes_a_dataset_and_a_rerun_needs_no_engine(pocket, t
         identity = pocket.identity
 
     assert build_checklists(prompts, model="pocket", backend=Silent(), **settings).to_list() == dataset.to_list()
-
-
-@pytest.mark.parametrize("name", ["saved", "saved.parquet", "saved.jsonl", "saved.csv"])
-def test_a_dataset_is_saved_by_extension_and_replaces_what_was_saved(tmp_path, name):
-    path = tmp_path / "new" / name
-    save_dataset(build(["old"]), path)
-    dataset = build([{"prompt": "a", "n": 1}])
-    save_dataset(dataset, path)
-    assert [p.name for p in path.parent.iterdir()] == [name]
-    if path.suffix == ".csv":
-        back = import_checklists(path)
-    elif path.suffix:
-        kind = {".parquet": "parquet", ".jsonl": "json"}[path.suffix]
-        features = dataset.features
-        back = load_dataset(kind, data_files=str(path), split="train", features=features, cache_dir=tmp_path / "cache")
-    else:
-        back = load_from_disk(path)
-    assert [row | {"n": int(row["n"])} for row in back.to_list()] == dataset.to_list()
-
-
-def test_a_dataset_may_replace_the_folder_it_was_read_from(tmp_path):
-    save_dataset(build(["a", "b"]), tmp_path / "saved")
-    save_dataset(load_from_disk(tmp_path / "saved").select([1]), tmp_path / "saved")
-    assert load_from_disk(tmp_path / "saved")["prompt"] == ["b"]
-
-
-def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
-    (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(SampleError, match="there is something other than a saved dataset"):
-        save_dataset(build(["a"]), tmp_path)
-    assert (tmp_path / "notes.txt").read_text() == "mine"
-    with pytest.raises(SampleError, match="extension '.txt' is not known"):
-        save_dataset(build(["a"]), tmp_path / "data.txt")
-
-
-@pytest.mark.parametrize(
-    "checklist",
-    [
-        ["Is it short?", "Is it rude?"],
-        [{"question": "Is it short?"}, {"question": "Is it rude?", "weight": None}],
-        '["Is it short?", {"question": "Is it rude?"}]',
-    ],
-)
-def test_checklists_of_every_shape_are_imported(tmp_path, checklist):
-    dataset = import_checklists(jsonl(tmp_path / "a.jsonl", {"prompt": "a", "checklist": checklist}))
-    assert dataset.features == checklist_features()
-    assert dataset[0]["checklist"] == checklist_columns(Checklist.parse(["Is it short?", "Is it rude?"]))["checklist"]
-
-
-def test_fields_with_other_names_are_found_in_the_items_or_beside_them(tmp_path):
-    inside = {"prompt": "a", "rubric": [{"criterion": "Is it short?", "points": 5, "tags": ["x"]}]}
-    names = {"question": "criterion", "weight": "points"}
-    path = jsonl(tmp_path / "inside.jsonl", inside)
-    [item] = import_checklists(path, checklist_key="rubric", item_keys=names)[0]["checklist"]
-    assert (item["question"], item["weight"]) == ("Is it short?", 5.0)
-
-    beside = {"prompt": "a", "questions": ["Is it A?", "Is it B?"], "w": [1, -2], "kind": [["form", "tone"], "form"]}
-    path = jsonl(tmp_path / "beside.jsonl", beside)
-    dataset = import_checklists(path, checklist_key="questions", item_keys={"weight": "w", "category": "kind"})
-    assert [(i["weight"], i["category"]) for i in dataset[0]["checklist"]] == [(1.0, "form, tone"), (-2.0, "form")]
-    assert dataset[0]["w"] == [1, -2]
-
-
-def test_where_a_checklist_comes_from_is_kept_or_named(tmp_path):
-    save_dataset(build(["a"]), tmp_path / "a.jsonl")
-    assert import_checklists(tmp_path / "a.jsonl").to_list() == build(["a"]).to_list()
-    named = import_checklists(tmp_path / "a.jsonl", source="by hand")[0]
-    assert (named["checklist_source"], named["checklist_model"]) == ("by hand", "fake")
-
-
-@pytest.mark.parametrize(
-    ("row", "settings", "error", "message"),
-    [
-        ({"prompt": "a"}, {}, SampleError, "line 1: there is no 'checklist'; the keys are prompt"),
-        ({"prompt": "a", "checklist": []}, {}, ChecklistError, "line 1: the checklist is empty"),
-        ({"prompt": "a", "checklist": None}, {}, ChecklistError, "line 1: expected a list of questions"),
-        (
-            {"prompt": "a", "checklist": [{"question": "b?", "weight": float("nan")}]},
-            {},
-            ChecklistError,
-            "item 1: weight",
-        ),
-        (
-            {"prompt": "a", "checklist": [{"question": "b?", "points": 1}]},
-            {},
-            ChecklistError,
-            "unknown field; allowed: id",
-        ),
-        ({"prompt": "", "checklist": ["b?"]}, {}, SampleError, "line 1: the prompt asks for nothing"),
-        (
-            {"text": "a", "prompt": "b", "checklist": ["c?"]},
-            {"prompt_key": "text"},
-            SampleError,
-            "would become 'prompt'",
-        ),
-        ({"prompt": "a", "checklist": ["b?"]}, {"target_key": "out"}, SampleError, "there is no 'out'"),
-        (
-            {"prompt": "a", "checklist": ["b?"], "w": [1, 2]},
-            {"item_keys": {"weight": "w"}},
-            SampleError,
-            "list of 1 values",
-        ),
-        ({"prompt": "a", "checklist": ["b?"]}, {"item_keys": {"points": "w"}}, SampleError, "'points' is no field"),
-    ],
-)
-def test_a_row_that_cannot_be_imported_is_named(tmp_path, row, settings, error, message):
-    with pytest.raises(error, match=message):
-        import_checklists(jsonl(tmp_path / "a.jsonl", row), **settings)
-
-
-def test_a_file_without_rows_is_refused(tmp_path):
-    with pytest.raises(SampleError, match="a.jsonl: the file has no rows"):
-        import_checklists(jsonl(tmp_path / "a.jsonl"))
-
-
-def test_infobench_is_imported_whole(data_dir):
-    path = data_dir / "infobench" / "infobench_en_gpt4out_gpt4judge.jsonl"
-    dataset = import_checklists(
-        path,
-        prompt_key=("instruction", "input"),
-        checklist_key="decomposed_questions",
-        target_key="output",
-        item_keys={"category": "question_label"},
-        source="infobench",
-    )
-    assert len(dataset) == 500
-    assert sum(map(len, dataset["checklist"])) == 2250
-    kept = ["category", "subset", "question_label", "eval", "id"]
-    assert sorted(dataset.column_names) == sorted(["prompt", "target", *kept, *CHECKLIST_COLUMNS])
-    first = json.loads(path.read_text().splitlines()[0])
-    assert dataset[0]["prompt"] == f"{first['instruction']}\n\n{first['input']}"
-    assert dataset[0]["target"] == first["output"]
-    assert [item["category"] for item in dataset[0]["checklist"]] == ["Format", "Content", "Content"]
-    assert len(set(dataset["prompt"])) == 500
-
-
-def test_the_card_says_what_is_in_it_and_how_to_train_with_it():
-    card = checklist_card(build(["a", "b", "c"]), "somebody/cities", split="test")
-    assert card.data.to_dict() == {
-        "pretty_name": "cities",
-        "size_categories": ["n<1K"],
-        "tags": ["checklist", "checklist-rewards", "reward-model", "trl"],
-        "task_categories": ["text-generation"],
-    }
-    for line in (
-        "# cities",
-        "| prompts | 3 |",
-        "| questions | 6 (2.0 per prompt, from 2 to 2) |",
-        "| written by | `fake` |",
-        f"| pipeline | `tick/{__version__}` |",
-        '    train_dataset=load_dataset("somebody/cities", split="test"),',
-        "    reward_funcs=ChecklistReward(",
-    ):
-        assert line in card.text
-    assert all(f"- `{name}`: " in card.text for name in ("prompt", *CHECKLIST_COLUMNS))
-
-
-def test_the_card_of_imported_checklists_names_no_model(tmp_path):
-    dataset = import_checklists(jsonl(tmp_path / "a.jsonl", {"prompt": "a", "checklist": ["Is it short?"], "n": 1}))
-    text = checklist_card(dataset, "somebody/cities").text
-    assert "| written by | not recorded |" in text and "The checklists were imported as they were." in text
-    assert "- `n`: from the source" in text
-
-
-def test_a_published_card_keeps_its_own_text_and_entries():
-    ours = checklist_card(build(["a"]), "somebody/cities")
-    fresh = DatasetCard("---\ndataset_info:\n  splits:\n  - name: train\n---\n")
-    assert completed_card(fresh, ours).data.dataset_info == {"splits": [{"name": "train"}]}
-    assert completed_card(fresh, ours).data.tags == ours.data.tags
-    assert completed_card(fresh, ours).text.strip() == ours.text.strip()
-    edited = DatasetCard("---\nlicense: mit\ntags: [mine]\n---\n# By hand\n")
-    assert completed_card(edited, ours).text.strip() == "# By hand"
-    assert (completed_card(edited, ours).data.license, completed_card(edited, ours).data.tags) == ("mit", ["mine"])
 
 
 def test_a_pipeline_writes_by_its_name_with_what_the_rows_have_for_it():

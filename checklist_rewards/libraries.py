@@ -1,4 +1,4 @@
-"""The libraries that do the arithmetic, imported when they are first needed."""
+"""The libraries of the extra `evaluation`, imported when they are first needed: statistics, pictures, BLEU, ROUGE."""
 
 from __future__ import annotations
 
@@ -13,6 +13,4 @@ def extra(*names: str) -> list[Any]:
     try:
         return [import_module(name) for name in names]
     except ImportError as error:
-        raise SampleError(
-            f"agreement and calibration need {error.name}: pip install 'checklist-rewards[evaluation]'."
-        ) from error
+        raise SampleError(f"this needs {error.name}: pip install 'checklist-rewards[evaluation]'.") from error

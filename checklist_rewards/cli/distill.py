@@ -1,0 +1,149 @@
+"""`distill`: from labels, of people or of a larger judge, to a small encoder that judges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from checklist_rewards.agreement import Bootstrap, Figure
+from checklist_rewards.agreement.bootstrap import DEFAULT_RESAMPLES
+from checklist_rewards.cli import options as o
+from checklist_rewards.cli.groups import grouped
+from checklist_rewards.cli.labels import Json, Resamples, Seed, check_outputs
+from checklist_rewards.cli.report import bars, write_json
+from checklist_rewards.distill.folds import cross_validate, held_out_figures, model_card
+from checklist_rewards.distill.labels import LabelledPair, folds_of, read_labels
+from checklist_rewards.errors import SampleError
+
+_LABELS, _TRAINING = "Labels", "Training"
+
+
+@grouped
+def distill(
+    labels: Annotated[
+        Path,
+        typer.Argument(
+            metavar="LABELS", show_default=False, help="Labelled rows, or a file that `score` or `run` wrote."
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            show_default=False,
+            rich_help_panel=o.OUTPUT,
+            help="The folder of the judge. It appears when it is whole, and replaces a judge that was there.",
+        ),
+    ],
+    target_key: Annotated[
+        str | None,
+        typer.Option(show_default="target, else completion", rich_help_panel=_LABELS, help="Key of the text."),
+    ] = None,
+    question_key: Annotated[str, typer.Option(rich_help_panel=_LABELS, help="Key of the question.")] = "question",
+    label_key: Annotated[
+        str,
+        typer.Option(
+            rich_help_panel=_LABELS,
+            help="Key of the label, 0 (no) to 1 (yes). Rows that have none give the P(yes) of their scores.",
+        ),
+    ] = "label",
+    group_key: Annotated[
+        str | None,
+        typer.Option(
+            show_default="group, else the text", rich_help_panel=_LABELS, help="Key of what is held out together."
+        ),
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            show_default="the packaged MiniLM", rich_help_panel=_TRAINING, help="Encoder: a folder or a Hub id."
+        ),
+    ] = None,
+    folds: Annotated[
+        int,
+        typer.Option(
+            min=0, rich_help_panel=_TRAINING, help="Folds of the figures in the model card; 0 or 1 for no figures."
+        ),
+    ] = 5,
+    epochs: Annotated[float, typer.Option(rich_help_panel=_TRAINING, help="Passes over the labels.")] = 2.0,
+    learning_rate: Annotated[float, typer.Option(rich_help_panel=_TRAINING, help="The highest.")] = 1.5e-4,
+    targets: Annotated[
+        int, typer.Option(min=1, rich_help_panel=_TRAINING, help="Texts per step, with all their questions.")
+    ] = 4,
+    bootstrap: Resamples = DEFAULT_RESAMPLES,
+    seed: Seed = 0,
+    json: Json = None,
+) -> None:
+    r"""Fine-tune a small encoder into a judge, from labels of people or the probabilities of a larger judge.
+
+    The folder that it writes is a judge like any other: `--model FOLDER`. Its model card says what it learned from and
+    what it is worth on groups that it has not seen (each fold is read by an encoder trained on the others).
+
+    **Examples**
+
+    ```
+    checklist-rewards distill votes.jsonl -o judge --group-key document
+    checklist-rewards distill scored.jsonl -o judge --group-key prompt --folds 3
+    checklist-rewards score answers.jsonl -o scored.jsonl --model judge
+    ```
+    """
+    # They bring torch, which no other command needs before it works.
+    from checklist_rewards.backends.encoder import EncoderBackend
+    from checklist_rewards.distill.training import Training, check_installed, train_encoder
+
+    check_outputs([labels], json=json, plots=None)
+    _check_output(output)
+    training = Training(epochs=epochs, learning_rate=learning_rate, targets=targets, seed=seed)
+    pairs = read_labels(
+        labels, target_key=target_key, question_key=question_key, label_key=label_key, group_key=group_key
+    )
+    several = folds > 1
+    if several:
+        folds_of(pairs, folds, seed)  # refuses what cannot be folded before anything is trained
+    check_installed()
+    figures: dict[str, Figure] | None = None
+    unread = 0
+
+    def card(record: Mapping[str, Any]) -> str:
+        return model_card(record, data=labels.name, folds=folds, figures=figures, unread=unread)
+
+    with bars() as bar:
+        progress = bar("steps", _steps(pairs, folds if several else 0, training, seed))
+
+        def train(some: Sequence[LabelledPair], path: Path) -> None:
+            train_encoder(some, path, base=base, training=training, progress=progress)
+
+        if several:
+            predicted = cross_validate(pairs, folds, train, EncoderBackend, seed)
+            unread = sum(value is None for value in predicted)
+            figures = held_out_figures(pairs, predicted, Bootstrap(bootstrap, seed))
+        record = train_encoder(pairs, output, base=base, training=training, card=card, progress=progress)
+    console = Console()
+    if figures is not None:
+        table = Table("", "held out", title=f"{len(pairs):,} pairs, {folds} folds by group", title_justify="left")
+        for name, figure in figures.items():
+            table.add_row(name, escape(figure.shown()))
+        console.print(table)
+    console.print(f"written: {escape(str(output))}")
+    if json is not None:
+        held_out = None if figures is None else {name: figure.model_dump() for name, figure in figures.items()}
+        write_json(json, {**record, "folds": folds if several else 0, "unread": unread, "held_out": held_out})
+
+
+def _steps(pairs: Sequence[LabelledPair], folds: int, training: Any, seed: int) -> int:
+    fold_of = folds_of(pairs, folds, seed) if folds else []
+    others = [[pair for pair, of in zip(pairs, fold_of, strict=True) if of != fold] for fold in range(folds)]
+    return sum(training.steps(some) for some in [*others, pairs])
+
+
+def _check_output(output: Path) -> None:
+    """Refuse to replace anything but a model."""
+    if output.is_file() or (output.is_dir() and any(output.iterdir()) and not (output / "config.json").is_file()):
+        raise SampleError(f"--output {output} is there and holds no model; give a new folder.")

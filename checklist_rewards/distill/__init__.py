@@ -1,0 +1,1 @@
+"""From labels to a judge: a small cross-encoder fine-tuned on what people, or a larger judge, said."""

@@ -1,0 +1,134 @@
+"""How fast does the encoder judge read, beside the one-token pocket judge? `make bench`.
+
+One run, the same 32 texts x 8 questions for all, through the scorer and without a store; the three take turns, so that
+a busy minute of the machine hits all of them, and medians are reported. Every repeat has texts of its own.
+
+(a) pocket   the packaged language model, one token per question, prefix once per text
+(b) packed   the packaged MiniLM as an encoder judge, all questions of a text in one row
+(c) pairs    the same weights, each question with the text in a row of its own
+
+The head of the encoder is untrained: what its answers are does not change how fast they come.
+
+Prints a table and writes `runs/bench/encoder.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from pocket.world import FAMILIES, Constraint, sample_plan, sample_task, words_of, write_text  # noqa: E402
+
+from checklist_rewards import ChecklistScorer, Sample  # noqa: E402
+from checklist_rewards.backends.encoder import LAYOUT, PACKED, PAIRS  # noqa: E402
+from checklist_rewards.distill.training import packaged_encoder  # noqa: E402
+
+
+def untrained_judge(folder: Path, layout: str) -> str:
+    """A folder with the packaged MiniLM under a new head."""
+    model: Any = AutoModelForSequenceClassification.from_pretrained(packaged_encoder(), num_labels=1)
+    setattr(model.config, LAYOUT, layout)
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(packaged_encoder()).save_pretrained(folder)
+    return str(folder)
+
+
+def samples(texts: int, questions: int, words: int, seed: int) -> list[Sample]:
+    """Texts of the pocket world of at least `words` words, with questions about them, that no other seed has."""
+    rng = random.Random(seed)
+    made = []
+    for _ in range(texts):
+        instruction = sample_task(rng, split="train").instruction
+        text = ""
+        while len(text.split()) < words:
+            text = f"{text} {write_text(rng, sample_plan(rng, 1), words_of('train'))}".strip()
+        asked: dict[str, None] = {}
+        while len(asked) < questions:
+            family = rng.choice(list(FAMILIES))
+            values = FAMILIES[family].values
+            asked[Constraint(family, rng.choice(values or words_of("train"))).question()] = None
+        made.append(Sample(list(asked), text, instruction))
+    return made
+
+
+def reads_per_second(scorer: ChecklistScorer, batch: Sequence[Sample]) -> float:
+    """Of one call, all reads answered."""
+    started = time.perf_counter()
+    scores = scorer.score_batch(batch)
+    seconds = time.perf_counter() - started
+    assert all(score.answered == score.total for score in scores), "a read of the benchmark was left unanswered"
+    return sum(score.total for score in scores) / seconds
+
+
+def measure(texts: int, questions: int, words: int, repeats: int) -> dict[str, Any]:
+    """Reads per second of each judge, and the tokens it computed per read."""
+    with tempfile.TemporaryDirectory() as folder:
+        models = {"pocket": "pocket"} | {
+            name: untrained_judge(Path(folder) / name, layout)
+            for name, layout in (("packed", PACKED), ("pairs", PAIRS))
+        }
+        scorers = {
+            name: ChecklistScorer(model, backend="transformers" if name == "pocket" else "auto", store=False)
+            for name, model in models.items()
+        }
+        for scorer in scorers.values():  # the first call loads the model
+            scorer.score_batch(samples(2, questions, words, seed=-1))
+        rates: dict[str, list[float]] = {name: [] for name in scorers}
+        for repeat in range(repeats):
+            batch = samples(texts, questions, words, seed=repeat)
+            for name, scorer in scorers.items():
+                rates[name].append(reads_per_second(scorer, batch))
+    return {
+        name: {
+            "reads_per_second": statistics.median(rates[name]),
+            "slowest": min(rates[name]),
+            "fastest": max(rates[name]),
+            "tokens_per_read": scorer.receipt.computed_tokens / scorer.receipt.asked,
+        }
+        for name, scorer in scorers.items()
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--texts", type=int, default=32)
+    parser.add_argument("--questions", type=int, default=8)
+    parser.add_argument("--words", type=int, default=60, help="least length of a text (default: %(default)s)")
+    parser.add_argument("--repeats", type=int, default=5, help="interleaved repeats (default: %(default)s)")
+    parser.add_argument("--output", type=Path, default=Path("runs/bench/encoder.json"))
+    arguments = parser.parse_args()
+    found = {
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "texts": arguments.texts,
+        "questions": arguments.questions,
+        "judges": measure(arguments.texts, arguments.questions, arguments.words, arguments.repeats),
+    }
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    arguments.output.write_text(json.dumps(found, indent=2) + "\n")
+    table = Table("judge", "reads/s", "slowest - fastest", "tokens computed per read", title_justify="left")
+    table.title = f"{arguments.texts} texts x {arguments.questions} questions, {found['threads']} threads"
+    for name, line in found["judges"].items():
+        rates = f"{line['slowest']:.0f} - {line['fastest']:.0f}"
+        table.add_row(name, f"{line['reads_per_second']:.0f}", rates, f"{line['tokens_per_read']:.0f}")
+    Console().print(table)
+    print(f"written to {arguments.output}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,340 @@
+r"""The encoder judge on human data: REALSumm, 26,400 (summary, criterion) units judged by three or four workers each.
+
+    python recipes/evaluate/realsumm.py --output_dir runs/realsumm
+
+Five folds by document: for each a cross-encoder is fine-tuned on the others (`checklist_rewards.distill`; labels are
+shares of votes) and reads the held-out units as an `EncoderJudge`. Beside it, on the same folds: the share of a
+criterion's words that the summary has (word overlap), a logistic regression on seven such features (lexical), and the
+mean of its log-odds and the encoder's.
+
+Per criterion: AUC, kappa and accuracy against the majority of votes. Per summary, as published: the correlation,
+across the systems of a document, of the mean prediction and the mean share of votes over its criteria, averaged over
+documents. Intervals are of the bootstrap over documents. What a fold predicted is kept under `--output_dir`, so a
+second run goes on where the first one stopped, and the figures can be made again at no cost.
+
+Writes `figures.json`, `figures.png` and the models, with a table on the terminal.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from scipy.stats import pearsonr, spearmanr
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from trl import TrlParser
+
+from checklist_rewards.agreement import Bootstrap, Categories, Figure, Mean, Numbers
+from checklist_rewards.checklists import NO, YES, ChecklistItem
+from checklist_rewards.distill.labels import LabelledPair
+from checklist_rewards.distill.training import Training, train_encoder
+from checklist_rewards.errors import ChecklistRewardsError, SampleError
+from checklist_rewards.judges import EncoderJudge, Read
+from checklist_rewards.rows import write_rows
+from checklist_rewards.store import Store
+
+OVERLAP, LEXICAL, ENCODER, BOTH = "word overlap", "lexical regression", "encoder", "encoder + lexical"
+PUBLISHED = {"word overlap": (0.520, 0.494), "RoBERTa-large, fine-tuned": (0.642, 0.601)}
+"""Summary-level Pearson and Spearman over five folds by example (Zhang and Bansal 2021, Lite2Pyramid, p2c)."""
+_WORD = re.compile(r"[a-z0-9]+")
+_STOP = set(
+    "the a an of to in on at for and or is was are were be been by with as that this it its from has have had he she "
+    "they his her their not will would who which".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One criterion about one summary."""
+
+    document: str
+    system: str
+    summary: str
+    criterion: str
+    present: int
+    """Workers who find the criterion in the summary, of `total`."""
+    total: int
+    fold: int
+
+    @property
+    def share(self) -> float:
+        """Share of workers who find it."""
+        return self.present / self.total
+
+    @property
+    def majority(self) -> bool:
+        """Whether most workers find it; a tie is no."""
+        return 2 * self.present > self.total
+
+
+@dataclass
+class RealsummArguments:
+    """Where the data is, and how the encoder is trained."""
+
+    data: str = field(
+        default=os.environ.get("CHECKLIST_REWARDS_DATA", str(Path(__file__).resolve().parents[3] / "shared" / "data")),
+        metadata={"help": "The folder of the shared data, with realsumm/votes.jsonl.gz."},
+    )
+    output_dir: str = field(default="runs/realsumm")
+    base: str | None = field(default=None, metadata={"help": "The encoder to begin with; the packaged MiniLM."})
+    epochs: float = field(default=2.0)
+    learning_rate: float = field(default=1.5e-4)
+    targets: int = field(default=4, metadata={"help": "Summaries per step, with all their criteria."})
+    folds: list[int] = field(default_factory=lambda: [1, 2, 3, 4, 5], metadata={"help": "Which folds to predict."})
+    bootstrap: int = field(default=1000, metadata={"help": "Draws of the documents for 95 % intervals."})
+    seed: int = field(default=0)
+
+
+def load_units(folder: str | Path) -> list[Unit]:
+    """The units, in the order of the file. Raises [`SampleError`] if the data is not there."""
+    path = Path(folder) / "realsumm" / "votes.jsonl.gz"
+    if not path.is_file():
+        raise SampleError(f"{path} is not there; --data names the folder that holds realsumm/votes.jsonl.gz.")
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
+    return [
+        Unit(
+            row["doc_id"],
+            row["system"],
+            row["response"],
+            row["criterion"],
+            row["votes_present"],
+            row["votes_total"],
+            row["fold_by_example"],
+        )
+        for row in rows
+    ]
+
+
+def encoder_predictions(
+    units: Sequence[Unit], fold: int, folder: Path, base: str | None, training: Training, console: Console
+) -> list[float]:
+    """P(present) of the units of a fold, by an encoder that was trained on the other folds; kept in `folder`."""
+    held_out = [unit for unit in units if unit.fold == fold]
+    kept, told = folder / f"fold{fold}.json", folder / f"training{fold}.json"
+    if told.is_file() and json.loads(told.read_text())["training"] != asdict(training):
+        raise SampleError(f"{told} was trained with other settings; give another --output_dir.")
+    if kept.is_file():
+        return json.loads(kept.read_text())
+    model = folder / f"judge{fold}"
+    if not (model / "config.json").is_file():
+        pairs = [LabelledPair(u.summary, u.criterion, u.share, u.document) for u in units if u.fold != fold]
+        with Progress(console=console) as bars:
+            steps = bars.add_task(f"fold {fold}, steps", total=training.steps(pairs))
+            made = train_encoder(
+                pairs, model, base=base, training=training, progress=lambda done: bars.advance(steps, done)
+            )
+        told.write_text(json.dumps(made, indent=2) + "\n")
+    judge = EncoderJudge(str(model), store=Store(folder / "store.sqlite"))
+    items = {criterion: ChecklistItem(question=criterion) for criterion in {unit.criterion for unit in held_out}}
+    verdicts = judge.judge([Read(items[unit.criterion], unit.summary) for unit in held_out])
+    console.print(f"fold {fold}: {judge.receipt}")
+    unanswered = sum(verdict.unanswered is not None for verdict in verdicts)
+    if unanswered:
+        raise SampleError(f"fold {fold}: {unanswered} units were left unanswered; run again.")
+    found = [verdict.probabilities[YES] for verdict in verdicts if verdict.probabilities is not None]
+    kept.write_text(json.dumps(found))
+    return found
+
+
+def words(text: str) -> list[str]:
+    """Lower-case words and numbers."""
+    return _WORD.findall(text.lower())
+
+
+def lexical_features(summary: str, criterion: str) -> list[float]:
+    """Shares of the criterion's words, content words, word beginnings, numbers and pairs of words that the summary
+    has, the content words in its best sentence, and the length of the criterion."""
+    there, asked = words(summary), words(criterion)
+    content = [word for word in asked if word not in _STOP]
+    numbers = [word for word in asked if word.isdigit()]
+    sentences = [set(words(sentence)) for sentence in re.split(r" [.!?](?: |$)", summary)]
+    return [
+        _share(asked, set(there)),
+        _share(content, set(there)),
+        _share([word[:5] for word in content], {word[:5] for word in there}),
+        _share(numbers, set(there)) if numbers else 1.0,
+        _share(list(zip(asked, asked[1:], strict=False)), set(zip(there, there[1:], strict=False))),
+        max(_share(content, sentence) for sentence in sentences),
+        float(len(content)),
+    ]
+
+
+def _share(asked: Sequence[Any], there: set[Any]) -> float:
+    return sum(word in there for word in asked) / max(1, len(asked))
+
+
+def lexical_predictions(features: np.ndarray, majority: np.ndarray, folds: np.ndarray) -> np.ndarray:
+    """P(present) by a logistic regression on the other folds."""
+    found = np.zeros(len(features))
+    for fold in np.unique(folds):
+        test = folds == fold
+        model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(
+            features[~test], majority[~test]
+        )
+        found[test] = model.predict_proba(features[test])[:, 1]
+    return found
+
+
+def mean_log_odds(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """The probability whose log-odds are the mean of two others'."""
+    odds = [np.log(p / (1 - p)) for p in (np.clip(one, 1e-6, 1 - 1e-6), np.clip(other, 1e-6, 1 - 1e-6))]
+    return 1 / (1 + np.exp(-sum(odds) / 2))
+
+
+def figures(units: Sequence[Unit], predicted: Sequence[float], bootstrap: Bootstrap) -> dict[str, Figure]:
+    """AUC, kappa and accuracy per criterion, Pearson and Spearman per summary, with intervals over documents."""
+    documents = [unit.document for unit in units]
+    majority = [unit.majority for unit in units]
+    answers = [[YES if yes else NO for yes in side] for side in (np.asarray(predicted) > 0.5, majority)]
+    by_unit = bootstrap.figures(Categories(*answers, {YES: 1.0, NO: 0.0}), documents)
+    auc = bootstrap.figures(Numbers(list(predicted), [float(yes) for yes in majority]), documents)["auc"]
+    found = {"auc": auc, "kappa": by_unit["kappa"], "accuracy": by_unit["accuracy"]}
+    by_document = summary_correlations(units, predicted)
+    for place, name in enumerate(("pearson", "spearman")):
+        known = {document: pair[place] for document, pair in by_document.items() if pair[place] is not None}
+        found[name] = bootstrap.figures(Mean(name, list(known.values())), list(known))[name]  # type: ignore[arg-type]
+    return found
+
+
+def summary_correlations(
+    units: Sequence[Unit], predicted: Sequence[float]
+) -> dict[str, tuple[float | None, float | None]]:
+    """Of every document Pearson and Spearman, across its systems, of the mean prediction and the mean share of votes
+    over its criteria; None where one of the two does not vary."""
+    cells: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for unit, value in zip(units, predicted, strict=True):
+        cells.setdefault(unit.document, {}).setdefault(unit.system, []).append((value, unit.share))
+    found = {}
+    for document, systems in cells.items():
+        ours, theirs = np.array([np.mean(pairs, axis=0) for pairs in systems.values()]).T
+        varied = np.ptp(ours) > 0 and np.ptp(theirs) > 0
+        found[document] = (
+            (float(pearsonr(ours, theirs).statistic), float(spearmanr(ours, theirs).statistic))
+            if varied
+            else (None, None)
+        )
+    return found
+
+
+def against_the_others(units: Sequence[Unit], predicted: Sequence[float] | None = None) -> float:
+    """How often one worker, or else the judge, agrees with the majority of the other workers of a unit.
+
+    Every worker is left out once; where the others are split even, that one is not counted.
+    """
+    agreed = counted = 0
+    for place, unit in enumerate(units):
+        for vote, workers in ((1, unit.present), (0, unit.total - unit.present)):
+            yes, others = unit.present - vote, unit.total - 1
+            if not workers or 2 * yes == others:
+                continue
+            said = bool(vote) if predicted is None else predicted[place] > 0.5
+            agreed += workers * (said == (2 * yes > others))
+            counted += workers
+    return agreed / counted
+
+
+def report(found: Mapping[str, Mapping[str, Figure]], people: Mapping[str, float], count: str) -> None:
+    """The table."""
+    names = list(next(iter(found.values())))
+    table = Table("", *names, "agrees with workers", title=f"REALSumm, five folds by document: {count}")
+    for method, line in found.items():
+        table.add_row(method, *(line[name].shown() for name in names), f"{people[method]:.3f}")
+    for method, pair in PUBLISHED.items():
+        table.add_row(f"{method} (published)", "", "", "", *(f"{value:.3f}" for value in pair), "")
+    table.add_row("one worker", *[""] * len(names), f"{people['one worker']:.3f}")
+    Console().print(table)
+
+
+def plot(found: Mapping[str, Mapping[str, Figure]], path: Path) -> None:
+    """All figures with their intervals, and what was published."""
+    from matplotlib.figure import Figure as Picture
+
+    names = list(next(iter(found.values())))
+    picture = Picture(figsize=(2.4 * len(names), 2.6), layout="constrained")
+    for axes, name in zip(picture.subplots(1, len(names), sharey=True), names, strict=True):
+        for place, method in enumerate(found):
+            line = found[method][name]
+            assert line.value is not None
+            axes.plot(line.value, place, "o")
+            if line.low is not None and line.high is not None:
+                axes.plot([line.low, line.high], [place, place], "-", color=axes.lines[-1].get_color())
+        if name in ("pearson", "spearman"):
+            axes.axvline(PUBLISHED["RoBERTa-large, fine-tuned"][name == "spearman"], color="grey", linestyle="--")
+        axes.set_title(name)
+        axes.set_yticks(range(len(found)), list(found))
+    picture.savefig(path, dpi=120)
+
+
+def main(arguments: RealsummArguments) -> dict[str, Any]:
+    units = load_units(arguments.data)
+    folder = Path(arguments.output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    training = Training(
+        epochs=arguments.epochs,
+        learning_rate=arguments.learning_rate,
+        targets=arguments.targets,
+        seed=arguments.seed,
+    )
+    console = Console()
+    read: dict[int, list[float]] = {
+        fold: encoder_predictions(units, fold, folder, arguments.base, training, console) for fold in arguments.folds
+    }
+    features = np.array([lexical_features(unit.summary, unit.criterion) for unit in units])
+    folds = np.array([unit.fold for unit in units])
+    lexical = lexical_predictions(features, np.array([unit.majority for unit in units]), folds)
+    chosen = np.isin(folds, arguments.folds)
+    places = {fold: iter(values) for fold, values in read.items()}
+    encoder = np.array([next(places[unit.fold]) for unit in units if unit.fold in places])
+    units = [unit for unit in units if unit.fold in places]
+    predicted = {
+        OVERLAP: features[chosen, 0],
+        LEXICAL: lexical[chosen],
+        ENCODER: encoder,
+        BOTH: mean_log_odds(encoder, lexical[chosen]),
+    }
+    bootstrap = Bootstrap(arguments.bootstrap, arguments.seed)
+    found = {method: figures(units, values.tolist(), bootstrap) for method, values in predicted.items()}
+    people = {method: against_the_others(units, values) for method, values in predicted.items()}
+    people["one worker"] = against_the_others(units)
+    documents = len({unit.document for unit in units})
+    report(found, people, f"{len(units):,} units, {documents} documents, folds {arguments.folds}")
+    plot(found, folder / "figures.png")
+    with write_rows(folder / "predictions.jsonl") as rows:
+        for place, unit in enumerate(units):
+            named = {name: float(values[place]) for name, values in predicted.items()}
+            rows.write(
+                {"document": unit.document, "system": unit.system, "criterion": unit.criterion, "share": unit.share}
+                | named
+            )
+    summary = {
+        "units": len(units),
+        "documents": documents,
+        "folds": arguments.folds,
+        "figures": {
+            method: {name: figure.model_dump() for name, figure in line.items()} for method, line in found.items()
+        },
+        "agrees_with_the_majority_of_other_workers": people,
+        "published": PUBLISHED,
+    }
+    (folder / "figures.json").write_text(json.dumps(summary, indent=2) + "\n")
+    return summary
+
+
+if __name__ == "__main__":
+    try:
+        main(*TrlParser((RealsummArguments,)).parse_args_and_config())
+    except ChecklistRewardsError as error:
+        raise SystemExit(f"error: {error}") from None

@@ -1,0 +1,172 @@
+"""GRPO of the pocket policy on the checklist reward, watched.
+
+[`train`] is TRL's `GRPOTrainer` with `ChecklistReward` and nothing else that trains. Beside it are logged, per step:
+
+- the mean reward (*proxy*) and the mean gold (code truth, weight 0);
+- the share of groups without variance: all completions of a prompt have the same reward, so the step learns nothing
+  from them; and of those with hardly any. TRL's own `frac_reward_zero_std` cannot tell: under `normalize_then_sum`
+  it compares the spread of the whole batch with zero;
+- how long the step took, how long the reward took, and how much of that the judge's engine did ([`overhead`]).
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from statistics import pstdev
+from typing import Any
+
+from datasets import Dataset
+from pocket.policy import MAX_TOKENS
+from pocket.world import Task, satisfaction
+from rich.console import Console
+from rich.progress import Progress
+from transformers import AutoModelForCausalLM, AutoTokenizer, ProgressCallback, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.backends import pocket_dir
+from checklist_rewards.rewards.trl import ChecklistReward
+
+console = Console(stderr=True)
+N, GROUPS = 8, 8
+"""Completions of a prompt, which are a group, and groups of a step."""
+EQUAL, NEARLY = 1e-8, 0.01
+"""Standard deviations below which the rewards of a group are equal (TRL's tolerance) and nearly so."""
+LOGGED = {
+    "proxy": "rewards/checklist_reward/mean",
+    "gold": "rewards/gold/mean",
+    "zero_variance": "zero_variance",
+    "small_variance": "small_variance",
+    "step_seconds": "step_time",
+    "reward_seconds": "reward_seconds",
+    "engine_seconds": "engine_seconds",
+}
+
+
+class GoldReward:
+    """Share of the instruction's constraints that code finds met. Logged, never trained on (its weight is 0)."""
+
+    __name__ = "gold"
+
+    def __init__(self, by_prompt: dict[str, Task]):
+        self.by_prompt = by_prompt
+
+    def __call__(self, prompts: list[Any], completions: list[Any], **kwargs: Any) -> list[float]:
+        return [
+            satisfaction(self.by_prompt[prompt[-1]["content"]], completion[-1]["content"])
+            for prompt, completion in zip(prompts, completions, strict=True)
+        ]
+
+
+class WatchedReward(ChecklistReward):
+    """The checklist reward, which also logs its time and the groups without variance."""
+
+    def __call__(self, prompts: Any, completions: Any, *args: Any, **kwargs: Any) -> list[float | None]:
+        before, started = self.scorer.receipt, time.perf_counter()
+        rewards = super().__call__(prompts, completions, *args, **kwargs)
+        seconds = time.perf_counter() - started
+        log_metric = kwargs["log_metric"]
+        log_metric("reward_seconds", seconds)
+        log_metric("engine_seconds", (self.scorer.receipt - before).engine_seconds)
+        log_metric("zero_variance", without_variance(rewards, N))
+        log_metric("small_variance", without_variance(rewards, N, NEARLY))
+        return rewards
+
+
+def without_variance(rewards: list[float | None], size: int, least: float = EQUAL) -> float:
+    """Share of groups, `size` rewards in a row each, whose standard deviation is below `least`, or which have fewer
+    than two rewards to compare."""
+    groups = [rewards[start : start + size] for start in range(0, len(rewards), size)]
+    known = [[reward for reward in group if reward is not None] for group in groups]
+    return sum(len(group) < 2 or pstdev(group) < least for group in known) / len(groups)
+
+
+def overhead(log: list[dict[str, float]]) -> dict[str, float]:
+    """Means over the steps of a log: seconds of a step, of its reward, of that inside the judge's engine; and
+    `overhead`, the share of all step time that the reward took outside the engine."""
+    total = {key: sum(entry[key] for entry in log) for key in ("step_seconds", "reward_seconds", "engine_seconds")}
+    outside = total["reward_seconds"] - total["engine_seconds"]
+    return {key: value / len(log) for key, value in total.items()} | {"overhead": outside / total["step_seconds"]}
+
+
+class Bar(TrainerCallback):
+    """One line on stderr instead of a dictionary per step."""
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.progress = Progress(console=console)
+        self.task = self.progress.add_task("GRPO", total=state.max_steps)
+        self.progress.start()
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **kwargs: Any) -> None:
+        if logs and LOGGED["gold"] in logs:
+            proxy, gold = float(logs[LOGGED["proxy"]]), float(logs[LOGGED["gold"]])
+            self.progress.update(
+                self.task, completed=state.global_step, description=f"reward {proxy:.2f} gold {gold:.2f}"
+            )
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.progress.stop()
+
+
+def train(
+    dataset: Dataset,
+    items: list[Task],
+    scorer: ChecklistScorer,
+    output: Path,
+    *,
+    steps: int,
+    learning_rate: float,
+    seed: int,
+    save_steps: int | None = None,
+) -> list[dict[str, float]]:
+    """GRPO from the pocket policy with the pocket judge; the trained policy is saved in `output/policy`.
+
+    Args:
+        dataset, items: prompts with checklists, and the tasks they came from.
+        save_steps (`int`, *optional*): also keep `output/trainer/checkpoint-<step>` every so many steps.
+
+    Returns:
+        The log, one entry per step: `step` and the keys of `LOGGED`.
+    """
+    config = GRPOConfig(
+        output_dir=str(output / "trainer"),
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        per_device_train_batch_size=GROUPS * N,
+        num_generations=N,
+        max_completion_length=MAX_TOKENS,
+        temperature=1.0,
+        beta=0.0,
+        learning_rate=learning_rate,
+        lr_scheduler_type="constant_with_warmup",
+        warmup_steps=5,
+        max_steps=steps,
+        logging_steps=1,
+        save_strategy="no" if save_steps is None else "steps",
+        save_steps=save_steps or steps,
+        save_only_model=True,
+        report_to="none",
+        reward_weights=[1.0, 0.0],
+        # Under the default sum a reply that the judge could not score would count as 0 instead of staying out.
+        multi_objective_aggregation="normalize_then_sum",
+        seed=seed,
+    )
+    trainer = GRPOTrainer(
+        model=AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype="float32"),
+        args=config,
+        train_dataset=dataset,
+        processing_class=AutoTokenizer.from_pretrained(pocket_dir()),
+        reward_funcs=[WatchedReward(scorer), GoldReward({task.instruction: task for task in items})],
+        callbacks=[Bar()],
+    )
+    trainer.remove_callback(ProgressCallback)
+    trainer.train()
+    trainer.save_model(str(output / "policy"))
+    trainer.processing_class.save_pretrained(str(output / "policy"))
+    return [
+        {"step": entry["step"], **{key: entry[name] for key, name in LOGGED.items()}}
+        for entry in trainer.state.log_history
+        if LOGGED["gold"] in entry
+    ]

@@ -1,0 +1,55 @@
+"""`distill` as a user meets it: labels in, a folder out that is a judge like any other."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import read_jsonl, write_jsonl
+from tests.encoders import mentions, tiny_bert
+
+
+def write_labels(count=12):
+    rows = [{"target": p.target, "question": p.question, "label": p.label, "group": p.group} for p in mentions(count)]
+    write_jsonl("labels.jsonl", *rows)
+    return rows
+
+
+def test_labels_become_a_judge_whose_card_tells_its_folds(run, tmp_path):
+    rows = write_labels()
+    base = tiny_bert(tmp_path / "base")
+    done = run("distill", "labels.jsonl", "-o", "judge", "--base", base, "--folds", "2", "--epochs", "1",
+               "--bootstrap", "20", "--json", "out.json")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert "72 pairs, 2 folds by group" in done.stdout and "auc" in done.stdout
+    record = json.loads(Path("out.json").read_text())
+    assert (record["pairs"], record["folds"], record["unread"]) == (72, 2, 0)
+    assert 0 <= record["held_out"]["auc"]["low"] <= record["held_out"]["auc"]["high"] <= 1
+    card = Path("judge/README.md").read_text()
+    assert "72 labelled pairs from `labels.jsonl`: 12 texts in 12 groups" in card and "2 folds by group" in card
+    write_jsonl("rows.jsonl", {"target": rows[0]["target"], "checklist": [row["question"] for row in rows[:6]]})
+    scored = run("score", "rows.jsonl", "-o", "scored.jsonl", "--model", "judge", "--no-store")
+    assert scored.exit_code == 0, scored.output
+    [row] = read_jsonl("scored.jsonl")
+    assert row["checklist_score"]["answered"] == 6 and row["checklist_score"]["items"][0]["judge"] == "judge"
+    # Its answers are labels in turn.
+    again = run("distill", "scored.jsonl", "-o", "pupil", "--base", base, "--folds", "0", "--epochs", "1")
+    assert again.exit_code == 0 and "Nothing was held out" in Path("pupil/README.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["missing.jsonl", "-o", "judge"], "missing.jsonl: cannot be read"),
+        (["labels.jsonl", "-o", "labels.jsonl"], "--output labels.jsonl is there and holds no model"),
+        (["labels.jsonl", "-o", "judge", "--label-key", "votes"], "line 1: there is no key 'votes'"),
+        (["labels.jsonl", "-o", "judge", "--folds", "13"], "12 groups for 13 folds"),
+        (["labels.jsonl", "-o", "judge", "--epochs", "0"], "epochs=0.0 is not allowed"),
+        (["labels.jsonl", "-o", "judge", "--json", "labels.jsonl"], "--json labels.jsonl is a file that is read"),
+    ],
+)
+def test_what_cannot_be_distilled_is_one_sentence(run, arguments, said):
+    write_labels()
+    done = run("distill", *arguments)
+    assert done.exit_code == 2 and said in done.stderr
+    assert not Path("judge").exists()

@@ -1,0 +1,74 @@
+"""Held-out figures against hand-worked numbers, and the model card that tells them."""
+
+import pytest
+
+from checklist_rewards.agreement import Bootstrap
+from checklist_rewards.backends import ReadGroup
+from checklist_rewards.distill.folds import cross_validate, held_out_figures, model_card, read_pairs
+from checklist_rewards.distill.labels import LabelledPair
+from tests.fakes import FakeBackend
+
+PAIRS = [LabelledPair(f"t{n}", "q", label, f"g{n}") for n, label in enumerate((1.0, 0.75, 0.5, 0.0))]
+
+
+def test_figures_by_hand():
+    found = held_out_figures(PAIRS, [0.9, 0.4, 0.6, 0.1], Bootstrap(0))
+    assert found["auc"].value == 0.75  # labels above one half are yes: of four pairs one is the wrong way round
+    assert (found["accuracy"].value, found["kappa"].value) == (0.5, pytest.approx(0.0))
+    assert found["rmse"].value == pytest.approx(((0.01 + 0.1225 + 0.01 + 0.01) / 4) ** 0.5)
+
+
+def test_what_could_not_be_read_is_compared_with_nothing():
+    found = held_out_figures(PAIRS, [0.9, None, None, 0.1], Bootstrap(0))
+    assert found["auc"].value == found["accuracy"].value == 1.0
+
+
+def test_every_pair_is_read_by_an_encoder_that_has_not_seen_its_group():
+    pairs = [LabelledPair(f"t{n}", f"q{n}", 1.0, f"g{n // 2}") for n in range(8)]
+    seen = {}
+
+    def train(some, path):
+        seen[str(path)] = {pair.group for pair in some}
+
+    def load(path):
+        def rule(prefix, tail):
+            assert f"g{int(prefix[1:]) // 2}" not in seen[path]
+            return int(tail[1:]) / 10
+
+        return FakeBackend(rule)
+
+    assert cross_validate(pairs, 2, train, load) == pytest.approx([n / 10 for n in range(8)])
+    assert [len(groups) for groups in seen.values()] == [2, 2]
+
+
+def test_pairs_of_one_text_are_read_together_and_put_back_in_order():
+    engine = FakeBackend(lambda prefix, tail: None if tail == "long" else 0.9 if tail in prefix else 0.2)
+    pairs = [LabelledPair(*pair, 1.0, "g") for pair in (("red", "red"), ("blue", "red"), ("red", "long"))]
+    assert read_pairs(engine, pairs) == [pytest.approx(0.9), pytest.approx(0.2), None]
+    assert engine.calls == [[ReadGroup(None, "red", ("red", "long")), ReadGroup(None, "blue", ("red",))]]
+
+
+RECORD = {
+    "base": "all-MiniLM-L6-v2",
+    "parameters": 22_713_601,
+    "pairs": 1200,
+    "targets": 100,
+    "groups": 10,
+    "training": {"epochs": 2.0},
+    "steps": 50,
+    "seconds": 61.2,
+    "loss": 0.4567,
+}
+
+
+def test_the_card_tells_data_folds_and_figures():
+    figures = held_out_figures(PAIRS, [0.9, 0.4, 0.6, 0.1], Bootstrap(50))
+    card = model_card(RECORD, data="votes.jsonl", folds=5, figures=figures, unread=3)
+    assert "1,200 labelled pairs from `votes.jsonl`: 100 texts in 10 groups" in card
+    assert "5 folds by group" in card and f"| auc | {figures['auc'].shown()} |" in card
+    assert "22.7 M parameters, from all-MiniLM-L6-v2; 50 steps in\n61 s (epochs 2.0), mean loss 0.457" in card
+    assert "3 pairs were too long" in card
+
+
+def test_without_folds_the_card_says_that_nothing_is_known():
+    assert "Nothing was held out" in model_card(RECORD, data="votes.jsonl", folds=0, figures=None)

@@ -1,0 +1,94 @@
+"""Labels: where they come from, what is refused, and folds that keep groups whole."""
+
+import json
+
+import pytest
+
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.distill.labels import LabelledPair, by_target, folds_of, read_labels
+from checklist_rewards.errors import SampleError
+from checklist_rewards.rows import write_rows
+from tests.cli.conftest import write_jsonl
+from tests.fakes import FakeBackend
+
+ROW = {"target": "a red cat", "question": "Is it red?", "label": 0.75, "group": "animals"}
+
+
+@pytest.mark.parametrize("name", ["labels.jsonl", "labels.csv", "labels.parquet"])
+def test_rows_with_a_label_each(tmp_path, name):
+    with write_rows(tmp_path / name) as rows:
+        rows.write(ROW)
+        rows.write(ROW | {"question": "Is it blue?", "label": 0.0})
+    assert read_labels(tmp_path / name) == [
+        LabelledPair("a red cat", "Is it red?", 0.75, "animals"),
+        LabelledPair("a red cat", "Is it blue?", 0.0, "animals"),
+    ]
+
+
+def test_keys_may_have_other_names_and_without_a_group_the_text_is_one(tmp_path):
+    first = {"completion": "a", "ask": "Is it?", "votes": 1}
+    write_jsonl(tmp_path / "l.jsonl", first, first | {"completion": "b", "votes": True})
+    pairs = read_labels(tmp_path / "l.jsonl", question_key="ask", label_key="votes")
+    assert pairs == [LabelledPair("a", "Is it?", 1.0, "a"), LabelledPair("b", "Is it?", 1.0, "b")]
+
+
+def test_a_scored_file_labels_by_the_probabilities_of_its_judge(tmp_path):
+    def rule(prefix, tail):
+        return None if "lost" in tail else 0.9 if "red" in tail else 0.2
+
+    scorer = ChecklistScorer(backend=FakeBackend(rule), store=False)
+    score = scorer.score(["Is it red?", "Is it lost?", "Is it blue?"], target="a cat").model_dump()
+    first = {"completion": "a cat", "page": 3, "checklist_score": score}
+    rows = [first, {"completion": "b", "page": 4, "checklist_score": {"items": []}}]
+    write_jsonl(tmp_path / "scored.jsonl", *rows)
+    pairs = read_labels(tmp_path / "scored.jsonl", group_key="page")
+    assert [(pair.question, round(pair.label, 6), pair.group) for pair in pairs] == [
+        ("Is it red?", 0.9, "3"),  # what was left unanswered teaches nothing
+        ("Is it blue?", 0.2, "3"),
+    ]
+    with write_rows(tmp_path / "scored.csv") as csv:
+        csv.write(rows[0])
+    assert read_labels(tmp_path / "scored.csv", group_key="page") == pairs
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (ROW | {"label": 1.5}, "line 1: 'label' is 1.5; a label is a number from 0"),
+        (ROW | {"label": "maybe"}, "line 1: 'label' is 'maybe'"),
+        (ROW | {"label": None}, "line 1: 'label' is None"),
+        (ROW | {"target": None}, "line 1: 'target' must be a string, got NoneType"),
+        (
+            {"target": "a", "label": 1},
+            "line 1: there is no key 'question'; it has 'target', 'label' \\(--question-key",
+        ),
+        ({"question": "a", "label": 1}, "line 1: there is no key 'completion'"),
+        ({"target": "a", "question": "b"}, "line 1: there is no key 'label'"),
+        (ROW | {"group": ""}, "line 1: there is no group under 'group'"),
+    ],
+)
+def test_a_row_that_labels_nothing_is_named(tmp_path, row, said):
+    (tmp_path / "l.jsonl").write_text(json.dumps(row) + "\n")
+    with pytest.raises(SampleError, match=said):
+        read_labels(tmp_path / "l.jsonl")
+
+
+def test_a_file_without_labels_is_refused(tmp_path):
+    (tmp_path / "l.jsonl").write_text("")
+    with pytest.raises(SampleError, match="labels nothing"):
+        read_labels(tmp_path / "l.jsonl")
+
+
+def test_a_group_is_in_one_fold_and_the_folds_are_about_equally_large():
+    pairs = [LabelledPair(f"t{n}", "q", 1.0, f"g{n // size}") for size in (3,) for n in range(30)]
+    fold_of = folds_of(pairs, 5)
+    assert sorted(fold_of.count(fold) for fold in range(5)) == [6] * 5
+    assert len({(pair.group, fold) for pair, fold in zip(pairs, fold_of, strict=True)}) == 10
+    assert folds_of(pairs, 5) == fold_of and folds_of(pairs, 5, seed=1) != fold_of
+    with pytest.raises(SampleError, match="10 groups for 11 folds"):
+        folds_of(pairs, 11)
+
+
+def test_pairs_of_the_same_text_stand_together():
+    pairs = [LabelledPair(target, "q", 1.0, "g") for target in "abac"]
+    assert by_target(pairs) == {"a": [0, 2], "b": [1], "c": [3]}

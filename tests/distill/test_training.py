@@ -1,0 +1,69 @@
+"""Training: batches, what is refused, and a folder that appears whole."""
+
+import json
+
+import pytest
+
+from checklist_rewards.distill.labels import LabelledPair
+from checklist_rewards.distill.training import TargetBatches, Training, train_encoder
+from checklist_rewards.errors import ModelError, SampleError
+from tests.encoders import mentions, tiny_bert
+
+SHORT = Training(epochs=1, targets=8, bf16=True)
+
+
+def test_a_batch_has_whole_targets_and_an_epoch_every_pair_once_in_an_order_of_its_own():
+    pairs = mentions(50)
+    batches = TargetBatches(pairs, 8, seed=0)
+    first, second = list(batches), list(batches)
+    assert len(first) == len(batches) == 7
+    for batch in first:
+        by_text = {pairs[place].target: 0 for place in batch}
+        assert len(by_text) <= 8 and len(batch) == sum(pair.target in by_text for pair in pairs)
+    assert sorted(place for batch in first for place in batch) == list(range(len(pairs)))
+    assert first != second and first == list(TargetBatches(pairs, 8, seed=0))
+
+
+def test_a_long_batch_is_of_texts_of_about_the_same_length():
+    pairs = [LabelledPair("a" * length, "q", 1.0, "g") for length in range(1, 65)]
+    spans = [max(batch) - min(batch) for batch in TargetBatches(pairs, 4, seed=0)]
+    assert max(spans) == 3
+
+
+def test_a_model_is_saved_whole_with_its_card_and_replaces_the_one_before(tmp_path):
+    base = tiny_bert(tmp_path / "base")
+    told = []
+    output = tmp_path / "made" / "judge"
+    for card in ("first".format_map, "second".format_map):  # the text itself, whatever it is told
+        record = train_encoder(mentions(20), output, base=base, training=SHORT, card=card, progress=told.append)
+        assert (output / "README.md").read_text() == card({})
+    assert [path.name for path in output.parent.iterdir()] == ["judge"]
+    assert json.loads((output / "config.json").read_text())["checklist_layout"] == "packed"
+    assert (record["pairs"], record["targets"], record["groups"]) == (120, 20, 20)
+    assert len(told) == 2 * record["steps"] == 2 * SHORT.steps(mentions(20)) == 6
+    assert 0 < record["loss"] < 2
+
+
+def test_word_embeddings_stay_as_they_are_unless_told_otherwise(tmp_path):
+    from safetensors.torch import load_file
+
+    base = tiny_bert(tmp_path / "base")
+    before = load_file(tmp_path / "base" / "model.safetensors")
+    train_encoder(mentions(20), tmp_path / "judge", base=base, training=SHORT)
+    after = load_file(tmp_path / "judge" / "model.safetensors")
+
+    def same(name):
+        return bool((before[name] == after[f"bert.{name}"]).all())
+
+    assert same("embeddings.word_embeddings.weight")
+    assert not same("encoder.layer.0.attention.self.query.weight")
+
+
+def test_what_cannot_be_trained_is_refused(tmp_path):
+    with pytest.raises(SampleError, match="no labels to learn from"):
+        train_encoder([], tmp_path / "judge")
+    with pytest.raises(ModelError, match="there is no encoder '.*missing' to begin with"):
+        train_encoder(mentions(2), tmp_path / "judge", base=str(tmp_path / "missing"))
+    with pytest.raises(SampleError, match="epochs=0 is not allowed"):
+        Training(epochs=0)
+    assert not (tmp_path / "judge").exists()

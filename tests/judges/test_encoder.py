@@ -1,0 +1,214 @@
+"""The encoder judge: a tiny cross-encoder that learned which words a text mentions, and reads as any judge does."""
+
+import json
+
+import pytest
+
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.backends import choose_backend, is_encoder, load_backend
+from checklist_rewards.backends.base import ReadGroup, Sampling
+from checklist_rewards.backends.encoder import WINDOW, EncoderBackend
+from checklist_rewards.checklists import ChecklistItem
+from checklist_rewards.distill.training import Training, train_encoder
+from checklist_rewards.errors import BackendError, ChecklistError, ModelError, SampleError
+from checklist_rewards.judges import EncoderJudge, Read
+from checklist_rewards.store import Store
+from tests.encoders import WORDS, mentions, tiny_bert
+
+YES_NO = ("yes", "no")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A judge, trained for a few seconds."""
+    place = tmp_path_factory.mktemp("encoder")
+    training = Training(epochs=6, learning_rate=1e-2, targets=16, freeze_embeddings=False, bf16=False)
+    train_encoder(mentions(80), place / "judge", base=tiny_bert(place / "base"), training=training)
+    return str(place / "judge")
+
+
+@pytest.fixture(scope="module")
+def engine(folder):
+    return EncoderBackend(folder)
+
+
+def asked(word):
+    return ChecklistItem(question=f"does it mention {word} ?")
+
+
+def p_yes(engine, target, *words):
+    [reads] = engine.read([ReadGroup(None, target, tuple(asked(word).question for word in words))], YES_NO).reads
+    return [read.logprobs and read.logprobs[0] for read in reads]
+
+
+def test_it_has_learned_what_a_text_mentions_and_says_it_of_texts_it_has_not_seen(folder):
+    pairs = mentions(60, seed=1)
+    judge = EncoderJudge(folder)
+    verdicts = judge.judge([Read(ChecklistItem(question=pair.question), pair.target) for pair in pairs])
+    right = [(verdict.probabilities["yes"] > 0.5) == (pair.label > 0.5) for verdict, pair in zip(verdicts, pairs)]  # noqa: B905
+    assert sum(right) / len(right) > 0.95
+    assert {verdict.method for verdict in verdicts} == {"logprobs"} and verdicts[0].judge == folder
+    assert all(sum(verdict.probabilities.values()) == pytest.approx(1) for verdict in verdicts)
+
+
+def test_a_folder_is_known_for_an_encoder_and_scored_with_like_any_model(folder):
+    assert is_encoder(folder) and choose_backend(folder) == "encoder"
+    scorer = ChecklistScorer(folder, store=False)
+    assert isinstance(scorer.judge, EncoderJudge)
+    score = scorer.score([asked("red"), asked("lamp")], target="red cat dog tree river")
+    assert [line.answer for line in score.items] == ["yes", "no"]
+    assert score.pass_rate == 0.5
+    assert load_backend(folder) is load_backend(folder, "encoder")
+
+
+def test_an_answer_does_not_depend_on_what_else_is_asked(engine):
+    together = p_yes(engine, "red cat dog tree river", *WORDS)
+    alone = [p_yes(engine, "red cat dog tree river", word)[0] for word in WORDS]
+    assert together == pytest.approx(alone, abs=1e-4)
+    assert p_yes(engine, "red cat dog tree river", *reversed(WORDS)) == pytest.approx(together[::-1], abs=1e-4)
+
+
+def test_each_target_is_read_once_for_all_its_questions(engine):
+    target = ReadGroup(None, "red cat dog tree river", tuple(asked(word).question for word in WORDS[:4]))
+    cost = engine.read([target], YES_NO)
+    assert cost.computed_tokens == cost.floor_tokens == (5 + 2) + 4 * (5 + 2)
+    assert cost.prompt_tokens == 4 * ((5 + 2) + (5 + 2))
+
+
+def test_a_long_target_is_read_in_windows_and_the_most_certain_one_counts(engine):
+    filler = "cat dog " * WINDOW
+    early, late = p_yes(engine, "red " + filler, "red")[0], p_yes(engine, filler + "red", "red")[0]
+    assert min(early, late) > p_yes(engine, filler, "red")[0]
+    room = WINDOW - 2
+    [part] = [p_yes(engine, " ".join((filler + "red").split()[-(room):]), "red")[0]]
+    assert late == pytest.approx(part, abs=1e-3) or late > part  # some window sees it, and none takes it back
+
+
+def test_equal_reads_are_made_once_and_a_rerun_makes_none(folder, tmp_path):
+    reads = [Read(asked(word), "red cat dog tree river") for word in ("red", "lamp", "red")]
+    first = EncoderJudge(folder, store=Store(tmp_path / "store.sqlite"))
+    found = first.judge(reads)
+    assert (first.receipt.asked, first.receipt.deduplicated) == (2, 1)
+    again = EncoderJudge(folder, store=Store(tmp_path / "store.sqlite"))
+    assert again.judge([*reads, Read(asked("dog"), "red cat dog tree river")])[:3] == found
+    assert (again.receipt.asked, again.receipt.stored) == (1, 2)
+
+
+def test_input_and_reference_do_not_change_what_it_sees(folder, tmp_path):
+    judge = EncoderJudge(folder, store=Store(tmp_path / "store.sqlite"))
+    judge.judge([Read(asked("red"), "red cat"), Read(asked("red"), "red cat", input="Paint.", reference="blue")])
+    assert judge.receipt.deduplicated == 1
+
+
+def test_a_retrained_folder_is_another_judge(folder, tmp_path):
+    import shutil
+
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    assert EncoderJudge(str(copy)).identity == EncoderJudge(folder).identity
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps(config | {"layer_norm_eps": 1e-5}))
+    assert EncoderJudge(str(copy)).identity != EncoderJudge(folder).identity
+
+
+def test_what_does_not_fit_is_unanswered_and_its_neighbours_are_not(folder):
+    score = ChecklistScorer(folder, store=False).score(
+        [ChecklistItem(question="does it mention red ? " * 40), asked("red")], target="red cat"
+    )
+    assert [line.unanswered for line in score.items] == ["too_long", None]
+    assert score.answered == 1
+
+
+def test_an_engine_that_breaks_leaves_reads_unanswered_and_out_of_the_store(folder, tmp_path, monkeypatch):
+    engine = EncoderBackend(folder)
+    judge = EncoderJudge(folder, backend=engine, store=Store(tmp_path / "store.sqlite"))
+    monkeypatch.setattr(engine.model, "forward", None)
+    monkeypatch.setattr(engine.model.base_model, "forward", _out_of_memory)
+    [verdict] = judge.judge([Read(asked("red"), "red")])
+    assert verdict.unanswered == "backend_error: the encoder failed: out of memory" and verdict.probabilities is None
+    assert len(judge.store) == 0
+    with pytest.raises(BackendError, match="out of memory"):
+        engine.read([ReadGroup(None, "red", ("red ?",))], YES_NO)
+
+
+def _out_of_memory(**_):
+    raise RuntimeError("out of memory\nof the second line nobody needs to know")
+
+
+def test_weights_that_give_no_number_give_no_answer(folder):
+    import torch
+
+    engine = EncoderBackend(folder)
+    with torch.no_grad():
+        engine.model.classifier.bias.fill_(float("nan"))
+    [verdict] = EncoderJudge(folder, backend=engine).judge([Read(asked("red"), "red")])
+    assert verdict.unanswered == "not_finite"
+
+
+def test_a_window_without_a_number_is_not_hidden_by_one_with(folder, monkeypatch):
+    from checklist_rewards.backends import encoder
+
+    engine = EncoderBackend(folder)
+    real = encoder.logits
+
+    def one_broken(model, rows):
+        found = real(model, rows).clone()
+        found[0] = float("nan")
+        return found
+
+    monkeypatch.setattr(encoder, "logits", one_broken)
+    [[read]] = engine.read([ReadGroup(None, "cat " * 3 * WINDOW, ("does it mention red ?",))], YES_NO).reads
+    assert read.unanswered == "not_finite"
+
+
+def test_an_empty_target_is_read(engine):
+    assert p_yes(engine, "", "red")[0] < -0.7
+
+
+def test_items_that_are_not_answered_by_yes_or_no_are_refused(folder):
+    graded = {"question": "how red is it ?", "options": [{"label": "1", "value": 0}, {"label": "2", "value": 1}]}
+    with pytest.raises(ChecklistError, match="sample 1, item .* it has options; an encoder answers yes or no"):
+        ChecklistScorer(folder, store=False).score([graded], target="red")
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [({"mode": "batch"}, "mode='batch'"), ({"prompt": "judges/item"}, "prompt="), ({"samples": 3}, "samples=3")],
+)
+def test_settings_that_say_how_a_model_is_prompted_are_refused(folder, settings, named):
+    with pytest.raises(SampleError, match=named):
+        ChecklistScorer(folder, store=False, **settings)
+
+
+def test_it_writes_nothing_and_other_engines_do_not_read_it(folder, engine):
+    with pytest.raises(ModelError, match="writes nothing"):
+        engine.generate([[{"role": "user", "content": "Hi."}]], Sampling())
+    with pytest.raises(ModelError, match="cross-encoder, which transformers does not read"):
+        choose_backend(folder, "transformers")
+    with pytest.raises(ModelError, match="it was asked for A, B"):
+        engine.read([ReadGroup(None, "red", ("red ?",))], ("A", "B"))
+
+
+def test_a_model_that_is_no_judge_is_refused(tmp_path):
+    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+
+    base = tiny_bert(tmp_path / "base")
+    config = AutoConfig.from_pretrained(base, num_labels=3)
+    AutoModelForSequenceClassification.from_config(config).save_pretrained(tmp_path / "three")
+    AutoTokenizer.from_pretrained(base).save_pretrained(tmp_path / "three")
+    with pytest.raises(ModelError, match="has 3 outputs; an encoder judge has one"):
+        EncoderBackend(str(tmp_path / "three"))
+    with pytest.raises(ModelError, match="there is no model at"):
+        EncoderJudge(str(tmp_path / "nothing")).check()
+
+
+def test_an_encoder_that_is_no_bert_is_trained_and_read_in_pairs(tmp_path):
+    training = Training(epochs=1, learning_rate=5e-3, targets=16, freeze_embeddings=False, bf16=False)
+    base = tiny_bert(tmp_path / "base", "electra")
+    train_encoder(mentions(30), tmp_path / "judge", base=base, training=training)
+    engine = EncoderBackend(str(tmp_path / "judge"))
+    assert "checklist_layout" not in json.loads((tmp_path / "judge" / "config.json").read_text())
+    found = p_yes(engine, "red cat dog tree river", *WORDS)
+    # Pairs are padded together, which changes no answer.
+    alone = [p_yes(engine, "red cat dog tree river", word)[0] for word in WORDS]
+    assert found == pytest.approx(alone, abs=1e-4)
+    assert p_yes(engine, "cat dog " * 600 + "red", "red")[0] is not None

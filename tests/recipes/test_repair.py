@@ -1,0 +1,79 @@
+"""Rows of the repair skill: the shortest edit, the feedback it is made from, and the tokens it needs."""
+
+import random
+
+import pytest
+from pocket import repair
+from pocket.data import Encoder
+from pocket.tokenizer import ASSISTANT, END
+from pocket.train import new_tokenizer
+from pocket.world import Constraint, Task
+from transformers import AutoTokenizer
+
+from checklist_rewards.backends import pocket_dir
+
+TEXT = "The bakto is old. My tuldi holds 3 senko!"
+
+
+@pytest.mark.parametrize(
+    ("family", "value", "mended"),
+    [
+        ("mention", "ramki", "The bakto is old. My tuldi holds 3 senko and the ramki!"),
+        ("first", "ramki", "Ramki the bakto is old. My tuldi holds 3 senko!"),
+        ("sentences", 1, "The bakto is old!"),
+        ("question", None, "The bakto is old. My tuldi holds 3 senko?"),
+        ("lowercase", None, "the bakto is old. my tuldi holds 3 senko!"),
+        ("no_digits", None, "The bakto is old. My tuldi holds senko!"),
+        ("bullets", None, "- The bakto is old.\n- My tuldi holds 3 senko!"),
+    ],
+)
+def test_mending_is_the_shortest_edit(family, value, mended):
+    assert repair.mend(random.Random(0), TEXT, [Constraint(family, value)]) == mended
+
+
+def test_what_was_right_stays():
+    kept = [Constraint("sentences", 1), Constraint("mention", "senko"), Constraint("exclaim")]
+    assert repair.mend(random.Random(0), TEXT, kept) == "The bakto is old and the senko!"
+
+
+def test_a_text_that_meets_everything_is_left_alone():
+    assert repair.mend(random.Random(0), TEXT, [Constraint("digits"), Constraint("mention", "bakto")]) == TEXT
+
+
+def test_what_no_edit_reaches_is_none():
+    both = [Constraint("mention", "bakto"), Constraint("first", "ramki"), Constraint("first", "tuldi")]
+    assert repair.mend(random.Random(0), TEXT, both) is None
+
+
+def test_the_two_kinds_of_feedback_say_the_same():
+    task = Task("Write.", (Constraint("mention", "ramki"), Constraint("digits")))
+    assert repair.critique(task, TEXT) == 'The word "ramki" is missing.'
+    assert repair.told(task.constraints, task.constraints[:1]) == (
+        'Wrong:\n- Does the response mention the word "ramki"? no, but it should be yes.\n\n'
+        "Right:\n- Does the response contain a digit? yes"
+    )
+    assert repair.critique(Task("Write.", (Constraint("digits"),)), TEXT) == repair.NOTHING
+
+
+def test_sampled_repairs_meet_what_was_said():
+    rng = random.Random(1)
+    for _ in range(200):
+        _, text, spoken, wrong, mended = repair.sample_repair(rng, [], flawless=0.0)
+        assert wrong and all(c.holds(mended) for c in spoken)
+        assert all(c.holds(text) for c in spoken if c not in wrong)
+
+
+def test_rows_ask_for_the_reply_and_the_end_of_the_turn():
+    tokenizer = new_tokenizer()
+    writer = repair.RepairWriter(Encoder(tokenizer))
+    rng = random.Random(2)
+    for row in (writer.from_checklist, writer.from_critique, writer.critique):
+        made = row(rng, [])
+        wanted = [token for token in made.answers if token != -100]
+        assert wanted[-1] == END and made.tokens[-len(wanted) - 1] == ASSISTANT
+        assert made.tokens[-len(wanted) :] == wanted and len(made.tokens) < 2048
+
+
+def test_later_words_leave_the_shipped_ids_as_they_are():
+    shipped, now = AutoTokenizer.from_pretrained(pocket_dir()).get_vocab(), new_tokenizer().get_vocab()
+    assert all(now[token] == number for token, number in shipped.items())
