@@ -14,7 +14,7 @@ os.environ["TRANSFORMERS_OFFLINE"] = "1"
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="checklist-rewards-tests-")
 
 REPO = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(REPO / "recipes"))
+sys.path[:0] = [str(REPO / "recipes"), str(REPO / "recipes" / "evaluate")]
 
 import pytest  # noqa: E402
 

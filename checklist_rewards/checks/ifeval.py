@@ -7,7 +7,7 @@ IFEval counts an empty response as following nothing, whatever the instruction: 
 alone has not. Where IFEval reads an instruction in a way of its own (any line that begins with a hyphen is a bullet,
 the number of a list item is a sentence, a keyword may stand inside a word), an option of the check says so.
 
-`recipes/ifeval.py` compares with the official verdicts, and lists each that differs with its reason.
+`recipes/evaluate/ifeval.py` compares with the official verdicts, and lists each that differs with its reason.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from evaluate import Agreement, check_gold, evaluate
+from gold import Agreement, check_gold, evaluate
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.datasets import import_checklists

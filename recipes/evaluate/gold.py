@@ -1,6 +1,6 @@
 """Evaluate a judge: score rows that carry checklists and targets, and compare with a gold column if there is one.
 
-    python recipes/evaluate.py --data infobench.jsonl --prompt_keys instruction input --target_key output \
+    python recipes/evaluate/gold.py --data infobench.jsonl --prompt_keys instruction input --target_key output \
         --checklist_key decomposed_questions --category_key question_label --gold_key eval --judge org/judge
 
 Gold is, per row, one value per item (true or false: the right answer to each question) or one number (how good the

@@ -1,6 +1,6 @@
 """Compare the code checks with IFEval's own: 14,178 official strict verdicts on 541 prompts and 17 models' responses.
 
-    python recipes/ifeval.py --output_dir runs/ifeval
+    python recipes/evaluate/ifeval.py --output_dir runs/ifeval
 
 Prints a table by kind of instruction, and every verdict that differs with its reason; `summary.json` and
 `differences.jsonl` under `--output_dir` hold the same. The data (`ifeval/en_labels.jsonl.gz`: one line per response
