@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
+from rich.table import Column, Table
 from scipy.stats import pearsonr, spearmanr
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -219,13 +219,27 @@ def summary_correlations(
         cells.setdefault(unit.document, {}).setdefault(unit.system, []).append((value, unit.share))
     found = {}
     for document, systems in cells.items():
-        ours, theirs = np.array([np.mean(pairs, axis=0) for pairs in systems.values()]).T
+        # Rounded, so that equal means tie: the order of adding up does not rank.
+        ours, theirs = np.round([np.mean(pairs, axis=0) for pairs in systems.values()], 9).T
         varied = np.ptp(ours) > 0 and np.ptp(theirs) > 0
         found[document] = (
             (float(pearsonr(ours, theirs).statistic), float(spearmanr(ours, theirs).statistic))
             if varied
             else (None, None)
         )
+    return found
+
+
+def gains(
+    units: Sequence[Unit], one: Sequence[float], other: Sequence[float], bootstrap: Bootstrap
+) -> dict[str, Figure]:
+    """How much higher the summary-level correlations of `one` are than those of `other`, document by document."""
+    ours, theirs = summary_correlations(units, one), summary_correlations(units, other)
+    found = {}
+    for place, name in enumerate(("pearson", "spearman")):
+        pairs = {document: (ours[document][place], theirs[document][place]) for document in ours}
+        known = {document: a - b for document, (a, b) in pairs.items() if a is not None and b is not None}
+        found[name] = bootstrap.figures(Mean(name, list(known.values())), list(known))[name]
     return found
 
 
@@ -249,7 +263,9 @@ def against_the_others(units: Sequence[Unit], predicted: Sequence[float] | None 
 def report(found: Mapping[str, Mapping[str, Figure]], people: Mapping[str, float], count: str) -> None:
     """The table."""
     names = list(next(iter(found.values())))
-    table = Table("", *names, "agrees with workers", title=f"REALSumm, five folds by document: {count}")
+    table = Table(
+        Column("", no_wrap=True), *names, "agrees with workers", title=f"REALSumm, five folds by document: {count}"
+    )
     for method, line in found.items():
         table.add_row(method, *(line[name].shown() for name in names), f"{people[method]:.3f}")
     for method, pair in PUBLISHED.items():
@@ -307,10 +323,15 @@ def main(arguments: RealsummArguments) -> dict[str, Any]:
     }
     bootstrap = Bootstrap(arguments.bootstrap, arguments.seed)
     found = {method: figures(units, values.tolist(), bootstrap) for method, values in predicted.items()}
+    gained = {
+        method: gains(units, encoder.tolist(), predicted[method].tolist(), bootstrap) for method in (OVERLAP, LEXICAL)
+    }
     people = {method: against_the_others(units, values) for method, values in predicted.items()}
     people["one worker"] = against_the_others(units)
     documents = len({unit.document for unit in units})
     report(found, people, f"{len(units):,} units, {documents} documents, folds {arguments.folds}")
+    for method, line in gained.items():
+        console.print(f"encoder over {method}: " + ", ".join(f"{name} {figure}" for name, figure in line.items()))
     plot(found, folder / "figures.png")
     with write_rows(folder / "predictions.jsonl") as rows:
         for place, unit in enumerate(units):
@@ -325,6 +346,9 @@ def main(arguments: RealsummArguments) -> dict[str, Any]:
         "folds": arguments.folds,
         "figures": {
             method: {name: figure.model_dump() for name, figure in line.items()} for method, line in found.items()
+        },
+        "encoder_over": {
+            method: {name: figure.model_dump() for name, figure in line.items()} for method, line in gained.items()
         },
         "agrees_with_the_majority_of_other_workers": people,
         "published": PUBLISHED,

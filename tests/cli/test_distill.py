@@ -15,6 +15,7 @@ def write_labels(count=12):
     return rows
 
 
+@pytest.mark.slow
 def test_labels_become_a_judge_whose_card_tells_its_folds(run, tmp_path):
     rows = write_labels()
     base = tiny_bert(tmp_path / "base")

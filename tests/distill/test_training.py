@@ -30,6 +30,7 @@ def test_a_long_batch_is_of_texts_of_about_the_same_length():
     assert max(spans) == 3
 
 
+@pytest.mark.slow
 def test_a_model_is_saved_whole_with_its_card_and_replaces_the_one_before(tmp_path):
     base = tiny_bert(tmp_path / "base")
     told = []

@@ -201,6 +201,7 @@ def test_a_model_that_is_no_judge_is_refused(tmp_path):
         EncoderJudge(str(tmp_path / "nothing")).check()
 
 
+@pytest.mark.slow
 def test_an_encoder_that_is_no_bert_is_trained_and_read_in_pairs(tmp_path):
     training = Training(epochs=1, learning_rate=5e-3, targets=16, freeze_embeddings=False, bf16=False)
     base = tiny_bert(tmp_path / "base", "electra")

@@ -3,6 +3,7 @@
 import gzip
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from realsumm import (  # noqa: E402
     Unit,
     against_the_others,
     figures,
+    gains,
     lexical_features,
     lexical_predictions,
     load_units,
@@ -47,11 +49,27 @@ def test_summaries_are_compared_across_systems_by_the_means_over_their_criteria(
     assert rho == pytest.approx(0.5)  # ranks 3 1 2 against 3 2 1: 1 - 6 * 2 / 24
 
 
+def test_equal_means_tie_in_whatever_order_they_are_added_up():
+    thirds = [(1, 3, 2), (3, 2, 1), (0, 0, 0)]  # of three votes; floats of the first two add up differently
+    systems = zip("abc", thirds, strict=True)
+    units = [unit("d", s, c, votes, 3) for s, row in systems for c, votes in zip("xyz", row, strict=True)]
+    predicted = [0.1, 0.2, 0.3, 0.3, 0.2, 0.1, 0.0, 0.0, 0.0]
+    assert summary_correlations(units, predicted)["d"] == (pytest.approx(1.0), pytest.approx(1.0))
+
+
 def test_a_document_whose_systems_do_not_differ_has_no_correlation_and_leaves_the_mean_alone():
     flat = [unit("flat", system, "x", 2) for system in "abc"]
     found = figures([*TWO_CRITERIA, *flat], [0.8, 0.8, 0.2, 0.2, 0.4, 0.4, 0.1, 0.5, 0.9], Bootstrap(0))
     assert summary_correlations(flat, [0.1, 0.5, 0.9]) == {"flat": (None, None)}
     assert found["spearman"].value == pytest.approx(0.5)
+
+
+def test_two_judges_are_compared_document_by_document():
+    right, turned = [0.9, 0.9, 0.5, 0.5, 0.1, 0.1], [0.1, 0.1, 0.5, 0.5, 0.9, 0.9]
+    other = [replace(unit, document="e") for unit in TWO_CRITERIA]
+    found = gains([*TWO_CRITERIA, *other], right + right, right + turned, Bootstrap(50))
+    assert found["spearman"].value == pytest.approx(1.0)  # 0 on one document, 1 - (-1) on the other
+    assert (found["spearman"].low, found["spearman"].high) == (pytest.approx(0.0), pytest.approx(2.0))
 
 
 def test_criteria_are_compared_with_the_majority_and_a_tie_is_no():
@@ -106,6 +124,7 @@ def test_the_mean_of_log_odds():
     assert mean_log_odds(np.array([0.9]), np.array([0.9])) == pytest.approx([0.9])
 
 
+@pytest.mark.slow
 def test_the_whole_recipe_on_a_small_world_and_a_second_run_trains_nothing(tmp_path, monkeypatch):
     folder = tmp_path / "data" / "realsumm"
     folder.mkdir(parents=True)
