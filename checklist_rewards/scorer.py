@@ -234,14 +234,17 @@ class ChecklistScorer:
             SampleError, ChecklistError: naming the sample (from 1) and the item, before anything is asked.
             ModelError: if the judge cannot be used.
         """
-        checklists = [self._checked(sample, f"sample {number}") for number, sample in enumerate(samples, start=1)]
+        answerer = self.answerer
+        checklists = [
+            self._checked(sample, f"sample {number}", answerer) for number, sample in enumerate(samples, start=1)
+        ]
         self.check()
         reads = [
             Read(item, sample.target, sample.input, sample.reference, sample.history, number)
             for number, (sample, checklist) in enumerate(zip(samples, checklists, strict=True))
             for item in checklist.items
         ]
-        verdicts = iter(self.answerer.judge(reads, progress))
+        verdicts = iter(answerer.judge(reads, progress))
         return [
             score_checklist(
                 checklist,
@@ -254,14 +257,14 @@ class ChecklistScorer:
             for checklist in checklists
         ]
 
-    def _checked(self, sample: Sample, where: str) -> Checklist:
+    def _checked(self, sample: Sample, where: str, answerer: Judge) -> Checklist:
         checklist = Checklist.parse(sample.checklist, where)
         for name in ("target", "input", "reference", "history"):
             text = getattr(sample, name)
             if not isinstance(text, str) and (text is not None or name == "target"):
                 raise SampleError(f"{where}: {name} must be a string, got {type(text).__name__} {text!r:.60}.")
         for item in checklist.items:
-            self.check_item(item, where)
+            answerer.check_item(item, where)
         return checklist
 
 
