@@ -29,6 +29,7 @@ from trl.models.utils import unwrap_model_for_generation
 from checklist_rewards.chat import completion_text, prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
+from checklist_rewards.rows import atomic_path
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score, ratio
 
@@ -230,9 +231,13 @@ class ChecklistEvalCallback(TrainerCallback):
         trainer = self.trainer
         step = trainer.state.global_step
         folder = Path(str(trainer.args.output_dir)) / self.name
-        folder.mkdir(parents=True, exist_ok=True)
-        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        (folder / f"step_{step:05d}.jsonl").write_text(lines, encoding="utf-8")
+        try:
+            with atomic_path(folder / f"step_{step:05d}.jsonl") as temporary:
+                temporary.write_text(
+                    "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
+                )
+        except (OSError, SampleError) as error:  # a full disk costs this table, not the training
+            logger.warning("the table of step %d cannot be written (%s); training goes on without it.", step, error)
         for tracker in ("wandb", "trackio"):
             if tracker in (trainer.args.report_to or ()):
                 try:

@@ -156,6 +156,17 @@ def test_a_tracker_that_takes_no_table_costs_the_table_only(tmp_path, caplog):
     assert (tmp_path / "checklist_eval" / "step_00000.jsonl").is_file()
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("trainers")
+def test_a_table_that_cannot_be_written_does_not_stop_training(tmp_path, caplog):
+    trainer, scorer = trainer_in(tmp_path)
+    callback = ChecklistEvalCallback(trainer, scorer, HELD_OUT, every=1)
+    callback.generation.max_new_tokens = 8
+    (tmp_path / callback.name).write_text("a file where the folder should be")
+    assert "checklist_eval/score" in callback.evaluate()
+    assert "the table of step 0 cannot be written" in caplog.text
+
+
 class Tracker:
     """wandb and trackio, as far as a table goes: neither is installed with this package."""
 
