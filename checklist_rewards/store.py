@@ -5,9 +5,8 @@ labels or sampling parameters), so a second run asks only for what is missing, a
 for that item alone. There are no row numbers and there is no resume flag.
 
 One SQLite file in WAL mode: several processes may read and write at once, and a process killed at any instant loses at
-    most
-the chunk it had not yet handed over. A store that stops taking writes (a full disk) costs the resume, not the run: it
-warns once and the answers go on.
+most the chunk it had not yet handed over. A store that stops taking writes (a full disk) costs the resume, not the
+run: it warns once and the answers go on.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 import zlib
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 Key = bytes
 _MAX_VARIABLES = 500
 _COMPRESS_FROM = 512
+_LOCK_TIMEOUT_S = 60
 
 
 def key_of(*parts: str | bytes) -> Key:
@@ -103,8 +104,8 @@ class Store:
     def _open(self) -> sqlite3.Connection:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            connection = sqlite3.connect(self.path, timeout=60)
-            connection.execute("PRAGMA journal_mode=WAL")
+            connection = sqlite3.connect(self.path, timeout=_LOCK_TIMEOUT_S)
+            _use_wal(connection)
             connection.execute("PRAGMA synchronous=NORMAL")
             connection.execute("CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, value) WITHOUT ROWID")
             connection.execute("SELECT key, value FROM answers LIMIT 1")
@@ -123,6 +124,20 @@ def open_store(store: Store | str | Path | bool | None) -> Store | None:
     if isinstance(store, Store):
         return store
     return Store(None if store is True else store)
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    # Another process that makes the store at this moment holds a write lock, and here alone SQLite answers "busy" at
+    # once instead of waiting out the connection's timeout.
+    give_up = time.monotonic() + _LOCK_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)
 
 
 def _packed(text: str) -> str | bytes:

@@ -53,6 +53,18 @@ def test_several_processes_write_at_once(tmp_path):
     assert len(Store(path)) == 300
 
 
+def test_a_store_waits_for_the_process_that_is_making_it(tmp_path):
+    path = tmp_path / "store.sqlite"
+    maker = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    maker.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(0.2, maker.commit)
+    release.start()
+    store = Store(path)
+    release.join()
+    store.put([(key_of("a"), "x")])
+    assert len(store) == 1
+
+
 def test_a_store_is_used_from_threads_and_survives_pickling(tmp_path):
     store = Store(tmp_path / "store.sqlite")
     threads = [threading.Thread(target=store.put, args=([(key_of(str(n)), str(n))],)) for n in range(8)]
