@@ -12,7 +12,11 @@ tokens:
 Of the two token types that a BERT has, tokens of a question that the target has, too, are of the second, and all
 others of the first: word overlap says most about whether a thing is mentioned, and need not be learned from attention.
 
-Any other cross-encoder with one output reads *pairs*, (question, target), as it was trained to. Which of the two a
+A *matched* model (the other thing that `distill` makes of a BERT) reads each question in a row with the target, where
+both see each other. It marks the tokens that both have in the same way, all of them on either side. It computes the
+target anew for every question, and agrees better with people for it.
+
+Any other cross-encoder with one output reads *pairs*, (question, target), as it was trained to. Which of the three a
 model is, its `config.json` says under `LAYOUT`.
 
 A target longer than the window is read in overlapping windows, and the largest log-odds of them counts: a thing is in
@@ -35,7 +39,7 @@ from checklist_rewards.backends.models import model_identity, resolve_model
 from checklist_rewards.errors import BackendError, ModelError
 
 LAYOUT = "checklist_layout"
-PACKED, PAIRS = "packed", "pairs"
+PACKED, MATCHED, PAIRS = "packed", "matched", "pairs"
 WINDOW = 256
 """Tokens of a target that are read at once, special tokens included."""
 MAX_QUESTION = 128
@@ -50,7 +54,8 @@ class Row(NamedTuple):
     target: list[int]
     questions: list[tuple[Any, list[int]]]
     kinds: list[int] | None = None
-    """Of a pair, which stands in `target` with its question: 0 for tokens of the first text, 1 for the second."""
+    """Of a pair, which stands in `target` with its question, the type of every token: 0 for the first text, 1 for the
+    second; where tokens are matched, 1 for those that both have."""
 
     @property
     def length(self) -> int:
@@ -158,7 +163,8 @@ def rows_of(
     for group, ((target, questions), tokens) in enumerate(zip(groups, targets, strict=True)):
         fitting = [index for index, question in enumerate(questions) if len(known[question]) <= MAX_QUESTION]
         fewest += len(tokens) + 2 + sum(len(known[questions[index]]) + 2 for index in fitting)
-        if layout_of(model) == PACKED:
+        layout = layout_of(model)
+        if layout == PACKED:
             places = [((group, index), _framed(tokenizer, known[questions[index]])) for index in fitting]
             for part in _windows(tokens, window - 2):
                 framed = _framed(tokenizer, part)
@@ -166,7 +172,8 @@ def rows_of(
         else:
             for index in fitting:
                 room = min(window + len(known[questions[index]]), limit)
-                rows += _pairs(tokenizer, (group, index), questions[index], target, room)
+                pairs = _pairs(tokenizer, (group, index), questions[index], target, room)
+                rows += map(_matched, pairs) if layout == MATCHED else pairs
     return rows, fewest
 
 
@@ -213,8 +220,17 @@ def _pairs(tokenizer: Any, place: Any, question: str, target: str, room: int) ->
     return [Row(ids, [(place, [])], kinds) for ids, kinds in windows]
 
 
+def _matched(row: Row) -> Row:
+    assert row.kinds is not None
+    sides: tuple[set[int], set[int]] = (set(), set())
+    for token, kind in zip(row.target, row.kinds, strict=True):
+        sides[kind].add(token)
+    shared = sides[0] & sides[1] - {row.target[0], row.target[-1]}  # but the tokens that frame a row
+    return row._replace(kinds=[int(token in shared) for token in row.target])
+
+
 def layout_of(model: Any) -> str:
-    """Whether a model reads packed rows or pairs."""
+    """How a model reads: packed rows, matched pairs or pairs."""
     return getattr(model.config, LAYOUT, PAIRS)
 
 
@@ -257,7 +273,10 @@ def _packed_logits(model: Any, rows: Sequence[Row]) -> torch.Tensor:
     hidden = model.base_model(
         input_ids=ids, position_ids=positions, token_type_ids=kinds, attention_mask=seen[:, None]
     ).last_hidden_state
-    pooled = torch.stack([hidden[number, start:end].mean(dim=0) for number, start, end in spans])
+    return _head(model, torch.stack([hidden[number, start:end].mean(dim=0) for number, start, end in spans]))
+
+
+def _head(model: Any, pooled: torch.Tensor) -> torch.Tensor:
     return model.classifier(model.dropout(model.base_model.pooler(pooled[:, None])))[:, 0]
 
 
@@ -272,4 +291,8 @@ def _pair_logits(model: Any, rows: Sequence[Row]) -> torch.Tensor:
     inputs = {"input_ids": ids.to(model.device), "attention_mask": seen.to(model.device)}
     if getattr(model.config, "type_vocab_size", 0) > 1:
         inputs["token_type_ids"] = kinds.to(model.device)
+    if layout_of(model) == MATCHED:
+        hidden = model.base_model(**inputs).last_hidden_state
+        weights = seen.to(hidden)[..., None]
+        return _head(model, (hidden * weights).sum(dim=1) / weights.sum(dim=1))
     return model(**inputs).logits[:, 0]

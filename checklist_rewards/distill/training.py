@@ -1,7 +1,8 @@
 """Fine-tuning a cross-encoder on labelled pairs, with sentence-transformers' trainer.
 
 A BERT is trained on packed rows (`backends/encoder.py`), where all questions of a target are one row: a fifth of the
-tokens of pairs, where targets are long and questions are not. Any other encoder is trained on pairs. The loss is
+tokens of pairs, where targets are long and questions are not; or, where reading may take that long, on matched pairs.
+Any other encoder is trained on pairs. The loss is
 binary cross-entropy against the labels as they are, shares of votes and probabilities included. Word embeddings stay
 as they are: they are half of a small model, and their gradients cost a CPU a third of the time.
 """
@@ -19,7 +20,7 @@ from typing import Any
 
 import torch
 
-from checklist_rewards.backends.encoder import LAYOUT, PACKED, logits, rows_of
+from checklist_rewards.backends.encoder import LAYOUT, MATCHED, PACKED, logits, rows_of
 from checklist_rewards.distill.labels import LabelledPair, by_target
 from checklist_rewards.errors import ModelError, SampleError
 
@@ -36,6 +37,8 @@ class Training:
         learning_rate (`float`, *optional*, defaults to `1.5e-4`): the highest; it rises over the first tenth and falls
             to 0 from there.
         targets (`int`, *optional*, defaults to `4`): targets per step, with all their questions.
+        layout (`str`, *optional*, defaults to `"packed"`): how a BERT reads, "packed" or "matched"; see
+            `backends/encoder.py`.
         freeze_embeddings (`bool`, *optional*, defaults to `True`): leave word embeddings as they are.
         bf16 (`bool`, *optional*, defaults to `True`): train in mixed precision.
         seed (`int`, *optional*, defaults to `0`): another seed, another order and another new head.
@@ -44,6 +47,7 @@ class Training:
     epochs: float = 2.0
     learning_rate: float = 1.5e-4
     targets: int = 4
+    layout: str = PACKED
     freeze_embeddings: bool = True
     bf16: bool = True
     seed: int = 0
@@ -56,6 +60,8 @@ class Training:
         for name in ("epochs", "learning_rate", "targets"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise SampleError(f"{name}={getattr(self, name)} is not allowed; it is a number above 0.")
+        if self.layout not in (PACKED, MATCHED):
+            raise SampleError(f"layout={self.layout!r} is not allowed; it is {PACKED!r} or {MATCHED!r}.")
 
 
 def packaged_encoder() -> str:
@@ -120,7 +126,7 @@ def train_encoder(
         raise ModelError(f"there is no encoder {base!r} to begin with ({str(error).splitlines()[0]}).") from error
     model: Any = encoder.model
     if model.config.model_type == "bert":
-        setattr(model.config, LAYOUT, PACKED)
+        setattr(model.config, LAYOUT, training.layout)
     if training.freeze_embeddings:
         model.get_input_embeddings().weight.requires_grad_(False)
 

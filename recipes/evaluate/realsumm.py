@@ -3,9 +3,10 @@ r"""The encoder judge on human data: REALSumm, 26,400 (summary, criterion) units
     python recipes/evaluate/realsumm.py --output_dir runs/realsumm
 
 Five folds by document: for each a cross-encoder is fine-tuned on the others (`checklist_rewards.distill`; labels are
-shares of votes) and reads the held-out units as an `EncoderJudge`. Beside it, on the same folds: the share of a
-criterion's words that the summary has (word overlap), a logistic regression on seven such features (lexical), and the
-mean of its log-odds and the encoder's.
+shares of votes) and reads the held-out units as an `EncoderJudge`; one that reads packed rows, one that reads matched
+pairs (`--layouts packed` is five times as fast), and the mean of their log-odds, which is what a panel of the two
+would say. Beside them, on the same folds: the share of a criterion's words that the summary has (word overlap), a
+logistic regression on seven such features (lexical), and the mean of its log-odds and the encoders'.
 
 Per criterion: AUC, kappa and accuracy against the majority of votes. Per summary, as published: the correlation,
 across the systems of a document, of the mean prediction and the mean share of votes over its criteria, averaged over
@@ -45,9 +46,10 @@ from checklist_rewards.judges import EncoderJudge, Read
 from checklist_rewards.rows import write_rows
 from checklist_rewards.store import Store
 
-OVERLAP, LEXICAL, ENCODER, BOTH = "word overlap", "lexical regression", "encoder", "encoder + lexical"
+OVERLAP, LEXICAL, ENCODERS, ALL = "word overlap", "lexical regression", "both encoders", "encoders + lexical"
 PUBLISHED = {"word overlap": (0.520, 0.494), "RoBERTa-large, fine-tuned": (0.642, 0.601)}
 """Summary-level Pearson and Spearman over five folds by example (Zhang and Bansal 2021, Lite2Pyramid, p2c)."""
+EPOCHS = {"packed": 2.0, "matched": 1.0}
 _WORD = re.compile(r"[a-z0-9]+")
 _STOP = set(
     "the a an of to in on at for and or is was are were be been by with as that this it its from has have had he she "
@@ -89,9 +91,14 @@ class RealsummArguments:
     )
     output_dir: str = field(default="runs/realsumm")
     base: str | None = field(default=None, metadata={"help": "The encoder to begin with; the packaged MiniLM."})
-    epochs: float = field(default=2.0)
+    epochs: float | None = field(
+        default=None, metadata={"help": "Passes over the data; by default 2 with packed rows, 1 with matched pairs."}
+    )
     learning_rate: float = field(default=1.5e-4)
     targets: int = field(default=4, metadata={"help": "Summaries per step, with all their criteria."})
+    layouts: list[str] = field(
+        default_factory=lambda: ["packed", "matched"], metadata={"help": "How the encoders read."}
+    )
     folds: list[int] = field(default_factory=lambda: [1, 2, 3, 4, 5], metadata={"help": "Which folds to predict."})
     bootstrap: int = field(default=1000, metadata={"help": "Draws of the documents for 95 % intervals."})
     seed: int = field(default=0)
@@ -122,6 +129,7 @@ def encoder_predictions(
     units: Sequence[Unit], fold: int, folder: Path, base: str | None, training: Training, console: Console
 ) -> list[float]:
     """P(present) of the units of a fold, by an encoder that was trained on the other folds; kept in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
     held_out = [unit for unit in units if unit.fold == fold]
     kept, told = folder / f"fold{fold}.json", folder / f"training{fold}.json"
     if told.is_file() and json.loads(told.read_text())["training"] != asdict(training):
@@ -132,7 +140,7 @@ def encoder_predictions(
     if not (model / "config.json").is_file():
         pairs = [LabelledPair(u.summary, u.criterion, u.share, u.document) for u in units if u.fold != fold]
         with Progress(console=console) as bars:
-            steps = bars.add_task(f"fold {fold}, steps", total=training.steps(pairs))
+            steps = bars.add_task(f"{training.layout}, fold {fold}, steps", total=training.steps(pairs))
             made = train_encoder(
                 pairs, model, base=base, training=training, progress=lambda done: bars.advance(steps, done)
             )
@@ -140,7 +148,7 @@ def encoder_predictions(
     judge = EncoderJudge(str(model), store=Store(folder / "store.sqlite"))
     items = {criterion: ChecklistItem(question=criterion) for criterion in {unit.criterion for unit in held_out}}
     verdicts = judge.judge([Read(items[unit.criterion], unit.summary) for unit in held_out])
-    console.print(f"fold {fold}: {judge.receipt}")
+    console.print(f"{training.layout}, fold {fold}: {judge.receipt}")
     unanswered = sum(verdict.unanswered is not None for verdict in verdicts)
     if unanswered:
         raise SampleError(f"fold {fold}: {unanswered} units were left unanswered; run again.")
@@ -188,10 +196,9 @@ def lexical_predictions(features: np.ndarray, majority: np.ndarray, folds: np.nd
     return found
 
 
-def mean_log_odds(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """The probability whose log-odds are the mean of two others'."""
-    odds = [np.log(p / (1 - p)) for p in (np.clip(one, 1e-6, 1 - 1e-6), np.clip(other, 1e-6, 1 - 1e-6))]
-    return 1 / (1 + np.exp(-sum(odds) / 2))
+def mean_log_odds(*several: np.ndarray) -> np.ndarray:
+    """The probability whose log-odds are the mean of those of others."""
+    return 1 / (1 + np.exp(-np.mean([np.log(p / (1 - p)) for p in np.clip(several, 1e-6, 1 - 1e-6)], axis=0)))
 
 
 def figures(units: Sequence[Unit], predicted: Sequence[float], bootstrap: Bootstrap) -> dict[str, Figure]:
@@ -297,41 +304,44 @@ def plot(found: Mapping[str, Mapping[str, Figure]], path: Path) -> None:
 def main(arguments: RealsummArguments) -> dict[str, Any]:
     units = load_units(arguments.data)
     folder = Path(arguments.output_dir)
-    folder.mkdir(parents=True, exist_ok=True)
-    training = Training(
-        epochs=arguments.epochs,
-        learning_rate=arguments.learning_rate,
-        targets=arguments.targets,
-        seed=arguments.seed,
-    )
     console = Console()
-    read: dict[int, list[float]] = {
-        fold: encoder_predictions(units, fold, folder, arguments.base, training, console) for fold in arguments.folds
-    }
+    chosen = np.isin([unit.fold for unit in units], arguments.folds)
+    encoders: dict[str, np.ndarray] = {}
+    for layout in arguments.layouts:
+        training = Training(
+            epochs=arguments.epochs or EPOCHS[layout],
+            learning_rate=arguments.learning_rate,
+            targets=arguments.targets,
+            layout=layout,
+            seed=arguments.seed,
+        )
+        places = {
+            fold: iter(encoder_predictions(units, fold, folder / layout, arguments.base, training, console))
+            for fold in arguments.folds
+        }
+        encoders[f"encoder, {layout}"] = np.array([next(places[unit.fold]) for unit in units if unit.fold in places])
     features = np.array([lexical_features(unit.summary, unit.criterion) for unit in units])
-    folds = np.array([unit.fold for unit in units])
-    lexical = lexical_predictions(features, np.array([unit.majority for unit in units]), folds)
-    chosen = np.isin(folds, arguments.folds)
-    places = {fold: iter(values) for fold, values in read.items()}
-    encoder = np.array([next(places[unit.fold]) for unit in units if unit.fold in places])
-    units = [unit for unit in units if unit.fold in places]
-    predicted = {
-        OVERLAP: features[chosen, 0],
-        LEXICAL: lexical[chosen],
-        ENCODER: encoder,
-        BOTH: mean_log_odds(encoder, lexical[chosen]),
-    }
+    majority, folds = np.array([[unit.majority, unit.fold] for unit in units]).T
+    lexical = lexical_predictions(features, majority.astype(bool), folds)[chosen]
+    units = [unit for unit in units if unit.fold in arguments.folds]
+    predicted = {OVERLAP: features[chosen, 0], LEXICAL: lexical, **encoders}
+    if len(encoders) > 1:
+        predicted[ENCODERS] = mean_log_odds(*encoders.values())
+    best = list(predicted)[-1]
+    predicted[ALL] = mean_log_odds(*encoders.values(), lexical)
     bootstrap = Bootstrap(arguments.bootstrap, arguments.seed)
     found = {method: figures(units, values.tolist(), bootstrap) for method, values in predicted.items()}
     gained = {
-        method: gains(units, encoder.tolist(), predicted[method].tolist(), bootstrap) for method in (OVERLAP, LEXICAL)
+        method: gains(units, predicted[best].tolist(), predicted[method].tolist(), bootstrap)
+        for method in (OVERLAP, LEXICAL, *encoders)
+        if method != best
     }
     people = {method: against_the_others(units, values) for method, values in predicted.items()}
     people["one worker"] = against_the_others(units)
     documents = len({unit.document for unit in units})
     report(found, people, f"{len(units):,} units, {documents} documents, folds {arguments.folds}")
     for method, line in gained.items():
-        console.print(f"encoder over {method}: " + ", ".join(f"{name} {figure}" for name, figure in line.items()))
+        console.print(f"{best} over {method}: " + ", ".join(f"{name} {figure}" for name, figure in line.items()))
     plot(found, folder / "figures.png")
     with write_rows(folder / "predictions.jsonl") as rows:
         for place, unit in enumerate(units):
@@ -347,7 +357,7 @@ def main(arguments: RealsummArguments) -> dict[str, Any]:
         "figures": {
             method: {name: figure.model_dump() for name, figure in line.items()} for method, line in found.items()
         },
-        "encoder_over": {
+        f"{best} over": {
             method: {name: figure.model_dump() for name, figure in line.items()} for method, line in gained.items()
         },
         "agrees_with_the_majority_of_other_workers": people,

@@ -67,4 +67,6 @@ def test_what_cannot_be_trained_is_refused(tmp_path):
         train_encoder(mentions(2), tmp_path / "judge", base=str(tmp_path / "missing"))
     with pytest.raises(SampleError, match="epochs=0 is not allowed"):
         Training(epochs=0)
+    with pytest.raises(SampleError, match="layout='pairs' is not allowed; it is 'packed' or 'matched'"):
+        Training(layout="pairs")
     assert not (tmp_path / "judge").exists()

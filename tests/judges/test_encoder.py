@@ -7,7 +7,7 @@ import pytest
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import choose_backend, is_encoder, load_backend
 from checklist_rewards.backends.base import ReadGroup, Sampling
-from checklist_rewards.backends.encoder import WINDOW, EncoderBackend
+from checklist_rewards.backends.encoder import WINDOW, EncoderBackend, rows_of
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.distill.training import Training, train_encoder
 from checklist_rewards.errors import BackendError, ChecklistError, ModelError, SampleError
@@ -18,11 +18,16 @@ from tests.encoders import WORDS, mentions, tiny_bert
 YES_NO = ("yes", "no")
 
 
+@pytest.fixture(scope="module", params=["packed", "matched"])
+def layout(request):
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory, layout):
     """A judge, trained for a few seconds."""
     place = tmp_path_factory.mktemp("encoder")
-    training = Training(epochs=6, learning_rate=1e-2, targets=16, freeze_embeddings=False, bf16=False)
+    training = Training(6, learning_rate=1e-2, targets=16, layout=layout, freeze_embeddings=False, bf16=False)
     train_encoder(mentions(80), place / "judge", base=tiny_bert(place / "base"), training=training)
     return str(place / "judge")
 
@@ -68,11 +73,24 @@ def test_an_answer_does_not_depend_on_what_else_is_asked(engine):
     assert p_yes(engine, "red cat dog tree river", *reversed(WORDS)) == pytest.approx(together[::-1], abs=1e-4)
 
 
-def test_each_target_is_read_once_for_all_its_questions(engine):
+def test_packed_each_target_is_read_once_for_all_its_questions(engine, layout):
     target = ReadGroup(None, "red cat dog tree river", tuple(asked(word).question for word in WORDS[:4]))
     cost = engine.read([target], YES_NO)
-    assert cost.computed_tokens == cost.floor_tokens == (5 + 2) + 4 * (5 + 2)
-    assert cost.prompt_tokens == 4 * ((5 + 2) + (5 + 2))
+    assert cost.floor_tokens == (5 + 2) + 4 * (5 + 2)
+    if layout == "packed":
+        assert cost.computed_tokens == cost.floor_tokens
+        assert cost.prompt_tokens == 4 * ((5 + 2) + (5 + 2))
+    else:  # anew for every question, the two framed together
+        assert cost.computed_tokens == cost.prompt_tokens == 4 * (5 + 5 + 3)
+
+
+def test_the_tokens_that_both_have_are_marked_on_either_side(engine, layout):
+    [row, *_], _ = rows_of(engine.tokenizer, engine.model, [("red cat", ["does it mention red ?"])])
+    if layout == "matched":
+        tokens = engine.tokenizer.convert_ids_to_tokens(row.target)
+        assert [token for token, kind in zip(tokens, row.kinds, strict=True) if kind] == ["red", "red"]
+    else:
+        assert row.kinds is None  # marked when the row is computed, in the questions
 
 
 def test_a_long_target_is_read_in_windows_and_the_most_certain_one_counts(engine):

@@ -121,7 +121,7 @@ def test_the_lexical_regression_learns_from_the_other_folds_only():
 
 def test_the_mean_of_log_odds():
     assert mean_log_odds(np.array([0.8]), np.array([0.2])) == pytest.approx([0.5])
-    assert mean_log_odds(np.array([0.9]), np.array([0.9])) == pytest.approx([0.9])
+    assert mean_log_odds(np.array([0.9]), np.array([0.9]), np.array([0.9])) == pytest.approx([0.9])
 
 
 @pytest.mark.slow
@@ -149,11 +149,12 @@ def test_the_whole_recipe_on_a_small_world_and_a_second_run_trains_nothing(tmp_p
     assert (first["units"], first["documents"]) == (120, 6)
     assert first["figures"]["word overlap"]["auc"]["value"] > 0.9
     assert first["figures"]["lexical regression"]["accuracy"]["value"] == 1.0
+    assert {"encoder, packed", "encoder, matched", "both encoders", "encoders + lexical"} < first["figures"].keys()
     assert first["agrees_with_the_majority_of_other_workers"]["one worker"] == 1.0
     assert (tmp_path / "runs" / "figures.png").stat().st_size > 1000
     assert len((tmp_path / "runs" / "predictions.jsonl").read_text().splitlines()) == 120
     monkeypatch.setattr(realsumm, "train_encoder", None)
-    (tmp_path / "runs" / "fold2.json").unlink()  # its judge is there, and its reads are in the store
+    (tmp_path / "runs" / "matched" / "fold2.json").unlink()  # its judge is there, and its reads are in the store
     assert main(arguments)["figures"] == first["figures"]
     arguments.epochs = 2
     with pytest.raises(SampleError, match="training1.json was trained with other settings"):
