@@ -5,7 +5,7 @@ a busy minute of the machine hits all of them, and medians are reported. Every r
 
 (a) pocket   the packaged language model, one token per question, prefix once per text
 (b) packed   the packaged MiniLM as an encoder judge, all questions of a text in one row
-(c) pairs    the same weights, each question with the text in a row of its own
+(c) matched  the same weights, each question with the text in a row of its own
 
 The head of the encoder is untrained: what its answers are does not change how fast they come.
 
@@ -35,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from pocket.world import FAMILIES, Constraint, sample_plan, sample_task, words_of, write_text  # noqa: E402
 
 from checklist_rewards import ChecklistScorer, Sample  # noqa: E402
-from checklist_rewards.backends.encoder import LAYOUT, PACKED, PAIRS  # noqa: E402
+from checklist_rewards.backends.encoder import LAYOUT, MATCHED, PACKED  # noqa: E402
 from checklist_rewards.distill.training import packaged_encoder  # noqa: E402
 
 
@@ -80,7 +80,7 @@ def measure(texts: int, questions: int, words: int, repeats: int) -> dict[str, A
     with tempfile.TemporaryDirectory() as folder:
         models = {"pocket": "pocket"} | {
             name: untrained_judge(Path(folder) / name, layout)
-            for name, layout in (("packed", PACKED), ("pairs", PAIRS))
+            for name, layout in (("packed", PACKED), ("matched", MATCHED))
         }
         scorers = {
             name: ChecklistScorer(model, backend="transformers" if name == "pocket" else "auto", store=False)

@@ -1,4 +1,4 @@
-"""Training rows for the three skills, as token ids. No torch here.
+"""Training rows for the first three skills, as token ids. No torch here.
 
 A `Row` is a packed sequence: a prefix (segment 0) and, for judge rows, one tail per question (segments 1, 2, …) that
 sees the prefix and itself, with positions that go on after the prefix. That is how the library reads a checklist.

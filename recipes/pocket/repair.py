@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from pocket.data import VIOLATE, Encoder, Row, spoil
 from pocket.tokenizer import ASSISTANT, END, USER
-from pocket.world import EVERYDAY_WORDS, Constraint, Task, sample_task, words_in, write_response
+from pocket.world import ADJECTIVES, EVERYDAY_WORDS, Constraint, Task, sample_task, words_in, write_response
 
 from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
 from checklist_rewards.prompts import load_prompt
@@ -42,7 +42,6 @@ PHRASES = (NOTHING, "Wrong: Right: but it should be yes no", *CRITIQUES.values()
 """Words of the feedback, for the tokenizer."""
 UNSPOKEN, MISTOLD = 0.1, 0.03
 """How often feedback leaves one constraint out, and how often it calls one wrong that is right."""
-_ADJECTIVES = ("small", "old", "red", "quiet", "new", "cold", "bright", "happy")
 _SENTENCE = re.compile(r"([^.?!]+)([.?!]+)")
 
 
@@ -80,7 +79,7 @@ def mend(rng: random.Random, text: str, demanded: Sequence[Constraint]) -> str |
     missing = [w for w in missing if w not in words_in(" ".join(bodies))]
     while "sentences" in wanted and len(bodies) < int(wanted["sentences"].value or 1):
         word = missing.pop(0) if missing else rng.choice(filler)
-        bodies.append(f"{'the' if small else 'The'} {word} is {rng.choice(_ADJECTIVES)}")
+        bodies.append(f"{'the' if small else 'The'} {word} is {rng.choice(ADJECTIVES)}")
         marks.insert(-1, ".")
     bodies[-1] += "".join(f" and the {word}" for word in missing)
     if "digits" in wanted and not re.search(r"[0-9]", " ".join(bodies)):

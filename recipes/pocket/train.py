@@ -1,10 +1,10 @@
 """Train the pocket model from scratch on a CPU: `python recipes/pocket/train.py --output checklist_rewards/pocket`.
 
 The schedule is a curriculum (`STAGES`), each stage a number of steps over a mixture of rows (see data.py). One process
-trains under bfloat16 autocast, a second one writes the rows. The last stage adds the policy's own samples to the
-judge's targets, since that is what a judge sees during reinforcement learning. `--resume` starts from a saved model
-at `--from-stage`; `--to-stage` is the last, in which the learning rate falls to zero. The two stages after the default
-one teach a further skill, mending a response from feedback (see repair.py), which the shipped weights do not have.
+trains under bfloat16 autocast, a second one writes the rows. From `own-samples` on, the policy's own samples are among
+the judge's targets, since that is what a judge sees during reinforcement learning. The last three stages teach to mend
+a response from feedback (see repair.py) and to judge what people type by hand (see byhand.py). `--resume` starts from
+a saved model at `--from-stage`; `--to-stage` is the last, in which the learning rate falls to zero.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from pocket import data, repair  # noqa: E402
+from pocket import byhand, data, repair  # noqa: E402
 from pocket.save import save_pocket  # noqa: E402
 from pocket.tokenizer import END, PAD, build_tokenizer  # noqa: E402
 from pocket.world import Task, sample_task  # noqa: E402
@@ -65,10 +65,12 @@ class Stage:
     """Most words of a bare list."""
     near: float = 0.25
     """Share of absent words that share a syllable with a present one, in the bare lists."""
+    by_hand: int = 0
+    """Rows of short texts as people type them; a third of that with examples, a third about what it cannot know."""
     violate: float = 0.0
     """How often a demonstration breaks each constraint: never until the skill is there, VIOLATE in the end."""
-    own: bool = False
-    """Whether the policy's own samples are among the judge's targets (drawn at the start of the stage)."""
+    own: int = 0
+    """How many of the policy's own samples, drawn at the start of the stage, are among the judge's targets."""
 
 
 STAGES = (
@@ -108,7 +110,7 @@ STAGES = (
         questions=16,
         with_input=0.5,
         violate=data.VIOLATE,
-        own=True,
+        own=3000,
     ),
     Stage(
         "echo",
@@ -138,7 +140,24 @@ STAGES = (
         questions=16,
         with_input=0.5,
         violate=data.VIOLATE,
-        own=True,
+        own=800,
+    ),
+    Stage(
+        "by-hand",
+        800,
+        8e-4,
+        echo=2,
+        brief=4,
+        judge=9,
+        by_hand=3,
+        checklist=5,
+        follow=12,
+        mend=4,
+        max_sentences=5,
+        questions=16,
+        with_input=0.4,
+        violate=data.VIOLATE,
+        own=800,
     ),
 )
 
@@ -212,6 +231,9 @@ class Rows(IterableDataset):
                     )
                     for _ in range(stage.judge)
                 ],
+                "hand": [byhand.plain_row(encoder, rng, stage.questions) for _ in range(stage.by_hand)],
+                "shown": [byhand.shown_row(encoder, rng, 3) for _ in range(stage.by_hand // 3)],
+                "unknown": [byhand.unknown_row(encoder, rng, 4) for _ in range(stage.by_hand // 3)],
                 "short": [data.short_checklist_row(encoder, rng) for _ in range(stage.short)],
                 "checklist": [data.checklist_row(encoder, rng) for _ in range(stage.checklist)],
                 "follow": [data.follow_row(encoder, rng, stage.violate) for _ in range(stage.follow)],
@@ -359,7 +381,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--resume", type=Path, help="a saved model to go on from")
     parser.add_argument("--from-stage", choices=[s.name for s in STAGES], default=STAGES[0].name)
-    parser.add_argument("--to-stage", choices=[s.name for s in STAGES], default="own-samples")
+    parser.add_argument("--to-stage", choices=[s.name for s in STAGES], default=STAGES[-1].name)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=3)
     parser.add_argument("--workers", type=int, default=1)
@@ -382,7 +404,7 @@ def main() -> None:
     if not stages:
         parser.error(f"--from-stage {args.from_stage} comes after --to-stage {args.to_stage}.")
     for stage in stages:
-        own = policy_samples(model.eval(), tokenizer, 3000, args.seed) if stage.own else []
+        own = policy_samples(model.eval(), tokenizer, stage.own, args.seed) if stage.own else []
         steps = replace(stage, steps=max(1, int(stage.steps * args.scale)))
         save = partial(save_pocket, model, tokenizer, args.output, {"prompts": prompt_hashes(), "stage": stage.name})
         train(

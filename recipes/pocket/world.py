@@ -289,10 +289,10 @@ def _carry_out(rng: random.Random, plan: Plan, c: Constraint, keep: bool) -> Pla
 
 
 _DETERMINERS = ("the", "a", "the", "this", "every", "our", "my")
-_ADJECTIVES = ("small", "old", "red", "quiet", "new", "cold", "bright", "happy")
+ADJECTIVES = ("small", "old", "red", "quiet", "new", "cold", "bright", "happy")
 _VERBS = ("sees", "finds", "likes", "holds", "wants", "moves", "knows", "paints", "follows", "is")
 _PREPOSITIONS = ("near", "under", "behind", "with", "from", "beside", "for", "over")
-FUNCTION_WORDS = tuple(sorted({*_DETERMINERS, *_ADJECTIVES, *_VERBS, *_PREPOSITIONS, "and"}))
+FUNCTION_WORDS = tuple(sorted({*_DETERMINERS, *ADJECTIVES, *_VERBS, *_PREPOSITIONS, "and"}))
 
 
 def write_text(rng: random.Random, plan: Plan, vocabulary: tuple[str, ...]) -> str:
@@ -331,7 +331,7 @@ def _sentence(
     if first:
         phrases.insert(0, first)
     if len(phrases) == 1:
-        return f"{phrases[0]} is {rng.choice(_ADJECTIVES)}"
+        return f"{phrases[0]} is {rng.choice(ADJECTIVES)}"
     text = f"{phrases[0]} {rng.choice(_VERBS)} {phrases[1]}"
     for phrase in phrases[2:]:
         text += f" {rng.choice((*_PREPOSITIONS, 'and', 'and', 'and'))} {phrase}"
@@ -343,4 +343,4 @@ def _noun_phrase(rng: random.Random, word: str) -> str:
     if kind < 0.25:
         return word
     determiner = rng.choice(_DETERMINERS)
-    return f"{determiner} {word}" if kind < 0.75 else f"{determiner} {rng.choice(_ADJECTIVES)} {word}"
+    return f"{determiner} {word}" if kind < 0.75 else f"{determiner} {rng.choice(ADJECTIVES)} {word}"

@@ -134,10 +134,8 @@ def online_dpo(folder, reward, trainer=None, **options):
             self.given = [*getattr(self, "given", []), rewards.tolist()]
             return rewards
 
-    settings = {key: value for key, value in ON_CPU.items() if key != "beta"} | options
-    args = OnlineDPOConfig(
-        str(folder), **settings, per_device_train_batch_size=4, max_new_tokens=8, max_length=512, max_steps=2
-    )
+    settings = {key: value for key, value in ON_CPU.items() if key != "beta"} | {"max_new_tokens": 8} | options
+    args = OnlineDPOConfig(str(folder), **settings, per_device_train_batch_size=4, max_length=512, max_steps=2)
     made = Recorded(
         model=AutoModelForCausalLM.from_pretrained(pocket_dir()),
         reward_funcs=reward,
@@ -189,7 +187,8 @@ def test_pairs_without_scores_are_left_out_by_our_online_dpo_trainer(tmp_path, c
 def test_a_penalty_for_a_missing_end_decides_pairs_without_scores(tmp_path):
     from checklist_rewards.rewards.online_dpo import ChecklistOnlineDPOTrainer
 
-    trainer = online_dpo(tmp_path, failing(1.0), ChecklistOnlineDPOTrainer, missing_eos_penalty=9.0)
+    options = {"missing_eos_penalty": 9.0, "max_new_tokens": 20}  # long enough for some to end, not for all
+    trainer = online_dpo(tmp_path, failing(1.0), ChecklistOnlineDPOTrainer, **options)
     entries = [entry for entry in trainer.state.log_history if "objective/ties" in entry]
     assert trainer.moved and any(0 < entry["objective/ties"] < 1 for entry in entries)
     for entry in entries:
