@@ -15,6 +15,7 @@ it: `run_batch(rows, source=...)`. So does any pipeline with `run_batch(rows, ch
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -37,6 +38,8 @@ from checklist_rewards.scales import on_scale, ordinal_scale
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Score
 from checklist_rewards.store import Store, open_store
+
+logger = logging.getLogger(__name__)
 
 
 class Scorer(Protocol):
@@ -346,6 +349,14 @@ def assemble(
         candidate_engine (callable, *optional*): gives the engines of models that write candidates, by name.
         jury ([`Judge`], *optional*): what the config's file of judges describes, where that was read already.
     """
+    if config.generator.shape == "checked" and CheckAdmission.name not in [
+        refiner.kind for refiner in config.refiners
+    ]:
+        logger.warning(
+            "code checks that the model writes will count without having been compared with the judge; the refiner "
+            "%s compares them on texts, and gives back to the judge what disagrees.",
+            CheckAdmission.name,
+        )
     made = build_scorer(config.scorer, judge, store, jury)
     refiners = build_refiners(config.refiners, writer, store, made)
     generator = build_generator(config.generator, writer, store, made, candidate_engine)

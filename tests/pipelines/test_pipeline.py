@@ -239,3 +239,9 @@ def test_json_of_a_shared_checklist_is_taken_as_it_is():
     pipe = pipeline(PipelineConfig(), model="m", backend=Scripted(), store=False)
     [result] = pipe.run_batch([{"target": "x"}], checklist=json.dumps({"items": [{"question": "a?"}]}))
     assert result.checklist == Checklist.parse(["a?"]) and result.score.total == 1
+
+
+@pytest.mark.parametrize(("refiners", "warned"), [([], True), (["check_admission"], False)])
+def test_checks_that_nobody_compares_are_spoken_of(caplog, refiners, warned):
+    pipeline("tick", model="pocket", generator={"shape": "checked"}, refiners=refiners, store=False)
+    assert ("the refiner check_admission compares them" in caplog.text) is warned
