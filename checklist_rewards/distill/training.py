@@ -27,6 +27,8 @@ from checklist_rewards.distill.labels import LabelledPair, by_target
 from checklist_rewards.errors import ModelError, SampleError
 
 _TRIM_STEPS = 10
+_PAIRS = 8
+"""Matched pairs that take the place of a target with its questions."""
 _POOL = 16
 """Batches that are sorted by length together: a batch has little padding and is still as good as drawn at random."""
 
@@ -39,7 +41,8 @@ class Training:
         epochs (`float`, *optional*, defaults to `2`): passes over the labels.
         learning_rate (`float`, *optional*, defaults to `1.5e-4`): the highest; it rises over the first tenth and falls
             to 0 from there.
-        targets (`int`, *optional*, defaults to `4`): targets per step, with all their questions.
+        targets (`int`, *optional*, defaults to `4`): targets per step, with all their questions; with matched pairs,
+            which share nothing, 8 pairs of any targets for each, so that a step's memory has a bound.
         layout (`str`, *optional*, defaults to `"packed"`): how a BERT reads, "packed" or "matched"; see
             `backends/encoder.py`.
         freeze_embeddings (`bool`, *optional*, defaults to `True`): leave word embeddings as they are.
@@ -57,7 +60,7 @@ class Training:
 
     def steps(self, pairs: Sequence[LabelledPair]) -> int:
         """Steps that training on these pairs takes."""
-        return math.ceil(self.epochs * math.ceil(len(by_target(pairs)) / self.targets))
+        return math.ceil(self.epochs * len(Batches(pairs, self)))
 
     def __post_init__(self) -> None:
         for name in ("epochs", "learning_rate", "targets"):
@@ -155,7 +158,7 @@ def train_encoder(
                 lr_scheduler_type="linear",
                 use_cpu=not torch.cuda.is_available(),
                 seed=training.seed,
-                batch_sampler=lambda dataset, batch_size, **_: TargetBatches(pairs, batch_size, training.seed),  # type: ignore[arg-type]
+                batch_sampler=lambda *_, **__: Batches(pairs, training),  # type: ignore[arg-type]
                 save_strategy="no",
                 logging_strategy="no",
                 report_to="none",
@@ -223,30 +226,32 @@ class PackedLoss(torch.nn.Module):
         return torch.nn.functional.binary_cross_entropy_with_logits(best[read], labels[read].to(best).float())
 
 
-class TargetBatches(torch.utils.data.BatchSampler):
+class Batches(torch.utils.data.BatchSampler):
     """Places of pairs by the batch: some targets of about the same length with all their questions, in another order
-    in every epoch."""
+    in every epoch. Where questions are not packed, pairs take the place of targets."""
 
-    def __init__(self, pairs: Sequence[LabelledPair], targets: int, seed: int):
-        self.places = list(by_target(pairs).values())
+    def __init__(self, pairs: Sequence[LabelledPair], training: Training):
+        if training.layout == PACKED:
+            self.units, self.size = list(by_target(pairs).values()), training.targets
+        else:
+            self.units, self.size = [[place] for place in range(len(pairs))], training.targets * _PAIRS
         self.lengths = [
-            len(pairs[places[0]].target) + sum(len(pairs[place].question) for place in places)
-            for places in self.places
+            len(pairs[places[0]].target) + sum(len(pairs[place].question) for place in places) for places in self.units
         ]
-        self.targets, self.seed, self.epoch = targets, seed, 0
+        self.seed, self.epoch = training.seed, 0
 
     def __len__(self) -> int:
-        return -(-len(self.places) // self.targets)
+        return -(-len(self.units) // self.size)
 
     def __iter__(self) -> Iterator[list[int]]:
         rng = random.Random(f"{self.seed}/{self.epoch}")
         self.epoch += 1
-        order = list(range(len(self.places)))
+        order = list(range(len(self.units)))
         rng.shuffle(order)
-        pool = self.targets * _POOL
+        pool = self.size * _POOL
         batches = []
         for start in range(0, len(order), pool):
             some = sorted(order[start : start + pool], key=self.lengths.__getitem__)
-            batches += [some[at : at + self.targets] for at in range(0, len(some), self.targets)]
+            batches += [some[at : at + self.size] for at in range(0, len(some), self.size)]
         rng.shuffle(batches)
-        yield from ([place for target in batch for place in self.places[target]] for batch in batches)
+        yield from ([place for unit in batch for place in self.units[unit]] for batch in batches)

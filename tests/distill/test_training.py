@@ -5,7 +5,7 @@ import json
 import pytest
 
 from checklist_rewards.distill.labels import LabelledPair
-from checklist_rewards.distill.training import TargetBatches, Training, train_encoder
+from checklist_rewards.distill.training import Batches, Training, train_encoder
 from checklist_rewards.errors import ModelError, SampleError
 from tests.encoders import mentions, tiny_bert
 
@@ -14,19 +14,28 @@ SHORT = Training(epochs=1, targets=8, bf16=True)
 
 def test_a_batch_has_whole_targets_and_an_epoch_every_pair_once_in_an_order_of_its_own():
     pairs = mentions(50)
-    batches = TargetBatches(pairs, 8, seed=0)
+    batches = Batches(pairs, Training(targets=8))
     first, second = list(batches), list(batches)
     assert len(first) == len(batches) == 7
     for batch in first:
         by_text = {pairs[place].target: 0 for place in batch}
         assert len(by_text) <= 8 and len(batch) == sum(pair.target in by_text for pair in pairs)
     assert sorted(place for batch in first for place in batch) == list(range(len(pairs)))
-    assert first != second and first == list(TargetBatches(pairs, 8, seed=0))
+    assert first != second and first == list(Batches(pairs, Training(targets=8)))
+
+
+def test_matched_pairs_are_batched_by_the_pair_so_that_many_questions_take_no_more_memory():
+    pairs = [LabelledPair("a text", f"q{n}", 1.0, "g") for n in range(100)]
+    training = Training(targets=4, layout="matched")
+    batches = list(Batches(pairs, training))
+    assert sorted(map(len, batches)) == [4, 32, 32, 32]
+    assert sorted(place for batch in batches for place in batch) == list(range(100))
+    assert training.steps(pairs) == 2 * 4
 
 
 def test_a_long_batch_is_of_texts_of_about_the_same_length():
     pairs = [LabelledPair("a" * length, "q", 1.0, "g") for length in range(1, 65)]
-    spans = [max(batch) - min(batch) for batch in TargetBatches(pairs, 4, seed=0)]
+    spans = [max(batch) - min(batch) for batch in Batches(pairs, Training(targets=4))]
     assert max(spans) == 3
 
 
