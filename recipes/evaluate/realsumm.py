@@ -278,7 +278,7 @@ def report(found: Mapping[str, Mapping[str, Figure]], people: Mapping[str, float
     for method, pair in PUBLISHED.items():
         table.add_row(f"{method} (published)", "", "", "", *(f"{value:.3f}" for value in pair), "")
     table.add_row("one worker", *[""] * len(names), f"{people['one worker']:.3f}")
-    Console().print(table)
+    Console(width=max(Console().width, 170)).print(table)  # in a log, too, every figure is whole
 
 
 def plot(found: Mapping[str, Mapping[str, Figure]], path: Path) -> None:
