@@ -14,7 +14,7 @@ others of the first: word overlap says most about whether a thing is mentioned, 
 
 A *matched* model (the other thing that `distill` makes of a BERT) reads each question in a row with the target, where
 both see each other. It marks the tokens that both have in the same way, all of them on either side. It computes the
-target anew for every question, and agrees better with people for it.
+target anew for every question, and agrees a little better with people for it (recipes/evaluate/README.md).
 
 Any other cross-encoder with one output reads *pairs*, (question, target), as it was trained to. Which of the three a
 model is, its `config.json` says under `LAYOUT`.

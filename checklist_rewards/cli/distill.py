@@ -81,8 +81,8 @@ def distill(
         Literal["packed", "matched"],
         typer.Option(
             rich_help_panel=_TRAINING,
-            help="How it reads: all questions of a text at once, or each with the text, which agrees better with "
-            "people and takes several times as long.",
+            help="How it reads: all questions of a text at once, or each with the text, which agrees a little "
+            "better with people and takes several times as long.",
         ),
     ] = "packed",
     bootstrap: Resamples = DEFAULT_RESAMPLES,

@@ -196,7 +196,7 @@ def train_encoder(
 
 def _trim() -> None:
     """Give memory back to the system. No two batches have the same shape, and glibc keeps what each of them leaves
-    behind: 13 GB after 400 steps, 3 GB with this, at no cost in time."""
+    behind: 3.3 GB after 25 steps on matched pairs, 0.9 GB with this, at no cost in time."""
     with contextlib.suppress(AttributeError, OSError, TypeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -26,7 +26,7 @@ from trl import TrlParser
 from checklist_rewards.checks.ifeval import INSTRUCTIONS, check_of_instruction, follows
 from checklist_rewards.checks.language import language_of
 from checklist_rewards.checks.text import capitals_in, sentences_of
-from checklist_rewards.errors import CheckError, SampleError
+from checklist_rewards.errors import CheckError, ChecklistRewardsError, SampleError
 from checklist_rewards.rows import write_rows
 
 SEEDS = 50
@@ -126,7 +126,7 @@ def _off(it: Compared) -> bool:
 
 def labels_file(data: str | None) -> Path:
     """The file of official verdicts. Raises [`SampleError`] if it is not there."""
-    beside = Path(__file__).resolve().parents[1].parent / "shared" / "data"
+    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
     folder = Path(data or os.environ.get("CHECKLIST_REWARDS_DATA") or beside)
     path = folder / "ifeval" / "en_labels.jsonl.gz"
     if not path.is_file():
@@ -172,4 +172,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except ChecklistRewardsError as error:
+        raise SystemExit(f"error: {error}") from None

@@ -1,10 +1,11 @@
 """Train the pocket model from scratch on a CPU: `python recipes/pocket/train.py --output checklist_rewards/pocket`.
 
-The schedule is a curriculum (`STAGES`), each stage a number of steps over a mixture of rows (see data.py). One process
-trains under bfloat16 autocast, a second one writes the rows. From `own-samples` on, the policy's own samples are among
-the judge's targets, since that is what a judge sees during reinforcement learning. The last three stages teach to mend
-a response from feedback (see repair.py) and to judge what people type by hand (see byhand.py). `--resume` starts from
-a saved model at `--from-stage`; `--to-stage` is the last, in which the learning rate falls to zero.
+The schedule is a curriculum (`STAGES` in stages.py), each stage a number of steps over a mixture of rows (see
+data.py). One process trains under bfloat16 autocast, a second one writes the rows. From `own-samples` on, the
+policy's own samples are among the judge's targets, since that is what a judge sees during reinforcement learning.
+The last three stages teach to mend a response from feedback (see repair.py) and to judge what people type by hand
+(see byhand.py). `--resume` starts from a saved model at `--from-stage`; `--to-stage` is the last, in which the
+learning rate falls to zero.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -30,136 +31,13 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from pocket import byhand, data, repair  # noqa: E402
 from pocket.save import save_pocket  # noqa: E402
+from pocket.stages import STAGES, Stage  # noqa: E402
 from pocket.tokenizer import END, PAD, build_tokenizer  # noqa: E402
 from pocket.world import Task, sample_task  # noqa: E402
 
 from checklist_rewards.prompts import prompts_dir, split_front_matter  # noqa: E402
 
 PROMPTS = ("judges/item", "generators/tick")
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One part of the curriculum: per step, how many rows of each kind, and how hard they are."""
-
-    name: str
-    steps: int
-    lr: float
-    bare: int = 0
-    copy: int = 0
-    bridge: int = 0
-    judge: int = 0
-    short: int = 0
-    checklist: int = 0
-    follow: int = 0
-    echo: int = 0
-    """Responses over and over, where copying running text is learned."""
-    brief: int = 0
-    """Mending without the prompt around it."""
-    mend: int = 0
-    """Rows of each of the three: mend from a checklist's verdicts, mend from a critique, write the critique."""
-    max_sentences: int = 0
-    questions: int = 8
-    with_input: float = 0.0
-    longest: int = 12
-    """Most words of a bare list."""
-    near: float = 0.25
-    """Share of absent words that share a syllable with a present one, in the bare lists."""
-    by_hand: int = 0
-    """Rows of short texts as people type them; a third of that with examples, a third about what it cannot know."""
-    violate: float = 0.0
-    """How often a demonstration breaks each constraint: never until the skill is there, VIOLATE in the end."""
-    own: int = 0
-    """How many of the policy's own samples, drawn at the start of the stage, are among the judge's targets."""
-
-
-STAGES = (
-    Stage("words-apart", 350, 2e-3, bare=48, copy=24, longest=4, near=0.0),
-    Stage("words-alike", 250, 2e-3, bare=48, copy=24, longest=10, near=0.25),
-    Stage("bridge", 300, 1e-3, bare=8, copy=16, longest=6, bridge=16, checklist=4, follow=4),
-    Stage("one-sentence", 300, 1e-3, bridge=4, judge=12, short=16, checklist=2, follow=4, max_sentences=1),
-    Stage(
-        "sentences", 400, 1e-3, judge=10, short=8, checklist=2, follow=6, max_sentences=2, questions=18, with_input=0.2
-    ),
-    Stage(
-        "full",
-        650,
-        1e-3,
-        copy=24,
-        longest=6,
-        judge=8,
-        short=8,
-        checklist=2,
-        follow=6,
-        max_sentences=4,
-        questions=16,
-        with_input=0.5,
-    ),
-    Stage("follow", 450, 1e-3, judge=8, checklist=2, follow=32, max_sentences=5, questions=16, with_input=0.5),
-    Stage(
-        "skills", 1000, 8e-4, judge=8, checklist=6, follow=40, max_sentences=5, questions=16, with_input=0.5, copy=8
-    ),
-    Stage(
-        "own-samples",
-        1500,
-        8e-4,
-        judge=12,
-        checklist=10,
-        follow=12,
-        max_sentences=5,
-        questions=16,
-        with_input=0.5,
-        violate=data.VIOLATE,
-        own=3000,
-    ),
-    Stage(
-        "echo",
-        200,
-        8e-4,
-        echo=20,
-        brief=24,
-        judge=3,
-        checklist=2,
-        follow=3,
-        max_sentences=5,
-        questions=16,
-        with_input=0.5,
-        violate=data.VIOLATE,
-    ),
-    Stage(
-        "repair",
-        520,
-        8e-4,
-        echo=6,
-        brief=8,
-        judge=6,
-        checklist=4,
-        follow=4,
-        mend=5,
-        max_sentences=5,
-        questions=16,
-        with_input=0.5,
-        violate=data.VIOLATE,
-        own=800,
-    ),
-    Stage(
-        "by-hand",
-        800,
-        8e-4,
-        echo=2,
-        brief=4,
-        judge=9,
-        by_hand=3,
-        checklist=5,
-        follow=12,
-        mend=4,
-        max_sentences=5,
-        questions=16,
-        with_input=0.4,
-        violate=data.VIOLATE,
-        own=800,
-    ),
-)
 
 
 def prompt_text(name: str) -> str:

@@ -30,3 +30,13 @@ def test_the_checks_agree_with_the_official_verdicts(data_dir, tmp_path, monkeyp
 def test_it_says_where_the_data_should_be(tmp_path, monkeypatch):
     with pytest.raises(SampleError, match="en_labels.jsonl.gz: there is no such file; give --data"):
         ifeval.labels_file(str(tmp_path))
+
+
+def test_the_data_is_looked_for_beside_the_repository(monkeypatch, tmp_path):
+    monkeypatch.delenv("CHECKLIST_REWARDS_DATA", raising=False)
+    script = tmp_path / "repository" / "recipes" / "evaluate" / "ifeval.py"
+    monkeypatch.setattr(ifeval, "__file__", str(script))
+    labels = tmp_path / "shared" / "data" / "ifeval" / "en_labels.jsonl.gz"
+    labels.parent.mkdir(parents=True)
+    labels.touch()
+    assert ifeval.labels_file(None) == labels
