@@ -64,6 +64,8 @@ class ReadResult:
     """Tokens that the engine computed."""
     floor_tokens: int = 0
     """The least that can be computed: each prefix once and each tail once."""
+    separate: int = 0
+    """Reads whose prompt was computed by itself, because a shared prefix would not be exact for this model."""
 
 
 @dataclass(frozen=True, slots=True)

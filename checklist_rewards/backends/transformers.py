@@ -1,53 +1,49 @@
 """The transformers engine: batched chat generation, and label reads by one packed pass per target.
 
-All questions about a target go through the model together. The row is the prefix once, then every question tail; under
-the *tree mask* a tail sees the prefix and itself, never another tail, and its positions restart after the prefix, so
-each answer is the one a separate prompt would give. Rows of several targets are padded to one batch. The output head
-runs at the answer positions only.
+All questions about a target go through the model together, in one row that holds the prefix once (`packing.py`). Rows
+of several targets are padded to one batch. The output head runs at the answer positions only. A model for which a
+packed row would not be exact reads every prompt by itself, and `ReadResult.separate` says so.
 
-    prefix  p p p p            positions 0 1 2 3
-    tail 1  . . . . a a        positions         4 5
-    tail 2  . . . .     b b b  positions         4 5 6
-
-Batches are bounded by `max_batch_tokens` (padding included), so memory does not grow with the number of reads. Models
-whose attention is not plain full attention over rotary positions (sliding windows, state-space layers) read their
-prompts separately; a small packed read is compared with a separate one when the model is loaded, so an unknown
-architecture that would be wrong is noticed and read separately too.
+Batches are bounded by `max_batch_tokens` (padding included), so memory does not grow with the number of reads. A batch
+that does not fit the memory is halved; a prompt that does not fit alone is unanswered.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import threading
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, TypeVar
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from checklist_rewards.backends.base import TOO_LONG, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.backends.models import model_identity, resolve_model
+from checklist_rewards.backends.packing import (
+    Inputs,
+    Layers,
+    Row,
+    agree,
+    packed_inputs,
+    packs_exactly,
+    plain_inputs,
+    rope_boundary,
+)
 from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup, count_tokens
 from checklist_rewards.errors import BackendError, ModelError
 
 logger = logging.getLogger(__name__)
 
-_PACKED_TOLERANCE = 0.1  # nats between a packed and a separate read: above the noise of bf16
-
-
 _CPU_READ_TOKENS = 2048  # in one pass; larger batches fall out of a CPU's caches and read slower
+_NO_MEMORY = "backend_error: out of memory"
 
+_CPU_OUT_OF_MEMORY = re.compile(r"not enough memory|can't allocate memory|out of memory", re.I)
 
-class _Row(NamedTuple):
-    """One packed row: some tails of one group, with where each belongs in the result."""
-
-    group: int
-    prefix: list[int]
-    tails: list[tuple[int, list[int]]]
-
-    @property
-    def length(self) -> int:
-        return len(self.prefix) + sum(len(tail) for _, tail in self.tails)
+R = TypeVar("R")
+T = TypeVar("T")
 
 
 class TransformersBackend:
@@ -72,37 +68,49 @@ class TransformersBackend:
         try:
             self.tokens = ChatTokenizer(AutoTokenizer.from_pretrained(path))
             self.model: Any = AutoModelForCausalLM.from_pretrained(
-                path,
-                dtype=torch.float32 if self.device.type == "cpu" else "auto",
-                attn_implementation="sdpa",
+                path, dtype=torch.float32 if self.device.type == "cpu" else "auto"
             )
-        except (OSError, ValueError) as error:
-            reason = str(error).strip().splitlines()[0]
-            raise ModelError(f"model {model!r} cannot be loaded with transformers: {reason}") from error
-        self.model.to(self.device).eval()  # type: ignore[arg-type]
+            self.model.to(self.device).eval()  # type: ignore[arg-type]
+        except Exception as error:  # whatever transformers raises while loading, the model is not usable
+            raise ModelError(f"model {model!r} cannot be loaded with transformers: {_first_line(error)}") from error
         config = self.model.config.get_text_config()
+        if getattr(config, "attn_logit_softcapping", None) and self.model.config._attn_implementation == "sdpa":
+            self.model.set_attn_implementation("eager")  # sdpa leaves the soft-capping out
         self.max_length: int = getattr(config, "max_position_embeddings", 2**31)
-        layers = getattr(config, "layer_types", None) or ["full_attention"]
-        self.packs = set(layers) == {"full_attention"} and self._packing_is_exact()
+        self._boundary = rope_boundary(config)
+        self.layers = Layers.of(self.model)
+        self.packs = self.layers is not None and packs_exactly(self.model, self.layers, self._logits, self.device)
+        if not self.packs:
+            logger.warning(
+                "%s cannot answer the questions about a target in one row exactly: every prompt is read by itself, "
+                "which computes the prefix once per question.",
+                type(self.model).__name__,
+            )
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         """See [`Backend`]."""
         forms = self.tokens.label_groups(labels)
         tokenized = self.tokens.groups(groups)
         reads: list[list[LabelRead]] = [[LabelRead(None, TOO_LONG)] * len(group.tails) for group in tokenized]
-        computed = 0
-        rows = self._rows(tokenized)
+        computed = separate = 0
         budget = min(self.max_batch_tokens, _CPU_READ_TOKENS) if self.device.type == "cpu" else self.max_batch_tokens
-        for batch in self._batches(rows, [row.length for row in rows], budget):
+
+        def answer(rows: Sequence[Row]) -> list[list[LabelRead]]:
             with self._lock:
-                logprobs = self._label_logprobs(batch, forms)
+                found = iter(self._label_logprobs(rows, forms).tolist())
+            return [[LabelRead(tuple(next(found))) for _ in row.tails] for row in rows]
+
+        def lost(row: Row) -> list[LabelRead]:
+            return [LabelRead(None, f"{_NO_MEMORY} on a row of {row.length} tokens")] * len(row.tails)
+
+        for batch in self._batches(self._rows(tokenized), lambda row: row.length, budget, self._long):
             computed += sum(row.length for row in batch)
-            answers = iter(logprobs.tolist())
-            for row in batch:
-                for index, _ in row.tails:
-                    reads[row.group][index] = LabelRead(tuple(next(answers)))
+            for row, answers in zip(batch, _in_memory(batch, answer, lost), strict=True):
+                for (index, _), read in zip(row.tails, answers, strict=True):
+                    reads[row.group][index] = read
+                separate += 0 if self.packs else len(row.tails)
         prompt_tokens, floor_tokens = count_tokens(tokenized, self.max_length)
-        return ReadResult([tuple(group) for group in reads], prompt_tokens, computed, floor_tokens)
+        return ReadResult([tuple(group) for group in reads], prompt_tokens, computed, floor_tokens, separate)
 
     def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
         """See [`Backend`]. Prompts are batched by length and padded on the left. `sampling.schema` is not enforced."""
@@ -110,113 +118,122 @@ class TransformersBackend:
         replies: list[list[Reply]] = [[Reply(None, unanswered=TOO_LONG)] * sampling.n for _ in prompts]
         fitting = [index for index, prompt in enumerate(ids) if len(prompt) < self.max_length]
         fitting.sort(key=lambda index: len(ids[index]))
-        costs = [(len(ids[index]) + sampling.max_tokens) * sampling.n for index in fitting]
-        with self._lock, torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+
+        def cost(index: int) -> int:
+            return (len(ids[index]) + sampling.max_tokens) * sampling.n
+
+        def alike(index: int) -> int:
+            return 0 if self._may_pad(len(ids[index]) + sampling.max_tokens) else len(ids[index])
+
+        def sample(batch: Sequence[int]) -> list[list[Reply]]:
+            return self._sample([ids[index] for index in batch], sampling)
+
+        def lost(index: int) -> list[Reply]:
+            return [Reply(None, unanswered=f"{_NO_MEMORY} on a prompt of {len(ids[index])} tokens")] * sampling.n
+
+        devices = [self.device] if self.device.type == "cuda" else []
+        with self._lock, torch.random.fork_rng(devices=devices):
             torch.manual_seed(sampling.seed)
-            for batch in self._batches(fitting, costs, self.max_batch_tokens):
-                for index, texts in zip(batch, self._sample([ids[i] for i in batch], sampling), strict=True):
+            for batch in self._batches(fitting, cost, self.max_batch_tokens, alike):
+                for index, texts in zip(batch, _in_memory(batch, sample, lost), strict=True):
                     replies[index] = texts
         return replies
 
-    def _rows(self, groups: Sequence[TokenGroup]) -> list[_Row]:
+    def _rows(self, groups: Sequence[TokenGroup]) -> list[Row]:
         """Cut groups into rows within the token budget, longest first so that a batch pads little."""
-        rows: list[_Row] = []
+        rows: list[Row] = []
         for number, group in enumerate(groups):
-            tails: list[tuple[int, list[int]]] = []
-            length = len(group.prefix)
-            for index, tail in group.fitting(self.max_length):
-                if tails and (length + len(tail) > self.max_batch_tokens or not self.packs):
-                    rows.append(_Row(number, group.prefix, tails))
-                    tails, length = [], len(group.prefix)
-                tails.append((index, tail))
-                length += len(tail)
-            if tails:
-                rows.append(_Row(number, group.prefix, tails))
-        rows.sort(key=lambda row: -row.length)
+            start = len(group.prefix)
+            for some in self._split(start, group.fitting(self.max_length)):
+                tails: list[tuple[int, list[int]]] = []
+                length = start
+                for index, tail in some:
+                    if tails and (length + len(tail) > self.max_batch_tokens or not self.packs):
+                        rows.append(Row(number, group.prefix, tails))
+                        tails, length = [], start
+                    tails.append((index, tail))
+                    length += len(tail)
+                if tails:
+                    rows.append(Row(number, group.prefix, tails))
+        rows.sort(key=lambda row: (self._long(row), -row.length))
         return rows
 
+    def _split(self, start: int, tails: list[tuple[int, list[int]]]) -> list[list[tuple[int, list[int]]]]:
+        """Tails whose prompts may be computed together: LongRoPE has other frequencies for long prompts."""
+        if self._boundary is None:
+            return [tails]
+        room = self._boundary - start
+        return [[t for t in tails if len(t[1]) <= room], [t for t in tails if len(t[1]) > room]]
+
+    def _long(self, row: Row) -> bool:
+        return self._boundary is not None and len(row.prefix) + len(row.tails[0][1]) > self._boundary
+
+    def _may_pad(self, reach: int) -> bool:
+        """Whether prompts of different lengths may be sampled together, when the longest gets this long."""
+        return self._pads_exactly and (self._boundary is None or reach <= self._boundary)
+
+    @cached_property
+    def _pads_exactly(self) -> bool:
+        """Whether padding on the left leaves the next token alone; recurrent layers may read it as text."""
+        size = self.model.get_input_embeddings().num_embeddings
+        prompts = [[(17 * k + 11) % size for k in range(length)] for length in (9, 24)]
+        together = self._generated(prompts, max_new_tokens=1, output_logits=True).logits[0]
+        alone = torch.cat(
+            [self._generated([prompt], max_new_tokens=1, output_logits=True).logits[0] for prompt in prompts]
+        )
+        return agree(together, alone, self.model.dtype)
+
     @staticmethod
-    def _batches(rows: Sequence[Any], costs: Sequence[int], budget: int) -> Iterator[list[Any]]:
-        batch: list[Any] = []
+    def _batches(
+        rows: Sequence[T], cost: Callable[[T], int], budget: int, alike: Callable[[T], Any]
+    ) -> Iterator[list[T]]:
+        batch: list[T] = []
         widest = 0
-        for row, cost in zip(rows, costs, strict=True):
-            widest = max(widest, cost)
-            if batch and widest * (len(batch) + 1) > budget:
+        for row in rows:
+            widest = max(widest, cost(row))
+            if batch and (widest * (len(batch) + 1) > budget or alike(row) != alike(batch[0])):
                 yield batch
-                batch, widest = [], cost
+                batch, widest = [], cost(row)
             batch.append(row)
         if batch:
             yield batch
 
     @torch.inference_mode()
-    def _label_logprobs(self, rows: Sequence[_Row], forms: Sequence[tuple[int, ...]]) -> torch.Tensor:
+    def _label_logprobs(self, rows: Sequence[Row], forms: Sequence[tuple[int, ...]]) -> torch.Tensor:
         """ln P(label) for every tail of every row, in row order: (reads, labels)."""
-        width = max(row.length for row in rows)
-        ids = torch.zeros(len(rows), width, dtype=torch.long)
-        positions = torch.zeros(len(rows), width, dtype=torch.long)
-        # branch 0 is the prefix, k is tail k, -1 is padding
-        branch = torch.full((len(rows), width), -1, dtype=torch.long)
-        answers: list[tuple[int, int]] = []
-        for r, row in enumerate(rows):
-            start = len(row.prefix)
-            ids[r, :start] = torch.tensor(row.prefix, dtype=torch.long)
-            positions[r, :start] = torch.arange(start)
-            branch[r, :start] = 0
-            for k, (_, tail) in enumerate(row.tails, start=1):
-                end = start + len(tail)
-                ids[r, start:end] = torch.tensor(tail, dtype=torch.long)
-                positions[r, start:end] = torch.arange(len(row.prefix), len(row.prefix) + len(tail))
-                branch[r, start:end] = k
-                answers.append((r, end - 1))
-                start = end
-        branch = branch.to(self.device)
-        query, key = branch[:, :, None], branch[:, None, :]
-        visible = ((key == 0) | (key == query)).tril()  # padding sees itself, so that no softmax row is empty
-        mask = torch.zeros(visible.shape, dtype=self.model.dtype, device=self.device)
-        mask.masked_fill_(~visible, torch.finfo(self.model.dtype).min)
-        at = torch.tensor(answers, device=self.device)
-        logits = self._logits(ids.to(self.device), mask[:, None], positions.to(self.device), at).float()
+        if self.packs:
+            assert self.layers is not None
+            inputs = packed_inputs(rows, self.layers, self.model, self.device)
+        else:
+            inputs = plain_inputs(rows, self.device)
+        logits = self._logits(inputs)
         logprobs = logits - logits.logsumexp(-1, keepdim=True)
         return torch.stack([logprobs[:, list(group)].logsumexp(-1) for group in forms], dim=-1).cpu()
 
-    def _logits(
-        self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, at: torch.Tensor
-    ) -> torch.Tensor:
-        """Next-token logits at the positions `at` ((row, column) pairs): (reads, vocabulary).
+    @torch.inference_mode()
+    def _logits(self, inputs: Inputs) -> torch.Tensor:
+        """Next-token logits at the answers, in single precision: (reads, vocabulary).
 
         The hidden states are gathered on the way into the output head, so whatever the model does after its head
         (scaling, soft-capping) still happens, and the head never sees a position that is not an answer.
         """
 
         def gather(_: Any, args: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+            at = inputs.answers.to(args[0].device)
             return (args[0][at[:, 0], at[:, 1]].unsqueeze(0), *args[1:])
 
+        positions = {} if inputs.positions is None else {"position_ids": inputs.positions}
         hook = self.model.get_output_embeddings().register_forward_pre_hook(gather)
         try:
-            out = self.model(input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=False)
-        except torch.OutOfMemoryError as error:
-            raise BackendError(
-                f"out of GPU memory on {tuple(ids.shape)} tokens; lower max_batch_tokens ({self.max_batch_tokens})."
-            ) from error
+            out = self.model(input_ids=inputs.ids, attention_mask=inputs.mask, use_cache=False, **positions)
         finally:
             hook.remove()
-        return out.logits[0]
-
-    def _packing_is_exact(self) -> bool:
-        """Does one packed pass give what separate passes give? Asked once, on a few arbitrary tokens."""
-        size = self.model.get_input_embeddings().num_embeddings
-        tokens = [(17 * k + 11) % size for k in range(48)]
-        tails = [(0, tokens[24:30]), (1, tokens[30:41]), (2, tokens[41:48])]
-        forms = [(tokens[0],), (tokens[1],)]
-        packed = self._label_logprobs([_Row(0, tokens[:24], tails)], forms)
-        separate = self._label_logprobs([_Row(0, tokens[:24], [tail]) for tail in tails], forms)
-        exact = bool((packed - separate).abs().max() < _PACKED_TOLERANCE)
-        if not exact:
-            logger.warning("this architecture cannot answer packed questions exactly; reading each prompt separately.")
-        return exact
+        return out.logits[0].float()
 
     @torch.inference_mode()
-    def _sample(self, prompts: Sequence[list[int]], sampling: Sampling) -> list[list[Reply]]:
+    def _generated(self, prompts: Sequence[list[int]], **settings: Any) -> Any:
+        """What `generate` of transformers returns for prompts padded on the left; greedy unless `settings` say
+        otherwise."""
         tokenizer = self.tokens.tokenizer
         pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
         width = max(map(len, prompts))
@@ -225,17 +242,22 @@ class TransformersBackend:
         for row, prompt in enumerate(prompts):
             ids[row, width - len(prompt) :] = torch.tensor(prompt)
             mask[row, width - len(prompt) :] = 1
-        greedy = sampling.temperature == 0
-        chosen = {} if greedy else {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
-        out = self.model.generate(
+        return self.model.generate(
             input_ids=ids.to(self.device),
             attention_mask=mask.to(self.device),
-            max_new_tokens=min(sampling.max_tokens, self.max_length - width),
-            do_sample=not greedy,
-            num_return_sequences=1 if greedy else sampling.n,
             pad_token_id=pad,
-            **chosen,
-        )[:, width:].tolist()
+            return_dict_in_generate=True,
+            **{"do_sample": False, **settings},
+        )
+
+    def _sample(self, prompts: Sequence[list[int]], sampling: Sampling) -> list[list[Reply]]:
+        greedy = sampling.temperature == 0
+        width = max(map(len, prompts))
+        chosen: dict[str, Any] = {"max_new_tokens": min(sampling.max_tokens, self.max_length - width)}
+        if not greedy:
+            drawn = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
+            chosen |= {"do_sample": True, "num_return_sequences": sampling.n, **drawn}
+        out = self._generated(prompts, **chosen).sequences[:, width:].tolist()
         ends = self.model.generation_config.eos_token_id
         ends = {ends} if isinstance(ends, int) else set(ends or ())
         per_prompt = len(out) // len(prompts)
@@ -250,3 +272,25 @@ class TransformersBackend:
         end = next((index for index, token in enumerate(tokens) if token in ends), None)
         text, used = self.tokens.decode(tokens[:end]), len(tokens) if end is None else end + 1
         return Reply(text, "length" if end is None else "stop", prompt_tokens=prompt_tokens, completion_tokens=used)
+
+
+def _in_memory(batch: Sequence[T], compute: Callable[[Sequence[T]], list[R]], lost: Callable[[T], R]) -> list[R]:
+    """`compute(batch)`; a batch that does not fit the memory is halved, and what does not fit alone is `lost`.
+
+    Raises [`BackendError`] for whatever else breaks.
+    """
+    try:
+        return compute(batch)
+    except (torch.OutOfMemoryError, MemoryError):
+        torch.cuda.empty_cache()
+    except RuntimeError as error:
+        if not _CPU_OUT_OF_MEMORY.search(str(error)):
+            raise BackendError(f"the model failed: {_first_line(error)}") from error
+    if len(batch) == 1:
+        return [lost(batch[0])]
+    middle = len(batch) // 2
+    return [*_in_memory(batch[:middle], compute, lost), *_in_memory(batch[middle:], compute, lost)]
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -61,6 +61,8 @@ class Receipt:
     """Tokens that the engine computed."""
     floor_tokens: int = 0
     """The least that could have been: each prefix once, each tail once."""
+    separate: int = 0
+    """Reads whose prompt was computed by itself, because the model cannot share a prefix exactly."""
     engine_seconds: float = 0.0
     """Time spent inside the engine."""
     tokens: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -104,6 +106,8 @@ class Receipt:
         if self.floor_tokens:
             ratio = self.computed_tokens / self.floor_tokens
             text += f"; {self.computed_tokens} prompt tokens computed, {ratio:.2f} x the floor"
+            if self.separate:
+                text += f" ({self.separate} reads as separate prompts: this model cannot share a prefix exactly)"
         elif self.prompt_tokens:
             text += f"; {self.calls} calls, {self.prompt_tokens} prompt and {self.completion_tokens} completion tokens"
         return text

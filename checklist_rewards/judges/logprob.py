@@ -202,6 +202,7 @@ class LogprobJudge:
             completion_tokens=sum(read.unanswered is None for read in fresh.values()),
             computed_tokens=result.computed_tokens,
             floor_tokens=result.floor_tokens,
+            separate=result.separate,
             engine_seconds=time.perf_counter() - started,
         )
 

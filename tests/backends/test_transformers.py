@@ -7,7 +7,7 @@ import torch
 
 from checklist_rewards.backends import ReadGroup, Sampling, load_backend
 from checklist_rewards.backends.transformers import TransformersBackend
-from checklist_rewards.errors import ModelError
+from checklist_rewards.errors import BackendError, ModelError
 
 LABELS = ("yes", "no")
 
@@ -143,3 +143,53 @@ def test_a_folder_that_is_no_model_is_refused(tmp_path):
         TransformersBackend(str(tmp_path))
     with pytest.raises(ModelError, match="no model at"):
         load_backend("/no/such/model", "transformers")
+
+
+def test_a_batch_that_does_not_fit_the_memory_is_halved_and_one_prompt_too_large_is_unanswered(
+    own_pocket, world_reads
+):
+    whole = own_pocket.read(world_reads, LABELS)
+    longest = max(len(prefix) for prefix, _ in own_pocket.tokens.groups(world_reads))
+
+    def short_of_memory(module, args, kwargs):
+        rows, width = kwargs["input_ids"].shape
+        if rows > 1 or width > longest + 40:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    hook = own_pocket.model.register_forward_pre_hook(short_of_memory, with_kwargs=True)
+    try:
+        result = own_pocket.read([*one_by_one(world_reads), ReadGroup(None, "word " * 900, ("Is it short?",))], LABELS)
+    finally:
+        hook.remove()
+    *others, lost = [read for group in result.reads for read in group]
+    assert lost.unanswered.startswith("backend_error: out of memory")
+    assert (torch.tensor([read.logprobs for read in others]) - flat(whole)).abs().max() < 1e-4
+
+
+def test_a_prompt_too_large_for_the_memory_costs_its_own_replies(own_pocket):
+    def short_of_memory(module, args, kwargs):
+        if kwargs["input_ids"].shape[0] * kwargs["input_ids"].shape[1] > 100:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    prompts = [[{"role": "user", "content": "Say it . " * count}] for count in (1, 50, 2)]
+    hook = own_pocket.model.register_forward_pre_hook(short_of_memory, with_kwargs=True)
+    try:
+        [[first], [second], [third]] = own_pocket.generate(prompts, Sampling(max_tokens=4))
+    finally:
+        hook.remove()
+    assert second.unanswered.startswith("backend_error: out of memory")
+    assert first.text is not None and third.text is not None
+
+
+def test_a_model_that_breaks_is_a_backend_error(own_pocket, world_reads):
+    def broken(module, args, kwargs):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    hook = own_pocket.model.register_forward_pre_hook(broken, with_kwargs=True)
+    try:
+        with pytest.raises(BackendError, match="illegal memory access"):
+            own_pocket.read(world_reads, LABELS)
+        with pytest.raises(BackendError, match="illegal memory access"):
+            own_pocket.generate([[{"role": "user", "content": "Say it."}]], Sampling())
+    finally:
+        hook.remove()

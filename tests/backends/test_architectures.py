@@ -1,0 +1,100 @@
+"""Reads and replies of the transformers engine on every architecture are those of the model itself.
+
+The reference has nothing of ours: a plain `model(input_ids)` per prompt, and `generate` on a single prompt. The
+prompts reach far beyond the windows of 16 tokens. The table in `docs/architectures.md` is this suite's; write it again
+with `CHECKLIST_REWARDS_WRITE_DOCS=1 pytest tests/backends/test_architectures.py`.
+"""
+
+import functools
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from checklist_rewards.backends import ReadGroup, Sampling
+from checklist_rewards.backends.transformers import TransformersBackend
+from tests.backends.architectures import ARCHITECTURES, build
+from tests.conftest import REPO
+
+LABELS = ("yes", "no")
+TAILS = ("Is it short?", "Is it long? Really?", "Is it red?", "Does it tell a story with many words in it? " * 2)
+GROUPS = [
+    ReadGroup("You judge.", "A short target. ", TAILS),
+    ReadGroup("You judge.", "Some words are here. " * 9, TAILS),
+    ReadGroup(None, "Other words stand there. " * 11, TAILS[1:]),
+]
+PROMPTS = [[{"role": "user", "content": "Write it down . " * count}] for count in (1, 6, 14)]
+# Recurrent layers carry a state through the row; ALiBi counts places instead of positions.
+SEPARATE = {"Bloom (ALiBi)", "Qwen3-Next", "Qwen3.5", "Mamba 2", "Falcon-H1", "RecurrentGemma"}
+DOCUMENT = REPO / "docs" / "architectures.md"
+
+_folder = tempfile.TemporaryDirectory(prefix="checklist-rewards-architectures-")
+
+
+@functools.cache
+def folder_of(name: str) -> str:
+    return build(name, Path(_folder.name) / name.replace(" ", "_").replace(",", ""))
+
+
+@functools.cache
+def engine_of(name: str) -> TransformersBackend:
+    return TransformersBackend(folder_of(name))
+
+
+def alone(name: str) -> list[torch.Tensor]:
+    """ln P(label) of every read by the model itself, one prompt at a time."""
+    engine = engine_of(name)
+    config = engine.model.config.get_text_config()
+    eager = getattr(config, "attn_logit_softcapping", None)  # which transformers' sdpa leaves out
+    model = AutoModelForCausalLM.from_pretrained(
+        folder_of(name), dtype=torch.float32, attn_implementation="eager" if eager else None
+    ).eval()
+    forms = engine.tokens.label_groups(LABELS)
+    prompts = [group.prefix + tail for group in engine.tokens.groups(GROUPS) for tail in group.tails]
+    with torch.inference_mode():
+        last = [model(torch.tensor([prompt])).logits[0, -1].log_softmax(-1) for prompt in prompts]
+    return [torch.stack([row[list(form)].logsumexp(-1) for form in forms]) for row in last]
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_reads_are_those_of_a_plain_forward_pass(name):
+    engine = engine_of(name)
+    result = engine.read(GROUPS, LABELS)
+    read = [torch.tensor(answer.logprobs) for group in result.reads for answer in group]
+    distances = [(ours - theirs).abs().max().item() for ours, theirs in zip(read, alone(name), strict=True)]
+    assert max(distances) < 1e-4
+    assert engine.packs == (name not in SEPARATE)
+    assert result.separate == (0 if engine.packs else len(read))
+    assert result.computed_tokens == (result.floor_tokens if engine.packs else result.prompt_tokens)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_replies_to_a_batch_are_those_to_single_prompts(name):
+    engine, sampling = engine_of(name), Sampling(max_tokens=12)
+    assert engine.generate(PROMPTS, sampling) == [engine.generate([prompt], sampling)[0] for prompt in PROMPTS]
+
+
+def test_prompts_reach_beyond_every_window_and_beyond_the_boundary_of_longrope():
+    lengths = [len(group.prefix) for group in engine_of("Llama").tokens.groups(GROUPS)]
+    assert min(lengths) < 64 - 16 < 64 < 3 * 64 < max(lengths)
+
+
+def test_the_table_in_the_documentation_is_this_suites():
+    lines = ["| architecture | attention | reads |", "|---|---|---|"]
+    for name in ARCHITECTURES:
+        engine = engine_of(name)
+        kinds = getattr(engine.model.config.get_text_config(), "layer_types", None)
+        found = engine.layers.kinds if engine.layers is not None else tuple(sorted(set(kinds or ()))) or ("recurrent",)
+        shown = ", ".join(kind.removesuffix("_attention") for kind in found)
+        lines.append(f"| {name} | {shown} | {'packed' if engine.packs else 'separate prompts'} |")
+    table = "\n".join(lines) + "\n"
+    text = DOCUMENT.read_text(encoding="utf-8")
+    start, end = "<!-- table -->\n", "<!-- end -->\n"
+    before, _, rest = text.partition(start)
+    if os.environ.get("CHECKLIST_REWARDS_WRITE_DOCS"):
+        DOCUMENT.write_text(before + start + table + end + rest.partition(end)[2], encoding="utf-8")
+    else:
+        assert rest.partition(end)[0] == table
