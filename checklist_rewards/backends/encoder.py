@@ -29,38 +29,18 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from checklist_rewards.backends.base import TOO_LONG, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends.encoder_rows import MATCHED, PACKED, EncoderTexts, Row, layout_of, rows_of
 from checklist_rewards.backends.models import model_identity, resolve_model
 from checklist_rewards.errors import BackendError, ModelError
 
-LAYOUT = "checklist_layout"
-PACKED, MATCHED, PAIRS = "packed", "matched", "pairs"
-WINDOW = 256
-"""Tokens of a target that are read at once, special tokens included."""
-MAX_QUESTION = 128
-_ROW_TOKENS = 1024
 _BATCH_TOKENS = 4096
 _NOT_FINITE = "not_finite"
-
-
-class Row(NamedTuple):
-    """What stands in one row: a window of a target, and questions with the place that each answer belongs to."""
-
-    target: list[int]
-    questions: list[tuple[Any, list[int]]]
-    kinds: list[int] | None = None
-    """Of a pair, which stands in `target` with its question, the type of every token: 0 for the first text, 1 for the
-    second; where tokens are matched, 1 for those that both have."""
-
-    @property
-    def length(self) -> int:
-        """Tokens, padding excluded."""
-        return len(self.target) + sum(len(tokens) for _, tokens in self.questions)
 
 
 class EncoderBackend:
@@ -80,7 +60,7 @@ class EncoderBackend:
         self._lock = threading.Lock()  # trainers may score from several threads; the engine is one
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         try:
-            self.tokenizer = AutoTokenizer.from_pretrained(path)
+            self.texts = EncoderTexts(AutoTokenizer.from_pretrained(path))
             self.model: Any = AutoModelForSequenceClassification.from_pretrained(path, dtype=torch.float32)
         except (OSError, ValueError) as error:
             reason = str(error).strip().splitlines()[0]
@@ -96,7 +76,7 @@ class EncoderBackend:
         """See [`Backend`]: of a group the prefix is the target and the tails are the questions. Labels are yes, no."""
         if tuple(labels) != ("yes", "no"):
             raise ModelError(f"an encoder answers yes or no; it was asked for {', '.join(labels)}.")
-        rows, sizes = rows_of(self.tokenizer, self.model, [(group.prefix, group.tails) for group in groups])
+        rows, sizes = rows_of(self.texts, self.model, [(group.prefix, group.tails) for group in groups])
         best: dict[Any, float] = {}
         broken = set()
         try:
@@ -133,105 +113,6 @@ def _label_read(value: float | None) -> LabelRead:
 
 def _softplus(value: float) -> float:
     return max(value, 0.0) + math.log1p(math.exp(-abs(value)))
-
-
-def rows_of(
-    tokenizer: Any, model: Any, groups: Sequence[tuple[str, Sequence[str]]], *, window: int = WINDOW
-) -> tuple[list[Row], int]:
-    """The rows to be read for targets and their questions.
-
-    Args:
-        tokenizer: the model's.
-        model: decides the layout, see the module.
-        groups (sequence of `(target, questions)`).
-        window (`int`, *optional*, defaults to `256`): tokens of a target per row, at most what the model has positions
-            for.
-
-    Returns:
-        `(list[Row], int)`: the rows, whose questions' places are (group, question); and the fewest tokens that could
-        be read: each target once, each question once. A question of more than 128 tokens is in no row.
-    """
-    limit = min(
-        tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", tokenizer.model_max_length)
-    )
-    window = min(window, limit)
-    asked = list(dict.fromkeys(question for _, questions in groups for question in questions))
-    known = dict(zip(asked, _tokens(tokenizer, asked), strict=True))
-    targets = _tokens(tokenizer, [target for target, _ in groups])
-    rows: list[Row] = []
-    fewest = 0
-    for group, ((target, questions), tokens) in enumerate(zip(groups, targets, strict=True)):
-        fitting = [index for index, question in enumerate(questions) if len(known[question]) <= MAX_QUESTION]
-        fewest += len(tokens) + 2 + sum(len(known[questions[index]]) + 2 for index in fitting)
-        layout = layout_of(model)
-        if layout == PACKED:
-            places = [((group, index), _framed(tokenizer, known[questions[index]])) for index in fitting]
-            for part in _windows(tokens, window - 2):
-                framed = _framed(tokenizer, part)
-                rows += [Row(framed, some) for some in _filled(places, _ROW_TOKENS - len(framed))]
-        else:
-            for index in fitting:
-                room = min(window + len(known[questions[index]]), limit)
-                pairs = _pairs(tokenizer, (group, index), questions[index], target, room)
-                rows += map(_matched, pairs) if layout == MATCHED else pairs
-    return rows, fewest
-
-
-def _tokens(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
-    return tokenizer(list(texts), add_special_tokens=False, verbose=False)["input_ids"] if texts else []
-
-
-def _framed(tokenizer: Any, tokens: list[int]) -> list[int]:
-    return [tokenizer.cls_token_id, *tokens, tokenizer.sep_token_id]
-
-
-def _windows(tokens: list[int], room: int) -> Iterator[list[int]]:
-    """Parts of at most `room` tokens that overlap by half, so what is no longer than that is whole in one of them."""
-    yield tokens[:room]
-    for start in range(room // 2, len(tokens) - room // 2, room // 2):
-        yield tokens[start : start + room]
-
-
-def _filled(places: Sequence[tuple[Any, list[int]]], room: int) -> Iterator[list[tuple[Any, list[int]]]]:
-    """Questions by the rowful, in order."""
-    some: list[tuple[Any, list[int]]] = []
-    used = 0
-    for place, tokens in places:
-        if some and used + len(tokens) > room:
-            yield some
-            some, used = [], 0
-        some.append((place, tokens))
-        used += len(tokens)
-    if some:
-        yield some
-
-
-def _pairs(tokenizer: Any, place: Any, question: str, target: str, room: int) -> list[Row]:
-    parts = tokenizer(
-        question,
-        target,
-        truncation="only_second",
-        max_length=room,
-        stride=room // 4,
-        return_overflowing_tokens=True,
-        return_token_type_ids=True,
-    )
-    windows = zip(parts["input_ids"], parts["token_type_ids"], strict=True)
-    return [Row(ids, [(place, [])], kinds) for ids, kinds in windows]
-
-
-def _matched(row: Row) -> Row:
-    assert row.kinds is not None
-    sides: tuple[set[int], set[int]] = (set(), set())
-    for token, kind in zip(row.target, row.kinds, strict=True):
-        sides[kind].add(token)
-    shared = sides[0] & sides[1] - {row.target[0], row.target[-1]}  # but the tokens that frame a row
-    return row._replace(kinds=[int(token in shared) for token in row.target])
-
-
-def layout_of(model: Any) -> str:
-    """How a model reads: packed rows, matched pairs or pairs."""
-    return getattr(model.config, LAYOUT, PAIRS)
 
 
 def batches(rows: Sequence[Row], tokens: int) -> Iterator[list[Row]]:

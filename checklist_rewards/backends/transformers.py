@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 
 from checklist_rewards.backends.base import TOO_LONG, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.backends.models import model_identity, resolve_model
@@ -32,7 +32,7 @@ from checklist_rewards.backends.packing import (
     plain_inputs,
     rope_boundary,
 )
-from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup, count_tokens
+from checklist_rewards.backends.tokens import TokenGroup, count_tokens, load_chat_tokenizer
 from checklist_rewards.errors import BackendError, ModelError
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class TransformersBackend:
         self.max_batch_tokens = max_batch_tokens
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         try:
-            self.tokens = ChatTokenizer(AutoTokenizer.from_pretrained(path))
+            self.tokens = load_chat_tokenizer(path)
             self.model: Any = AutoModelForCausalLM.from_pretrained(
                 path, dtype=torch.float32 if self.device.type == "cpu" else "auto"
             )

@@ -26,12 +26,10 @@ from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from transformers import AutoTokenizer
-
 from checklist_rewards.backends.base import TOO_LONG, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.backends.models import model_identity, resolve_model
 from checklist_rewards.backends.reads import Answer, read_prompts
-from checklist_rewards.backends.tokens import ChatTokenizer
+from checklist_rewards.backends.tokens import load_chat_tokenizer
 from checklist_rewards.errors import BackendError, ModelError
 
 logger = logging.getLogger(__name__)
@@ -89,7 +87,7 @@ class VLLMBackend:
         _warn_about_neighbours()
         before = set(multiprocessing.active_children())
         try:
-            self.tokens = ChatTokenizer(AutoTokenizer.from_pretrained(path))
+            self.tokens = load_chat_tokenizer(path)
             self.llm = _load(path, engine)
         except Exception as error:  # whatever vLLM raises while loading, the model is not usable
             raise ModelError(f"model {model!r} cannot be loaded with vLLM: {_short(error)}") from error

@@ -22,7 +22,8 @@ from typing import Any
 
 import torch
 
-from checklist_rewards.backends.encoder import LAYOUT, MATCHED, PACKED, logits, rows_of
+from checklist_rewards.backends.encoder import logits
+from checklist_rewards.backends.encoder_rows import LAYOUT, MATCHED, PACKED, EncoderTexts, rows_of
 from checklist_rewards.distill.labels import LabelledPair, by_target
 from checklist_rewards.errors import ModelError, SampleError
 
@@ -207,6 +208,7 @@ class PackedLoss(torch.nn.Module):
     def __init__(self, model: Any, bf16: bool = False):
         super().__init__()
         self.model, self.bf16 = model, bf16
+        self._texts = EncoderTexts(model.tokenizer)
 
     def forward(self, inputs: list[list[str]], labels: torch.Tensor, **_: Any) -> torch.Tensor:
         """The mean loss of a batch: targets, questions, and labels in [0, 1]."""
@@ -214,7 +216,7 @@ class PackedLoss(torch.nn.Module):
         for number, target in enumerate(inputs[0]):
             groups.setdefault(target, []).append(number)
         asked = [(target, [inputs[1][place] for place in places]) for target, places in groups.items()]
-        rows = rows_of(self.model.tokenizer, self.model.model, asked)[0]
+        rows = rows_of(self._texts, self.model.model, asked)[0]
         # Here, since the trainer sets it up for the forward pass of the whole encoder, which packed rows go around.
         with torch.autocast(labels.device.type, torch.bfloat16, enabled=self.bf16):
             found = logits(self.model.model, rows).float()

@@ -1,8 +1,8 @@
 """An item's possible answers: how a judge is told them, and which of them its words name.
 
 A judge that writes is told the labels themselves. One whose answer is read as the next token needs labels of one token
-each: labels of a single character are read as they are, every other list is lettered A, B, C ... in the question and
-the letter is read.
+each: labels of a single ASCII character are read as they are, every other list is lettered A, B, C ... in the question
+and the letter is read. Few vocabularies have a token for each emoji or ideograph, and all have letters.
 
 Judges favour a place: the first of a list, or the letter A. So the labels of an item stand in an order drawn from the
 hash of the question, the target and the judge: the same in every run, another for the next target, so that over
@@ -129,8 +129,10 @@ def said(reply: str, item: ChecklistItem) -> str | None:
 
 
 def _single(labels: Sequence[str]) -> bool:
-    """Whether all labels are single characters that no tokenizer takes for each other."""
-    return all(len(label) == 1 for label in labels) and len({label.casefold() for label in labels}) == len(labels)
+    """Whether all labels are single characters that every tokenizer has and takes for no other."""
+    return all(len(label) == 1 and label.isascii() for label in labels) and len(
+        {label.casefold() for label in labels}
+    ) == len(labels)
 
 
 def _when_to_abstain(item: ChecklistItem) -> str:

@@ -35,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from pocket.world import FAMILIES, Constraint, sample_plan, sample_task, words_of, write_text  # noqa: E402
 
 from checklist_rewards import ChecklistScorer, Sample  # noqa: E402
-from checklist_rewards.backends.encoder import LAYOUT, MATCHED, PACKED  # noqa: E402
+from checklist_rewards.backends.encoder_rows import LAYOUT, MATCHED, PACKED  # noqa: E402
 from checklist_rewards.distill.training import packaged_encoder  # noqa: E402
 
 

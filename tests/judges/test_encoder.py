@@ -3,11 +3,13 @@
 import json
 
 import pytest
+from transformers import AutoTokenizer
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import choose_backend, is_encoder, load_backend
 from checklist_rewards.backends.base import ReadGroup, Sampling
-from checklist_rewards.backends.encoder import WINDOW, EncoderBackend, rows_of
+from checklist_rewards.backends.encoder import EncoderBackend
+from checklist_rewards.backends.encoder_rows import WINDOW, EncoderTexts, rows_of
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.distill.training import Training, train_encoder
 from checklist_rewards.errors import BackendError, ChecklistError, ModelError, SampleError
@@ -85,9 +87,9 @@ def test_packed_each_target_is_read_once_for_all_its_questions(engine, layout):
 
 
 def test_the_tokens_that_both_have_are_marked_on_either_side(engine, layout):
-    [row, *_], _ = rows_of(engine.tokenizer, engine.model, [("red cat", ["does it mention red ?"])])
+    [row, *_], _ = rows_of(engine.texts, engine.model, [("red cat", ["does it mention red ?"])])
     if layout == "matched":
-        tokens = engine.tokenizer.convert_ids_to_tokens(row.target)
+        tokens = engine.texts.tokenizer.convert_ids_to_tokens(row.target)
         assert [token for token, kind in zip(tokens, row.kinds, strict=True) if kind] == ["red", "red"]
     else:
         assert row.kinds is None  # marked when the row is computed, in the questions
@@ -231,3 +233,31 @@ def test_an_encoder_that_is_no_bert_is_trained_and_read_in_pairs(tmp_path):
     alone = [p_yes(engine, "red cat dog tree river", word)[0] for word in WORDS]
     assert found == pytest.approx(alone, abs=1e-4)
     assert p_yes(engine, "cat dog " * 600 + "red", "red")[0] is not None
+
+
+@pytest.mark.parametrize("kind", ["packed", "pairs"])
+def test_a_separator_in_a_text_is_a_text_about_one(tmp_path, kind):
+    texts = EncoderTexts(AutoTokenizer.from_pretrained(tiny_bert(tmp_path)))
+    separator = texts.tokenizer.sep_token_id
+    question, target = texts.tokens(["does it mention red ?", "red [SEP] does it mention [CLS] cat ? [PAD]"])
+    rows = [texts.framed(target)] if kind == "packed" else [ids for ids, _ in texts.pairs(question, target, 64)]
+    assert [row.count(separator) for row in rows] == [1 if kind == "packed" else 2]
+    assert not set(target) & set(texts.tokenizer.all_special_ids) - {texts.tokenizer.unk_token_id}
+
+
+def test_pairs_are_those_of_the_tokenizer_where_no_text_holds_a_control_string(tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(tiny_bert(tmp_path))
+    question, target = "does it mention red ?", " ".join(WORDS * 4)
+    expected = tokenizer(
+        question,
+        target,
+        truncation="only_second",
+        max_length=32,
+        stride=8,
+        return_overflowing_tokens=True,
+        return_token_type_ids=True,
+    )
+    texts = EncoderTexts(tokenizer)
+    pairs = list(texts.pairs(*texts.tokens([question, target]), 32))
+    assert pairs == list(zip(expected["input_ids"], expected["token_type_ids"], strict=True))
+    assert len(pairs) > 2

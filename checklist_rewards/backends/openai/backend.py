@@ -20,8 +20,6 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, TypeVar
 
-from transformers import AutoTokenizer
-
 from checklist_rewards.backends.base import TOO_LONG, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.backends.models import served_identity
 from checklist_rewards.backends.openai import chat, completions
@@ -30,7 +28,7 @@ from checklist_rewards.backends.openai.failures import Failure
 from checklist_rewards.backends.openai.loop import run
 from checklist_rewards.backends.reads import Answer, read_prompts
 from checklist_rewards.backends.servers import SERVERS, Settings, server_address, server_key
-from checklist_rewards.backends.tokens import ChatTokenizer
+from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer
 from checklist_rewards.errors import ModelError, NoServerError
 
 logger = logging.getLogger(__name__)
@@ -120,8 +118,8 @@ class OpenAIBackend:
     def _tokenizer(self, card: dict[str, Any]) -> ChatTokenizer | None:
         source = card.get("root") or self.model
         try:
-            return ChatTokenizer(AutoTokenizer.from_pretrained(source))
-        except (OSError, ValueError, ImportError):
+            return load_chat_tokenizer(source)
+        except Exception:  # whatever a tokenizer's files or code raise, chats need none
             logger.warning(
                 "the tokenizer %r of the model served at %s cannot be loaded here, so every read is a chat request; "
                 "with it, reads would travel in lists.",

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from checklist_rewards.backends.base import LabelRead, Messages, Reply, Sampling
+from checklist_rewards.backends.encoding import encodable
 from checklist_rewards.backends.openai.failures import Failure
-from checklist_rewards.backends.tokens import encodable
 from checklist_rewards.chat import strip_thinking
 
 FEATURES = {
