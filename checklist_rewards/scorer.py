@@ -11,12 +11,12 @@ is asked anything. What the judge then fails to answer is unanswered in the scor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checklist_rewards.backends import Backend
+from checklist_rewards.backends import Backend, Engine
 from checklist_rewards.calibration import Calibration
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
@@ -64,8 +64,8 @@ class ChecklistScorer:
     """Answers checklists about targets and aggregates the answers.
 
     Args:
-        model (`str`, *optional*, defaults to `"pocket"`): the judge: "pocket", a folder, a Hub id, or with `base_url`
-            the name the server knows it by.
+        model (`str` or [`Engine`], *optional*, defaults to `"pocket"`): the judge: "pocket", a folder, a Hub id, or
+            with `base_url` the name the server knows it by.
         backend (`str`, [`Backend`] or [`RewardServer`], *optional*, defaults to `"auto"`): auto, transformers, vllm,
             openai, remote or encoder; auto takes a server where `base_url` is given, vLLM where it is installed and
             the model is not the pocket one, else transformers. remote is a `checklist-rewards serve` at `base_url`:
@@ -73,6 +73,11 @@ class ChecklistScorer:
             answers yes/no items by target and question alone; a folder that holds one is known for it.
         base_url (`str`, *optional*): an OpenAI-compatible server, such as "http://localhost:8000/v1", or the reward
             server.
+        engine (mapping, *optional*): what the engine is loaded with, by the engine's own names: of vLLM
+            `{"tensor_parallel_size": 2, "quantization": "fp8", "gpu_memory_utilization": 0.3}`, of transformers
+            `{"dtype": "bfloat16", "device_map": "auto"}`, of a server `{"concurrency": 256}`; `revision` and
+            `trust_remote_code` as in `from_pretrained`, and `adapter`, the folder of a LoRA adapter. Settings that
+            change answers are part of what stored answers are found by.
         mode (`str`, *optional*, defaults to `"item"`): item: one question at a time. batch: all questions of a target
             in one call. quality: the same, each answer with a justification, then a grade from 1 to 5.
         use_logprobs (`bool`, *optional*): read an item's answer as the probabilities of one token rather than as
@@ -113,10 +118,11 @@ class ChecklistScorer:
 
     def __init__(
         self,
-        model: str = "pocket",
+        model: str | Engine = "pocket",
         *,
         backend: str | Backend = "auto",
         base_url: str | None = None,
+        engine: Mapping[str, Any] | None = None,
         mode: Mode = "item",
         use_logprobs: bool | None = None,
         capture_reasoning: bool = False,
@@ -178,11 +184,20 @@ class ChecklistScorer:
         self.judge: Judge
         if judge is None:
             self.judge = build_judge(
-                model, backend=backend, base_url=base_url, store=store, calibration=calibration, **told
+                model,
+                backend=backend,
+                base_url=base_url,
+                engine=engine,
+                store=store,
+                calibration=calibration,
+                **told,
             )
             return
         if isinstance(judge, str | Path):
-            leave(told | {"model": model, "backend": backend, "base_url": base_url}, f"the file {judge}")
+            leave(
+                told | {"model": model, "backend": backend, "base_url": base_url, "engine": engine},
+                f"the file {judge}",
+            )
             judge = load_jury(judge, store)
         if not hasattr(judge, "judge"):
             raise SampleError(f"judge={judge!r:.60} is not allowed; it is a Judge or the path of a file of judges.")

@@ -7,8 +7,10 @@ a generator and a scorer on one model share its weights.
 from __future__ import annotations
 
 import importlib.util
+import json
 import threading
-from typing import Literal, get_args
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
 
 from checklist_rewards.backends.base import (
     Backend,
@@ -22,6 +24,7 @@ from checklist_rewards.backends.base import (
     Sampling,
     is_transient,
 )
+from checklist_rewards.backends.engine import Engine
 from checklist_rewards.backends.models import is_encoder, model_identity, pocket_dir, resolve_model, served_identity
 from checklist_rewards.backends.remote import REMOTE, RewardServer, no_engine
 from checklist_rewards.backends.servers import server_address
@@ -35,6 +38,7 @@ __all__ = [
     "BACKENDS",
     "Backend",
     "BackendName",
+    "Engine",
     "LabelRead",
     "Message",
     "Messages",
@@ -54,7 +58,7 @@ __all__ = [
     "resolve_model",
 ]
 
-_engines: dict[tuple[str, str, str | None], Backend] = {}
+_engines: dict[tuple[str, str, str | None, str], Backend] = {}
 _lock = threading.Lock()
 
 
@@ -93,7 +97,9 @@ def choose_backend(model: str, backend: str = "auto", base_url: str | None = Non
     return backend
 
 
-def engine_identity(model: str, backend: str = "auto", base_url: str | None = None) -> str:
+def engine_identity(
+    model: str, backend: str = "auto", base_url: str | None = None, settings: Mapping[str, Any] | None = None
+) -> str:
     """`Backend.identity` of the engine that [`load_backend`] would give, without building it: a run whose reads are
     all in the store needs no engine. A served model is known only by its name and address."""
     name = choose_backend(model, backend, base_url)
@@ -101,44 +107,53 @@ def engine_identity(model: str, backend: str = "auto", base_url: str | None = No
         raise no_engine(base_url)
     if name == "openai":
         return served_identity(model, server_address(base_url))
-    return model_identity(model)
+    return model_identity(model, settings)
 
 
-def load_backend(model: str, backend: BackendName = "auto", base_url: str | None = None) -> Backend:
-    """The engine for `model`, built on first use and shared by everybody in this process.
+def load_backend(
+    model: str,
+    backend: BackendName = "auto",
+    base_url: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Backend:
+    """The backend for `model`, built on first use and shared by all callers in this process that ask for the same.
 
     Args:
         model (`str`): "pocket", a folder, a Hub id, or with `base_url` the name the server knows the model by.
         backend (`str`): auto, transformers, vllm, openai or encoder.
         base_url (`str`, *optional*): an OpenAI-compatible server: its address, such as "http://localhost:8000/v1", or
             "openai" or "openrouter".
+        settings (mapping, *optional*): what the engine is loaded with; see [`Engine`].
 
-    Raises [`ModelError`] if there is no such model or engine.
+    Raises [`ModelError`] if there is no such model or engine, or if the engine has no such setting.
     """
     name = choose_backend(model, backend, base_url)
     if name == REMOTE:
         raise no_engine(base_url)
-    key = (name, model, server_address(base_url)) if name == "openai" else (name, resolve_model(model), None)
+    settings = dict(settings or {})
+    place = server_address(base_url) if name == "openai" else None
+    resolved = model if name == "openai" else resolve_model(model, settings.get("revision"))
+    key = (name, resolved, place, json.dumps(settings, sort_keys=True, default=str))
     with _lock:
         if key not in _engines:
-            _engines[key] = _build(name, model, base_url)
+            _engines[key] = _build(name, model, base_url, settings)
         return _engines[key]
 
 
-def _build(name: str, model: str, base_url: str | None) -> Backend:
+def _build(name: str, model: str, base_url: str | None, settings: Mapping[str, Any]) -> Backend:
     # Engines are imported here and nowhere else: torch, vllm and openai cost seconds that most commands never need.
     if name == "transformers":
         from checklist_rewards.backends.transformers import TransformersBackend
 
-        return TransformersBackend(model)
+        return TransformersBackend(model, **settings)
     if name == "vllm":
         from checklist_rewards.backends.vllm import VLLMBackend
 
-        return VLLMBackend(model)
+        return VLLMBackend(model, **settings)
     if name == ENCODER:
         from checklist_rewards.backends.encoder import EncoderBackend
 
-        return EncoderBackend(model)
+        return EncoderBackend(model, **settings)
     from checklist_rewards.backends.openai import OpenAIBackend
 
-    return OpenAIBackend(model, base_url)
+    return OpenAIBackend(model, base_url, **settings)

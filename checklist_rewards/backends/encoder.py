@@ -36,9 +36,10 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from checklist_rewards.backends.base import TOO_LONG, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.backends.encoder_rows import MATCHED, PACKED, EncoderTexts, Row, layout_of, rows_of
-from checklist_rewards.backends.models import model_identity, resolve_model
+from checklist_rewards.backends.models import model_identity, pinned, resolve_model
 from checklist_rewards.errors import BackendError, ModelError
 
+_SETTINGS = ("revision", "trust_remote_code")
 _BATCH_TOKENS = 4096
 _NOT_FINITE = "not_finite"
 
@@ -48,22 +49,27 @@ class EncoderBackend:
 
     Args:
         model (`str`): a folder or a Hub id.
+        **settings: `revision` and `trust_remote_code`, as in `from_pretrained`.
 
-    Raises [`ModelError`] if the model cannot be loaded or has not exactly one output.
+    Raises [`ModelError`] if the model cannot be loaded or has not exactly one output, or if there is no such setting.
     """
 
     chunk_reads = 512
 
-    def __init__(self, model: str):
-        path = resolve_model(model)
-        self.identity = model_identity(model)
+    def __init__(self, model: str, **settings: Any):
+        for name in settings:
+            if name not in _SETTINGS:
+                raise ModelError(f"engine setting {name!r} is unknown to encoders; allowed: {', '.join(_SETTINGS)}.")
+        self.identity = model_identity(model, settings)
+        path = resolve_model(model, settings.get("revision"))
+        settings = pinned(path, settings)
         self._lock = threading.Lock()  # trainers may score from several threads; the engine is one
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         try:
-            self.texts = EncoderTexts(AutoTokenizer.from_pretrained(path))
-            self.model: Any = AutoModelForSequenceClassification.from_pretrained(path, dtype=torch.float32)
-        except (OSError, ValueError) as error:
-            reason = str(error).strip().splitlines()[0]
+            self.texts = EncoderTexts(AutoTokenizer.from_pretrained(path, **settings))
+            self.model: Any = AutoModelForSequenceClassification.from_pretrained(path, dtype=torch.float32, **settings)
+        except Exception as error:  # whatever transformers raises while loading, the model is not usable
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ModelError(f"model {model!r} cannot be loaded as an encoder: {reason}") from error
         if self.model.config.num_labels != 1:
             raise ModelError(

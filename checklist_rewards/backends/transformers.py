@@ -21,7 +21,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from checklist_rewards.backends.base import TOO_LONG, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
-from checklist_rewards.backends.models import model_identity, resolve_model
+from checklist_rewards.backends.models import adapter_dir, model_identity, pinned, resolve_model
 from checklist_rewards.backends.packing import (
     Inputs,
     Layers,
@@ -37,6 +37,14 @@ from checklist_rewards.errors import BackendError, ModelError
 
 logger = logging.getLogger(__name__)
 
+_SETTINGS = (
+    *("attn_implementation", "cache_dir", "device_map", "dtype", "experts_implementation", "gguf_file"),
+    *("local_files_only", "max_memory", "offload_folder", "quantization_config", "revision", "subfolder", "token"),
+    *("trust_remote_code", "use_safetensors", "variant"),
+)
+_TOKENIZER_SETTINGS = ("cache_dir", "gguf_file", "local_files_only", "revision", "subfolder", "token") + (
+    "trust_remote_code",
+)
 _CPU_READ_TOKENS = 2048  # in one pass; larger batches fall out of a CPU's caches and read slower
 _NO_MEMORY = "backend_error: out of memory"
 
@@ -53,24 +61,42 @@ class TransformersBackend:
         model (`str`): "pocket", a folder or a Hub id.
         max_batch_tokens (`int`, *optional*, defaults to `8192`): padded tokens in one forward pass; bounds memory. A
             single read longer than this is still computed, alone.
+        adapter (`str`, *optional*): the folder of a LoRA adapter, which is applied to every prompt. Needs peft.
+        **settings: of `AutoModelForCausalLM.from_pretrained`, such as `dtype`, `device_map`, `revision`,
+            `attn_implementation`, `trust_remote_code` or `quantization_config`. In single precision on a CPU, else in
+            the model's own, unless `dtype` says otherwise.
 
-    Raises [`ModelError`] if the model cannot be loaded.
+    Raises [`ModelError`] if the model cannot be loaded, or if there is no such setting.
     """
 
     chunk_reads = 512
 
-    def __init__(self, model: str, *, max_batch_tokens: int = 8192):
-        path = resolve_model(model)
-        self.identity = model_identity(model)
+    def __init__(self, model: str, *, max_batch_tokens: int = 8192, adapter: str | None = None, **settings: Any):
+        given = settings if adapter is None else {**settings, "adapter": adapter}
+        for name in settings:
+            if name not in _SETTINGS:
+                raise ModelError(
+                    f"engine setting {name!r} is unknown to transformers; allowed: max_batch_tokens, adapter, "
+                    f"{', '.join(_SETTINGS)}."
+                )
+        self.identity = model_identity(model, given)
+        path = resolve_model(model, settings.get("revision"))
+        settings = pinned(path, settings)
         self._lock = threading.Lock()  # trainers may score from several threads; the engine is one
         self.max_batch_tokens = max_batch_tokens
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         try:
-            self.tokens = load_chat_tokenizer(path)
-            self.model: Any = AutoModelForCausalLM.from_pretrained(
-                path, dtype=torch.float32 if self.device.type == "cpu" else "auto"
+            self.tokens = load_chat_tokenizer(
+                path, **{name: settings[name] for name in _TOKENIZER_SETTINGS if name in settings}
             )
-            self.model.to(self.device).eval()  # type: ignore[arg-type]
+            dtype = torch.float32 if self.device.type == "cpu" else "auto"
+            self.model: Any = AutoModelForCausalLM.from_pretrained(path, **{"dtype": dtype, **settings})
+            if adapter is not None:
+                self.model.load_adapter(adapter_dir(adapter))
+            if "device_map" not in settings and "quantization_config" not in settings:
+                self.model.to(self.device)  # type: ignore[arg-type]
+            self.device = torch.device(self.model.get_input_embeddings().weight.device)  # type: ignore[arg-type]
+            self.model.eval()
         except Exception as error:  # whatever transformers raises while loading, the model is not usable
             raise ModelError(f"model {model!r} cannot be loaded with transformers: {_first_line(error)}") from error
         config = self.model.config.get_text_config()

@@ -13,6 +13,7 @@ A failure while loading is a [`ModelError`], one while running a [`BackendError`
 
 from __future__ import annotations
 
+import json
 import logging
 import multiprocessing
 import multiprocessing.connection
@@ -24,10 +25,11 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
 from checklist_rewards.backends.base import TOO_LONG, Messages, ReadGroup, ReadResult, Reply, Sampling
-from checklist_rewards.backends.models import model_identity, resolve_model
+from checklist_rewards.backends.models import adapter_dir, model_identity, pinned, resolve_model
 from checklist_rewards.backends.reads import Answer, read_prompts
 from checklist_rewards.backends.tokens import load_chat_tokenizer
 from checklist_rewards.errors import BackendError, ModelError
@@ -51,6 +53,8 @@ _QUIET = {
 _UNCOMPILED = {"TORCHDYNAMO_DISABLE": "1"}
 _UNBOUND = {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 
+_LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+
 _GUARD = """
 import contextlib, signal, sys
 sys.stdin.read()
@@ -65,19 +69,25 @@ class VLLMBackend:
 
     Args:
         model (`str`): "pocket", a folder or a Hub id.
-        **engine: arguments of `vllm.LLM` to use instead of ours, such as `gpu_memory_utilization=0.3` beside a trainer
-            or `tensor_parallel_size=2`. To pass them, build the backend yourself:
-            `ChecklistScorer(model, backend=VLLMBackend(model, gpu_memory_utilization=0.3))`. With
-            `enable_sleep_mode=True` the engine sleeps whenever it is not asked: see [`awake`].
+        adapter (`str`, *optional*): the folder of a LoRA adapter, which is applied to every prompt.
+        **settings: arguments of `vllm.LLM` to use instead of ours, such as `gpu_memory_utilization=0.3` together with
+            a trainer, `tensor_parallel_size=2`, `quantization="fp8"` or `revision="v2"`. With `enable_sleep_mode=True`
+            the engine sleeps between calls: see [`awake`].
 
-    Raises [`ModelError`] if the model cannot be loaded.
+    Raises [`ModelError`] if the model cannot be loaded, or if vLLM has no such setting.
     """
 
     chunk_reads = 4096
 
-    def __init__(self, model: str, **engine: Any):
-        path = resolve_model(model)
-        self.identity = model_identity(model)
+    def __init__(self, model: str, *, adapter: str | None = None, **settings: Any):
+        self.identity = model_identity(model, settings if adapter is None else {**settings, "adapter": adapter})
+        path = resolve_model(model, settings.get("revision"))
+        engine = pinned(path, settings)
+        if "revision" in engine:
+            engine.setdefault("tokenizer_revision", engine["revision"])
+        self._adapter = None if adapter is None else adapter_dir(adapter)
+        if self._adapter is not None:
+            engine = {"enable_lora": True, "max_lora_rank": _lora_rank(self._adapter), **engine}
         self._refused_schemas: set[str] = set()
         self.sleeps = bool(engine.get("enable_sleep_mode"))
         self._users = 0
@@ -87,8 +97,11 @@ class VLLMBackend:
         _warn_about_neighbours()
         before = set(multiprocessing.active_children())
         try:
-            self.tokens = load_chat_tokenizer(path)
             self.llm = _load(path, engine)
+            loaded = self.llm.model_config  # the tokenizer is the one that the engine has
+            self.tokens = load_chat_tokenizer(
+                loaded.tokenizer, revision=loaded.tokenizer_revision, trust_remote_code=loaded.trust_remote_code
+            )
         except Exception as error:  # whatever vLLM raises while loading, the model is not usable
             raise ModelError(f"model {model!r} cannot be loaded with vLLM: {_short(error)}") from error
         children = list(set(multiprocessing.active_children()) - before)
@@ -178,10 +191,7 @@ class VLLMBackend:
 
         params = SamplingParams(max_tokens=1, temperature=0, logprob_token_ids=ids, detokenize=False)
         outputs = self._run(prompts, params)
-        answers: list[Answer] = []
-        for output in outputs:
-            next_token = output.outputs[0].logprobs[0]
-            answers.append({token: next_token[token].logprob for token in ids})
+        answers = [_answer(output.outputs[0], ids) for output in outputs]
         cached = sum(output.num_cached_tokens or 0 for output in outputs)
         return answers, sum(map(len, prompts)) - cached
 
@@ -196,10 +206,17 @@ class VLLMBackend:
                 if self._asleep:
                     self.llm.wake_up()
                     self._asleep = False
-                outputs = self.llm.generate(asked, params, use_tqdm=False)
+                outputs = self.llm.generate(asked, params, use_tqdm=False, lora_request=self._lora())
             except Exception as error:
                 raise BackendError(f"vLLM failed: {_short(error)}") from error
         return outputs[-len(prompts) :]  # an interrupted call leaves its requests in the engine; theirs come first
+
+    def _lora(self) -> Any:
+        if self._adapter is None:
+            return None
+        from vllm.lora.request import LoRARequest
+
+        return LoRARequest("adapter", 1, self._adapter)
 
     def _reply(self, sample: Any, prompt_tokens: int) -> Reply:
         if sample.finish_reason not in ("stop", "length"):
@@ -208,6 +225,22 @@ class VLLMBackend:
         tokens = list(sample.token_ids)
         text = self.tokens.decode(tokens[:-1] if stopped else tokens)
         return Reply(text, sample.finish_reason, prompt_tokens=prompt_tokens, completion_tokens=len(tokens))
+
+
+def _answer(sample: Any, ids: Sequence[int]) -> Answer:
+    if not sample.logprobs:  # aborted: out of memory for its cache, say
+        return f"backend_error: vLLM ended the read with {sample.finish_reason!r}"
+    next_token = sample.logprobs[0]
+    return {token: next_token[token].logprob for token in ids}
+
+
+def _lora_rank(adapter: str) -> int:
+    """The rank of an adapter, or the next one that vLLM has kernels for."""
+    try:
+        rank = int(json.loads((Path(adapter) / "adapter_config.json").read_text(encoding="utf-8"))["r"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"adapter={adapter!r}: its adapter_config.json gives no rank 'r' ({error}).") from error
+    return next((size for size in _LORA_RANKS if size >= rank), rank)
 
 
 def _load(path: str, engine: Mapping[str, Any]) -> Any:

@@ -249,10 +249,8 @@ def _paraphrase(
     """Read the first rows again in other wordings, and compare the answers."""
     engine = judge.engine
     writer = Paraphraser(
-        engine.model,
+        engine,
         count=looks.paraphrases,
-        backend=engine.backend,
-        base_url=engine.base_url,
         store=kept.opened() or False,
     )
     picked = [(row, score) for row, score, _ in _scores(path, ()) if score is not None][: looks.paraphrase_rows]

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from checklist_rewards.backends import Engine
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.report import refuse, write_json
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT
@@ -24,6 +25,7 @@ def probe(
     model: o.Model = "pocket",
     backend: o.Backend = "auto",
     base_url: o.BaseUrl = None,
+    engine_options: o.EngineSettings = None,
     prompt: o.JudgePrompt = None,
     threshold: o.Threshold = None,
     mass_floor: o.MassFloor = None,
@@ -52,9 +54,7 @@ def probe(
     ```
     """
     report = ask(
-        model,
-        backend=backend,
-        base_url=base_url,
+        Engine(model, backend, base_url, o.engine_settings("--engine", engine_options)),
         prompt=prompt or DEFAULT_PROMPT,
         mass_floor=DEFAULT_MASS_FLOOR if mass_floor is None else mass_floor,
         threshold=DEFAULT_THRESHOLD if threshold is None else threshold,

@@ -27,7 +27,6 @@ from checklist_rewards.refine import (
     Task,
     refine_batch,
 )
-from checklist_rewards.replies import Engine
 from checklist_rewards.rows import Row, write_rows
 
 _PANEL = "Answers"
@@ -47,6 +46,9 @@ def refine(
         str | None, _answers("The model that answers and writes the checklists.", default="the judge")
     ] = None,
     policy_base_url: Annotated[str | None, _answers("The policy's server, if it is served.", default=False)] = None,
+    policy_engine: Annotated[
+        list[str] | None, _answers("What the policy's engine is loaded with, as in --engine.", default=False)
+    ] = None,
     rounds: Annotated[int, _answers("Answers after the first, at most.", min=0)] = DEFAULT_ROUNDS,
     method: Annotated[
         Method, _answers("checklist: told its verdicts. critique: told its own review; the checklist only measures.")
@@ -74,11 +76,7 @@ def refine(
     checklist-rewards refine prompts.jsonl -o refined.jsonl --model org/model --dry-run --price org/model=0.15,0.60
     ```
     """
-    if policy_base_url is not None and policy is None:
-        raise SampleError(f"--policy-base-url {policy_base_url} needs --policy, the model's name there.")
-    engine = judge.engine
-    if policy is not None:
-        engine = Engine(policy, o.backend_beside(judge.backend, policy_base_url), policy_base_url)
+    engine = o.policy(judge, policy, policy_base_url, policy_engine) or judge.engine
     work = Work.of(preset, kept, writer=engine, judge=judge, dry=dry)
     if work.config.corpus_level:
         raise SampleError(

@@ -18,7 +18,6 @@ from checklist_rewards.cli.report import Report, bars, warn_if_pocket
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.judges import Progress
-from checklist_rewards.replies import Engine
 from checklist_rewards.rerank import (
     Pool,
     Ranking,
@@ -61,6 +60,14 @@ def rerank(
         str | None,
         typer.Option(show_default=False, rich_help_panel=_POLICY, help="The policy's server, if it is served."),
     ] = None,
+    policy_engine: Annotated[
+        list[str] | None,
+        typer.Option(
+            show_default=False,
+            rich_help_panel=_POLICY,
+            help="What the policy's engine is loaded with, as in --engine.",
+        ),
+    ] = None,
     n: Annotated[int, typer.Option("--n", min=1, rich_help_panel=_POLICY, help="Candidates to sample per input.")] = 8,
     temperature: Annotated[float, typer.Option(min=0, rich_help_panel=_POLICY, help="Of the sampling.")] = 1.0,
     max_tokens: Annotated[
@@ -96,8 +103,6 @@ def rerank(
         raise SampleError(
             f"--gold-key {gold_key} belongs to candidates in the rows, and --policy {policy} samples new ones."
         )
-    if policy_base_url is not None and policy is None:
-        raise SampleError(f"--policy-base-url {policy_base_url} needs --policy, the model's name there.")
     file = RowFile(files.rows, files.output, files.summary)
     columns = file.columns(
         inputs=keys.input_key,
@@ -106,8 +111,7 @@ def rerank(
         history=keys.history_key,
         shared=None if checklist is None else read_checklist(checklist),
     )
-    policy_backend = o.backend_beside(judge.backend, policy_base_url)
-    engine = None if policy is None else Engine(policy, policy_backend, policy_base_url)
+    engine = o.policy(judge, policy, policy_base_url, policy_engine)
     sampling = Sampling(max_tokens, temperature, n=n, seed=seed)
     total = reads = 0
     for row in file:

@@ -52,7 +52,7 @@ class ContrastiveGenerator(DirectGenerator):
 
     def __init__(
         self,
-        model: str = "pocket",
+        model: str | Engine = "pocket",
         *,
         backend: str | Backend = "auto",
         base_url: str | None = None,
@@ -87,8 +87,8 @@ class ContrastiveGenerator(DirectGenerator):
         self.needs = _needs(self.prompt)
         named = [candidate_models] if isinstance(candidate_models, str | Engine) else candidate_models
         # An engine that was handed over is one model; a name of another is looked for among all engines.
-        where = backend if isinstance(backend, str) else "auto"
-        self.candidate_engines = [m if isinstance(m, Engine) else Engine(m, where, base_url) for m in named]
+        where = self.engine if isinstance(self.engine.backend, str) else Engine()
+        self.candidate_engines = [m if isinstance(m, Engine) else where.named(m) for m in named]
         several = len(self.candidate_engines) > 1
         usual = SEVERAL_MODELS_TEMPERATURE if several else ONE_MODEL_TEMPERATURE
         warmth = usual if candidate_temperature is None else candidate_temperature

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from checklist_rewards.backends import Backend, Messages
+from checklist_rewards.backends import Backend, Engine, Messages
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.generators.base import check_numbers
@@ -84,7 +84,7 @@ class DeductiveGenerator(CorpusWriter):
 
     def __init__(
         self,
-        model: str = "pocket",
+        model: str | Engine = "pocket",
         *,
         backend: str | Backend = "auto",
         base_url: str | None = None,

@@ -63,7 +63,7 @@ class DirectGenerator:
 
     def __init__(
         self,
-        model: str = "pocket",
+        model: str | Engine = "pocket",
         *,
         backend: str | Backend = "auto",
         base_url: str | None = None,
@@ -82,8 +82,8 @@ class DirectGenerator:
             raise SampleError(f"max_items={max_items!r} is not allowed; it is at least min_items, {min_items}.")
         if shape is not None:
             list_field(shape)
-        self.model, self.shape = model, shape
-        self.engine = Engine(model, backend, base_url)
+        self.engine = Engine.of(model, backend, base_url)
+        self.model, self.shape = self.engine.model, shape
         self.prompt = load_prompt(prompt, "generator")
         self.min_items, self.max_items = min_items, max_items
         self.temperature, self.max_tokens, self.seed = temperature, max_tokens, seed

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checklist_rewards.backends import Backend
+from checklist_rewards.backends import Backend, Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.generators.base import check_numbers
@@ -115,7 +115,7 @@ class InteractiveGenerator(CorpusWriter):
 
     def __init__(
         self,
-        model: str = "pocket",
+        model: str | Engine = "pocket",
         *,
         backend: str | Backend = "auto",
         base_url: str | None = None,

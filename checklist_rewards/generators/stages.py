@@ -169,7 +169,7 @@ class CorpusWriter:
 
     def __init__(
         self,
-        model: str,
+        model: str | Engine,
         backend: str | Backend,
         base_url: str | None,
         prompts: Mapping[str, Prompt] | None,
@@ -184,8 +184,8 @@ class CorpusWriter:
             if stage not in self.stage_prompts:
                 stages = ", ".join(self.stage_prompts)
                 raise SampleError(f"prompts: there is no stage {stage!r} with a prompt; allowed: {stages}.")
-        self.model, self.max_attempts = model, max_attempts
-        self.engine = Engine(model, backend, base_url)
+        self.engine = Engine.of(model, backend, base_url)
+        self.model, self.max_attempts = self.engine.model, max_attempts
         self.sampling = Sampling(max_tokens, temperature, seed=seed)
         self.store = open_store(store)
         self.prompts = {name: known.load((prompts or {}).get(name)) for name, known in self.stage_prompts.items()}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
-from checklist_rewards.backends import Backend
+from checklist_rewards.backends import Backend, Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.prompts import PromptTemplate
@@ -38,7 +38,7 @@ class Paraphraser:
 
     def __init__(
         self,
-        model: str,
+        model: str | Engine,
         *,
         count: int = 2,
         backend: str | Backend = "auto",

@@ -78,7 +78,7 @@ class BatchJudge:
 
     def __init__(
         self,
-        model: str = "pocket",
+        model: str | Engine = "pocket",
         *,
         backend: str | Backend = "auto",
         base_url: str | None = None,
@@ -89,8 +89,8 @@ class BatchJudge:
         seed: int = 0,
         store: Store | None = None,
     ):
-        self.name = model
-        self.engine = Engine(model, backend, base_url)
+        self.engine = Engine.of(model, backend, base_url)
+        self.name = self.engine.model
         self.prompt = load_prompt(self.default_prompt if prompt is None else prompt, "batch")
         self.reasoning = reasoning
         self.sampling = Sampling(max_tokens or DEFAULT_MAX_TOKENS, temperature or 0.0, seed=seed)

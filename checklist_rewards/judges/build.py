@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from checklist_rewards.backends import BACKENDS, Backend, RewardServer, choose_backend, is_encoder
+from checklist_rewards.backends import BACKENDS, Backend, Engine, RewardServer, choose_backend, is_encoder
 from checklist_rewards.calibration import Calibration
 from checklist_rewards.errors import SampleError
 from checklist_rewards.judges.base import Judge
@@ -31,10 +31,11 @@ MODES: tuple[str, ...] = get_args(Mode)
 
 
 def build_judge(
-    model: str = "pocket",
+    model: str | Engine = "pocket",
     *,
     backend: str | Backend = "auto",
     base_url: str | None = None,
+    engine: Mapping[str, Any] | None = None,
     mode: Mode = "item",
     use_logprobs: bool | None = None,
     capture_reasoning: bool = False,
@@ -55,6 +56,8 @@ def build_judge(
         ChecklistRewardsError: for any setting that cannot be used, or that contradicts another.
     """
     calibration = loaded_calibration(calibration)
+    asked = engine_of(model, backend, base_url, engine)
+    model, backend, base_url = asked.model, asked.backend, asked.base_url
     if isinstance(backend, str):
         one_of("backend", backend, BACKENDS)
     told: dict[str, Any] = {
@@ -75,12 +78,13 @@ def build_judge(
         leave(told, "the server (checklist-rewards serve)")
         if isinstance(backend, str):
             choose_backend(model, backend, base_url)  # refuses a missing address
-        judge = RemoteJudge(backend if isinstance(backend, RewardServer) else str(base_url), model=model)
+        server = RewardServer(str(base_url), **asked.settings) if isinstance(backend, str) else backend
+        judge = RemoteJudge(server, model=model)  # type: ignore[arg-type]
         return judge if calibration is None else CalibratedJudge(judge, calibration)
     if backend == "encoder" or (base_url is None and is_encoder(model)):
         given = {name: value for name, value in told.items() if (name, value) != ("use_logprobs", True)}
         leave(given, f"the cross-encoder {model}, which reads the target and one question, and no more")
-        judge = EncoderJudge(model, backend=backend, store=open_store(store))
+        judge = EncoderJudge(asked, store=open_store(store))
         return judge if calibration is None else CalibratedJudge(judge, calibration)
     one_of("mode", mode, MODES)
     if use_logprobs is None:
@@ -90,18 +94,27 @@ def build_judge(
     few_shot = _few_shot(mode, examples, shots, example_reasons)
     if calibration is not None:
         _readable(calibration, mode, "logprobs" if use_logprobs else "votes")
-    engine: dict[str, Any] = {"backend": backend, "base_url": base_url, "store": open_store(store)}
-    written: dict[str, Any] = {"prompt": prompt, "temperature": temperature, "max_tokens": max_tokens, **engine}
+    kept = open_store(store)
+    written: dict[str, Any] = {"prompt": prompt, "temperature": temperature, "max_tokens": max_tokens, "store": kept}
     if mode == "quality":
-        judge = QualityJudge(model, **written)
+        judge = QualityJudge(asked, **written)
     elif mode == "batch":
-        judge = BatchJudge(model, reasoning=capture_reasoning, **written)
+        judge = BatchJudge(asked, reasoning=capture_reasoning, **written)
     elif use_logprobs:
         asked_by = DEFAULT_PROMPT if prompt is None else prompt
-        judge = LogprobJudge(model, prompt=asked_by, mass_floor=mass_floor, examples=few_shot, **engine)
+        judge = LogprobJudge(asked, prompt=asked_by, mass_floor=mass_floor, examples=few_shot, store=kept)
     else:
-        judge = ReasonedJudge(model, reasoning=capture_reasoning, samples=samples, examples=few_shot, **written)
+        judge = ReasonedJudge(asked, reasoning=capture_reasoning, samples=samples, examples=few_shot, **written)
     return judge if calibration is None else CalibratedJudge(judge, calibration)
+
+
+def engine_of(
+    model: str | Engine, backend: str | Backend, base_url: str | None, settings: Mapping[str, Any] | None
+) -> Engine:
+    """The engine of these arguments. Raises [`ModelError`] for settings that cannot be used."""
+    if isinstance(model, Engine):
+        return model
+    return Engine(model, backend, base_url, {} if settings is None else settings)
 
 
 def loaded_calibration(calibration: object) -> Calibration | None:

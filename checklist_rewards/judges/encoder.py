@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from checklist_rewards.backends import Backend
+from checklist_rewards.backends import Backend, Engine
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import ChecklistError
 from checklist_rewards.judges.answers import check_askable
@@ -29,13 +29,13 @@ class EncoderJudge(LogprobJudge):
     """Answers yes/no items with a cross-encoder.
 
     Args:
-        model (`str`): a folder or a Hub id; "sentence-transformers" is not needed to read with it.
+        model (`str` or [`Engine`]): a folder or a Hub id; "sentence-transformers" is not needed to read with it.
         backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): "encoder" for a Hub id, which is not
             known for an encoder by its name; or the engine.
         store ([`Store`], *optional*): where answers are kept.
     """
 
-    def __init__(self, model: str, *, backend: str | Backend = "auto", store: Store | None = None):
+    def __init__(self, model: str | Engine, *, backend: str | Backend = "auto", store: Store | None = None):
         super().__init__(model, backend=backend, store=store)
 
     def check_item(self, item: ChecklistItem, where: str) -> None:

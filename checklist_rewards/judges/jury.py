@@ -30,7 +30,7 @@ import yaml
 
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError
 from checklist_rewards.judges.base import Judge
-from checklist_rewards.judges.build import build_judge
+from checklist_rewards.judges.build import build_judge, engine_of
 from checklist_rewards.judges.cascade import CascadeJudge
 from checklist_rewards.judges.panel import PanelJudge
 from checklist_rewards.replies import Engine
@@ -80,8 +80,14 @@ def _one(entry: Any, where: str, folder: Path, store: Store | None, limited: Lim
     _known(entry, build_judge, ("store",), where)
     settings = placed(entry, folder)
     if limited is not None:
-        engine = Engine(**{name: settings[name] for name in ("model", "backend", "base_url") if name in settings})
-        settings["backend"] = _made(limited, where, engine).backend
+        asked = {name: settings.pop(name) for name in ("model", "backend", "base_url", "engine") if name in settings}
+        engine = _made(
+            engine_of,
+            where,
+            **{"model": "pocket", "backend": "auto", "base_url": None, "settings": None}
+            | {"settings" if name == "engine" else name: value for name, value in asked.items()},
+        )
+        settings["model"] = _made(limited, where, engine)
     return _made(build_judge, where, store=store if store is not None else False, **settings)
 
 

@@ -22,7 +22,7 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-from checklist_rewards.backends import Backend, LabelRead, Progress, engine_identity, is_transient, load_backend
+from checklist_rewards.backends import Backend, Engine, LabelRead, Progress, is_transient
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import BackendError
 from checklist_rewards.judges.answers import check_readable, question_for_reads
@@ -49,7 +49,7 @@ class LogprobJudge:
     """Answers items with exact probabilities.
 
     Args:
-        model (`str`): "pocket", a folder, a Hub id, or the name of a served model.
+        model (`str` or [`Engine`]): "pocket", a folder, a Hub id, or the name of a served model; or an engine.
         backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): an engine's name, or an engine.
         base_url (`str`, *optional*): address of the server, if the model is served.
         prompt (`str`, `Path` or [`PromptTemplate`], *optional*, defaults to `"judges/item"`): the judge prompt. The
@@ -62,7 +62,7 @@ class LogprobJudge:
 
     def __init__(
         self,
-        model: str = "pocket",
+        model: str | Engine = "pocket",
         *,
         backend: str | Backend = "auto",
         base_url: str | None = None,
@@ -71,26 +71,19 @@ class LogprobJudge:
         examples: FewShot | None = None,
         store: Store | None = None,
     ):
-        self.name = model
-        self.backend = backend
-        self.base_url = base_url
+        self.engine = Engine.of(model, backend, base_url)
+        self.name = self.engine.model
         self.prompt = load_prompt(prompt, "judge")
         self.options_prompt = load_prompt(OPTIONS_PROMPT, "judge") if prompt == DEFAULT_PROMPT else self.prompt
         self.mass_floor = mass_floor
         self.examples = examples
         self.store = store
         self.receipt = Receipt()
-        self._identity: str | None = None
 
     @property
     def identity(self) -> str:
         """Hash of the model that answers; known without building an engine."""
-        if self._identity is None:
-            if isinstance(self.backend, str):
-                self._identity = engine_identity(self.name, self.backend, self.base_url)
-            else:
-                self._identity = self.backend.identity
-        return self._identity
+        return self.engine.identity
 
     def check(self) -> None:
         """Refuse a model that is not there. Raises [`ModelError`]."""
@@ -164,7 +157,7 @@ class LogprobJudge:
         answers: dict[Key, LabelRead],
         progress: Progress | None,
     ) -> Receipt:
-        backend = self._engine()
+        backend = self.engine.load()
         spent = Receipt()
         by_labels: dict[tuple[str, ...], list[RenderedRead]] = {}
         for read in missing:
@@ -205,11 +198,6 @@ class LogprobJudge:
             separate=result.separate,
             engine_seconds=time.perf_counter() - started,
         )
-
-    def _engine(self) -> Backend:
-        if isinstance(self.backend, str):
-            return load_backend(self.name, self.backend, self.base_url)  # type: ignore[arg-type]
-        return self.backend
 
     def _verdict(self, read: LabelRead, labels: Labels) -> Verdict:
         if read.logprobs is None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
-from checklist_rewards.backends import Backend, ReadGroup, Sampling, load_backend
+from checklist_rewards.backends import Backend, Engine, ReadGroup, Sampling
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.judges.base import Read
@@ -217,7 +217,7 @@ class ProbeReport:
 
 
 def probe(
-    model: str = "pocket",
+    model: str | Engine = "pocket",
     *,
     backend: str | Backend = "auto",
     base_url: str | None = None,
@@ -239,7 +239,7 @@ def probe(
     """
     judge = LogprobJudge(model, backend=backend, base_url=base_url, prompt=prompt, mass_floor=mass_floor, store=None)
     judge.check()
-    engine = load_backend(model, backend, base_url) if isinstance(backend, str) else backend  # type: ignore[arg-type]
+    engine = judge.engine.load()
     verdicts = judge.judge([Read(ChecklistItem(question=i.question), i.target, i.input) for i in PROBE_ITEMS])
     openings = _openings(engine, judge.prompt)
     lines = tuple(
@@ -249,7 +249,7 @@ def probe(
     tokens = getattr(engine, "tokens", None)
     tail = None if tokens is None else _tail(tokens, judge.prompt)
     return ProbeReport(
-        model=model,
+        model=judge.name,
         lines=lines,
         threshold=threshold,
         least_margin=margin,

@@ -12,6 +12,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.judges.asking import Unreadable
 from checklist_rewards.judges.batch import (
@@ -42,7 +43,7 @@ class QualityJudge(BatchJudge):
 
     default_prompt = QUALITY_PROMPT
 
-    def __init__(self, model: str = "pocket", **options: Any):
+    def __init__(self, model: str | Engine = "pocket", **options: Any):
         super().__init__(model, reasoning=True, **options)
 
     def form(self, items: Sequence[ChecklistItem]) -> str:

@@ -72,7 +72,7 @@ class ReasonedJudge:
 
     def __init__(
         self,
-        model: str = "pocket",
+        model: str | Engine = "pocket",
         *,
         backend: str | Backend = "auto",
         base_url: str | None = None,
@@ -85,8 +85,8 @@ class ReasonedJudge:
         examples: FewShot | None = None,
         store: Store | None = None,
     ):
-        self.name = model
-        self.engine = Engine(model, backend, base_url)
+        self.engine = Engine.of(model, backend, base_url)
+        self.name = self.engine.model
         default = REASONED_PROMPT if reasoning else WORD_PROMPT
         self.prompt = load_prompt(default if prompt is None else prompt, "judge")
         in_words = prompt is None and not reasoning

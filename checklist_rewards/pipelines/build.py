@@ -47,9 +47,10 @@ def _made(
 ) -> Any:
     entry = entry_of(config)
     around = {
-        "model": engine.model,
-        "backend": engine.backend,
-        "base_url": engine.base_url,
+        # What others have registered takes a name; an engine with settings cannot be told as one.
+        "model": engine if engine.settings else engine.model,
+        "backend": "auto" if engine.settings else engine.backend,
+        "base_url": None if engine.settings else engine.base_url,
         "store": store if store is not None else False,
         "scorer": scorer,
     }

@@ -296,6 +296,8 @@ def pipeline(
     base_url: str | None = None,
     generator_backend: str | Backend | None = None,
     generator_base_url: str | None = None,
+    engine: Mapping[str, Any] | None = None,
+    generator_engine: Mapping[str, Any] | None = None,
     generator: Mapping[str, Any] | None = None,
     refiners: Sequence[Any] | None = None,
     scorer: Mapping[str, Any] | None = None,
@@ -311,6 +313,8 @@ def pipeline(
             `model`.
         backend, base_url: the engine of both, or of the scorer alone if the generator has one of its own.
         generator_backend, generator_base_url (*optional*): the generator's own engine.
+        engine, generator_engine (mapping, *optional*): settings that engines are loaded with, as in
+            [`ChecklistScorer`]; `engine` is the scorer's, and the generator's where it has no engine of its own.
         generator, scorer (mapping, *optional*): settings that beat the preset's, such as `{"max_items": 20}`.
         refiners (sequence, *optional*): names or mappings, instead of the preset's.
         store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies and reads are kept.
@@ -322,13 +326,11 @@ def pipeline(
     changes = {"generator": generator, "refiners": refiners, "scorer": scorer}
     if any(value is not None for value in changes.values()):
         chosen = chosen.replace({name: value for name, value in changes.items() if value is not None})
-    own = generator_backend is not None or generator_base_url is not None
-    judge = Engine(scorer_model or model or "pocket", backend, base_url)
-    writer = Engine(
-        generator_model or model or "pocket",
-        (generator_backend or "auto") if own else backend,
-        generator_base_url if own else base_url,
-    )
+    own = any(value is not None for value in (generator_backend, generator_base_url, generator_engine))
+    judge = Engine(scorer_model or model or "pocket", backend, base_url, engine or {})
+    writer = judge.named(generator_model or model or "pocket")
+    if own:
+        writer = Engine(writer.model, generator_backend or "auto", generator_base_url, generator_engine or {})
     return assemble(chosen, writer, judge, open_store(store))
 
 

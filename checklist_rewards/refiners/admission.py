@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from checklist_rewards.backends import Backend
+from checklist_rewards.backends import Backend, Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError
 from checklist_rewards.judges.checked import run_check, usable_check
@@ -44,7 +44,7 @@ class CheckAdmission(ReportingRefiner):
 
     def __init__(
         self,
-        model: str,
+        model: str | Engine,
         *,
         scorer: ChecklistScorer | None = None,
         threshold: float = 0.9,
@@ -55,7 +55,7 @@ class CheckAdmission(ReportingRefiner):
     ):
         share("threshold", threshold)
         self.threshold, self.allow_code = threshold, allow_code
-        self.model = model
+        self.model = Engine.of(model).model
         self.scorer = scorer or ChecklistScorer(model, backend=backend, base_url=base_url, store=store)
 
     def check(self) -> None:

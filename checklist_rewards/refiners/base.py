@@ -108,7 +108,7 @@ class Asker:
 
     def __init__(
         self,
-        model: str,
+        model: str | Engine,
         backend: str | Backend,
         base_url: str | None,
         prompt: str | Path | PromptTemplate,
@@ -119,8 +119,8 @@ class Asker:
     ):
         for name, value in (("max_tokens", max_tokens), ("max_attempts", max_attempts)):
             whole_number(name, value)
-        self.model = model
-        self.engine = Engine(model, backend, base_url)
+        self.engine = Engine.of(model, backend, base_url)
+        self.model = self.engine.model
         self.prompt = load_prompt(prompt, "stage")
         if self.prompt.placeholders != set(needs):
             got, want = (

@@ -20,7 +20,7 @@ from statistics import fmean
 import numpy as np
 from pydantic import BaseModel
 
-from checklist_rewards.backends import Backend
+from checklist_rewards.backends import Backend, Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.prompts import PromptTemplate
@@ -72,7 +72,7 @@ class Deduplicator(ReportingRefiner):
 
     def __init__(
         self,
-        model: str | None = None,
+        model: str | Engine | None = None,
         *,
         backend: str | Backend = "auto",
         base_url: str | None = None,
@@ -86,7 +86,7 @@ class Deduplicator(ReportingRefiner):
         share("threshold", threshold)
         self.threshold = threshold
         self.embedder = choose_embedder(embedder)
-        self.model = model
+        self.model = None if model is None else Engine.of(model).model
         self.asker = (
             None
             if model is None

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from checklist_rewards.backends import Backend
+from checklist_rewards.backends import Backend, Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.prompts import PromptTemplate
@@ -52,7 +52,7 @@ class Tagger(ReportingRefiner):
 
     def __init__(
         self,
-        model: str,
+        model: str | Engine,
         *,
         qualities: Mapping[str, str] = QUALITIES,
         backend: str | Backend = "auto",
@@ -63,7 +63,7 @@ class Tagger(ReportingRefiner):
         store: bool | str | Path | Store = True,
     ):
         self.qualities = _checked(qualities)
-        self.model = model
+        self.model = Engine.of(model).model
         self.shape = _shape(self.qualities)
         needs = ("item", "qualities")
         self.asker = Asker(model, backend, base_url, prompt, needs, max_tokens, max_attempts, store)

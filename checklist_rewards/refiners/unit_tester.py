@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from checklist_rewards.backends import Backend
+from checklist_rewards.backends import Backend, Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.prompts import PromptTemplate
@@ -71,7 +71,7 @@ class UnitTester(ReportingRefiner):
 
     def __init__(
         self,
-        model: str,
+        model: str | Engine,
         *,
         scorer: ChecklistScorer | None = None,
         threshold: float = 0.7,
@@ -86,7 +86,7 @@ class UnitTester(ReportingRefiner):
         share("threshold", threshold)
         whole_number("max_samples", max_samples)
         self.threshold, self.max_samples = threshold, max_samples
-        self.model = model
+        self.model = Engine.of(model).model
         needs = ("response", "item", "answer")
         self.asker = Asker(model, backend, base_url, prompt, needs, max_tokens, max_attempts, store)
         self.scorer = scorer or ChecklistScorer(model, backend=backend, base_url=base_url, store=store)

@@ -24,19 +24,9 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, astuple, dataclass, replace
-from functools import cached_property
+from dataclasses import asdict, astuple, replace
 
-from checklist_rewards.backends import (
-    Backend,
-    Messages,
-    Progress,
-    Reply,
-    Sampling,
-    engine_identity,
-    is_transient,
-    load_backend,
-)
+from checklist_rewards.backends import Backend, Engine, Messages, Progress, Reply, Sampling, is_transient
 from checklist_rewards.errors import BackendError
 from checklist_rewards.store import Key, Store, key_of
 
@@ -47,35 +37,6 @@ CHUNK_REPLIES = 128
 depend on it: were it the engine's, a run could not be cut into the same calls without building the engine."""
 BACKEND_ERROR = "backend_error"
 _FORMAT = "reply-2"
-
-
-@dataclass(frozen=True)
-class Engine:
-    """Which engine replies. It is built, and its model loaded, at the first reply that the store does not have.
-
-    Args:
-        model (`str`): "pocket", a folder, a Hub id, or with `base_url` the name the server knows it by.
-        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): an engine's name, or an engine, which is then
-            the one that replies, whatever `model` says.
-        base_url (`str`, *optional*): an OpenAI-compatible server.
-    """
-
-    model: str = "pocket"
-    backend: str | Backend = "auto"
-    base_url: str | None = None
-
-    @cached_property
-    def identity(self) -> str:
-        """Hash of the model that replies. Raises [`ModelError`] if there is none."""
-        if isinstance(self.backend, str):
-            return engine_identity(self.model, self.backend, self.base_url)
-        return self.backend.identity
-
-    def load(self) -> Backend:
-        """The engine itself, shared with everybody who asked for the same one."""
-        if isinstance(self.backend, str):
-            return load_backend(self.model, self.backend, self.base_url)  # type: ignore[arg-type]
-        return self.backend
 
 
 def sample_replies(

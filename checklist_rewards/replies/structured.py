@@ -22,10 +22,10 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from checklist_rewards.backends import Messages, Progress, Reply, Sampling
+from checklist_rewards.backends import Engine, Messages, Progress, Reply, Sampling
 from checklist_rewards.chat import strip_thinking
 from checklist_rewards.errors import GenerationError
-from checklist_rewards.replies.sampling import Engine, sample_replies
+from checklist_rewards.replies.sampling import sample_replies
 from checklist_rewards.store import Store
 
 Value = TypeVar("Value", bound=BaseModel)

@@ -54,8 +54,11 @@ def awake(judge: Any) -> AbstractContextManager[Any]:
     enable_sleep_mode=True)` lends its GPU memory to a colocated policy in between."""
     stack = ExitStack()
     for engine in _engines(judge):
-        if hasattr(engine.backend, "awake"):
-            stack.enter_context(engine.backend.awake())
+        backend = engine.backend
+        if engine.settings.get("enable_sleep_mode"):
+            backend = engine.load()
+        if hasattr(backend, "awake"):
+            stack.enter_context(backend.awake())
     return stack
 
 
@@ -74,5 +77,3 @@ def _engines(judge: Any) -> Iterator[Engine]:
     engine = getattr(judge, "engine", None)
     if isinstance(engine, Engine):
         yield engine
-    elif hasattr(judge, "backend"):
-        yield Engine(judge.name, judge.backend, judge.base_url)

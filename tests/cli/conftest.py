@@ -27,7 +27,7 @@ def engine(monkeypatch):
     def stand_in(*arguments, **options) -> FakeBackend:
         fake = FakeBackend(*arguments, **options)
         monkeypatch.setattr(backends, "_engines", {})
-        monkeypatch.setattr(backends, "_build", lambda name, model, base_url: fake)
+        monkeypatch.setattr(backends, "_build", lambda name, model, base_url, settings: fake)
         return fake
 
     return stand_in
@@ -37,7 +37,7 @@ def engine(monkeypatch):
 def no_engine(monkeypatch):
     """Loading any model fails the test."""
 
-    def build(name, model, base_url):
+    def build(name, model, base_url, settings):
         raise AssertionError(f"a model was loaded: {model}")
 
     monkeypatch.setattr(backends, "_engines", {})

@@ -25,7 +25,9 @@ def scripted(monkeypatch):
         fake = Scripted(rule, last)
         fake.built = []
         monkeypatch.setattr(backends, "_engines", {})
-        monkeypatch.setattr(backends, "_build", lambda name, model, url: fake.built.append((model, url)) or fake)
+        monkeypatch.setattr(
+            backends, "_build", lambda name, model, url, settings: fake.built.append((model, url)) or fake
+        )
         return fake
 
     return stand_in

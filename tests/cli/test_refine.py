@@ -23,7 +23,7 @@ def model(monkeypatch):
     fake = Replies(reply)
     fake.rule = knows
     monkeypatch.setattr(backends, "_engines", {})
-    monkeypatch.setattr(backends, "_build", lambda name, model, base_url: fake)
+    monkeypatch.setattr(backends, "_build", lambda name, model, base_url, settings: fake)
     return fake
 
 

@@ -82,7 +82,7 @@ def test_candidates_reach_the_prompt_or_are_sampled(monkeypatch):
         pipe.run_batch([ROW])
     built = []
     monkeypatch.setattr(backends, "_engines", {})
-    monkeypatch.setattr(backends, "_build", lambda name, model, url: built.append((model, url)) or fake)
+    monkeypatch.setattr(backends, "_build", lambda name, model, url, settings: built.append((model, url)) or fake)
     settings = {"candidate_models": ["small", "smaller"]}
     pipe = pipeline("rlcf_candidates_only", model="m", base_url="http://here/v1", store=False, generator=settings)
     [result] = pipe.run_batch([ROW])

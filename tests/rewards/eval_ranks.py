@@ -26,6 +26,6 @@ callback._generate = counted
 trainer.add_callback(callback)
 trainer.train()
 found = {"step": trainer.state.global_step, "history": trainer.state.log_history, "share": share}
-(folder / f"{rank}.json").write_text(json.dumps(found | {"reads": len(scorer.judge.backend.asked)}))
+(folder / f"{rank}.json").write_text(json.dumps(found | {"reads": len(scorer.judge.engine.backend.asked)}))
 trainer.accelerator.wait_for_everyone()
 trainer.accelerator.end_training()  # else the rank that is first to leave may take the other one down

@@ -3,11 +3,12 @@
 What a pipeline has a default for is None here: only what the user gave beats the pipeline.
 """
 
-from checklist_rewards.cli.options.base import JUDGE, OUTPUT, PIPELINE, ROWS, WRITER
+from checklist_rewards.cli.options.base import JUDGE, OUTPUT, PIPELINE, ROWS, WRITER, engine_settings
 from checklist_rewards.cli.options.judging import (
     Backend,
     BaseUrl,
     Concurrency,
+    EngineSettings,
     Judge,
     JudgePrompt,
     MassFloor,
@@ -27,7 +28,7 @@ from checklist_rewards.cli.options.rows import (
     TargetKey,
     WriterKeys,
 )
-from checklist_rewards.cli.options.writing import OwnWriter, Writer, Writing, backend_beside
+from checklist_rewards.cli.options.writing import OwnWriter, Writer, Writing, policy
 
 __all__ = [
     "JUDGE",
@@ -41,6 +42,7 @@ __all__ = [
     "ChecklistKey",
     "Concurrency",
     "Dry",
+    "EngineSettings",
     "Files",
     "Judge",
     "JudgePrompt",
@@ -57,5 +59,6 @@ __all__ = [
     "Writer",
     "WriterKeys",
     "Writing",
-    "backend_beside",
+    "engine_settings",
+    "policy",
 ]

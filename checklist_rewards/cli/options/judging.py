@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from checklist_rewards.backends import BackendName
 from checklist_rewards.backends.remote import REMOTE
-from checklist_rewards.cli.options.base import JUDGE, OUTPUT, given, option
+from checklist_rewards.cli.options.base import JUDGE, OUTPUT, engine_settings, given, option
 from checklist_rewards.replies import Engine
 from checklist_rewards.scores import Abstention, PrimaryMetric
 
@@ -34,6 +34,15 @@ Backend = Annotated[
 BaseUrl = Annotated[
     str | None,
     option(JUDGE, "An OpenAI-compatible server: http://localhost:8000/v1, or openai, openrouter; or a reward server."),
+]
+EngineSettings = Annotated[
+    list[str] | None,
+    option(
+        JUDGE,
+        "What the engine is loaded with, NAME=VALUE by its own names (tensor_parallel_size=2, quantization=fp8, "
+        "dtype=bfloat16, revision=v2, adapter=FOLDER), or a JSON object; may be given several times.",
+        "--engine",
+    ),
 ]
 Concurrency = Annotated[int | None, option(OUTPUT, "Requests at once to a server.", min=1, default="the engine's")]
 JudgePrompt = Annotated[
@@ -66,6 +75,7 @@ class Judge:
     model: Model = "pocket"
     backend: Backend = "auto"
     base_url: BaseUrl = None
+    engine_options: EngineSettings = None
     prompt: JudgePrompt = None
     mode: Annotated[
         Literal["item", "batch", "quality"] | None,
@@ -123,8 +133,8 @@ class Judge:
 
     @property
     def engine(self) -> Engine:
-        """Who judges."""
-        return Engine(self.model, self.backend, self.base_url)
+        """The engine that judges."""
+        return Engine(self.model, self.backend, self.base_url, engine_settings("--engine", self.engine_options))
 
     @property
     def shown(self) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from checklist_rewards.backends import BackendName
 from checklist_rewards.backends.remote import REMOTE
-from checklist_rewards.cli.options.base import WRITER, given, option
-from checklist_rewards.cli.options.judging import Backend, BaseUrl, Judge
+from checklist_rewards.cli.options.base import WRITER, engine_settings, given, option
+from checklist_rewards.cli.options.judging import Backend, BaseUrl, EngineSettings, Judge
+from checklist_rewards.errors import SampleError
 from checklist_rewards.replies import Engine
 
 
@@ -67,6 +69,7 @@ class Writer(Writing):
     ] = "pocket"
     backend: Backend = "auto"
     base_url: BaseUrl = None
+    engine_options: EngineSettings = None
     generator_prompt: Annotated[
         str | None,
         option(
@@ -80,8 +83,8 @@ class Writer(Writing):
 
     @property
     def engine(self) -> Engine:
-        """Who writes."""
-        return Engine(self.model, self.backend, self.base_url)
+        """The engine that writes."""
+        return Engine(self.model, self.backend, self.base_url, engine_settings("--engine", self.engine_options))
 
 
 @dataclass(frozen=True)
@@ -94,19 +97,39 @@ class OwnWriter(Writing):
     generator_base_url: Annotated[str | None, option(WRITER, "The server of --generator-model, if it is served.")] = (
         None
     )
+    generator_engine_options: Annotated[
+        list[str] | None,
+        option(WRITER, "What the engine of --generator-model is loaded with, as in --engine.", "--generator-engine"),
+    ] = None
     generator_prompt: Annotated[
         str | None,
         option(WRITER, "The writer's prompt: a packaged one, or a Markdown file.", default="the pipeline's"),
     ] = None
 
     def engine_beside(self, judge: Judge) -> Engine:
-        """Who writes: the judge, unless another model is named."""
+        """The engine that writes: the judge's, unless another model is named."""
+        settings = engine_settings("--generator-engine", self.generator_engine_options)
         if self.generator_model is None:
+            if settings:
+                raise SampleError("--generator-engine needs --generator-model; --engine is for the judge.")
             return judge.engine
         url = self.generator_base_url
-        return Engine(self.generator_model, backend_beside(judge.backend, url), url)
+        return Engine(self.generator_model, _backend_beside(judge.backend, url), url, settings)
 
 
-def backend_beside(judge: BackendName, base_url: str | None) -> BackendName:
-    """The engine of a second model: the judge's, unless one of the two is on a server of its own."""
+def policy(judge: Judge, model: str | None, base_url: str | None, settings: Sequence[str] | None) -> Engine | None:
+    """The engine of --policy; None if no policy is named. Raises [`SampleError`] for settings of a policy that is not
+    named."""
+    if model is not None:
+        found = engine_settings("--policy-engine", settings)
+        return Engine(model, _backend_beside(judge.backend, base_url), base_url, found)
+    if base_url is not None:
+        raise SampleError(f"--policy-base-url {base_url} needs --policy, the model's name there.")
+    if settings:
+        raise SampleError(f"--policy-engine {settings[0]} needs --policy; --engine is for the judge.")
+    return None
+
+
+def _backend_beside(judge: BackendName, base_url: str | None) -> BackendName:
+    """The backend of a second model: the judge's, unless one of the two is on a server of its own."""
     return "auto" if judge in ("openai", REMOTE) or base_url is not None else judge

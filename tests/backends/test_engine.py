@@ -1,0 +1,177 @@
+"""Engine settings by name: what they do, what of them stored answers depend on, and how often the Hub is asked."""
+
+import json
+import pickle
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.backends import Engine, ReadGroup, load_backend, pocket_dir
+from checklist_rewards.errors import ModelError
+from checklist_rewards.judges import LogprobJudge
+from checklist_rewards.store import Store
+from tests.fakes import FakeBackend
+
+LABELS = ("yes", "no")
+GROUPS = [ReadGroup(None, "The cat sat on the mat. ## Question\n\n", ("Is it short?", "Does it mention a cat?"))]
+
+
+@pytest.fixture(scope="module")
+def adapter(tmp_path_factory) -> str:
+    """A LoRA adapter of the pocket model with random weights."""
+    peft = pytest.importorskip("peft")
+    from transformers import AutoModelForCausalLM
+
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype=torch.float32)
+    tuned = peft.get_peft_model(
+        model, peft.LoraConfig(r=8, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    )
+    folder = tmp_path_factory.mktemp("adapter")
+    tuned.save_pretrained(folder)
+    return str(folder)
+
+
+def transformers_engine(**settings) -> Engine:
+    return Engine("pocket", "transformers", settings=settings)
+
+
+def read(engine: Engine) -> torch.Tensor:
+    return torch.tensor([answer.logprobs for group in engine.load().read(GROUPS, LABELS).reads for answer in group])
+
+
+def test_settings_that_change_answers_change_the_identity_and_no_others_do():
+    plain = transformers_engine().identity
+    assert transformers_engine(max_batch_tokens=64, device_map="cpu").identity == plain
+    assert (
+        Engine("pocket", "vllm", settings={"tensor_parallel_size": 2, "gpu_memory_utilization": 0.3}).identity == plain
+    )
+    different = [{"dtype": "bfloat16"}, {"quantization": "fp8"}, {"trust_remote_code": True}, {"setting_of_2027": 1}]
+    identities = [transformers_engine(**settings).identity for settings in different]
+    assert len({plain, *identities}) == len(different) + 1
+
+
+def test_an_adapter_counts_by_its_content(adapter, tmp_path):
+    copied = Path(shutil.copytree(adapter, tmp_path / "copied"))
+    first, same = transformers_engine(adapter=adapter).identity, transformers_engine(adapter=str(copied)).identity
+    assert first == same != transformers_engine().identity
+    weights = next(copied.glob("*.safetensors"))
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
+    assert transformers_engine(adapter=str(copied)).identity != first
+
+
+def test_stored_answers_of_other_settings_are_not_given_out(tmp_path):
+    store = Store(tmp_path / "store.sqlite")
+    asked = ["Does it end with a question mark?"], "Who is there?"
+    for settings, fresh in (({}, 1), ({"max_batch_tokens": 64}, 0), ({"dtype": "bfloat16"}, 1), ({}, 0)):
+        scorer = ChecklistScorer("pocket", backend="transformers", engine=settings, store=store)
+        scorer.score(*asked)
+        assert scorer.receipt.asked == fresh, settings
+
+
+def test_transformers_takes_a_dtype_and_a_lora_adapter(adapter):
+    peft = pytest.importorskip("peft")
+    half = transformers_engine(dtype="bfloat16").load()
+    assert half.model.dtype == torch.bfloat16
+    tuned = transformers_engine(adapter=adapter)
+    assert (read(tuned) - read(transformers_engine())).abs().max() > 0.01
+    merged = transformers_engine(attn_implementation="sdpa").load()  # an engine of its own, to be changed
+    merged.model = peft.PeftModel.from_pretrained(merged.model, adapter).merge_and_unload()
+    again = torch.tensor([a.logprobs for group in merged.read(GROUPS, LABELS).reads for a in group])
+    assert (read(tuned) - again).abs().max() < 1e-4
+
+
+def test_a_setting_that_an_engine_does_not_have_is_refused_by_name(tmp_path):
+    with pytest.raises(ModelError, match=r"'dtpye' is unknown to transformers; allowed: max_batch_tokens, adapter"):
+        transformers_engine(dtpye="bfloat16").load()
+    with pytest.raises(ModelError, match=r"adapter='.*' is not a folder with an adapter_config.json"):
+        _ = transformers_engine(adapter=str(tmp_path)).identity
+    with pytest.raises(ModelError, match=r"engine='fp8' is not allowed; it is a mapping"):
+        ChecklistScorer("pocket", engine="fp8")
+    with pytest.raises(ModelError, match="a backend that is already built"):
+        ChecklistScorer("pocket", backend=FakeBackend(), engine={"dtype": "bfloat16"})
+
+
+def test_equal_engines_share_a_backend_and_a_copy_builds_its_own(adapter):
+    assert transformers_engine().load() is load_backend("pocket", "transformers")
+    assert transformers_engine(adapter=adapter).load() is transformers_engine(adapter=adapter).load()
+    assert transformers_engine(adapter=adapter).load() is not transformers_engine().load()
+    engine = transformers_engine()
+    engine.load()
+    copied = pickle.loads(pickle.dumps(engine))
+    assert copied == engine and "_loaded" not in vars(copied)
+
+
+HUB_RUN = """
+    import json, sys
+    import huggingface_hub
+    asked = []
+    original = huggingface_hub.hf_hub_download
+    def counted(*args, **kwargs):
+        asked.append((args, kwargs))
+        return original(*args, **kwargs)
+    huggingface_hub.hf_hub_download = counted
+
+    from checklist_rewards import ChecklistScorer, Sample
+    from checklist_rewards.backends import Engine
+
+    def scorer(**engine):
+        return ChecklistScorer("org/judge", backend="transformers", engine=engine, store=False)
+
+    one = scorer()
+    one.check()
+    counts = [len(asked)]
+    for number in range(3):
+        one.score_batch([Sample(["Is it short?"], f"Text {number}.")])
+        counts.append(len(asked))
+    again = scorer()
+    again.score(["Is it short?"], "Text 3.")
+    counts.append(len(asked))
+    other = scorer(revision="v2").score(["Is it short?"], "Text 0.").items[0].probabilities
+    print(json.dumps({
+        "counts": counts,
+        "identities": [Engine("org/judge", settings=s).identity for s in ({}, {"revision": "main"}, {"revision": "v2"})],
+        "differs": other != one.score(["Is it short?"], "Text 0.").items[0].probabilities,
+        "commit": one.judge.engine.load().model.config._commit_hash,
+    }))
+"""
+
+
+def test_the_hub_is_asked_once_for_a_model_and_a_revision_is_another_model(tmp_path):
+    """A Hub cache with two commits of a model, as `hf download` leaves it; the Hub itself is not there."""
+    home = tmp_path / "home"
+    repository = home / "hub" / "models--org--judge"
+    for commit, name in (("a" * 40, "main"), ("b" * 40, "v2")):
+        snapshot = repository / "snapshots" / commit
+        shutil.copytree(pocket_dir(), snapshot)
+        (repository / "refs").mkdir(exist_ok=True)
+        (repository / "refs" / name).write_text(commit)
+        if name == "v2":
+            config = json.loads((snapshot / "config.json").read_text())
+            (snapshot / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.1}))
+    script = tmp_path / "run.py"
+    script.write_text(textwrap.dedent(HUB_RUN))
+    environment = {"HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "2", "PATH": "/usr/bin:/bin"}
+    environment |= {"PYTHONPATH": str(Path(__file__).resolve().parents[2]), "HOME": str(tmp_path)}
+    run = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr[-2000:]
+    found = json.loads(run.stdout.splitlines()[-1])
+    checked, loaded, *later = found["counts"]
+    assert checked == 1 < loaded  # transformers fetches each file of the model when it is loaded
+    assert later == [loaded] * 3
+    assert found["identities"] == [f"org/judge@{'a' * 40}", f"org/judge@{'a' * 40}", found["identities"][2]]
+    assert found["identities"][2] == f"org/judge@{'b' * 40}"
+    assert found["differs"] and found["commit"] == "a" * 40
+
+
+def test_judges_hold_their_engine():
+    judge = LogprobJudge("pocket", backend="transformers")
+    assert judge.engine.load() is judge.engine.load()
+    held = Engine("pocket", "transformers")
+    assert ChecklistScorer(held, store=False).judge.engine is held
