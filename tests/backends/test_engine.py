@@ -136,7 +136,9 @@ HUB_RUN = """
     other = scorer(revision="v2").score(["Is it short?"], "Text 0.").items[0].probabilities
     print(json.dumps({
         "counts": counts,
-        "identities": [Engine("org/judge", settings=s).identity for s in ({}, {"revision": "main"}, {"revision": "v2"})],
+        "identities": [
+            Engine("org/judge", settings=s).identity for s in ({}, {"revision": "main"}, {"revision": "v2"})
+        ],
         "differs": other != one.score(["Is it short?"], "Text 0.").items[0].probabilities,
         "commit": one.judge.engine.load().model.config._commit_hash,
     }))

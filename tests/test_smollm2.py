@@ -1,0 +1,105 @@
+"""A real pretrained model with a real chat template and vocabulary, where the pocket model could hide something."""
+
+import pytest
+from datasets import Dataset
+from transformers import AutoTokenizer
+
+from checklist_rewards.backends import Engine, ReadGroup, Sampling
+from checklist_rewards.judges.probe import probe
+from checklist_rewards.prompts import load_prompt
+from checklist_rewards.rewards.trl import ChecklistReward
+
+pytestmark = pytest.mark.slow
+
+QUESTIONS = ("Is it short?", "Does it mention a dog?", "Is it written in French?")
+
+
+@pytest.fixture(scope="module")
+def engine(smollm2) -> Engine:
+    return Engine(smollm2, "transformers")
+
+
+def test_prompts_are_those_of_its_chat_template(smollm2, engine):
+    tokenizer, prompt = AutoTokenizer.from_pretrained(smollm2), load_prompt("judges/item", "judge")
+    prefix = prompt.prefix(input="Write a note.", target="Ein Hund bellt.\n\n🐕")
+    for system in (prompt.system, None):  # without rules the template writes some of its own
+        tails = tuple(map(prompt.tail, QUESTIONS))
+        [group] = engine.load().tokens.groups([ReadGroup(system, prefix, tails)])
+        for tail, ids in zip(tails, group.tails, strict=True):
+            chat = [{"role": "system", "content": system}] if system else []
+            chat += [{"role": "user", "content": prefix + tail}]
+            whole = tokenizer.apply_chat_template(chat, add_generation_prompt=True)["input_ids"]
+            assert group.prefix + ids == list(whole)
+        assert len(group.prefix) > 3 * max(map(len, group.tails))
+
+
+def test_labels_have_all_their_forms(engine):
+    tokens = engine.load().tokens
+    yes, no = tokens.label_groups(["yes", "no"])
+    assert {tokens.tokenizer.decode([token]) for token in yes} >= {"Yes", " Yes", "yes", " yes"}
+    assert {tokens.tokenizer.decode([token]) for token in no} >= {"No", " No", "no", " no"}
+
+
+def test_packed_reads_are_those_of_separate_prompts(engine):
+    backend, prompt = engine.load(), load_prompt("judges/item", "judge")
+    prefix, tails = prompt.prefix(target="A dog barks at the moon."), tuple(map(prompt.tail, QUESTIONS))
+    packed = backend.read([ReadGroup(prompt.system, prefix, tails)], ("yes", "no"))
+    separate = backend.read([ReadGroup(prompt.system, prefix, (tail,)) for tail in tails], ("yes", "no"))
+    assert backend.packs and packed.computed_tokens < separate.computed_tokens
+    for ours, theirs in zip(packed.reads[0], (reads[0] for reads in separate.reads), strict=True):
+        assert ours.logprobs == pytest.approx(theirs.logprobs, abs=1e-3)
+
+
+def test_probe_refuses_it_as_a_judge(engine):
+    report = probe(engine)
+    assert report.answered == 1.0 and report.mass > 0.5
+    assert report.yes_mean > 0.5 and report.no_mean > 0.5  # it leans to yes on everything
+    assert report.refusal is not None and "cannot tell" in report.refusal
+
+
+def test_it_writes(engine):
+    [[reply]] = engine.load().generate(
+        [[{"role": "user", "content": "What is the capital of France? Answer in one sentence."}]],
+        Sampling(max_tokens=24),
+    )
+    assert "Paris" in reply.text and reply.finish_reason == "stop"
+
+
+def test_grpo_trains_it_on_code_checks(smollm2, tmp_path):
+    peft, trl = pytest.importorskip("peft"), pytest.importorskip("trl")
+    checklist = [
+        {"question": "Does it have at most 12 words?", "check": '{"type": "words", "at_most": 12}'},
+        {"question": "Does it have a comma?", "check": '{"type": "regex", "pattern": ",", "at_least": 1}'},
+    ]
+    rows = [
+        {"prompt": [{"role": "user", "content": f"Write a line about {what}."}], "checklist": checklist}
+        for what in ("rain", "tea", "a dog", "the sea")
+    ]
+    trainer = trl.GRPOTrainer(
+        model=smollm2,
+        reward_funcs=ChecklistReward(model="pocket", store=False, log=tmp_path / "rewards.jsonl"),
+        train_dataset=Dataset.from_list(rows),
+        peft_config=peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"]),
+        args=trl.GRPOConfig(
+            output_dir=str(tmp_path),
+            use_cpu=True,
+            bf16=False,
+            report_to="none",
+            save_strategy="no",
+            logging_steps=1,
+            per_device_train_batch_size=4,
+            num_generations=4,
+            max_completion_length=20,
+            max_steps=2,
+            learning_rate=1e-3,
+            seed=0,
+        ),
+    )
+    before = {name: value.clone() for name, value in trainer.model.named_parameters() if "lora_B" in name}
+    trainer.train()
+    steps = [entry for entry in trainer.state.log_history if "reward" in entry]
+    assert len(steps) == 2 and all(0 <= step["reward"] <= 1 for step in steps)
+    assert all(step["checklist_reward/unscored"] == 0 for step in steps)
+    changed = [not value.equal(before[name]) for name, value in trainer.model.named_parameters() if name in before]
+    assert any(changed)
+    assert len((tmp_path / "rewards.jsonl").read_text().splitlines()) == 8
