@@ -232,7 +232,7 @@ def _parsed(value: Any) -> Any:
         return value
     try:
         return json.loads(value)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return value or None
 
 
