@@ -13,6 +13,7 @@ from checklist_rewards.agreement import labels_of, read_scored
 from checklist_rewards.calibration import Calibration
 from checklist_rewards.cli.columns import Columns, read_checklist
 from checklist_rewards.datasets.importing import imported_rows
+from checklist_rewards.distill.labels import read_labels
 from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.judges.examples import FewShot
 from checklist_rewards.judges.jury import load_jury
@@ -39,7 +40,12 @@ def source(path):
 READERS = {
     ".json": [read_config, read_checklist, Calibration.load, source, *map(rows_of, ("auto", "autorubric", "rubric"))],
     ".yaml": [read_config, load_jury, source, *map(rows_of, ("auto", "autorubric", "rubric"))],
-    ".jsonl": [FewShot.load, labelled, *map(rows_of, ("auto", "rows", "healthbench", "rar", "autochecklist"))],
+    ".jsonl": [
+        FewShot.load,
+        labelled,
+        read_labels,
+        *map(rows_of, ("auto", "rows", "healthbench", "rar", "autochecklist")),
+    ],
 }
 
 HOSTILE = {
