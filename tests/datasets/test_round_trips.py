@@ -24,6 +24,11 @@ CLEAR = {
 }
 RIGHT = {"question": "Is it right?", "options": [{"label": "no", "value": 0}, {"label": "yes", "value": 1}]}
 RIGHT["options"] += [{"label": "unknown", "na": True}]
+README = {
+    "question": "How clear is it?",
+    "options": [{"label": "hardly", "value": 0}, {"label": "fairly", "value": 0.5}],
+}
+README["options"] += [{"label": "fully", "value": 1}, {"label": "no text", "na": True}]
 WORDS = {"question": "Has it few words?", "check": {"type": "words", "at_most": 3}}
 ENDS = {"question": "Does it end well?", "weight": 0.5, "check": {"phrase": "!", "type": "ends"}}
 DIGIT = {"question": "Has it a digit?", "check": '{"type": "regex", "pattern": "[0-9]", "at_least": 1}'}
@@ -33,6 +38,7 @@ CHECKLISTS = {
     "one item has a weight": [[SHORT, RUDE], [SHORT]],
     "keys differ between rows": [[SHORT], [RUDE], [POLITE]],
     "options": [[CLEAR, CLEAR | {"question": "How deep is it?"}]],
+    "the example of the README": [[README], [README, WORDS]],
     "options with na": [[RIGHT, CLEAR], [CLEAR]],
     "na and value in all options": [
         [RIGHT | {"options": [{"value": None, "na": None} | o for o in RIGHT["options"]]}]
