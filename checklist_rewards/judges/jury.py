@@ -51,7 +51,10 @@ def load_jury(path: str | Path, store: bool | str | Path | Store = True, limited
     Raises:
         ConfigError: naming the file and the judge, for anything that cannot be used.
     """
-    found = read_value(read_text(path), path)
+    try:
+        found = read_value(read_text(path), path)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: the file of judges cannot be read as YAML ({str(error).rstrip('.')}).") from None
     return _jury(found, str(path), Path(path).parent, open_store(store), limited)
 
 

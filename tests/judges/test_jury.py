@@ -65,7 +65,7 @@ def test_a_model_beside_the_file_is_refused(file):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("panel: [", "not valid YAML"),
+        ("panel: [", "cannot be read as YAML"),
         ("judges: [pocket, pocket]", "expected either 'panel' or 'cascade'"),
         ("panel:\ncascade:\njudges: [pocket]", "expected either 'panel' or 'cascade'"),
         ("panel:\njudges: pocket", "expected either 'panel' or 'cascade'"),
