@@ -62,7 +62,7 @@ class ChecklistItem(BaseModel):
     """One question about a target.
 
     Args:
-        question (`str`): asked about the target; must not be blank, and not a JSON object.
+        question (`str`): asked about the target; must not be blank.
         weight (`float`, *optional*, defaults to `1.0`): from -1e6 to 1e6. Negative makes the item a penalty: yes
             costs.
         category (`str`, *optional*): free label, used to report pass rates by category.
@@ -90,11 +90,9 @@ class ChecklistItem(BaseModel):
 
     @field_validator("question")
     @classmethod
-    def _a_question(cls, question: str) -> str:
+    def _not_blank(cls, question: str) -> str:
         if not question.strip():
             raise ValueError("the question is blank")
-        if question.lstrip().startswith("{") and _json_object(question):
-            raise ValueError("a question is plain text, not a JSON object; give the item as an object with 'question'")
         return question
 
     @field_validator("weight", mode="before")
@@ -187,7 +185,8 @@ class Checklist(BaseModel):
             where (`str`): how to name this checklist in an error ("data.jsonl, row 3").
 
         Raises:
-            ChecklistError: one sentence with `where`, the item, the value and what is allowed.
+            ChecklistError: one sentence with `where`, the item, the value and what is allowed. A question that is the
+                text of a JSON object is refused too: it is an item that some file format has turned into text.
         """
         if isinstance(value, Checklist):
             return value
@@ -229,9 +228,15 @@ def _parse_item(value: Any, where: str) -> ChecklistItem:
         if options != []:
             present["options"] = options
     try:
-        return ChecklistItem.model_validate(present)
+        item = ChecklistItem.model_validate(present)
     except ValidationError as error:
         raise ChecklistError(f"{where}: {_first(error)}.") from None
+    if item.question.lstrip().startswith("{") and _json_object(item.question):
+        raise ChecklistError(
+            f"{where}: the question is a JSON object, not plain text; give the item itself as an object, got "
+            f"{shown(item.question)}."
+        )
+    return item
 
 
 def _present(value: Mapping[Any, Any]) -> dict[Any, Any]:

@@ -131,7 +131,7 @@ def _rows(path: Path) -> str:
     found = [
         _usable(Checklist.parse(row.data[CHECKLIST], row.where), row.where)
         for row in read_rows(path)
-        if row.data.get(CHECKLIST) is not None
+        if row.data.get(CHECKLIST) not in (None, "")
     ]
     if not found:
         raise SampleError(f"{path}: no row has a {CHECKLIST!r}.")

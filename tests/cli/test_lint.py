@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards.prompts import prompts_dir
+from checklist_rewards.rows import write_rows
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 
@@ -112,11 +113,16 @@ def test_checklists_are_checked_with_their_code_checks(run, no_engine):
     short = {"question": "Is it short?", "check": '{"type": "words", "at_most": 9}'}
     Path("one.json").write_text(json.dumps(["Is it kind?", short]))
     rows = [{"checklist": ["a?"]}, {"checklist": None}, {"checklist": [short, "b?"]}]
-    Path("rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    shown = run("lint", "one.json", "rows.jsonl")
+    for name in ("rows.jsonl", "rows.csv", "rows.parquet"):
+        with write_rows(name) as out:
+            for row in rows:
+                out.write(row)
+    shown = run("lint", "one.json", "rows.jsonl", "rows.csv", "rows.parquet")
     assert shown.exit_code == 0 and shown.stdout.splitlines() == [
         "one.json: a checklist: 2 items, 1 with code checks",
         "rows.jsonl: 2 checklists: 3 items, 1 with code checks",
+        "rows.csv: 2 checklists: 3 items, 1 with code checks",
+        "rows.parquet: 2 checklists: 3 items, 1 with code checks",
     ]
 
 
