@@ -13,17 +13,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic_core import PydanticSerializationError
 
-from checklist_rewards.errors import ChecklistError
+from checklist_rewards.errors import ChecklistError, shown
 
 YES, NO = "yes", "no"
 CANNOT_ASSESS = "cannot_assess"
 """What an abstention is called where an item allows one and does not name it itself."""
+MAX_WEIGHT = 1_000_000
+"""Largest absolute weight, so that no sum of weights overflows. Published rubrics stay within 100 (HealthBench: -10 to
+10)."""
 
 
 def content_hash(*parts: str | None, length: int = 16) -> str:
@@ -43,6 +46,11 @@ class Option(BaseModel):
     na: bool = False
     """This option means "not applicable / cannot assess": an abstention, which is an answer but carries no value."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _none_is_absent(cls, data: Any) -> Any:
+        return _present(data) if isinstance(data, Mapping) else data
+
     @model_validator(mode="after")
     def _value_unless_na(self) -> Option:
         if (self.value is None) != self.na:
@@ -55,13 +63,14 @@ class ChecklistItem(BaseModel):
 
     Args:
         question (`str`): asked about the target; must not be blank.
-        weight (`float`, *optional*, defaults to `1.0`): any finite number. Negative makes the item a penalty: yes
+        weight (`float`, *optional*, defaults to `1.0`): from -1e6 to 1e6. Negative makes the item a penalty: yes
             costs.
         category (`str`, *optional*): free label, used to report pass rates by category.
         required (`bool`, *optional*, defaults to `False`): a gate. If it is answered and fails, the primary score is
             0.
         options (list of [`Option`], *optional*): the possible answers; None means yes (1) and no (0).
-        check (`str`, *optional*): JSON of a typed code check that answers the item without a model.
+        check (`str` or mapping, *optional*): a typed code check that answers the item without a model, as JSON text or
+            as the object itself. Text is kept as it is; an object becomes JSON text with sorted keys.
         sources (tuple of `int`, *optional*): indices of the observations that the question came from, where a
             generator worked from observations.
         id (`str`, *optional*): defaults to a hash of what determines the answer (question, check, option labels), so
@@ -72,7 +81,7 @@ class ChecklistItem(BaseModel):
 
     id: str = ""
     question: str
-    weight: float = Field(default=1.0, allow_inf_nan=False)
+    weight: float = Field(default=1.0, allow_inf_nan=False, ge=-MAX_WEIGHT, le=MAX_WEIGHT)
     category: str | None = None
     required: bool = False
     options: tuple[Option, ...] | None = None
@@ -93,13 +102,19 @@ class ChecklistItem(BaseModel):
             raise ValueError("a weight is a finite number")
         return weight
 
-    @model_validator(mode="before")
+    @field_validator("check", mode="before")
     @classmethod
-    def _content_id(cls, data: Any) -> Any:
-        if isinstance(data, Mapping) and not data.get("id") and isinstance(data.get("question"), str):
-            labels = [_label(option) for option in data.get("options") or ()]
-            return {**data, "id": content_hash(data["question"], data.get("check"), *labels)}
-        return data
+    def _check_text(cls, check: Any) -> Any:
+        if isinstance(check, str):
+            return _unpacked(check, str)
+        return _canonical(check) if isinstance(check, Mapping) else check
+
+    @model_validator(mode="after")
+    def _content_id(self) -> ChecklistItem:
+        if not self.id:
+            labels = [option.label for option in self.options or ()]
+            object.__setattr__(self, "id", content_hash(self.question, self.check, *labels))  # frozen for users only
+        return self
 
     @model_validator(mode="after")
     def _options_make_sense(self) -> ChecklistItem:
@@ -122,12 +137,6 @@ class ChecklistItem(BaseModel):
     def yes_no(self) -> bool:
         """Whether it is answered by yes (1) and no (0), and by nothing else but an abstention."""
         return {label: value for label, value in self.values.items() if value is not None} == {YES: 1.0, NO: 0.0}
-
-
-def _label(option: Any) -> str:
-    return str(
-        option.label if isinstance(option, Option) else option.get("label") if isinstance(option, Mapping) else ""
-    )
 
 
 class Checklist(BaseModel):
@@ -157,7 +166,7 @@ class Checklist(BaseModel):
     @property
     def id(self) -> str:
         """Content hash of all items with their weights, gates and categories."""
-        return content_hash(*(item.model_dump_json(exclude={"sources"}) for item in self.items))
+        return content_hash(*map(_dumped, self.items))
 
     @property
     def only_penalties(self) -> bool:
@@ -170,20 +179,23 @@ class Checklist(BaseModel):
 
         Args:
             value: a [`Checklist`], a list of strings or of mappings with [`ChecklistItem`]'s fields, a mapping with
-                `items`, or a JSON string of any of these. In mappings None stands for absent.
+                `items`, or a JSON string of any of these. In mappings None stands for absent. Items and options that
+                are JSON strings stand for what they hold: lists whose mappings have different keys come back from
+                Parquet like that.
             where (`str`): how to name this checklist in an error ("data.jsonl, row 3").
 
         Raises:
-            ChecklistError: one sentence with `where`, the item, the value and what is allowed.
+            ChecklistError: one sentence with `where`, the item, the value and what is allowed. A question that is the
+                text of a JSON object is refused too: it is an item that some file format has turned into text.
         """
         if isinstance(value, Checklist):
             return value
-        if isinstance(value, str):
+        while isinstance(value, str):
             try:
                 value = json.loads(value)
-            except json.JSONDecodeError as error:
+            except (ValueError, RecursionError) as error:
                 raise ChecklistError(
-                    f"{where}: a checklist given as a string must be JSON ({error}); got {_shown(value)}."
+                    f"{where}: a checklist given as a string must be JSON ({error}); got {shown(value)}."
                 ) from None
         extra: dict[str, Any] = {}
         if isinstance(value, Mapping) and "items" in value:
@@ -191,7 +203,7 @@ class Checklist(BaseModel):
             value = value["items"]
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence):
             raise ChecklistError(
-                f"{where}: expected a list of questions (strings or mappings with 'question'), got {_shown(value)}."
+                f"{where}: expected a list of questions (strings or mappings with 'question'), got {shown(value)}."
             )
         items = tuple(_parse_item(item, f"{where}, item {index}") for index, item in enumerate(value, start=1))
         try:
@@ -203,32 +215,92 @@ class Checklist(BaseModel):
 def _parse_item(value: Any, where: str) -> ChecklistItem:
     if isinstance(value, ChecklistItem):
         return value
+    value = _unpacked(value, str, dict, list)
     if isinstance(value, str):
         value = {"question": value}
     if not isinstance(value, Mapping):
-        raise ChecklistError(f"{where}: expected a question (string or mapping with 'question'), got {_shown(value)}.")
-    present = {key: item for key, item in value.items() if item is not None}
-    if present.get("options") == []:
-        del present["options"]
+        raise ChecklistError(f"{where}: expected a question (string or mapping with 'question'), got {shown(value)}.")
+    present = _present(value)
+    if "options" in present:
+        options = _unpacked(present.pop("options"), list)
+        if isinstance(options, list | tuple):
+            options = [_unpacked(option, dict) for option in options]
+        if options != []:
+            present["options"] = options
     try:
-        return ChecklistItem.model_validate(present)
+        item = ChecklistItem.model_validate(present)
     except ValidationError as error:
         raise ChecklistError(f"{where}: {_first(error)}.") from None
+    if item.question.lstrip().startswith("{") and _json_object(item.question):
+        raise ChecklistError(
+            f"{where}: the question is a JSON object, not plain text; give the item itself as an object, got "
+            f"{shown(item.question)}."
+        )
+    return item
+
+
+def _present(value: Mapping[Any, Any]) -> dict[Any, Any]:
+    return {key: entry for key, entry in value.items() if entry is not None}
+
+
+def _unpacked(value: Any, *kinds: type) -> Any:
+    """What a string holds that is JSON of one of `kinds`; anything else as it is."""
+    while isinstance(value, str) and value.lstrip()[:1] in ("{", "[", '"'):
+        try:
+            held = json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+        if not isinstance(held, kinds):
+            return value
+        value = held
+    return value
+
+
+def _json_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except RecursionError:
+        return True
+    except ValueError:
+        return False
+
+
+def _canonical(check: Mapping[Any, Any]) -> str:
+    """JSON of a check that depends on nothing a file format changes: neither the order of keys, nor nulls, nor whether
+    a whole number is a float."""
+    try:
+        return json.dumps(_plain(check), ensure_ascii=False, allow_nan=False, sort_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        raise ValueError("a check is a JSON object") from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(entry) for key, entry in value.items() if entry is not None}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _dumped(item: ChecklistItem) -> str:
+    try:
+        return item.model_dump_json(exclude={"sources"})
+    except PydanticSerializationError:  # half a surrogate pair has no UTF-8
+        return json.dumps(item.model_dump(exclude={"sources"}))
 
 
 def _first(error: ValidationError) -> str:
-    """The first complaint of pydantic as `field: message, got value`."""
-    detail = error.errors(include_url=False)[0]
-    field = ".".join(str(part) for part in detail["loc"])
+    """One complaint of pydantic as `field: message, got value`; an unknown field first, for it may be a missing one's
+    wrong name."""
+    details = error.errors(include_url=False)
+    detail = next((each for each in details if each["type"] == "extra_forbidden"), details[0])
+    places = [
+        str(part) if str(part).isidentifier() or isinstance(part, int) else shown(part) for part in detail["loc"]
+    ]
+    field = ".".join(places)
     message = detail["msg"].removeprefix("Value error, ")
     if detail["type"] == "extra_forbidden":
-        message = f"unknown field; allowed: {', '.join(ChecklistItem.model_fields)}"
-    got = "" if not field or detail["type"] == "missing" else f", got {_shown(detail['input'])}"
+        model: type[BaseModel] = Option if len(places) > 1 else ChecklistItem
+        message = f"unknown field; allowed: {', '.join(model.model_fields)}"
+    got = "" if not field or detail["type"] == "missing" else f", got {shown(detail['input'])}"
     return f"{field}: {message}{got}" if field else message
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -7,6 +7,9 @@ Each message is one sentence for a user: what was got, what is allowed, where (f
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+_SHOWN = 80
 
 
 class ChecklistRewardsError(Exception):
@@ -81,3 +84,12 @@ class ConfigError(ChecklistRewardsError, ValueError):
 
 class StoreError(ChecklistRewardsError, RuntimeError):
     """The verdict store cannot be opened."""
+
+
+def shown(value: Any) -> str:
+    """`repr(value)` for an error message, at most 80 characters."""
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):  # nested thousands deep; a number of more than 4,300 digits
+        return f"a value of type {type(value).__name__} too large to show"
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

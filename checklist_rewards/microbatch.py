@@ -9,10 +9,12 @@ engine never waits.
     >>> queue.score(Sample(["Is it short?"], "Yes."))  # from any thread  # doctest: +SKIP
     >>> await queue.score_async([Sample(["Is it short?"], "Yes.")])  # from a coroutine  # doctest: +SKIP
 
-A sample that cannot be scored as it is (no text, a broken checklist) fails alone: the batch is halved until the sample
-is by itself, and its error goes to its own caller. Such errors come before anything is asked, so nothing is read
-twice. Any other error (the model cannot be loaded) goes to everybody in the batch. What a judge does not answer is no
-error here: it is unanswered in the score.
+A sample that cannot be scored fails alone: the batch is halved until the sample is by itself, and its error goes to
+its own caller. Samples that are refused (no text, a broken checklist) are refused before the judge is asked, so
+nothing is read twice. If a sample breaks the arithmetic after that, the halves are read again, unless the store has
+them: for one such sample in a batch, less than three times the reads of the batch. An error of the model or its engine
+goes to all callers of the batch. A read that the judge does not answer is not an error here: it is unanswered in the
+score.
 """
 
 from __future__ import annotations
@@ -25,7 +27,14 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from checklist_rewards.errors import ChecklistError, ChecklistRewardsError, PromptError, SampleError
+from checklist_rewards.errors import (
+    ChecklistError,
+    ChecklistRewardsError,
+    ConfigError,
+    ModelError,
+    PromptError,
+    SampleError,
+)
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
 
@@ -33,7 +42,11 @@ DEFAULT_MAX_WAIT = 0.005
 DEFAULT_MAX_BATCH = 256
 DEFAULT_MAX_QUEUE = 4096
 SAMPLE_ERRORS = (ChecklistError, PromptError, SampleError, UnicodeError)
-"""What one sample can be to blame for. UnicodeError: half a surrogate pair, which no tokenizer takes."""
+"""What the caller of a sample that cannot be scored gets. UnicodeError: half a surrogate pair, which no tokenizer
+takes."""
+_EVERYBODYS = (ModelError, ConfigError)
+_CAUSED_BY_DATA = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What data of one sample may raise. The two above are ValueErrors too, and are not among them."""
 
 
 class QueueFull(ChecklistRewardsError, RuntimeError):
@@ -157,19 +170,27 @@ class MicroBatcher:
             return
         try:
             scores = self.scorer.score_batch([sample for sample, _ in batch])
-        except SAMPLE_ERRORS as error:
-            if len(batch) == 1:
-                batch[0][1].set_exception(error)
-                return
-            middle = len(batch) // 2
-            self._score(batch[:middle])
-            self._score(batch[middle:])
-        # Whatever else breaks is handed to the callers, because this thread has nobody to raise it to.
+        # Whatever breaks is handed to the callers: this thread has nobody to raise it to.
         except BaseException as error:
-            for _, future in batch:
-                future.set_exception(error)
+            if isinstance(error, _EVERYBODYS) or not isinstance(error, _CAUSED_BY_DATA):
+                for _, future in batch:
+                    future.set_exception(error)
+            elif len(batch) == 1:
+                batch[0][1].set_exception(_of_the_sample(error))
+            else:
+                middle = len(batch) // 2
+                self._score(batch[:middle])
+                self._score(batch[middle:])
         else:
             self.batches += 1
             self.scored += len(batch)
             for (_, future), score in zip(batch, scores, strict=True):
                 future.set_result(score)
+
+
+def _of_the_sample(error: Exception) -> Exception:
+    if isinstance(error, SAMPLE_ERRORS):
+        return error
+    wrapped = SampleError(f"the sample cannot be scored ({type(error).__name__}: {error}).")
+    wrapped.__cause__ = error
+    return wrapped

@@ -1,7 +1,8 @@
 """Prompt templates: Markdown files with placeholders, filled in one pass.
 
 A file has a `# System` part (optional, no placeholders) and a `# User` part. The user part is cut into sections at its
-`## ` headings; a section that names an optional field which the sample does not have is left out, heading and all.
+`## ` headings; a section that names an optional field which the sample does not have is left out, heading and all. A
+field that shares a section with one that the prompt must have is not optional.
 
     ---
     paper: TICK (arXiv:2410.03608)
@@ -22,8 +23,8 @@ data stay what they are.
 There are four kinds. A *judge* asks one `{question}` about a `{target}`, a *batch* prompt puts a whole `{checklist}`
 to it, a *generator* wants a checklist for an `{input}`, and a *stage* is any other step (merging, tagging, ...), whose
 placeholders its caller names. A judge template is split at `{question}`: everything before it is the *prefix*, equal
-for all items of a target, so an engine computes it once; the rest is the *tail*. A template that would break this is
-refused by the lint, which names file and line.
+for all items of a target, so an engine computes it once; the rest, with any sections that follow, is the *tail*. A
+template that would break this is refused by the lint, which names file and line.
 """
 
 from __future__ import annotations
@@ -53,23 +54,23 @@ REQUIRED: dict[Kind, tuple[str, ...]] = {
     "stage": (),
 }
 _LAST = ("question", "checklist")
+_QUESTION = "{question}"
 _FRONT = re.compile(r"\A---\n(.*?)^---[ \t]*\n", re.MULTILINE | re.DOTALL)
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _PART = re.compile(r"^# (System|User)[ \t]*$", re.MULTILINE)
 _SECTION = re.compile(r"^(?=## )", re.MULTILINE)
-_FENCE_DIGITS = 6
+_FENCE_DIGITS = (6, 30)
+"""Of a tag, and of the one that replaces it where the text holds it. No text can hold 30 digits of its own hash."""
 Fields = Mapping[str, str | int | None]
 
 
 def fence(name: str, text: str) -> str:
     """Wrap `text` in `<name-NNNNNN>` tags; the number comes from the text's own hash and does not occur in the
     text."""
-    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
-    tag = int.from_bytes(digest, "big") % 10**_FENCE_DIGITS
-    while f"{name}-{tag:0{_FENCE_DIGITS}d}" in text:  # 10**6 tags against a finite text: ends for anything below 13 MB
-        tag = (tag + 1) % 10**_FENCE_DIGITS
-    label = f"{name}-{tag:0{_FENCE_DIGITS}d}"
+    number = int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), "big")
+    labels = (f"{name}-{number % 10**digits:0{digits}d}" for digits in _FENCE_DIGITS)
+    label = next(label for label in labels if label not in text)
     return f"<{label}>\n{text}\n</{label}>"
 
 
@@ -107,22 +108,26 @@ class PromptTemplate:
     def prefix(self, **fields: str | None) -> str:
         """A judge's user message up to the question: the same string for every item of a target."""
         self._require(fields | {"question": ""})
-        before = [*self._present(fields | {"question": ""})]
-        before[-1] = before[-1].partition("{question}")[0]
-        return "".join(_fill(section, fields) for section in before).lstrip("\n")
+        before, _, _ = "".join(self._present(fields | {"question": ""})).partition(_QUESTION)
+        return _fill(before, fields).lstrip("\n")
 
     def tail(self, question: str) -> str:
-        """A judge's user message from the question on."""
-        return _fill("{question}" + self.sections[-1].partition("{question}")[2], {"question": question}).rstrip("\n")
+        """A judge's user message from the question on, with the sections that follow it."""
+        _, placeholder, after = "".join(self.sections).partition(_QUESTION)
+        return _fill(placeholder + after, {"question": question}).rstrip("\n")
 
     def _present(self, fields: Fields) -> list[str]:
         absent = {name for name in self.placeholders if fields.get(name) is None}
         return [s for s in self.sections if not absent.intersection(_PLACEHOLDER.findall(s))]
 
     def _require(self, fields: Fields) -> None:
-        for name in REQUIRED[self.kind]:
-            if fields.get(name) is None:
-                raise PromptError(f"{self.name}: the prompt needs {{{name}}}, and the sample has none.")
+        for section in self.sections:
+            names = _PLACEHOLDER.findall(section)
+            required = next((name for name in names if name in REQUIRED[self.kind]), None)
+            absent = next((name for name in names if fields.get(name) is None), None)
+            if required is not None and absent is not None:
+                beside = "" if absent in REQUIRED[self.kind] else f" (it is in one section with {{{required}}})"
+                raise PromptError(f"{self.name}: the prompt needs {{{absent}}}{beside}, and the sample has none.")
 
 
 def _fill(section: str, fields: Fields) -> str:

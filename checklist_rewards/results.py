@@ -18,17 +18,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import ValidationError
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rows import atomic_path, read_rows
-from checklist_rewards.scores import ItemScore, Score
-from checklist_rewards.spool import as_json
+from checklist_rewards.scores import Score
+from checklist_rewards.spool import as_json, check_names, json_reader
 from checklist_rewards.tally import PassRate, Tally, tally
 
 if TYPE_CHECKING:
@@ -153,11 +154,13 @@ class BatchScore:
         return cls._of((row.data, row.where) for row in read_rows(path))
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write a Parquet file; it appears whole or not at all."""
+        """Write a Parquet file; it appears whole or not at all. Raises [`SampleError`] for a column name that is not
+        valid Unicode."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         columns = _columns(self.rows)
+        check_names(columns)
         arrays, described = [], []
         for name, values in columns.items():
             array, encoding = _encoded(values, None)
@@ -182,7 +185,10 @@ class BatchScore:
         except (pa.ArrowException, OSError) as error:
             raise SampleError(f"{path}: cannot be read as Parquet ({error}).") from error
         _require_scores(table.column_names, str(path))
-        columns = {field.name: _decoded(table[field.name], field) for field in table.schema}
+        try:
+            columns = {field.name: _decoded(table[field.name], field) for field in table.schema}
+        except (ValueError, RecursionError) as error:
+            raise SampleError(f"{path}: a column of JSON holds something else ({error}).") from None
         records = [
             {name: values[index] for name, values in columns.items() if values[index] is not _ABSENT}
             for index in range(table.num_rows)
@@ -208,12 +214,12 @@ def score_from(value: Any, where: str) -> Score | None:
     try:
         value = _told(json.loads(value) if isinstance(value, str) and value else value)
         return None if value in (None, "") else Score.model_validate(value)
-    except json.JSONDecodeError as error:
-        raise SampleError(f"{where}: {SCORE_COLUMN} is no JSON ({error}); got {value!r:.60}.") from None
     except ValidationError as error:
         detail = error.errors(include_url=False)[0]
         field = "".join(f".{part}" for part in detail["loc"])
         raise SampleError(f"{where}: {SCORE_COLUMN}{field} is no score: {detail['msg']}.") from None
+    except (ValueError, RecursionError) as error:
+        raise SampleError(f"{where}: {SCORE_COLUMN} is no JSON ({error}); got {value!r:.60}.") from None
 
 
 class _Absent:
@@ -267,7 +273,8 @@ def _decoded(column: pa.ChunkedArray, field: pa.Field) -> list[Any]:
     values = column.to_pylist()
     if (field.metadata or {}).get(_ENCODING) == _JSON:
         return [_ABSENT if value is None else json.loads(value) for value in values]
-    return _plain(values)
+    reader = json_reader(field.type)
+    return _plain(values if reader is None else [reader(value) for value in values])
 
 
 def _plain(value: Any) -> Any:
@@ -287,22 +294,26 @@ def _same(one: Any, other: Any) -> bool:
 def _score_type() -> pa.DataType:
     import pyarrow as pa
 
-    text, number, whole, flag = pa.string(), pa.float64(), pa.int64(), pa.bool_()
-    special: dict[str, pa.DataType] = {
-        "value": number,
-        "confidence": number,
-        "mass": number,
-        "passed": flag,
-        "probabilities": pa.map_(text, number),
-        "uncalibrated": pa.map_(text, number),
-        "answered": whole,
-        "total": whole,
-        "required_passed": flag,
-        "primary_metric": text,
-    }
-    item = pa.struct([(field.name, special.get(field.name, text)) for field in fields(ItemScore)])
-    named = {name: special.get(name, number) for name in Score.model_fields}
-    return pa.struct([(name, type) for name, type in named.items() if name != "items"] + [("items", pa.list_(item))])
+    names = {name: _arrow_type(field.annotation) for name, field in Score.model_fields.items()}
+    return pa.struct(list(names.items()))
+
+
+def _arrow_type(annotation: Any) -> pa.DataType:
+    """The Arrow type of a field of a score: of text, numbers, mappings of names to numbers, and tuples of records."""
+    import pyarrow as pa
+
+    plain = {float: pa.float64(), int: pa.int64(), bool: pa.bool_(), str: pa.string()}
+    if annotation in plain:
+        return plain[annotation]
+    if is_dataclass(annotation):
+        hints = get_type_hints(annotation)
+        return pa.struct([(field.name, _arrow_type(hints[field.name])) for field in fields(annotation)])
+    origin, inner = get_origin(annotation), [each for each in get_args(annotation) if each is not NoneType]
+    if origin is dict:
+        return pa.map_(*map(_arrow_type, inner))
+    if origin is tuple:
+        return pa.list_(_arrow_type(inner[0]))
+    return pa.string() if origin is Literal else _arrow_type(inner[0])
 
 
 def _told(value: Any) -> Any:
@@ -317,7 +328,7 @@ def _own_labels(item: Any) -> Any:
     if not isinstance(item, Mapping):
         return item
     labels = {name: item[name] for name in ("probabilities", "uncalibrated") if isinstance(item.get(name), Mapping)}
-    own = {name: {k: p for k, p in found.items() if p is not None} for name, found in labels.items()}
+    own = {name: {k: p for k, p in found.items() if p is not None} or None for name, found in labels.items()}
     votes = item.get("votes")
     return {**item, **own} | ({"votes": [_own_labels(vote) for vote in votes]} if isinstance(votes, list) else {})
 

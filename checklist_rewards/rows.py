@@ -2,8 +2,8 @@
 
 The extension says the format. [`read_rows`] gives one row at a time with its place in the file, so an error can name
 it; [`write_rows`] writes to a hidden file beside the target, which takes the target's name when the block ends well.
-If it does not, nothing is there that was not there before. Memory does not grow with the number of rows in either
-direction.
+If it does not, nothing is there that was not there before. A process that is killed leaves its hidden file; the next
+one that writes the same target removes it. Memory does not grow with the number of rows in either direction.
 
 CSV has no types: every cell is read as a string, and a list or mapping (a checklist, a score) stands in its cell as
 JSON.
@@ -14,9 +14,11 @@ A value that a format cannot hold is null rather than something else: NaN and in
 from __future__ import annotations
 
 import csv
+import glob
 import json
 import os
 import secrets
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +26,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.spool import ArrowSpool, Spool, as_json, as_text
+from checklist_rewards.spool import ArrowSpool, Spool, as_json, as_text, check_names, json_reader
+
+if sys.platform != "win32":
+    import fcntl
 
 FORMATS = (".jsonl", ".csv", ".parquet")
 _BOM = b"\xef\xbb\xbf"
@@ -84,6 +89,36 @@ def read_rows(path: str | Path) -> Iterator[Row]:
     return read(path)
 
 
+def read_rows_for(path: str | Path, output: str | Path) -> Iterator[Row]:
+    """[`read_rows`] for rows that will be written to `output`: a value that its format cannot hold is refused now.
+
+    Raises:
+        SampleError: also for bytes and other values that JSON and CSV have no form for, and for a key that cannot name
+            a Parquet column.
+    """
+    rows, parquet = read_rows(path), file_format(output) == ".parquet"
+    if file_format(path) == ".parquet":
+        return rows if parquet else _checked(rows, _as_json, "drop the column, or write a .parquet file")
+    return _checked(rows, check_names, "rename it, or write a .jsonl file") if parquet else rows
+
+
+def _as_json(data: Mapping[str, Any]) -> None:
+    for name, value in data.items():
+        try:
+            as_json(value)
+        except SampleError as error:
+            raise SampleError(f"{name!r}: {error}") from None
+
+
+def _checked(rows: Iterator[Row], check: Callable[[Mapping[str, Any]], None], advice: str) -> Iterator[Row]:
+    for row in rows:
+        try:
+            check(row.data)
+        except SampleError as error:
+            raise SampleError(f"{row.where}, {str(error).rstrip('.')} ({advice}).") from None
+        yield row
+
+
 @contextmanager
 def write_rows(path: str | Path) -> Iterator[RowWriter]:
     """Write a file row by row: `with write_rows("out.jsonl") as rows: rows.write({...})`.
@@ -116,12 +151,12 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     Raises [`SampleError`] if `path` cannot be written.
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     if path.is_dir():
         raise SampleError(f"{path}: cannot be written, it is a folder.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.open("xb").close()
+        _remove_abandoned(path)
+        temporary, lock = _temporary(path)
     except OSError as error:
         raise SampleError(f"{path}: cannot be written ({error.strerror or error}).") from error
     try:
@@ -131,6 +166,44 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+        os.close(lock)
+
+
+def _temporary(path: Path) -> tuple[Path, int]:
+    """A new file beside `path`, and the descriptor that locks it while its process lives."""
+    while True:
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        if _locked(descriptor) is not False and temporary.exists():
+            return temporary, descriptor
+        os.close(descriptor)  # another process took it for abandoned before it was locked
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove the temporary files of processes that were killed while they wrote `path`."""
+    for temporary in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}.tmp"):
+        try:
+            descriptor = os.open(temporary, os.O_RDWR)
+        except OSError:  # gone by now, or another user's
+            continue
+        try:
+            if _locked(descriptor):
+                temporary.unlink(missing_ok=True)
+        finally:
+            os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool | None:
+    """Lock a file: True if that worked, False if another process holds it, None where files cannot be locked."""
+    if sys.platform == "win32":
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
 
 
 def _read_jsonl(path: Path) -> Iterator[Row]:
@@ -180,12 +253,21 @@ def _read_parquet(path: Path) -> Iterator[Row]:
     number = 0
     try:
         with pq.ParquetFile(path) as file:
+            readers = {field.name: reader for field in file.schema_arrow if (reader := json_reader(field.type))}
             for batch in file.iter_batches(batch_size=_PARQUET_ROWS):
                 for data in batch.to_pylist():
                     number += 1
-                    yield Row(number, data, f"{path}, row {number}")
+                    where = f"{path}, row {number}"
+                    yield Row(number, _with_json(data, readers, where) if readers else data, where)
     except (pa.ArrowException, OSError) as error:
         raise SampleError(f"{path}: cannot be read as Parquet after row {number} ({error}).") from error
+
+
+def _with_json(data: dict[str, Any], readers: Mapping[str, Callable[[Any], Any]], where: str) -> dict[str, Any]:
+    try:
+        return {name: readers[name](value) if name in readers else value for name, value in data.items()}
+    except (ValueError, RecursionError) as error:
+        raise SampleError(f"{where}: a column of type JSON holds something else ({error}).") from None
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
 from pydantic import BaseModel, ConfigDict
@@ -49,10 +49,11 @@ class ItemScore:
     """Hard value in [0, 1]; None when unanswered or when the abstention is skipped."""
     passed: bool | None = None
     """Credit of the hard answer >= 0.5, so for a penalty: the answer was no."""
-    confidence: float | None = None
-    """P(yes), or for an item with options P(answer); of several votes, their share."""
+    confidence: float | None = field(init=False, default=None)
+    """P(answer), in [0, 1]: the entry of `answer` in `probabilities`; of several votes, their share. P(yes) is
+    `probabilities["yes"]`. It is derived here, so what a file says of it is not read."""
     level: str | None = None
-    """Confidence in words: no_10 < .2 <= no_30 < .4 <= unsure < .6 <= yes_70 < .8 <= yes_90. Yes/no items only."""
+    """P(yes) in words: no_10 < .2 <= no_30 < .4 <= unsure < .6 <= yes_70 < .8 <= yes_90. Yes/no items only."""
     mass: float | None = None
     probabilities: dict[str, float] | None = None
     unanswered: str | None = None
@@ -67,6 +68,10 @@ class ItemScore:
     """Share of the votes that were answered which name `answer`."""
     uncalibrated: dict[str, float] | None = None
     """The judge's own probabilities, where `probabilities` are calibrated ones."""
+
+    def __post_init__(self) -> None:
+        if self.answer is not None and self.probabilities is not None:
+            object.__setattr__(self, "confidence", self.probabilities.get(self.answer))
 
     def verdict(self) -> Verdict:
         """The read behind this line, to score it again."""
@@ -261,9 +266,9 @@ def rescore(
     )
 
 
-def level(confidence: float) -> str:
+def level(yes: float) -> str:
     """P(yes) in words: no_10, no_30, unsure, yes_70 or yes_90."""
-    return next((name for bound, name in _LEVELS if confidence < bound), "yes_90")
+    return next((name for bound, name in _LEVELS if yes < bound), "yes_90")
 
 
 def ratio(numerator: float, denominator: float) -> float | None:
@@ -354,9 +359,6 @@ def _answered(
     item: ChecklistItem, verdict: Verdict, answer: str, value: float | None, passed: bool | None, threshold: float
 ) -> ItemScore:
     probabilities = _plain(verdict.probabilities)
-    confidence = None
-    if probabilities is not None:
-        confidence = probabilities[YES] if item.options is None else probabilities[answer]
     votes = _votes(item, verdict, threshold)
     named = [vote.answer for vote in votes or () if vote.answer is not None]
     return ItemScore(
@@ -365,8 +367,7 @@ def _answered(
         answer=answer,
         value=value,
         passed=passed,
-        confidence=confidence,
-        level=level(confidence) if confidence is not None and item.options is None else None,
+        level=level(probabilities[YES]) if probabilities is not None and item.options is None else None,
         mass=verdict.mass,
         probabilities=probabilities,
         reasoning=verdict.reasoning,

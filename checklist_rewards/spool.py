@@ -17,7 +17,7 @@ import logging
 import math
 import pickle
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,7 +89,8 @@ class ArrowSpool(Spool):
         self._batch_bytes = 0
 
     def write(self, row: Mapping[str, Any]) -> int:
-        """Put a row aside; returns its size in bytes."""
+        """Put a row aside; returns its size in bytes. Raises [`SampleError`] for a column that Arrow cannot name."""
+        check_names(row)
         size = super().write(row)
         self._batch.append(dict(row))
         self._batch_bytes += size
@@ -143,6 +144,38 @@ class ArrowSpool(Spool):
                 self._as_text.add(name)
             else:
                 self._inferred[name] = unified
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Refuse a column name that Arrow cannot hold. Raises [`SampleError`]."""
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise SampleError(
+                f"a Parquet column cannot be named {name!r:.60}: half a surrogate pair is not valid Unicode."
+            ) from None
+
+
+def json_reader(type: pa.DataType) -> Callable[[Any], Any] | None:
+    """What gives the values of Arrow's JSON type, which come as text; None for a type without any inside.
+
+    `datasets` writes lists whose mappings have different keys with that type.
+    """
+    import pyarrow as pa
+
+    if isinstance(type, pa.JsonType):
+        return lambda value: None if value is None else json.loads(value)
+    if isinstance(type, pa.StructType):
+        found = {field.name: reader for field in type if (reader := json_reader(field.type)) is not None}
+        if not found:
+            return None
+        return lambda value: (
+            value and {name: found[name](entry) if name in found else entry for name, entry in value.items()}
+        )
+    is_list = pa.types.is_nested(type) and hasattr(type, "value_type")
+    reader = json_reader(type.value_type) if is_list else None
+    return None if reader is None else lambda value: value and [reader(entry) for entry in value]
 
 
 def as_json(value: Any) -> str:

@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from checklist_rewards import Checklist, ChecklistItem, Option
 from checklist_rewards.errors import ChecklistError
@@ -64,6 +66,21 @@ def test_a_checklists_id_changes_with_any_weight_and_not_with_its_source():
             ["row 3, item 1", "share a label"],
         ),
         ([{"question": "a?", "options": [{"label": "x"}, {"label": "y", "value": 0}]}], ["row 3, item 1", "na=true"]),
+        ([{"question": "a?", "options": [{"lable": "x"}]}], ["row 3, item 1", "lable", "allowed: label, value, na"]),
+        ([{"question": "a?", "options": 5}], ["row 3, item 1", "options", "5"]),
+        (
+            [{"question": "a?", "weight": 1e308}],
+            ["row 3, item 1", "weight", "less than or equal to 1000000", "1e+308"],
+        ),
+        ([{"question": "a?", "weight": -1_000_001}], ["weight", "greater than or equal to -1000000", "-1000001"]),
+        ([{"question": "a?", "weight": 10**5000}], ["row 3, item 1", "weight", "too large to show"]),
+        ([10**5000], ["row 3, item 1", "int too large to show"]),
+        ("9" * 5000, ["row 3", "must be JSON", "4300 digits"]),
+        ("[" * 20_000, ["row 3", "must be JSON", "recursion"]),
+        ([{"question": '{"question": "a?"}'}], ["row 3, item 1", "question", "a JSON object, not plain text"]),
+        (['{"text": "a?"}'], ["row 3, item 1", "text: unknown field", "question"]),
+        (['["a?"]'], ["row 3, item 1", "expected a question", "['a?']"]),
+        ([{"question": "a?", "check": {"at_most": float("nan")}}], ["row 3, item 1", "check", "JSON object"]),
     ],
 )
 def test_what_cannot_be_used_is_refused_in_one_sentence_with_place_and_value(value, words):
@@ -77,3 +94,91 @@ def test_what_cannot_be_used_is_refused_in_one_sentence_with_place_and_value(val
 
 def test_a_zero_weight_item_may_stand_beside_one_that_counts():
     assert len(Checklist.parse([{"question": "a?", "weight": 0}, "b?"])) == 2
+
+
+def test_items_and_options_that_are_json_strings_are_what_they_hold():
+    """`datasets` stores a list whose mappings have different keys as a list of JSON strings."""
+    item = {
+        "question": "How?",
+        "weight": -2,
+        "options": [{"label": "badly", "value": 0}, {"label": "well", "value": 1}],
+    }
+    packed = item | {"options": [json.dumps(option) for option in item["options"]]}
+    parsed = Checklist.parse(["Is it short?", item])
+    assert Checklist.parse(['"Is it short?"', json.dumps(item)]) == parsed
+    assert Checklist.parse(["Is it short?", packed]) == parsed
+    assert Checklist.parse(["Is it short?", item | {"options": json.dumps(packed["options"])}]) == parsed
+    assert Checklist.parse(json.dumps(json.dumps(["Is it short?", item]))) == parsed
+
+
+def test_a_question_may_begin_like_json():
+    questions = ["{name} is greeted?", "[1] is cited?", '"Hello" is the first word?']
+    assert [item.question for item in Checklist.parse(questions).items] == questions
+
+
+def test_none_in_an_option_stands_for_absent():
+    options = [{"label": "no", "value": 0, "na": None}, {"label": "yes", "value": 1, "na": None}]
+    item = Checklist.parse([{"question": "Is it?", "options": [*options, {"label": "na", "value": None, "na": True}]}])
+    assert item.items[0].values == {"no": 0.0, "yes": 1.0, "na": None}
+
+
+def test_a_check_is_json_text_or_an_object():
+    text = '{"type": "words", "at_most": 3}'
+    kept = ChecklistItem(question="Short?", check=text)
+    assert kept.check == text and kept.id == "4a6b7953338c9fc2"
+    objects = [
+        {"type": "words", "at_most": 3},
+        {"at_most": 3.0, "type": "words", "exactly": None},  # as Arrow gives it back from a struct of all keys
+    ]
+    checks = [Checklist.parse([{"question": "Short?", "check": check}]).items[0] for check in objects]
+    assert [item.check for item in checks] == ['{"at_most": 3, "type": "words"}'] * 2
+    assert checks[0].id == checks[1].id
+    assert ChecklistItem(question="Short?", check=json.dumps(text)).id == kept.id
+
+
+def test_a_checklist_with_half_a_surrogate_pair_has_an_id():
+    assert Checklist.parse(["Is it \ud83d?"]).id != Checklist.parse(["Is it \ud83e?"]).id
+
+
+_ANY = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.binary(max_size=3)
+    | st.sampled_from([10**4000, "[" * 5000, '{"a":' * 5000, "9" * 5000, '"\\ud800"', '["a?"]', '{"question": "b?"}']),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(max_size=3) | st.integers(), inner, max_size=3)
+        | st.fixed_dictionaries({"items": inner}, optional={"source": inner, "model": inner})
+        | st.fixed_dictionaries(
+            {"question": st.text() | inner},
+            optional={"id": inner, "weight": st.floats() | inner, "options": inner, "check": inner, "sources": inner},
+        )
+        | st.fixed_dictionaries({"label": st.text() | inner}, optional={"value": st.floats(0, 1) | inner, "na": inner})
+    ),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None)
+@given(_ANY | _ANY.map(lambda value: [value]) | st.recursive(st.none(), st.lists).map(str) | st.text())
+def test_whatever_is_given_is_a_checklist_or_one_sentence(value):
+    try:
+        checklist = Checklist.parse(value, "row 3")
+    except ChecklistError as error:
+        assert str(error).startswith("row 3") and "\n" not in str(error)
+    else:
+        assert Checklist.parse(checklist.model_dump()) == checklist and checklist.id
+
+
+def test_a_value_nested_deeper_than_python_recurses_is_refused():
+    deep: list = []
+    for _ in range(20_000):
+        deep = [deep]
+    places = [deep, [deep], [{"question": deep}], [{"question": "a?", "check": {"type": deep}}]]
+    places += [[{"question": "a?", "options": options}] for options in (deep, [deep], [{"label": deep, "value": 1}])]
+    for value in places:
+        with pytest.raises(ChecklistError, match="^row 3"):
+            Checklist.parse(value, "row 3")

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from checklist_rewards import ChecklistScorer, Sample
-from checklist_rewards.errors import BackendError, ChecklistError, SampleError
+from checklist_rewards.errors import BackendError, ChecklistError, ModelError, SampleError
 from checklist_rewards.microbatch import MicroBatcher, QueueClosed, QueueFull
 from tests.fakes import FakeBackend
 
@@ -94,16 +94,41 @@ def test_a_broken_sample_fails_alone(samples):
     assert len(backend.asked) == 9 * len(QUESTIONS)
 
 
-def test_an_error_that_is_nobodys_fault_reaches_everybody(samples):
+@pytest.mark.parametrize("error", [OverflowError, TypeError, RecursionError, KeyError, ValueError])
+def test_a_sample_that_breaks_the_scorer_costs_the_others_nothing(samples, error):
+    class Breaks(ChecklistScorer):
+        def score_batch(self, samples, progress=None):
+            scores = super().score_batch(samples, progress)
+            if any("green 5" in sample.target for sample in samples):
+                raise error("too much")
+            return scores
+
+    backend = FakeBackend(knows)
+    queue = MicroBatcher(Breaks(backend=backend, store=False), max_wait=0.05)
+    futures = queue.submit(samples[:16])
+    queue.close()
+    with pytest.raises(SampleError, match=f"the sample cannot be scored .{error.__name__}: .*too much"):
+        futures[5].result()
+    expected = scorer_on().score_batch(samples[:16])
+    assert all(future.result() == expected[n] for n, future in enumerate(futures) if n != 5)
+    assert len(backend.asked) <= 3 * 16 * len(QUESTIONS)
+
+
+@pytest.mark.parametrize("error", [BackendError, ModelError])
+def test_an_error_that_is_nobodys_fault_reaches_everybody(samples, error):
+    calls = []
+
     class Broken(ChecklistScorer):
         def score_batch(self, samples, progress=None):
-            raise BackendError("the engine is gone")
+            calls.append(len(samples))
+            raise error("the engine is gone")
 
-    queue = MicroBatcher(Broken(backend=FakeBackend(), store=False))
+    queue = MicroBatcher(Broken(backend=FakeBackend(), store=False), max_wait=0.05)
     for future in queue.submit(samples[:3]):
-        with pytest.raises(BackendError, match="the engine is gone"):
+        with pytest.raises(error, match="the engine is gone"):
             future.result(10)
     queue.close()
+    assert calls == [3]
 
 
 def test_a_judge_that_fails_leaves_its_reads_unanswered_and_the_neighbours_alone():

@@ -103,6 +103,40 @@ def test_a_score_in_a_cell_of_any_file_is_the_score(tmp_path):
         score_from("good", "row 1")
     with pytest.raises(SampleError, match=r"row 1: checklist_score.primary_score is no score"):
         score_from('{"items": 3}', "row 1")
+    for text in ("[" * 20_000, "9" * 5000):
+        with pytest.raises(SampleError, match="row 1: checklist_score is no JSON"):
+            score_from(text, "row 1")
+
+
+def test_a_panels_votes_are_a_column_of_their_own_types_in_parquet(tmp_path):
+    import pyarrow.parquet as pq
+
+    votes = (p(0.9), Verdict({"yes": 0.3, "no": 0.7}, judge="n", uncalibrated={"yes": 0.4, "no": 0.6}), LOST)
+    score = score_checklist(CHECKLIST, [replace(p(0.6), method="panel", votes=votes)] * 4)
+    BatchScore([score, ONE]).to_parquet(tmp_path / "b.parquet")
+    [field] = pq.read_schema(tmp_path / "b.parquet")
+    vote = field.type.field("items").type.value_type.field("votes").type.value_type
+    assert (
+        str(vote.field("probabilities").type).startswith("map<string, double") and vote.field("mass").type == "double"
+    )
+    assert str(field.type.field("items").type.value_type.field("agreement").type) == "double"
+    assert BatchScore.from_parquet(tmp_path / "b.parquet") == BatchScore([score, ONE])
+
+
+def test_scores_that_datasets_saved_are_read(tmp_path):
+    """The labels of items differ, so `datasets` keeps their probabilities as JSON."""
+    from datasets import load_dataset
+
+    options = [Option(label="cold", value=0), Option(label="warm", value=1)]
+    checklist = Checklist.parse(["Is it?", {"question": "How warm?", "options": options}])
+    score = score_checklist(checklist, [p(0.75), Verdict({"cold": 0.25, "warm": 0.75})])
+    other = score_checklist(Checklist.parse(["Is it?"]), [LOST])
+    BatchScore([score, other], [{"n": 1}, {"n": 2}]).to_jsonl(tmp_path / "b.jsonl")
+    loaded = load_dataset("json", data_files=str(tmp_path / "b.jsonl"), split="train", cache_dir=str(tmp_path))
+    loaded.to_parquet(tmp_path / "b.parquet")
+    assert BatchScore.from_parquet(tmp_path / "b.parquet").scores == (score, other)
+    cells = [row.data["checklist_score"] for row in read_rows(tmp_path / "b.parquet")]
+    assert [score_from(cell, "row") for cell in cells] == [score, other]
 
 
 def test_half_a_surrogate_pair_survives(tmp_path):
@@ -181,6 +215,10 @@ def test_what_goes_in_comes_back(tmp_path_factory, batch):
         (lambda folder: BatchScore.from_jsonl(folder / "odd.jsonl"), "odd.jsonl, line 1: checklist_score.* no score"),
         (lambda folder: BatchScore.from_parquet(folder / "odd.jsonl"), "odd.jsonl: cannot be read as Parquet"),
         (lambda folder: BatchScore.from_parquet(folder / "gone"), "gone: cannot be read as Parquet"),
+        (
+            lambda folder: BatchScore([ONE], [{"\ud800": 1}]).to_parquet(folder / "b"),
+            "a Parquet column cannot be named",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_refused_by_name(tmp_path, make, words):

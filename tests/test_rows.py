@@ -1,14 +1,18 @@
 import datetime
 import json
 import math
+import os
+import signal
 import stat
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rows import FORMATS, read_rows, write_rows
+from checklist_rewards.rows import FORMATS, read_rows, read_rows_for, write_rows
 
 
 def read(path):
@@ -73,6 +77,31 @@ def test_a_written_file_has_the_permissions_of_any_new_file(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE((tmp_path / "plain").stat().st_mode)
 
 
+KILLED = """
+import os, signal, sys
+from checklist_rewards.rows import write_rows
+with write_rows(sys.argv[1]) as rows:
+    rows.write({"a": 1})
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("extension", FORMATS)
+def test_what_a_killed_process_left_is_removed_and_what_another_one_writes_is_not(tmp_path, extension):
+    path = tmp_path / f"rows[1]{extension}"
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(path)])
+    assert killed.returncode == -signal.SIGKILL and len(os.listdir(tmp_path)) == 1
+    neighbours = [tmp_path / name for name in (f".rows1{extension}.00000000.tmp", f".rows[1]{extension}.tmp")]
+    for neighbour in neighbours:
+        neighbour.touch()
+    with write_rows(path) as alive:
+        [being_written] = set(tmp_path.iterdir()) - set(neighbours)
+        write(path, [{"a": "2"}])
+        assert set(tmp_path.iterdir()) == {path, being_written, *neighbours} and read(path) == [{"a": "2"}]
+        alive.write({"a": "3"})
+    assert set(tmp_path.iterdir()) == {path, *neighbours} and read(path) == [{"a": "3"}]
+
+
 def test_json_has_no_nan_so_it_is_null(tmp_path):
     path = write(tmp_path / "rows.jsonl", [{"a": math.nan, "b": [math.inf, {"c": -math.inf}], "d": 1.5}])
     assert path.read_text() == '{"a": null, "b": [null, {"c": null}], "d": 1.5}\n'
@@ -95,6 +124,45 @@ def test_a_value_that_json_has_no_form_for_is_refused(tmp_path):
     with pytest.raises(SampleError, match="a value of type object cannot be written"):
         write(tmp_path / "rows.jsonl", [{"a": object()}])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_the_output_cannot_hold_is_refused_while_rows_are_read(tmp_path):
+    image = write(tmp_path / "images.parquet", [{"n": 1, "image": None}, {"n": 2, "image": {"bytes": b"\x89PNG"}}])
+    message = r"images.parquet, row 2, 'image': a value of type bytes cannot be written as JSON: .* .drop the column"
+    for output in ("out.jsonl", "out.csv"):
+        with pytest.raises(SampleError, match=message):
+            list(read_rows_for(image, output))
+    assert len(list(read_rows_for(image, "out.parquet"))) == 2
+    half = write(tmp_path / "half.jsonl", [{"a": 1}, {"a": 1, "\ud800": 2}])
+    message = (
+        r"half.jsonl, line 2, a Parquet column cannot be named '\\ud800': half a surrogate pair is not valid Unicode"
+    )
+    with pytest.raises(SampleError, match=message):
+        list(read_rows_for(half, "out.parquet"))
+    assert len(list(read_rows_for(half, "out.jsonl"))) == 2
+    with pytest.raises(SampleError, match="a Parquet column cannot be named"):
+        write(tmp_path / "out.parquet", [{"\ud800": 1}])
+    assert read(write(tmp_path / "out.parquet", [{"a": {"\ud800": 1}}])) == [{"a": '{"\\ud800": 1}'}]
+
+
+def test_arrows_json_type_is_read_as_what_it_holds(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from datasets import Dataset, Features, Json, List, Value
+
+    columns = {
+        "checklist": [["a?", {"question": "b?"}], None, [{"question": "c?", "weight": -2}, None]],
+        "item": [{"check": {"type": "words"}, "n": 1}, None, {"check": None, "n": 2}],
+        "text": ['{"not": "json"}'] * 3,
+    }
+    types = {"checklist": List(Json()), "item": {"check": Json(), "n": Value("int64")}, "text": Value("string")}
+    path = tmp_path / "rows.parquet"
+    Dataset.from_dict(columns, features=Features(types)).to_parquet(path)
+    rows = read(path)
+    assert {name: [row[name] for row in rows] for name in columns} == columns
+    pq.write_table(pa.table({"a": pa.array(["{}", "{"], pa.json_())}), path)
+    with pytest.raises(SampleError, match=r"rows.parquet, row 2: a column of type JSON holds something else"):
+        read(path)
 
 
 def test_in_parquet_null_whole_and_decimal_numbers_are_one_column_however_late_they_come(tmp_path):

@@ -61,7 +61,7 @@ def test_rule_3_a_label_is_read_exactly(pocket):
             shares = logits.double().softmax(-1)
             yes, no = (sum(shares[i].item() for i in pocket.tokens.label_ids(label)) for label in ("yes", "no"))
             assert item.mass == pytest.approx(yes + no, abs=1e-5)
-            assert item.confidence == pytest.approx(yes / (yes + no), abs=1e-5)
+            assert item.probabilities["yes"] == pytest.approx(yes / (yes + no), abs=1e-5)
 
 
 def test_rule_3_under_the_mass_floor_a_read_is_off_label():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards import Checklist, ChecklistItem, Option
-from checklist_rewards.scores import ABSTENTIONS, PRIMARY_METRICS, Verdict, level, rescore, score_checklist
+from checklist_rewards.scores import ABSTENTIONS, PRIMARY_METRICS, Score, Verdict, level, rescore, score_checklist
 from checklist_rewards.tally import tally
 
 LOST = Verdict(unanswered="backend_error: gone")
@@ -295,3 +295,20 @@ def test_pass_rates_by_category():
         "x": (0.75, pytest.approx(2 / 3), 3),
         "y": (0.0, 0.0, 1),
     }
+
+
+def test_confidence_is_the_probability_of_the_answer_and_the_level_is_of_yes():
+    checklist = Checklist.parse(["Is it short?", "Is it kind?", "Is it new?", "Is it old?"])
+    reads = [Verdict({"yes": p, "no": 1 - p}) for p in (0.002, 0.55, 0.9)]
+    lines = score_checklist(checklist, [*reads, Verdict(unanswered="too_long")]).items
+    assert [line.answer for line in lines] == ["no", "no", "yes", None]
+    assert [line.confidence for line in lines] == [0.998, pytest.approx(0.45), 0.9, None]
+    assert [line.level for line in lines] == ["no_10", "unsure", "yes_90", None]
+
+
+def test_a_file_that_has_p_yes_for_a_confidence_is_not_misread():
+    score = score_checklist(Checklist.parse(["Is it short?"]), [Verdict({"yes": 0.002, "no": 0.998})])
+    before = score.model_dump(mode="json")
+    before["items"][0]["confidence"] = 0.002
+    assert Score.model_validate(before) == score == Score.model_validate(score.model_dump())
+    assert score.model_dump()["items"][0]["confidence"] == 0.998

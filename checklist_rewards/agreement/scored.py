@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.judges.answers import named
@@ -232,13 +234,16 @@ def _parsed(value: Any) -> Any:
         return value
     try:
         return json.loads(value)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return value or None
 
 
 def _items(score: Score, checklist: Checklist | None, where: str) -> tuple[ChecklistItem, ...]:
     known = {item.id: item for item in checklist.items} if checklist is not None else {}
-    return tuple(_item(line, known, where) for line in score.items)
+    try:
+        return tuple(_item(line, known, where) for line in score.items)
+    except ValidationError as error:
+        raise SampleError(f"{where}: an item of the score has no question ({error.errors()[0]['msg']}).") from None
 
 
 def _item(line: ItemScore, known: Mapping[str, ChecklistItem], where: str) -> ChecklistItem:

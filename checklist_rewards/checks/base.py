@@ -22,7 +22,10 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from checklist_rewards.errors import ChecklistError
+from checklist_rewards.errors import ChecklistError, shown
+
+_CACHED_LENGTH = 5000
+"""Characters of the longest spec that is kept parsed, so that the cache has a bound in bytes."""
 
 
 class Check(BaseModel):
@@ -139,7 +142,7 @@ def parse_check(spec: str, where: str) -> Check:
         ChecklistError: one sentence with `where`, the field, the value and what is allowed.
     """
     try:
-        return _parsed(spec)
+        return _parsed(spec) if len(spec) <= _CACHED_LENGTH else _parsed.__wrapped__(spec)
     except ValueError as error:
         raise ChecklistError(f"{where}: {error}.") from None
 
@@ -148,8 +151,8 @@ def parse_check(spec: str, where: str) -> Check:
 def _parsed(spec: str) -> Check:
     try:
         value = json.loads(spec)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"a code check is a JSON object with a 'type'; got {_shown(spec)} ({error})") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"a code check is a JSON object with a 'type'; got {shown(spec)} ({error})") from None
     return check_of(value)
 
 
@@ -159,14 +162,16 @@ def check_of(value: Any) -> Check:
         return value
     name = value.get("type") if isinstance(value, Mapping) else None
     if name is None:
-        raise ValueError(f"a code check is a JSON object with a 'type'; got {_shown(value)}")
+        raise ValueError(f"a code check is a JSON object with a 'type'; got {shown(value)}")
     if not isinstance(name, str) or name not in CHECKS:
-        raise ValueError(f"the check type {_shown(name)} is not known; allowed: {', '.join(CHECKS)}")
+        raise ValueError(f"the check type {shown(name)} is not known; allowed: {', '.join(CHECKS)}")
     try:
         # As JSON: there pydantic's strict mode takes a list for a tuple, but still no "5" for a number.
         return CHECKS[name].model_validate_json(json.dumps(value))
     except ValidationError as error:
         raise ValueError(f"check {name!r}: {_complaint(error, CHECKS[name])}") from None
+    except RecursionError:
+        raise ValueError(f"check {name!r} is nested too deeply") from None
 
 
 def _complaint(error: ValidationError, kind: type[Check]) -> str:
@@ -178,9 +183,4 @@ def _complaint(error: ValidationError, kind: type[Check]) -> str:
     if detail["type"] == "missing":
         return f"the field {place!r} is missing"
     message = detail["msg"].removeprefix("Value error, ")
-    return f"{place}: {message}, got {_shown(detail['input'])}" if place else message
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    return f"{place}: {message}, got {shown(detail['input'])}" if place else message

@@ -146,7 +146,7 @@ class Columns:
             return None
         try:
             return json.loads(value)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise SampleError(
                 f"{where}: {key!r} must be a list, or JSON of one ({error}); got {value!r:.60}."
             ) from None

@@ -11,7 +11,7 @@ from typing import Any
 
 from checklist_rewards.cli.columns import Columns
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rows import Row, file_format, read_rows
+from checklist_rewards.rows import Row, file_format, read_rows_for
 
 CHUNK_ROWS = 256
 """Rows that are in memory at once: enough to plan their reads together, few enough for any file."""
@@ -37,7 +37,7 @@ class RowFile:
         file_format(self.output)
 
     def __iter__(self) -> Iterator[Row]:
-        return read_rows(self.path)
+        return read_rows_for(self.path, self.output)
 
     def columns(self, **named: Any) -> Columns:
         """The keys of this file, by its first row; see [`Columns.of`]. Raises [`SampleError`] for a file without

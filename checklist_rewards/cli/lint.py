@@ -3,25 +3,29 @@ line."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli.columns import read_checklist
 from checklist_rewards.cli.report import console, refuse
-from checklist_rewards.errors import ChecklistRewardsError, PromptError, SampleError
+from checklist_rewards.documents import read_text, read_value
+from checklist_rewards.errors import ChecklistRewardsError, ConfigError, PromptError, SampleError
 from checklist_rewards.judges.checked import usable_check
+from checklist_rewards.judges.jury import load_jury
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.pipelines.config import FORMATS
 from checklist_rewards.prompts import Kind, lint_prompt, prompts_dir
+from checklist_rewards.rows import FORMATS as ROWS
 from checklist_rewards.rows import read_rows
 
 CHECKLIST = "checklist"
 """The key of the rows that holds it."""
+_PARTS = ("generator", "refiners", "scorer", "universal")
+_TRAINING = ("reward", "model_name_or_path", "output_dir")
 
 
 def lint(
@@ -34,11 +38,12 @@ def lint(
         typer.Option(show_default="found out by its placeholders", help="What the prompts are for."),
     ] = None,
 ) -> None:
-    """Check prompts (.md), pipeline configs (.json, .yaml) and checklists (.json; rows of them .jsonl, .parquet).
+    """Check prompts (.md), configs (.json, .yaml) and checklists (.json; rows of them .jsonl, .csv, .parquet).
 
     A prompt is a **judge** ({target}, then {question}), a **batch** ({target}, then {checklist}), a **generator**
-    ({input}) or a **stage** (anything else). A config is checked with all that it names, a checklist with its code
-    checks.
+    ({input}) or a **stage** (anything else). A config is one of a pipeline, of a panel or cascade of judges (--judge),
+    of a reward, or of a training recipe, of which the reward is checked and the trainer's own arguments are not. It is
+    checked with all that it names, a checklist with its code checks.
 
     Exit code 2 if something is wrong.
 
@@ -50,15 +55,15 @@ def lint(
     checklist-rewards lint checklists.jsonl
     ```
     """
-    wrong = 0
-    for path in files or sorted(prompts_dir().glob("*/*.md")):
+    wrong, paths = 0, files or sorted(prompts_dir().glob("*/*.md"))
+    for path in paths:
         try:
             typer.echo(f"{path}: {_checked(path, kind)}")
         except ChecklistRewardsError as error:
             wrong += 1
             refuse(str(error))
     if wrong:
-        console.print(f"{wrong} of {len(files or [])} files cannot be used.")
+        console.print(f"{wrong} of {len(paths)} files cannot be used.")
         raise typer.Exit(2)
 
 
@@ -67,32 +72,66 @@ def _checked(path: Path, kind: Kind | None) -> str:
         prompt = lint_prompt(path, kind)
         fields = ", ".join(f"{{{name}}}" for name in sorted(prompt.placeholders))
         return f"a {prompt.kind} prompt with {fields or 'no placeholders'}"
-    if path.suffix.lower() in (".jsonl", ".parquet"):
+    if path.suffix.lower() in ROWS:
         return _rows(path)
     if path.suffix.lower() not in FORMATS:
         raise PromptError(
-            f"{path}: neither a prompt (.md) nor a config ({', '.join(FORMATS)}) nor checklists (.jsonl)."
+            f"{path}: neither a prompt (.md) nor a config ({', '.join(FORMATS)}) nor checklists (.json, "
+            f"{', '.join(ROWS)})."
         )
-    if path.suffix.lower() == ".json" and _holds_checklist(path):
+    value = read_value(read_text(path), path)
+    if path.suffix.lower() == ".json" and (isinstance(value, list) or (isinstance(value, dict) and "items" in value)):
         return f"a checklist: {_counted([_usable(read_checklist(path), str(path))])}"
+    return _config(path, value if isinstance(value, dict) else {})
+
+
+def _config(path: Path, value: Mapping[Any, Any]) -> str:
+    if "judges" in value:
+        load_jury(path, store=False)
+        kind = "panel" if "panel" in value else "cascade"
+        return f"a {kind} of {len(value['judges'])} judges"
+    if "distributed_type" in value:
+        return "a config of accelerate, which is not checked"
+    if any(key in value for key in _TRAINING):
+        _check_reward(value.get("reward") or {}, f"{path}, reward")
+        kind = "a training config with a reward" if "reward" in value else "a training config"
+        return f"{kind}; the trainer's arguments are not checked"
+    if not any(key in value for key in _PARTS) and _is_reward(value):
+        _check_reward(value, str(path))
+        return "a reward"
     config = PipelineConfig.load(path)
     return f"pipeline {config.name!r}: {config.generator.kind} generator, {config.scorer.kind} scorer"
 
 
-def _holds_checklist(path: Path) -> bool:
-    """Whether a JSON file has the form of a checklist; a config is a mapping without items."""
+def _is_reward(value: Mapping[Any, Any]) -> bool:
+    if value.keys() <= PipelineConfig.model_fields.keys():
+        return False
+    from checklist_rewards.rewards.configured import config_keys  # imports the trainers, which takes seconds
+
+    return value.keys() <= set(config_keys())
+
+
+def _check_reward(settings: Any, where: str) -> None:
+    from checklist_rewards.rewards.configured import config_keys
+    from checklist_rewards.rewards.trl import ChecklistReward
+
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f"{where}: expected a mapping of settings, got {type(settings).__name__} {settings!r:.60}.")
+    allowed = config_keys()
+    for key in settings:
+        if key not in allowed:
+            raise ConfigError(f"{where}: unknown key {key!r}; allowed: {', '.join(allowed)}.")
     try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return False  # whoever reads it as a config says what is wrong
-    return isinstance(value, list) or (isinstance(value, dict) and "items" in value)
+        ChecklistReward(**{**settings, "store": False})
+    except (ChecklistRewardsError, TypeError) as error:
+        raise ConfigError(f"{where}: {error}") from None
 
 
 def _rows(path: Path) -> str:
     found = [
         _usable(Checklist.parse(row.data[CHECKLIST], row.where), row.where)
         for row in read_rows(path)
-        if row.data.get(CHECKLIST) is not None
+        if row.data.get(CHECKLIST) not in (None, "")
     ]
     if not found:
         raise SampleError(f"{path}: no row has a {CHECKLIST!r}.")

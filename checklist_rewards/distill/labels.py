@@ -99,11 +99,14 @@ def folds_of(pairs: Sequence[LabelledPair], folds: int, seed: int = 0) -> list[i
 
 def _answers(row: Row) -> Iterator[tuple[str, float]]:
     score = row.data[SCORE]
-    score = json.loads(score) if isinstance(score, str) else score
-    for line in score["items"] if isinstance(score, Mapping) else ():
-        probabilities = {label: p for label, p in (line.get("probabilities") or {}).items() if p is not None}
-        if line.get("unanswered") is None and set(probabilities) == {YES, NO}:
-            yield line["question"], float(probabilities[YES])
+    try:
+        score = json.loads(score) if isinstance(score, str) else score
+        for line in score["items"] if isinstance(score, Mapping) else ():
+            probabilities = {label: p for label, p in (line.get("probabilities") or {}).items() if p is not None}
+            if line.get("unanswered") is None and set(probabilities) == {YES, NO}:
+                yield line["question"], float(probabilities[YES])
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise SampleError(f"{row.where}: {SCORE} is no score ({type(error).__name__}: {error}).") from None
 
 
 def _text(row: Row, key: str, option: str) -> str:

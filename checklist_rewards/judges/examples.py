@@ -225,7 +225,7 @@ def _one_each(row: Row, key: str, checklist: Checklist) -> list[Any]:
     if isinstance(value, str):  # a CSV cell
         try:
             value = json.loads(value) if value else None
-        except ValueError:
+        except (ValueError, RecursionError):
             pass
     if value is None:
         return [None] * len(checklist)

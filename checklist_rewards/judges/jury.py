@@ -26,8 +26,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from checklist_rewards.documents import read_text, read_value
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError
 from checklist_rewards.judges.base import Judge
 from checklist_rewards.judges.build import build_judge, engine_of
@@ -53,9 +52,9 @@ def load_jury(path: str | Path, store: bool | str | Path | Store = True, limited
         ConfigError: naming the file and the judge, for anything that cannot be used.
     """
     try:
-        found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: the file of judges cannot be read as YAML ({error}).") from error
+        found = read_value(read_text(path), path)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: the file of judges cannot be read as YAML ({str(error).rstrip('.')}).") from None
     return _jury(found, str(path), Path(path).parent, open_store(store), limited)
 
 

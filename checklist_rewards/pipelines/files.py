@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
+from checklist_rewards.documents import read_text, read_value
 from checklist_rewards.errors import ConfigError
 from checklist_rewards.pipelines.config import PipelineConfig, complaint, config_format
 
@@ -17,6 +16,7 @@ from checklist_rewards.pipelines.config import PipelineConfig, complaint, config
 def read_config(path: str | Path) -> PipelineConfig:
     """Read a JSON or YAML file. Raises [`ConfigError`] that begins with the file and the line."""
     path = Path(path)
+    config_format(path)
     text = read_text(path)
     value = read_value(text, path)
     try:
@@ -27,33 +27,12 @@ def read_config(path: str | Path) -> PipelineConfig:
         raise ConfigError(f"{path}:{line}: {f'{place}: ' if place else ''}{message}") from None
 
 
-def read_text(path: Path) -> str:
-    """The text of a JSON or YAML file. Raises [`ConfigError`] for another extension, or if it cannot be read."""
-    config_format(path)
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read as UTF-8 text ({error}).") from None
-
-
-def read_value(text: str, path: Path) -> Any:
-    """What the text of a file holds. Raises [`ConfigError`] naming `path` and line."""
-    try:
-        return json.loads(text) if path.suffix.lower() == ".json" else yaml.safe_load(text)
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{path}:{error.lineno}: not valid JSON ({error.msg}).") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = "" if mark is None else f":{mark.line + 1}"
-        raise ConfigError(f"{path}{line}: not valid YAML ({getattr(error, 'problem', None) or error}).") from None
-
-
 def line_of(text: str, place: Sequence[str | int]) -> int:
     """The line, from 1, of the innermost part of `place` that the text has."""
     line = 1
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)  # JSON is YAML too, but for a few characters
-    except yaml.YAMLError:
+    except (yaml.YAMLError, RecursionError):
         return line
     for step in place:
         child: yaml.Node | None = None

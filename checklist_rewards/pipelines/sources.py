@@ -10,9 +10,10 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from checklist_rewards.documents import read_text, read_value
 from checklist_rewards.errors import ConfigError
-from checklist_rewards.pipelines.config import PipelineConfig, complaint
-from checklist_rewards.pipelines.files import line_of, read_text, read_value
+from checklist_rewards.pipelines.config import PipelineConfig, complaint, config_format
+from checklist_rewards.pipelines.files import line_of
 
 
 def source_from(config: PipelineConfig, value: Any) -> BaseModel:
@@ -30,7 +31,8 @@ def source_from(config: PipelineConfig, value: Any) -> BaseModel:
     if isinstance(value, shape):
         return value
     if isinstance(value, str | Path):
-        text = read_text(Path(value))
+        config_format(Path(value))
+        text = read_text(value)
         found, where = read_value(text, Path(value)), str(value)
     else:
         text, found, where = "", value, "source"

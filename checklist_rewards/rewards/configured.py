@@ -44,7 +44,7 @@ def configured_reward(path: str | None) -> ChecklistReward:
         )
     try:
         config = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, AttributeError, yaml.YAMLError) as error:
         raise SampleError(f"{CONFIG_VARIABLE}: {path} cannot be read as YAML ({error}).") from error
     config = {} if config is None else config
     if not isinstance(config, Mapping):

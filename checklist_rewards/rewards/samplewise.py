@@ -135,7 +135,7 @@ def labelled_sample(label: Any, target: str, prompt: Any, where: str) -> Sample:
     if isinstance(label, str):
         try:
             label = json.loads(label)
-        except json.JSONDecodeError as error:
+        except ValueError as error:
             raise SampleError(
                 f"{where}: a label given as a string must be JSON ({error}); got {label!r:.60}."
             ) from None

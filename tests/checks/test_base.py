@@ -68,6 +68,8 @@ REFUSED = [
     ('{"type": "code", "seconds": 900}', "check 'code': seconds: Input should be less than or equal to 60, got 900"),
     ('{"type": "all", "checks": [{"type": "wrds"}]}', "check 'all': checks.0: the check type 'wrds' is not known"),
     ('{"type": "quoted", "x": 1}', "check 'quoted': unknown field 'x'; allowed: none."),
+    ('{"type": "words", "at_most": ' + "9" * 5000 + "}", "a code check is a JSON object with a 'type'; got '{\"type"),
+    ('{"type": "all", "checks": [' * 300 + '{"type": "quoted"}' + "]}" * 300, "check 'all'"),
 ]
 
 

@@ -1,7 +1,11 @@
-import pytest
+import json
+import re
 
-from checklist_rewards.checks import patterns
-from checklist_rewards.errors import CheckError
+import pytest
+import regex
+
+from checklist_rewards.checks import parse_check, patterns
+from checklist_rewards.errors import CheckError, ChecklistError
 from tests.checks.holds import holds
 
 
@@ -27,3 +31,46 @@ def test_many_slow_matches_do_not_add_up(monkeypatch):
     text = ("a" * 22 + "b") * 2000  # each match takes some milliseconds, far under the limit of one
     with pytest.raises(CheckError, match="was not through"):
         holds(text, type="regex", pattern="(a|aa)+$|b", at_least=1)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "words"),
+    [
+        ("(?:(?:(?:a{40}){40}){40}){40}", "its counted repeats make it longer than 50000 characters"),
+        ("a{1000000}", "its counted repeats make it longer than 50000 characters"),
+        ("(?:" * 999 + "a" + ")" * 999, "it has 999 groups; at most 100 are allowed"),
+        ("a|" * 2000 + "b", "it has 4001 characters; at most 4000 are allowed"),
+        ("".join(["("] + ["a{999999999}"] * 300 + [")"]), "its counted repeats make it longer"),
+        ("(?x)(?:a {40}) # {\n {40}", "the flag x (verbose) is not allowed"),
+        ("(?i-x:a)", "the flag x (verbose) is not allowed"),
+        ("(?R)", "a pattern that calls itself or one of its groups is not allowed"),
+        ("(?<all>a(?&all))", "a pattern that calls itself or one of its groups is not allowed"),
+    ],
+)
+def test_a_pattern_that_is_too_large_is_refused_before_it_is_compiled(monkeypatch, pattern, words):
+    monkeypatch.setattr(regex, "compile", lambda *_, **__: pytest.fail("it was compiled"))
+    with pytest.raises(ChecklistError, match=re.escape(words)):
+        parse_check(json.dumps({"type": "regex", "pattern": pattern, "at_least": 1}), "item 1")
+
+
+@pytest.mark.parametrize("lexed", ["[)](?#[", "[[:alpha:](]", r"\[(?#]", "(?V1)[[)]]", "{2", "(?<x>"])
+def test_no_syntax_hides_a_repeat(lexed):
+    assert patterns.refusal(f"{lexed}(?:(?:a{{200}}){{200}}){{200}}") is not None
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}$",
+        r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+        r"(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}",
+        r"(?s)^.{2000,}$",
+        r"(?:\S+\s+){500,}",
+        r"^.{0,1000000}$",
+        r"\p{Lu}\p{L}{3,}",
+        r"(?P<x>a)(?P=x)",
+        "|".join(f"word{number}" for number in range(300)),
+    ],
+)
+def test_patterns_of_ordinary_size_are_compiled(pattern):
+    parse_check(json.dumps({"type": "regex", "pattern": pattern, "at_least": 1}), "item 1")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from checklist_rewards.rows import write_rows
 from tests.cli.conftest import write_jsonl
 
 GOOD = '{"input": "Say hi.", "target": "hi", "checklist": ["Is it short?"]}\n'
@@ -81,6 +82,16 @@ def test_a_bad_option_is_refused(run, no_engine, arguments, words):
     Path("bad.md").write_text("{question} {target}\n")
     Path("bad.json").write_text("[]")
     refused(run("score", *arguments), words)
+
+
+def test_what_the_output_cannot_hold_is_refused_before_the_first_row_is_scored(run, no_engine):
+    rows = [{"target": "hi", "checklist": ["a?"], "image": data} for data in (None, b"\x89PNG")]
+    with write_rows("rows.parquet") as out:
+        for row in rows:
+            out.write(row)
+    refused(run("score", "rows.parquet", "-o", "out.jsonl"), ["row 2, 'image'", "bytes", "a .parquet file"])
+    Path("rows.jsonl").write_text('{"target": "hi", "checklist": ["a?"], "\\ud800": 1}\n')
+    refused(run("score", "rows.jsonl", "-o", "out.parquet"), ["line 1", "'\\ud800'", "half a surrogate pair"])
 
 
 def test_every_row_is_checked_before_the_first_is_scored(run, no_engine):

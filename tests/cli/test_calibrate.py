@@ -80,7 +80,7 @@ def test_the_bias_of_a_judge_is_read_from_empty_targets(run, engine):
     assert done.exit_code == 0, done.output
     red, big = read_jsonl("calibrated.jsonl")[0]["checklist_score"]["items"]
     assert (red["answer"], big["answer"]) == ("yes", "no")  # both above .5, and only one above what it says of nothing
-    assert big["uncalibrated"]["yes"] == pytest.approx(0.6) and big["confidence"] < 0.5
+    assert big["uncalibrated"]["yes"] == pytest.approx(0.6) and big["probabilities"]["yes"] < 0.5
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,9 @@ def test_the_mean_of_check_and_judge(run):
     rows([SHORT], [SHORT | {"check": '{"type": "sentences", "exactly": 3}'}])
     assert run("score", "rows.jsonl", "-o", "out.jsonl", "--checks", "mean").exit_code == 0
     yes, no = lines()
-    assert yes["confidence"] - no["confidence"] == pytest.approx(0.5)  # the judge said the same to both
+    assert yes["probabilities"]["yes"] - no["probabilities"]["yes"] == pytest.approx(
+        0.5
+    )  # the judge said the same to both
     assert yes["judge"] == "code+pocket"
 
 

@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards.prompts import prompts_dir
+from checklist_rewards.rows import write_rows
+
+RECIPES = Path(__file__).parents[2] / "recipes"
 
 
 def test_what_is_right_is_said_to_be(run, no_engine):
@@ -23,6 +26,39 @@ def test_what_is_right_is_said_to_be(run, no_engine):
         "step.md: a stage prompt with {questions}",
         "mine.yaml: pipeline 'mine': contrastive generator, checklist scorer",
     ]
+
+
+def test_every_yaml_file_that_the_package_reads_is_known_for_what_it_is(run, no_engine):
+    Path("panel.yaml").write_text("panel: {rule: majority}\njudges: [pocket, {model: pocket, samples: 3}]\n")
+    Path("cascade.yaml").write_text(
+        "cascade: {margin: 0.4}\njudges:\n- pocket\n- panel: {}\n  judges: [pocket, pocket]\n"
+    )
+    shown = run("lint", "panel.yaml", "cascade.yaml", *sorted(RECIPES.glob("**/*.yaml")))
+    assert shown.exit_code == 0, shown.output
+    training = "; the trainer's arguments are not checked"
+    assert [line.partition(": ")[2] for line in shown.stdout.splitlines()] == [
+        "a panel of 2 judges",
+        "a cascade of 2 judges",
+        f"a training config with a reward{training}",
+        "a config of accelerate, which is not checked",
+        "a config of accelerate, which is not checked",
+        f"a training config{training}",
+        f"a training config with a reward{training}",
+    ]
+
+
+def test_a_config_of_a_reward_is_checked(run, no_engine):
+    Path("reward.yaml").write_text("model: pocket\nmin_answered: 0.8\n")
+    assert run("lint", "reward.yaml").stdout == "reward.yaml: a reward\n"
+
+
+def test_a_bad_packaged_prompt_is_one_of_so_many(run, monkeypatch, tmp_path):
+    (tmp_path / "judges").mkdir()
+    (tmp_path / "judges" / "good.md").write_text("{target} {question}")
+    (tmp_path / "judges" / "bad.md").write_text("{question} {target}")
+    monkeypatch.setattr("checklist_rewards.cli.lint.prompts_dir", lambda: tmp_path)
+    shown = run("lint")
+    assert shown.exit_code == 2 and "1 of 2 files cannot be used." in shown.stderr
 
 
 def test_without_files_the_packaged_prompts_are_checked(run):
@@ -45,6 +81,13 @@ WRONG = {
         "prompt.json:3: generator.prompt: there is no prompt 'generators/tikc': give a Markdown file or one of",
     ),
     "broken.yaml": ("a: [\n", [], "broken.yaml:2: not valid YAML"),
+    "deep.yaml": ("[" * 3000, [], "deep.yaml: nested more than 100 deep"),
+    "deep.json": ("[" * 3000, [], "deep.json: nested more than 100 deep"),
+    "long.yaml": ("name: " + "9" * 5000, [], "long.yaml: not valid YAML (Exceeds the limit (4300 digits)"),
+    "rule.yaml": ("panel: {rule: most}\njudges: [pocket, pocket]", [], "rule.yaml, panel: rule='most' is not known"),
+    "judge.yaml": ("panel: {}\njudges: [{modell: pocket}]", [], "judge.yaml, judge 1: unknown key 'modell'; allowed"),
+    "grpo.yaml": ("output_dir: x\nreward: {modell: pocket}", [], "grpo.yaml, reward: unknown key 'modell'; allowed"),
+    "reward.yaml": ("threshold: 1.5", [], "reward.yaml: threshold=1.5 is not allowed"),
 }
 
 
@@ -70,11 +113,16 @@ def test_checklists_are_checked_with_their_code_checks(run, no_engine):
     short = {"question": "Is it short?", "check": '{"type": "words", "at_most": 9}'}
     Path("one.json").write_text(json.dumps(["Is it kind?", short]))
     rows = [{"checklist": ["a?"]}, {"checklist": None}, {"checklist": [short, "b?"]}]
-    Path("rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    shown = run("lint", "one.json", "rows.jsonl")
+    for name in ("rows.jsonl", "rows.csv", "rows.parquet"):
+        with write_rows(name) as out:
+            for row in rows:
+                out.write(row)
+    shown = run("lint", "one.json", "rows.jsonl", "rows.csv", "rows.parquet")
     assert shown.exit_code == 0 and shown.stdout.splitlines() == [
         "one.json: a checklist: 2 items, 1 with code checks",
         "rows.jsonl: 2 checklists: 3 items, 1 with code checks",
+        "rows.csv: 2 checklists: 3 items, 1 with code checks",
+        "rows.parquet: 2 checklists: 3 items, 1 with code checks",
     ]
 
 

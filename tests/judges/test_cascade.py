@@ -29,7 +29,7 @@ def test_only_the_unsure_and_the_unanswered_go_on():
 def test_when_the_strong_judge_fails_an_unsure_answer_stands_and_a_missing_one_stays_missing():
     judge = CascadeJudge([Voter(cheap), Voter(DEAD)])
     score = ChecklistScorer(judge=judge, min_answered=0).score(CHECKLIST, "text")
-    assert score.items[1].confidence == pytest.approx(0.55)
+    assert score.items[1].probabilities["yes"] == pytest.approx(0.55)
     assert score.items[2].unanswered == DEAD.unanswered
 
 

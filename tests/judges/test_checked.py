@@ -52,7 +52,7 @@ def test_the_mean_of_both_is_the_probability():
     backend = FakeBackend(lambda prefix, tail: 0.4)
     [yes], [no] = (scorer_on(backend, checks="mean").score([SHORT], text).items for text in ("a", "a b c d"))
     assert (yes.confidence, yes.answer) == (pytest.approx(0.7), "yes")  # (0.4 + 1) / 2
-    assert (no.confidence, no.answer) == (pytest.approx(0.2), "no")  # (0.4 + 0) / 2
+    assert (no.probabilities["yes"], no.answer) == (pytest.approx(0.2), "no")  # (0.4 + 0) / 2
     assert (yes.method, yes.judge) == ("check", "code+pocket")
     assert [(vote.judge, vote.answer) for vote in yes.votes] == [("code", "yes"), ("pocket", "no")]
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from checklist_rewards.checklists import MAX_WEIGHT
 from checklist_rewards.pipelines import ConfigError, PipelineConfig, get_pipeline, list_pipelines
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
@@ -52,7 +53,7 @@ CONFIGS = st.fixed_dictionaries(
             st.fixed_dictionaries(
                 {
                     "question": TEXT.map("Is it {}?".format),
-                    "weight": st.floats(allow_nan=False, allow_infinity=False),
+                    "weight": st.floats(-MAX_WEIGHT, MAX_WEIGHT),
                     "category": st.none() | TEXT,
                     "required": st.booleans(),
                 }

@@ -47,7 +47,9 @@ def by_hand(samples: list[Sample], share: float, least: float) -> list[float | N
     faultless, lossy = judge(0, least).score_batch(samples), judge(share, least).score_batch(samples)
     found: list[float | None] = []
     for whole, lost in zip(faultless, lossy, strict=True):
-        kept = [w.confidence for w, line in zip(whole.items, lost.items, strict=True) if line.unanswered is None]
+        kept = [
+            w.probabilities["yes"] for w, line in zip(whole.items, lost.items, strict=True) if line.unanswered is None
+        ]
         found.append(fmean(kept) if kept and len(kept) / whole.total >= least else None)
     return found
 

@@ -1,0 +1,156 @@
+"""Whatever a file holds, a command reads it or refuses it with one sentence; nothing else comes out."""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from checklist_rewards.agreement import labels_of, read_scored
+from checklist_rewards.calibration import Calibration
+from checklist_rewards.cli.columns import Columns, read_checklist
+from checklist_rewards.datasets.importing import imported_rows
+from checklist_rewards.distill.labels import read_labels
+from checklist_rewards.errors import ChecklistRewardsError
+from checklist_rewards.judges.examples import FewShot
+from checklist_rewards.judges.jury import load_jury
+from checklist_rewards.pipelines import get_pipeline, source_from
+from checklist_rewards.pipelines.files import read_config
+from tests.test_results import ONE
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def rows_of(format):
+    return lambda path: list(imported_rows(path, format=format).rows)
+
+
+def labelled(path):
+    for row in read_scored(path):
+        labels_of(row, row.data.get("labels"), "labels")
+
+
+def source(path):
+    source_from(get_pipeline("checkeval"), path)
+
+
+READERS = {
+    ".json": [read_config, read_checklist, Calibration.load, source, *map(rows_of, ("auto", "autorubric", "rubric"))],
+    ".yaml": [read_config, load_jury, source, *map(rows_of, ("auto", "autorubric", "rubric"))],
+    ".jsonl": [
+        FewShot.load,
+        labelled,
+        read_labels,
+        *map(rows_of, ("auto", "rows", "healthbench", "rar", "autochecklist")),
+    ],
+}
+
+HOSTILE = {
+    "deep lists": "[" * 1200,
+    "deep mappings": '{"a":' * 1200,
+    "deep and closed": "[" * 300 + "]" * 300,
+    "a long number": '{"a": ' + "9" * 5000 + "}",
+    "a long number in base 16": "a: 0x" + "f" * 5000,
+    "a date that is none": "a: 2026-13-45",
+    "a time that is none": "a: !!timestamp x",
+    "a list in itself": "&a [*a]",
+    "a mapping in itself": "&a {b: *a}",
+    "judges in themselves": "&a\npanel: {}\njudges: [*a]",
+    "aliases that expand": "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [{f'*a{n - 1}, ' * 9}]" for n in range(1, 12))]),
+    "a key that is a list": "? [a]\n: b",
+    "half a surrogate pair": '{"\\ud800": "\\udc00"}',
+    "nothing": "",
+    "null": "null",
+    "a zero byte": "\0",
+}
+
+
+@pytest.mark.parametrize("extension", READERS)
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_file_is_read_or_refused(tmp_path, text, extension):
+    read_or_refused(tmp_path, text, extension)
+
+
+JURY = {
+    "panel": {"rule": "weighted", "weights": [2, 1]},
+    "judges": ["pocket", {"cascade": {}, "judges": ["pocket"] * 2}],
+}
+CONFIG = {
+    "generator": {"kind": "direct", "prompt": "generators/rlcf_direct", "max_items": 3},
+    "refiners": [{"kind": "selector"}],
+    "scorer": {"metric": "pass", "threshold": 0.5},
+    "universal": [{"question": "a?", "options": [{"label": "a", "value": 0}, {"label": "b", "value": 1}]}],
+}
+SCORED = {"id": 1, "labels": {ONE.items[0].id: "yes"}, "checklist_score": ONE.model_dump(mode="json")}
+EXAMPLE = {
+    "target": "t",
+    "prompt": [{"role": "user", "content": "Say hi."}],
+    "checklist": ["a?", {"question": "b?", "check": {"type": "all", "checks": [{"type": "words", "at_most": 3}]}}],
+    "labels": ["yes", None],
+}
+DOCUMENTS = [(JURY, ".yaml"), (CONFIG, ".json"), (CONFIG, ".yaml"), (SCORED, ".jsonl"), (EXAMPLE, ".jsonl")]
+DOCUMENTS += [(json.loads(path.read_text()), ".json") for path in DATA.glob("*.json")]
+DOCUMENTS += [(yaml.safe_load(path.read_text()), ".yaml") for path in DATA.glob("*.yaml")]
+DOCUMENTS += [(json.loads(path.read_text().splitlines()[0]), ".jsonl") for path in DATA.glob("*.jsonl")]
+ODD = [
+    None,
+    True,
+    -1,
+    1e308,
+    10**400,
+    float("nan"),
+    "",
+    "x",
+    [],
+    {},
+    [[]],
+    [None],
+    {"a": None},
+    {"items": []},
+    '{"a": 1}',
+]
+
+
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_a_file_with_a_value_where_another_belongs_is_read_or_refused(tmp_path_factory, data):
+    value, extension = data.draw(st.sampled_from(DOCUMENTS))
+    place = data.draw(st.sampled_from(list(places(value))))
+    value = replaced(value, place, data.draw(st.sampled_from(ODD)))
+    text = yaml.safe_dump(value) if extension == ".yaml" else json.dumps(value)
+    read_or_refused(tmp_path_factory.mktemp("files"), text, extension)
+
+
+@pytest.mark.parametrize("text", ["[" * 3000, "9" * 5000])
+def test_a_cell_that_is_no_list_is_refused(text):
+    columns = Columns.of({"prompt": "a", "candidates": text})
+    with pytest.raises(ChecklistRewardsError, match="'candidates' must be a list, or JSON of one"):
+        columns.list_of({"candidates": text}, "candidates", "--candidates-key", "row 1")
+
+
+def read_or_refused(folder, text, extension):
+    path = folder / f"file{extension}"
+    path.write_text(text)
+    for read in READERS[extension]:
+        try:
+            read(path)
+        except ChecklistRewardsError as error:
+            assert len(str(error)) < 2000
+
+
+def places(value, place=()):
+    yield place
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from places(value[key], (*place, key))
+
+
+def replaced(value, place, new):
+    if not place:
+        return new
+    value = copy.copy(value)
+    value[place[0]] = replaced(value[place[0]], place[1:], new)
+    return value
