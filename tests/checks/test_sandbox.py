@@ -201,6 +201,9 @@ DROPS = {
     "sends garbage": "import os\nos.write(0, b'garbage')\n" + ADD,
     "sends for ever": "import os\nwhile True: os.write(0, b'x' * 10**6)",
     "prints for ever": "import os\nwhile True: os.write(1, b'x')",
+    "says that the tests are broken": WALK + "inside['FAILED'] = inside['RAN'] = inside['BROKEN']\n1 / 0",
+    "says so in the tests": WALK
+    + "def add(a, b): inside['send'](inside['BROKEN'])\nCodeEnd.answer = lambda *_: add(1, 1)",
     "lacks a module": "import numpy",
     "lacks a module in the tests": "def add(a, b): import numpy",
     "claims that a module is missing": WALK + "CodeEnd.defined = lambda self, names: ({}, {'add': 'nothing'})",

@@ -14,7 +14,7 @@ What is guaranteed:
   in a second guest. The functions they call are those of the code, in the first guest; arguments and results are
   passed as plain data, and all comparisons are made by the tests' own interpreter. The code never learns what result
   is expected, and an object of its own class equals nothing. To forge a result is to know the right one. What is
-  printed is never taken for a message.
+  printed is not taken for a message.
 - *A no stays a no.* An exception, an exit, a crash, too much time, memory or output of the code is no, whatever the
   code does to cause it. Only what is not its doing leaves a check unanswered: tests that are no Python or import a
   module that is missing, or a host that cannot start a guest.
@@ -57,7 +57,7 @@ class Outcome:
 
 @contextmanager
 def unsafe(allowed: bool) -> Iterator[None]:
-    """While it lasts, this thread runs what it runs in a plain process if that is `allowed`, instead of isolated."""
+    """In this context, checks run in a plain process if that is `allowed`, and isolated otherwise."""
     before = _unsafe.set(allowed)
     try:
         yield
@@ -77,17 +77,20 @@ def run_code(code: str, tests: str = "", *, seconds: float, memory_mb: int) -> O
         CheckError: if the tests cannot be run, whatever the code is, or no guest could be started.
     """
     with closing(_guest(seconds, memory_mb)) as under_test:
-        outcome = _outcome(lambda: under_test.exchange(b"code", _bytes(code)))
-        if outcome.failure is not None or not tests.strip():
-            return outcome
+        report = _report(lambda: under_test.exchange(b"code", _bytes(code)))
+        if not report.startswith(RAN) or not tests.strip():
+            return _outcome(report)
         with closing(_guest(seconds, memory_mb)) as tester:
-            return _outcome(lambda: _tested(under_test, tester, tests))
+            report = _report(lambda: _tested(under_test, tester, tests))
+    if report.startswith(BROKEN):
+        raise CheckError(f"the tests cannot be run ({_outcome(report).failure})")
+    return _outcome(report)
 
 
 def run_program(source: str, text: str, *, seconds: float, memory_mb: int) -> Outcome:
     """Run a program and its function `holds(text)`. For the arguments, see [`run_code`]."""
     with closing(_guest(seconds, memory_mb)) as guest:
-        return _outcome(lambda: guest.exchange(b"program", _bytes(source), _bytes(text)))
+        return _outcome(_report(lambda: guest.exchange(b"program", _bytes(source), _bytes(text))))
 
 
 def _guest(seconds: float, memory_mb: int) -> Guest:
@@ -95,24 +98,25 @@ def _guest(seconds: float, memory_mb: int) -> Guest:
 
 
 def _tested(under_test: Guest, tester: Guest, tests: str) -> bytes:
-    message = tester.exchange(b"tests", _bytes(tests))
-    while message.startswith(PASS_ON):
-        answer = under_test.exchange(message[len(PASS_ON) :])
+    report = tester.exchange(b"tests", _bytes(tests))
+    while report.startswith(PASS_ON):
+        answer = under_test.exchange(report.removeprefix(PASS_ON))
         if not answer.startswith(PASS_ON):
-            return answer if answer.startswith(FAILED) else FAILED + b"crashed"
-        message = tester.exchange(answer[len(PASS_ON) :])
-    return message
+            return FAILED + answer[1:]  # whatever the code says of itself, it cannot say that the tests ran or broke
+        report = tester.exchange(answer.removeprefix(PASS_ON))
+    return report
 
 
-def _outcome(report: Callable[[], bytes]) -> Outcome:
+def _report(exchange: Callable[[], bytes]) -> bytes:
     try:
-        message = report()
+        return exchange()
     except Ended as ended:
-        return Outcome(failure=str(ended))
-    text = message[1:].decode("utf-8", "replace")
-    if message.startswith(BROKEN):
-        raise CheckError(f"the tests cannot be run ({text})")
-    return Outcome(text) if message.startswith(RAN) else Outcome(failure=text)
+        return FAILED + str(ended).encode()
+
+
+def _outcome(report: bytes) -> Outcome:
+    text = report[1:].decode("utf-8", "replace")
+    return Outcome(text) if report.startswith(RAN) else Outcome(failure=text)
 
 
 def _bytes(text: str) -> bytes:
