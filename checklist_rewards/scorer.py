@@ -23,7 +23,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.judges import Judge, Progress, Read, Receipt
 from checklist_rewards.judges.build import MODES, Mode, build_judge, is_remote, leave, loaded_calibration, one_of
 from checklist_rewards.judges.calibrated import CalibratedJudge
-from checklist_rewards.judges.checked import CHECK_USES, CheckedJudge, Checks
+from checklist_rewards.judges.checked import ALLOW_CODE, CHECK_USES, AllowCode, CheckedJudge, Checks
 from checklist_rewards.judges.examples import FewShot
 from checklist_rewards.judges.jury import load_jury
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR
@@ -103,8 +103,9 @@ class ChecklistScorer:
         example_reasons (`bool`, *optional*, defaults to `False`): show the reasons of the examples too.
         checks (`str`, *optional*, defaults to `"only"`): who answers an item that has a code check. only: the check,
             and no model is asked. mean: both, and P(yes) is their mean. judge: the model.
-        allow_code (`bool`, *optional*, defaults to `False`): whether checks may run code that a model may have written
-            (in a subprocess with limits, see `checks/sandbox.py`).
+        allow_code (`bool` or `"unsafe"`, *optional*, defaults to `False`): whether checks may run code that a model
+            may have written. True: in an isolated interpreter, which needs the extra `code` (see `checks/sandbox`).
+            "unsafe": in a plain process, which can reach files and the network.
         calibration (path or [`Calibration`], *optional*): maps the judge's probabilities to calibrated ones; fitted on
             reads of this judge (`checklist-rewards calibrate`).
         store (`bool`, path or [`Store`], *optional*, defaults to `True`): where reads are kept; False for nowhere.
@@ -139,7 +140,7 @@ class ChecklistScorer:
         shots: int | None = None,
         example_reasons: bool = False,
         checks: Checks = "only",
-        allow_code: bool = False,
+        allow_code: AllowCode = False,
         calibration: str | Path | Calibration | None = None,
         store: bool | str | Path | Store = True,
         judge: Judge | str | Path | None = None,
@@ -167,7 +168,7 @@ class ChecklistScorer:
             raise SampleError(f"primary_metric='quality' needs mode='quality', which grades; mode is {mode!r}.")
         one_of("abstention", abstention, ABSTENTIONS)
         one_of("checks", checks, CHECK_USES)
-        one_of("allow_code", allow_code, (True, False))
+        one_of("allow_code", allow_code, ALLOW_CODE)
         calibration = loaded_calibration(calibration)
         if threshold is None:
             fitted = None if calibration is None else calibration.threshold

@@ -12,7 +12,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "2")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
+_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "wasmtime")
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="checklist-rewards-tests-")
+_cache.mkdir(parents=True, exist_ok=True)  # Python in WebAssembly, compiled once and not in every run
+Path(os.environ["XDG_CACHE_HOME"], "wasmtime").symlink_to(_cache)
 
 REPO = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPO / "recipes"), str(REPO / "recipes" / "evaluate")]

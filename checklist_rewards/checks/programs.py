@@ -1,8 +1,7 @@
 """Checks that run code: the text's own code, or a program that a checklist brings along.
 
-Both run what a model may have written, in the [`sandbox`](sandbox.py), and both are off unless the user allows them
-(`allow_code=True`, `--allow-code`). Only processor time and memory are limited, not what they cost: a batch of
-completions with endless loops takes `seconds` each.
+Both run in the [`sandbox`](sandbox/__init__.py), and both are off unless the user allows them (`allow_code=True`,
+`--allow-code`): each takes a tenth of a second or more, and a text with an endless loop takes all of `seconds`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Literal
 from pydantic import Field
 
 from checklist_rewards.checks.base import Check, register_check
-from checklist_rewards.checks.sandbox import run_python
+from checklist_rewards.checks.sandbox import EXHAUSTED, Outcome, run_code, run_program
 from checklist_rewards.errors import CheckError
 
 _FENCED = re.compile(r"^```[ \t]*(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -23,7 +22,8 @@ _PYTHON = ("python", "py", "python3", "")
 class _Running(Check):
     executes = True
     seconds: float = Field(default=5.0, gt=0, le=60)
-    """Processor time."""
+    """Computing time, in instructions that take a core about so long. Isolated Python is about ten times slower than
+    Python outside, so 5 seconds are half a second there."""
     memory_mb: int = Field(default=512, ge=64, le=4096)
 
 
@@ -31,7 +31,13 @@ class _Running(Check):
 class Code(_Running):
     """The Python blocks of the text run without an exception, and so do the `tests` after them.
 
-    An exception, too much time or too much memory is the code's own failure, so the answer is no.
+    `tests` is Python as in HumanEval and MBPP: imports, variables, helper functions, `assert f(x) == y`,
+    `def check(candidate): ...` or `unittest`. It runs in an interpreter of its own, where the names it does not define
+    are those of the code: functions and classes can be called there, with data or with functions of the tests. The
+    tests see results, not what is printed. An object of a class of the code can be used, but equals only itself:
+    compare its attributes, or `str(...)` of it. The code cannot be given an object of a class of the tests.
+
+    The standard library is there, except threads, processes, sockets and ctypes; other packages are not.
     """
 
     summary = "The Python code in the text runs without an error and passes the tests (assert statements)."
@@ -44,14 +50,18 @@ class Code(_Running):
         code = python_of(text)
         if not code.strip():
             return False
-        outcome = run_python(code, self.tests, seconds=self.seconds, memory_mb=self.memory_mb)
-        return outcome.failure is None
+        return run_code(code, self.tests, seconds=self.seconds, memory_mb=self.memory_mb).failure is None
 
 
 @register_check
 class Program(_Running):
     """A program with a function `holds(text)` that returns True or False (RLCF has models write such verifiers,
-    arXiv:2507.18624). If it fails, or returns anything else, there is no answer."""
+    arXiv:2507.18624).
+
+    A program that fails, or returns anything else, leaves the item unanswered. A text on which it runs out of time or
+    memory fails the check, because a policy could write such texts to have the item dropped; unless the program runs
+    out on the empty text too, which is the fault of the program.
+    """
 
     summary = "A Python function holds(text), written in 'source', returns True."
     example = {"source": "def holds(text):\n    return text.count('(') == text.count(')')"}
@@ -60,12 +70,17 @@ class Program(_Running):
 
     def holds(self, text: str, input: str | None = None) -> bool:
         """See [`Check`]."""
-        outcome = run_python(self.source, text=text, seconds=self.seconds, memory_mb=self.memory_mb)
+        outcome = self._run(text)
+        if outcome.failure in EXHAUSTED and self._run("").failure not in EXHAUSTED:
+            return False
         if outcome.failure is not None:
             raise CheckError(f"the program failed ({outcome.failure})")
-        if not isinstance(outcome.value, bool):
-            raise CheckError(f"the program returned {outcome.value!r:.60}; it must return True or False")
-        return outcome.value
+        if outcome.value not in ("True", "False"):
+            raise CheckError(f"the program returned {outcome.value:.60}; it must return True or False")
+        return outcome.value == "True"
+
+    def _run(self, text: str) -> Outcome:
+        return run_program(self.source, text, seconds=self.seconds, memory_mb=self.memory_mb)
 
 
 def python_of(text: str) -> str:

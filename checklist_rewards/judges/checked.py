@@ -11,7 +11,8 @@ A check that breaks leaves its item unanswered ("check_error: ..."). In `mean` a
 answered: were the other's answer to stand alone, a failure would move the item towards it, up or down, and a failure
 moves no score.
 
-Checks that run code are refused unless `allow_code`, whatever they were to be used for except `judge`.
+Checks that run code are refused unless `allow_code`, except where `judge` answers. They run isolated
+(`checks/sandbox`), or in a plain process if `allow_code="unsafe"`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Literal, get_args
 
 from checklist_rewards.backends import Progress
 from checklist_rewards.checklists import NO, YES, ChecklistItem
-from checklist_rewards.checks import Check, parse_check
+from checklist_rewards.checks import Check, parse_check, sandbox
 from checklist_rewards.errors import CheckError, ChecklistError
 from checklist_rewards.judges.base import Judge, Read, Receipt
 from checklist_rewards.verdicts import Verdict
@@ -34,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 Checks = Literal["only", "mean", "judge"]
 CHECK_USES: tuple[str, ...] = get_args(Checks)
+AllowCode = bool | Literal["unsafe"]
+ALLOW_CODE = (False, True, "unsafe")
 CHECK_ERROR = "check_error"
 CODE = "code"
 """The judge of a verdict that a check gave."""
@@ -45,10 +48,11 @@ class CheckedJudge:
     Args:
         inner ([`Judge`]): who answers the questions.
         checks (`str`, *optional*, defaults to `"only"`): only, mean or judge.
-        allow_code (`bool`, *optional*, defaults to `False`): whether checks may run code that a model wrote.
+        allow_code (`bool` or `"unsafe"`, *optional*, defaults to `False`): whether checks may run code that a model
+            wrote: isolated, or in a plain process.
     """
 
-    def __init__(self, inner: Judge, checks: Checks = "only", allow_code: bool = False):
+    def __init__(self, inner: Judge, checks: Checks = "only", allow_code: AllowCode = False):
         self.inner, self.checks, self.allow_code = inner, checks, allow_code
         self.name = inner.name
 
@@ -97,7 +101,7 @@ class CheckedJudge:
 
         if not self.allow_code:
             yield from map(run, reads)
-        else:  # a thread waits while its child computes
+        else:  # guests compute in threads or processes of their own
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 yield from pool.map(run, reads)
 
@@ -105,7 +109,7 @@ class CheckedJudge:
         return item.check is not None and self.checks != "judge"
 
 
-def usable_check(item: ChecklistItem, where: str, allow_code: bool) -> Check:
+def usable_check(item: ChecklistItem, where: str, allow_code: AllowCode) -> Check:
     """The item's check. Raises [`ChecklistError`], one sentence that begins with `where`, if it cannot be used."""
     where = f"{where}, item {item.id} ({item.question!r})"
     if item.options is not None:
@@ -113,16 +117,23 @@ def usable_check(item: ChecklistItem, where: str, allow_code: bool) -> Check:
     check = parse_check(item.check or "", where)
     if check.runs_code and not allow_code:
         raise ChecklistError(
-            f"{where}: its check runs code that a model may have written, and that is off; if you accept it, set "
-            "allow_code=True (--allow-code)."
+            f"{where}: its check runs code that a model may have written, and that is off; set allow_code=True "
+            "(--allow-code) to run it in isolation."
+        )
+    if check.runs_code and allow_code is True and (reason := sandbox.unavailable()):
+        raise ChecklistError(
+            f"{where}: its check runs code, and there is no isolated interpreter for it: {reason}; run pip install "
+            "'checklist-rewards[code]', or set allow_code='unsafe' (--allow-unsafe-code) to run it in a plain process."
         )
     return check
 
 
-def run_check(item: ChecklistItem, target: str, input: str | None, allow_code: bool) -> Verdict:
+def run_check(item: ChecklistItem, target: str, input: str | None, allow_code: AllowCode) -> Verdict:
     """What the item's check says about a target; unanswered("check_error: ...") if it breaks."""
     try:
-        holds = usable_check(item, "not checked", allow_code).holds(target, input)
+        check = usable_check(item, "not checked", allow_code)
+        with sandbox.unsafe(allow_code == "unsafe"):
+            holds = check.holds(target, input)
     except (CheckError, ChecklistError) as error:
         return Verdict(unanswered=f"{CHECK_ERROR}: {error}", judge=CODE, method="check")
     except Exception as error:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
 
@@ -142,8 +142,8 @@ class ScorerConfig(_Part):
     shots: int | None = None
     example_reasons: bool | None = None
     checks: str | None = None
-    allow_code: bool | None = None
-    """Whether code checks may run what a model may have written."""
+    allow_code: bool | Literal["unsafe"] | None = None
+    """Whether code checks may run what a model may have written, and how (see [`ChecklistScorer`])."""
     judge: str | None = None
     """A file of several judges, instead of the model (see `judges/jury.py`)."""
     calibration: str | None = None

@@ -19,7 +19,7 @@ from pathlib import Path
 from checklist_rewards.backends import Backend, Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError
-from checklist_rewards.judges.checked import run_check, usable_check
+from checklist_rewards.judges.checked import AllowCode, run_check, usable_check
 from checklist_rewards.refiners.base import Note, ReportingRefiner, check_samples, share
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.store import Store
@@ -32,8 +32,8 @@ class CheckAdmission(ReportingRefiner):
         model (`str`): who judges.
         scorer ([`ChecklistScorer`], *optional*): who judges, instead of one made of `model`.
         threshold (`float`, *optional*, defaults to `0.9`): least share of the texts on which check and judge agree.
-        allow_code (`bool`, *optional*, defaults to `False`): whether checks may run code that a model may have
-            written.
+        allow_code (`bool` or `"unsafe"`, *optional*, defaults to `False`): whether checks may run code that a model
+            may have written, as [`ChecklistScorer`] takes it.
         backend, base_url, store: of the judge, as [`ChecklistScorer`] takes them.
 
     Raises:
@@ -48,7 +48,7 @@ class CheckAdmission(ReportingRefiner):
         *,
         scorer: ChecklistScorer | None = None,
         threshold: float = 0.9,
-        allow_code: bool = False,
+        allow_code: AllowCode = False,
         backend: str | Backend = "auto",
         base_url: str | None = None,
         store: bool | str | Path | Store = True,

@@ -1,22 +1,17 @@
-"""Code that is run: what the text's own failure is, what no answer is, and what it cannot reach."""
-
-import os
-import socket
-from pathlib import Path
+"""Code that is run: what the text's own failure is, what no answer is, and what tests can ask."""
 
 import pytest
 
-from checklist_rewards.checks import sandbox
 from checklist_rewards.checks.programs import python_of
-from checklist_rewards.checks.sandbox import Outcome, run_python
+from checklist_rewards.checks.sandbox import Outcome, process, run_code, run_program, unsafe, wasm
 from checklist_rewards.errors import CheckError
 from tests.checks.holds import holds
 
 ADD = "Here it is:\n```python\ndef add(a, b):\n    return a + b\n```\nIt adds."
 
 
-def ran(source, *more, seconds=5, memory_mb=256, **given):
-    return run_python(source, *more, seconds=seconds, memory_mb=memory_mb, **given)
+def ran(source, tests="", seconds=0.5, memory_mb=256):
+    return run_code(source, tests, seconds=seconds, memory_mb=memory_mb)
 
 
 def test_the_python_of_a_text():
@@ -59,64 +54,58 @@ def test_a_program_that_fails_gives_no_answer(source, words):
     assert words in str(failed.value)
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import re\ndef holds(text): return bool(re.fullmatch('(a+)+b', text))",
+        "def holds(text): return len('x' * (len(text) * 10**7)) > 1",
+        "import json\ndef holds(text): return bool(json.loads(text or '1'))",
+    ],
+    ids=["time", "memory", "stack"],
+)
+def test_a_text_that_exhausts_a_program_fails_the_check(source):
+    text = "[" * 10**5 if "json" in source else "a" * 40
+    assert not holds(text, type="program", source=source, seconds=0.5, memory_mb=256)
+
+
+def test_a_program_without_end_on_any_text_gives_no_answer():
+    with pytest.raises(CheckError, match="the program failed .out of time"):
+        holds("text", type="program", source="def holds(text):\n    while True: pass", seconds=0.1)
+
+
 def test_time_and_memory_end():
-    assert ran("while True: pass", seconds=1) == Outcome(failure="out of time")
-    ignoring = "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass"
-    assert ran(ignoring, seconds=1) == Outcome(failure="out of time")
+    assert ran("while True: pass") == Outcome(failure="out of time")
+    ignoring = "try:\n    while True: pass\nexcept BaseException: pass"
+    assert ran(ignoring) == Outcome(failure="out of time")
     assert ran("a = []\nwhile True: a.append('x' * 10**6)") == Outcome(failure="out of memory")
     assert ran("import time\ntime.sleep(10**6)") == Outcome()  # sleeping takes no time
 
 
+WAITS = "import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()"
+
+
+def test_waiting_for_ever_is_the_codes_own_failure():
+    assert ran(WAITS) == Outcome(failure="out of time")
+
+
 def test_waiting_for_ever_is_the_codes_own_failure_and_a_busy_machine_is_not(monkeypatch):
-    monkeypatch.setattr(sandbox, "_WAIT_SECONDS", 0.5)
-    waits = "import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()"
-    assert ran(waits, seconds=0.1) == Outcome(failure="out of time")
-    with pytest.raises(CheckError, match="no result within 0.8 s on the clock"):
-        monkeypatch.setattr(sandbox, "_sleeps", lambda pid: False)  # as it looks where no processor is free
-        ran(waits, seconds=0.1)
+    monkeypatch.setattr(process, "WAIT_SECONDS", 2)
+    with unsafe(True):
+        assert ran(WAITS, seconds=0.1) == Outcome(failure="out of time")
+        with pytest.raises(CheckError, match="no result within 2.3 s on the clock"):
+            monkeypatch.setattr(process, "_sleeps", lambda pid: False)  # as it looks where no processor is free
+            ran(WAITS, seconds=0.1)
 
 
-FORBIDDEN = {
-    "a file": "open('/etc/passwd')",
-    "a folder": "import os\nos.listdir('/')",
-    "a new process": "import subprocess\nsubprocess.run(['true'])",
-    "a fork": "import os\nos.fork()",
-    "a shell": "import os\nos.system('true')",
-    "foreign functions": "import ctypes\nctypes.CDLL(None)",
-    "another process": "import os\nos.kill(os.getppid(), 0)",
-    "removing files": "import shutil\nshutil.rmtree('.')",
-    "its limits": "import resource\nresource.setrlimit(resource.RLIMIT_CPU, (99, 99))",
-}
-
-
-@pytest.mark.parametrize("what", FORBIDDEN)
-def test_what_is_out_of_reach(what):
-    assert (ran(FORBIDDEN[what]).failure or "").startswith("PermissionError: "), what
-
-
-def test_the_network_is_out_of_reach():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(0.1)
-        address = server.getsockname()
-        outcome = ran(f"import socket\nsocket.create_connection({address!r})")
-        assert (outcome.failure or "").startswith("PermissionError: socket.")
-        with pytest.raises(TimeoutError):
-            server.accept()
-
-
-def test_secrets_and_files_stay_here(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "secret")
-    seen = "def holds(text):\n    import os\n    return ' '.join([*os.environ, os.getcwd()])"
-    value = str(ran(seen, text="").value)
-    assert "OPENAI_API_KEY" not in value and os.getcwd() not in value
-    assert not Path(value.split()[-1]).exists()  # its folder went with it
-
-
-def test_it_may_write_a_little_and_print_what_it_likes():
-    assert ran("open('a', 'w').write('x' * 1000)\nassert len(open('a').read()) == 1000") == Outcome()
-    assert "File too large" in (ran("open('a', 'w').write('x' * 10**6)").failure or "")
-    assert ran("for _ in range(10**4): print('x' * 1000)") == Outcome()
+def test_it_may_print_what_it_likes():
+    assert ran("for _ in range(10**3): print('x' * 1000)") == Outcome()
     assert ran("from collections import namedtuple\nimport dataclasses, datetime, math, re, random, json") == Outcome()
+
+
+def test_it_may_write_a_little_in_a_plain_process():
+    with unsafe(True):
+        assert ran("open('a', 'w').write('x' * 1000)\nassert len(open('a').read()) == 1000") == Outcome()
+        assert "File too large" in (ran("open('a', 'w').write('x' * 10**6)").failure or "")
 
 
 def test_a_printed_report_is_none():
@@ -127,7 +116,168 @@ def test_a_printed_report_is_none():
         holds("x", type="program", source=forged + "os._exit(0)")
 
 
-def test_a_sandbox_that_cannot_start_is_no_answer(monkeypatch):
-    monkeypatch.setattr(sandbox.sys, "executable", "/nowhere/python")
-    with pytest.raises(CheckError, match="the sandbox could not be started"):
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_sandbox_that_cannot_start_is_no_answer(monkeypatch, plain):
+    monkeypatch.setattr(process.sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(wasm, "_load", lambda: 1 / 0)
+    with pytest.raises(CheckError, match="could not be started"), unsafe(plain):
         holds(ADD, type="code")
+
+
+def test_random_numbers_are_the_same_in_every_run():
+    source = "import random\ndef holds(text): return random.random()"
+    first, second = (run_program(source, "", seconds=1, memory_mb=128).value for _ in range(2))
+    assert first == second and first.startswith("0.")
+
+
+MBPP = """
+def similar_elements(a, b):
+    return tuple(set(a) & set(b))
+def is_prime(n):
+    return n > 1 and all(n % i for i in range(2, n))
+def area(r):
+    return 3.1415 * r * r
+"""
+MBPP_TESTS = """
+import math
+assert set(similar_elements((3, 4, 5, 6), (5, 7, 4, 10))) == set((4, 5))
+assert is_prime(13) == True
+assert not is_prime(9)
+assert math.isclose(area(10), 314.15, rel_tol=0.001)
+assert abs(area(1) - 3.14) < 0.1
+cases = [(2, True), (9, False)]
+assert all(is_prime(n) == prime for n, prime in cases)
+"""
+HUMANEVAL = """
+from typing import List
+
+
+def has_close_elements(numbers: List[float], threshold: float) -> bool:
+    return any(abs(a - b) < threshold for i, a in enumerate(numbers) for b in numbers[:i])
+"""
+HUMANEVAL_TESTS = """
+METADATA = {"author": "someone"}
+
+
+def check(candidate):
+    assert candidate([1.0, 2.0, 3.9, 4.0], 0.3) == True
+    for gap in (0.05, 0.01):
+        assert candidate([1.0, 2.0], gap) is False, "gap"
+
+
+check(has_close_elements)
+"""
+STACK = """
+class Stack:
+    def __init__(self, *items):
+        self.items = list(items)
+
+    def push(self, item):
+        self.items.append(item)
+
+    def pop(self):
+        if not self.items:
+            raise IndexError("empty")
+        return self.items.pop()
+
+    def __len__(self):
+        return len(self.items)
+
+    def __iter__(self):
+        return iter(self.items)
+
+    def __str__(self):
+        return f"Stack({self.items})"
+"""
+STACK_TESTS = """
+s = Stack(1)
+s.push("a")
+assert isinstance(s, Stack) and len(s) == 2 and list(s) == s.items == [1, "a"] and str(s) == "Stack([1, 'a'])"
+assert s.pop() == "a" and s.pop() == 1 and s.items == []
+try:
+    s.pop()
+    raise SystemExit("no error")
+except IndexError as error:
+    assert str(error) == "empty"
+"""
+FUNCTIONS = """
+import math
+
+LIMIT = 10**40
+
+def order(items):
+    items.sort()
+
+def apply(f, x):
+    return f(x)
+
+def adder(n):
+    return lambda x: x + n
+
+def upto(n):
+    yield from range(n)
+"""
+FUNCTIONS_TESTS = """
+items = [3, 1]
+assert order(items) is None and items == [1, 3]
+assert apply(lambda x: x + 1, 2) == 3 and apply(str, 5) == "5"
+assert adder(2)(3) == 5
+assert list(upto(3)) == [0, 1, 2]
+assert LIMIT == 10**40
+assert math.floor(2.5) == 2  # a module that the code imports
+"""
+VALUES_TESTS = """
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
+
+for x in (
+    None, True, -1, 10**30, -1.5, float("inf"), 1j, "\\ud800\\n", b"\\0", bytearray(b"x"), {1: [(2,)]}, {3},
+    frozenset([4]), range(5), Decimal("1.10"), Fraction(1, 3), date(2026, 1, 2),
+    datetime(2026, 1, 2, tzinfo=timezone.utc), timedelta(1), int, ValueError,
+):  # fmt: skip
+    assert same(x) == x and type(same(x)) is type(x), x
+"""
+UNITTEST = """
+import unittest
+
+class Test(unittest.TestCase):
+    def test_it(self):
+        self.assertEqual(double(2), 4)
+        with self.assertRaises(TypeError):
+            double()
+
+if __name__ == "__main__":
+    unittest.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "tests"),
+    [
+        (MBPP, MBPP_TESTS),
+        (HUMANEVAL, HUMANEVAL_TESTS),
+        (STACK, STACK_TESTS),
+        (FUNCTIONS, FUNCTIONS_TESTS),
+        ("def same(x): return x", VALUES_TESTS),
+        ("def double(x): return 2 * x", UNITTEST),
+    ],
+    ids=["mbpp", "humaneval", "a class", "functions", "values", "unittest"],
+)
+def test_what_tests_can_ask(code, tests):
+    assert ran(code, tests, seconds=2) == Outcome()
+    assert ran("def double(x): return x", tests, seconds=2).failure is not None
+
+
+@pytest.mark.parametrize(
+    ("tests", "words"),
+    [
+        ("assert add(", "SyntaxError"),
+        ("import numpy as np\nassert add(1, 2) == 3", "No module named 'numpy'"),
+        ("class Node: pass\nadd(Node(), 1)", "a Node is handed to the code"),
+    ],
+)
+def test_tests_that_cannot_be_run_give_no_answer(tests, words):
+    with pytest.raises(CheckError, match="the tests cannot be run") as failed:
+        holds(ADD, type="code", tests=tests)
+    assert words in str(failed.value)

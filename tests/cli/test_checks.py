@@ -47,6 +47,16 @@ def test_code_runs_only_where_it_is_allowed(run, no_engine):
     assert [line["answer"] for line in lines()] == ["no"]  # "One. Two." is no Python
 
 
+def test_code_runs_in_a_plain_process_only_where_the_user_says_so(run, no_engine, monkeypatch):
+    monkeypatch.setattr("checklist_rewards.judges.checked.sandbox.unavailable", lambda: "wasmtime is not installed")
+    rows([CODE])
+    shown = run("score", "rows.jsonl", "-o", "out.jsonl", "--allow-code")
+    told = " ".join(shown.stderr.split())
+    assert shown.exit_code == 2 and "wasmtime is not installed" in told and "--allow-unsafe-code" in told
+    assert run("score", "rows.jsonl", "-o", "out.jsonl", "--allow-unsafe-code").exit_code == 0
+    assert [line["answer"] for line in lines()] == ["no"]
+
+
 def test_a_config_says_who_answers(run, no_engine):
     with open("mine.yaml", "w") as config:
         config.write("name: mine\nscorer: {checks: most}\n")

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import sys
 from typing import Literal
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.checks import CHECKS, Check, register_check
+from checklist_rewards.checks.sandbox import wasm
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.judges import LogprobJudge, Read, Receipt
 from checklist_rewards.judges.checked import CheckedJudge
@@ -128,8 +130,28 @@ def test_code_is_off_until_it_is_allowed():
     assert scorer_on(FakeBackend(lambda prefix, tail: 0.9), checks="judge").score([CODE], "x = y").pass_rate == 1.0
 
 
+def test_code_that_cannot_be_isolated_is_refused_unless_the_user_accepts_a_plain_process(monkeypatch):
+    monkeypatch.setattr(wasm, "_load", wasm._load.__wrapped__)
+    monkeypatch.setitem(sys.modules, "wasmtime", None)  # as if it were not installed
+    with pytest.raises(
+        ChecklistError, match=r"'Does the code run\?'\): .* wasmtime is not installed; run pip install"
+    ):
+        scorer_on(FakeBackend(), allow_code=True).score([CODE], "x = 1")
+    assert scorer_on(FakeBackend(), allow_code="unsafe").score([CODE], "x = 1").pass_rate == 1.0
+    with pytest.raises(SampleError, match="allow_code='yes' is not known; allowed: False, True, 'unsafe'"):
+        scorer_on(FakeBackend(), allow_code="yes")
+
+
+def test_hostile_code_is_answered_no():
+    item = {"question": "Does it add?", "check": '{"type": "code", "tests": "assert add(2, 3) == 5"}'}
+    forged = "class Any:\n    def __eq__(self, other): return True\ndef add(a, b): return Any()"
+    for text in (forged, "import os\nos._exit(0)", "import os\nos.abort()"):
+        [line] = scorer_on(FakeBackend(), allow_code=True).score([item], text).items
+        assert (line.answer, line.unanswered) == ("no", None), text
+
+
 def test_code_that_was_not_allowed_is_not_run_even_unasked(monkeypatch):
-    monkeypatch.setattr("checklist_rewards.checks.programs.run_python", lambda *_, **__: pytest.fail("it ran"))
+    monkeypatch.setattr("checklist_rewards.checks.programs.run_code", lambda *_, **__: pytest.fail("it ran"))
     [verdict] = CheckedJudge(LogprobJudge(backend=FakeBackend())).judge([Read(ChecklistItem(**CODE), "x = 1")])
     assert verdict.unanswered.startswith("check_error: not checked, item") and "runs code" in verdict.unanswered
 

