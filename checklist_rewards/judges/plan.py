@@ -1,17 +1,23 @@
-"""The planner: which reads an engine must really answer, and in what order. Pure functions over rendered text.
+"""The planner: which reads an engine must really answer, in what order, and how many at once.
 
 Identical reads are made once. Reads are grouped by prefix, groups are sorted by it (so the completions of one input,
 which share its rules and instruction, stand together however a trainer mixed them, and what they share stays in the
-engine's cache), and a group is never cut between two chunks.
+engine's cache), and a group is never cut between two chunks. [`Pace`] keeps chunks short enough that answers reach
+the store every few seconds.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from checklist_rewards.backends.base import ReadGroup
 from checklist_rewards.store import Key
+
+_CHUNK_SECONDS = 5.0
+_LATENCIES = 3
+_GROWTH = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +55,40 @@ def group_by_prefix(reads: Sequence[RenderedRead]) -> list[PlannedGroup]:
     ]
 
 
-def chunks(groups: Sequence[PlannedGroup], chunk_reads: int) -> Iterator[list[PlannedGroup]]:
-    """Cut into runs of at most `chunk_reads` reads, or a single group where one is larger."""
+class Pace:
+    """How many reads to hand to an engine at once, so that a killed run loses a few seconds of work.
+
+    The first chunk is one group. Each later one is larger by what the last one's speed allows: up to 8 times, as long
+    as it is expected to take at most 5 s, or 3 times the quickest chunk so far. The latter is for engines that answer
+    many reads at once but each one late, such as a busy server: there a chunk of one latency leaves most of the engine
+    idle. Chunks never shrink again, because an engine that has become slower may be such an engine.
+    """
+
+    def __init__(self) -> None:
+        self.reads = 1
+        """Reads in the next chunk at most."""
+        self._quickest = math.inf
+
+    def took(self, reads: int, seconds: float) -> None:
+        """Learn from a chunk that the engine answered."""
+        self._quickest = min(self._quickest, seconds)
+        room = max(_CHUNK_SECONDS, _LATENCIES * self._quickest) / max(seconds, 1e-9)
+        self.reads = max(self.reads, int(reads * min(room, _GROWTH)))
+
+
+def chunks(groups: Sequence[PlannedGroup], chunk_reads: int, pace: Pace | None = None) -> Iterator[list[PlannedGroup]]:
+    """Cut into runs of at most `chunk_reads` reads, or a single group where one is larger.
+
+    Args:
+        groups (sequence of [`PlannedGroup`]): What to cut.
+        chunk_reads (`int`): The engine's own limit.
+        pace ([`Pace`], *optional*): A lower limit, looked up whenever a group would be added.
+    """
     chunk: list[PlannedGroup] = []
     size = 0
     for group in groups:
-        if chunk and size + len(group.keys) > chunk_reads:
+        most = chunk_reads if pace is None else min(chunk_reads, pace.reads)
+        if chunk and size + len(group.keys) > most:
             yield chunk
             chunk, size = [], 0
         chunk.append(group)
