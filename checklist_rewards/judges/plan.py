@@ -16,8 +16,9 @@ from checklist_rewards.backends.base import ReadGroup
 from checklist_rewards.store import Key
 
 _CHUNK_SECONDS = 5.0
-_LATENCIES = 3
 _GROWTH = 8
+_FASTER = 1.5
+_LATENCIES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +59,28 @@ def group_by_prefix(reads: Sequence[RenderedRead]) -> list[PlannedGroup]:
 class Pace:
     """How many reads to hand to an engine at once, so that a killed run loses a few seconds of work.
 
-    The first chunk is one group. Each later one is larger by what the last one's speed allows: up to 8 times, as long
-    as it is expected to take at most 5 s, or 3 times the quickest chunk so far. The latter is for engines that answer
-    many reads at once but each one late, such as a busy server: there a chunk of one latency leaves most of the engine
-    idle. Chunks never shrink again, because an engine that has become slower may be such an engine.
+    The first chunk is one group. Each later one is larger, at most 8 times, as long as it is expected to take 5 s.
+    An engine that answers many reads at once but each one late (a busy server) would be idle most of the time: it is
+    known by being faster on larger chunks, and gets chunks of 8 times the quickest one. Chunks never shrink, because
+    an engine that has become slow may have become such an engine.
     """
 
     def __init__(self) -> None:
         self.reads = 1
         """Reads in the next chunk at most."""
         self._quickest = math.inf
+        self._first_rate: float | None = None
 
     def took(self, reads: int, seconds: float) -> None:
         """Learn from a chunk that the engine answered."""
+        seconds = max(seconds, 1e-9)
         self._quickest = min(self._quickest, seconds)
-        room = max(_CHUNK_SECONDS, _LATENCIES * self._quickest) / max(seconds, 1e-9)
-        self.reads = max(self.reads, int(reads * min(room, _GROWTH)))
+        growth = _CHUNK_SECONDS / seconds
+        if self._first_rate is None:
+            self._first_rate, growth = reads / seconds, max(growth, 2)
+        elif reads / seconds > _FASTER * self._first_rate:
+            growth = max(growth, _LATENCIES * self._quickest / seconds)
+        self.reads = max(self.reads, int(reads * min(growth, _GROWTH)))
 
 
 def chunks(groups: Sequence[PlannedGroup], chunk_reads: int, pace: Pace | None = None) -> Iterator[list[PlannedGroup]]:
