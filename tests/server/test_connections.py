@@ -196,11 +196,10 @@ def test_a_row_that_takes_long_to_check_keeps_nobody_else_waiting(scorer, monkey
         assert go.wait(10)
 
     monkeypatch.setattr(scorer, "check_item", check_item)
-    with serving(build_app(scorer)) as address:
-        with connected(address) as slow, connected(address) as other:
-            slow.sendall(request("red"))
-            assert started.wait(10)
-            other.sendall(REQUEST)
-            assert answer(other).startswith(b"HTTP/1.1 200")
-            go.set()
-            assert answer(slow).startswith(b"HTTP/1.1 200")
+    with serving(build_app(scorer)) as address, connected(address) as slow, connected(address) as other:
+        slow.sendall(request("red"))
+        assert started.wait(10)
+        other.sendall(REQUEST)
+        assert answer(other).startswith(b"HTTP/1.1 200")
+        go.set()
+        assert answer(slow).startswith(b"HTTP/1.1 200")
