@@ -79,6 +79,7 @@ class Store:
         self.path = Path(path) if path is not None else default_store_path()
         self._local = threading.local()
         self._file: tuple[int, int] | None = None
+        self._logs: dict[Path, tuple[int, int] | None] = {}
         self._reads = self._writes = True
         kind = _file_system(self.path)
         self._wal = not (kind in _NETWORK or kind.startswith("fuse."))
@@ -175,13 +176,13 @@ class Store:
         if self._file not in (None, opened[1]):
             logger.warning("the store %s was removed or replaced while in use; opening it anew.", self.path)
             # SQLite would apply the log of the old file to the new one.
-            for path, file in getattr(local, "logs", {}).items():
+            for path, file in self._logs.items():
                 if file is not None and file == _file_at(path):
                     path.unlink()
         local.connection = self._open()
         self._file = _file_at(self.path)
+        self._logs = {path: _file_at(path) for path in (Path(f"{self.path}-wal"), Path(f"{self.path}-shm"))}
         local.opened = os.getpid(), self._file
-        local.logs = {path: _file_at(path) for path in (Path(f"{self.path}-wal"), Path(f"{self.path}-shm"))}
         return local.connection
 
     def _open(self) -> sqlite3.Connection:

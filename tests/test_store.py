@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -192,6 +193,8 @@ def test_a_replaced_file_is_the_store_from_then_on(tmp_path):
     fuller._connection().execute("PRAGMA wal_checkpoint(TRUNCATE)")
     fuller._connection().close()
     fuller.path.replace(store.path)
+    with ThreadPoolExecutor(1) as thread:  # which has no connection yet
+        assert thread.submit(store.get, [KEY]).result() == {KEY: "x"}
     assert store.get([KEY]) == {KEY: "x"}
     store.put([(OTHER, "y")])
     assert Store(store.path).get([KEY, OTHER]) == {KEY: "x", OTHER: "y"}

@@ -36,7 +36,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from checklist_rewards.errors import BackendError, ChecklistRewardsError, ModelError, StoreError
+from checklist_rewards.errors import BackendError, ChecklistRewardsError, ConfigError, ModelError, StoreError
 from checklist_rewards.microbatch import (
     DEFAULT_MAX_BATCH,
     DEFAULT_MAX_QUEUE,
@@ -280,13 +280,13 @@ async def _scored(
 def _is_everybodys(error: BaseException) -> bool:
     """Whether the judge or the machine failed, rather than one sample."""
     if isinstance(error, ChecklistRewardsError | RecursionError):
-        return isinstance(error, ModelError | BackendError | StoreError)
+        return isinstance(error, ModelError | BackendError | ConfigError | StoreError)
     return isinstance(error, RuntimeError | OSError | MemoryError) or not isinstance(error, Exception)
 
 
 def _reason(error: BaseException) -> str:
     known = isinstance(error, ChecklistRewardsError | UnicodeError)
-    return str(error) if known else f"it cannot be scored ({type(error).__name__}: {error})."
+    return str(error) if known else f"the sample cannot be scored ({type(error).__name__}: {error})."
 
 
 def _score_content(scores: Sequence[Score | None], errors: Sequence[ErrorRecord]) -> bytes:

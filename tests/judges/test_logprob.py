@@ -95,11 +95,11 @@ def test_a_broken_chunk_costs_its_own_reads_and_is_asked_again(tmp_path):
 
 
 class Dies(FakeBackend):
-    """An engine whose process is killed after some reads."""
+    """An engine that is killed when it has been asked for more than `left` reads."""
 
-    def __init__(self, after: int):
+    def __init__(self):
         super().__init__(lambda prefix, tail: 0.9, chunk_reads=512)
-        self.left = after
+        self.left = 0
 
     def read(self, groups, labels):
         self.left -= sum(len(group.tails) for group in groups)
@@ -108,21 +108,20 @@ class Dies(FakeBackend):
         return super().read(groups, labels)
 
 
-@pytest.mark.parametrize("one_process", [False, True])
-def test_a_run_that_is_killed_again_and_again_reaches_its_end(tmp_path, one_process):
+@pytest.mark.parametrize("judges", [1, 40], ids=["in one process", "in many"])
+def test_a_run_that_is_killed_again_and_again_reaches_its_end(tmp_path, judges):
     reads = [Read(item, f"text {n}") for n in range(40) for item in (SHORT, POLITE)]
-    asked = 0
-    judge = LogprobJudge(backend=FakeBackend(), store=Store(tmp_path / "s"))
-    for _ in range(40):
-        if not one_process:
-            judge = LogprobJudge(backend=FakeBackend(), store=Store(tmp_path / "s"))
-        judge.backend = Dies(after=10)
+    backend = Dies()
+    runs = [LogprobJudge(backend=backend, store=Store(tmp_path / "s")) for _ in range(judges)]
+    verdicts = []
+    for number in range(40):
+        backend.left = 10
         try:
-            verdicts = judge.judge(reads)
+            verdicts = runs[number % judges].judge(reads)
             break
         except KeyboardInterrupt:
-            asked += len(judge.backend.asked)
-    assert asked + len(judge.backend.asked) == len(reads)
+            continue
+    assert len(verdicts) == len(backend.asked) == len(reads)
     assert {verdict.unanswered for verdict in verdicts} == {None}
 
 

@@ -336,5 +336,5 @@ def test_an_exception_that_scoring_a_row_raises_is_that_rows_error():
     with TestClient(build_app(Picky(backend=FakeBackend(), store=False))) as client:
         answer = client.post("/score", json=rows("red"))
         assert refused(answer, 422) == [(1, "sample")]
-        assert answer.json()["errors"][0]["message"] == "it cannot be scored (ZeroDivisionError: no weight)."
+        assert answer.json()["errors"][0]["message"] == "the sample cannot be scored (ZeroDivisionError: no weight)."
         assert refused(client.post("/reward", json=openrlhf("red")), 422) == [(1, "query")]
