@@ -4,31 +4,47 @@ Every read and every sampled reply is kept under the hash of everything it depen
 labels or sampling parameters), so a second run asks only for what is missing, and changing one word of one item asks
 for that item alone. There are no row numbers and there is no resume flag.
 
-One SQLite file in WAL mode: several processes may read and write at once, and a process killed at any instant loses at
-most the chunk it had not yet handed over. A store that stops taking writes (a full disk) costs the resume, not the
-run: it warns once and the answers go on.
+One SQLite file: several processes may read and write at once, and a process killed at any instant loses at most the
+chunk it had not yet handed over. The file uses a write-ahead log (WAL), except on a network file system, where WAL
+does not work: there it uses a rollback journal.
+
+A store that cannot be opened is refused when it is opened. A store that breaks later (corruption, a full or read-only
+disk) costs the resume, not the run: it warns once, and from then on gives or keeps nothing. A single value that cannot
+be decoded is dropped and its question asked again. A file that is removed or replaced while it is open is opened anew,
+so that later answers are kept.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import sqlite3
 import threading
 import time
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any, TypeVar, overload
 
 from checklist_rewards.errors import StoreError
 
 logger = logging.getLogger(__name__)
 
 Key = bytes
+T = TypeVar("T")
+_BREAKS = (OSError, sqlite3.Error)
 _MAX_VARIABLES = 500
 _COMPRESS_FROM = 512
 _LOCK_TIMEOUT_S = 60
+_MOUNTS = Path("/proc/self/mountinfo")
+_UNESCAPED = re.compile(r"\\([0-7]{3})")
+_NETWORK = frozenset(
+    "9p afs beegfs ceph cifs glusterfs gpfs lustre ncpfs nfs nfs4 orangefs pvfs2 smb3 smbfs vboxsf virtiofs "
+    "wekafs".split()
+)
+"""File systems shared between machines; besides these every `fuse.*` is treated as one."""
 
 
 def key_of(*parts: str | bytes) -> Key:
@@ -51,70 +67,134 @@ class Store:
     """Keys to texts, kept in one file.
 
     Args:
-        path (`str` or `Path`, *optional*): the file; made with its folder if it is not there. Defaults to
+        path (`str` or `Path`, *optional*): The file; created with its folder if it does not exist. Defaults to
             [`default_store_path`].
 
     Raises:
-        StoreError: if the file cannot be opened or is no store.
+        StoreError: If the file cannot be opened or is not a store. On a network file system without working locks the
+            store is switched off with a warning instead.
     """
 
     def __init__(self, path: str | Path | None = None):
         self.path = Path(path) if path is not None else default_store_path()
         self._local = threading.local()
-        self._broken = False
-        self._connection()
-
-    def __reduce__(self) -> tuple[type[Store], tuple[Path]]:
-        return type(self), (self.path,)
-
-    def get(self, keys: Sequence[Key]) -> dict[Key, str]:
-        """The texts of those keys that are there."""
-        found: dict[Key, str] = {}
-        connection = self._connection()
-        for start in range(0, len(keys), _MAX_VARIABLES):
-            some = keys[start : start + _MAX_VARIABLES]
-            marks = ",".join("?" * len(some))
-            rows = connection.execute(f"SELECT key, value FROM answers WHERE key IN ({marks})", some)
-            found.update((key, _unpacked(value)) for key, value in rows)
-        return found
-
-    def put(self, answers: Iterable[tuple[Key, str]]) -> None:
-        """Keep answers; the first one of a key stays. They are on disk when this returns."""
-        if self._broken:
-            return
+        self._file: tuple[int, int] | None = None
+        self._logs: dict[Path, tuple[int, int] | None] = {}
+        self._reads = self._writes = True
+        kind = _file_system(self.path)
+        self._wal = not (kind in _NETWORK or kind.startswith("fuse."))
+        if not self._wal:
+            logger.warning(
+                "the store %s is on a network file system (%s), where SQLite is slow and locks may fail; prefer a "
+                "local disk (--store, store=).",
+                self.path,
+                kind,
+            )
         try:
-            with self._connection() as connection:
-                connection.executemany(
-                    "INSERT OR IGNORE INTO answers VALUES (?, ?)", ((key, _packed(text)) for key, text in answers)
-                )
-        except sqlite3.OperationalError as error:
-            self._broken = True
-            logger.warning("the store %s takes no more answers (%s); going on without it.", self.path, error)
-
-    def __len__(self) -> int:
-        return self._connection().execute("SELECT count(*) FROM answers").fetchone()[0]
-
-    def _connection(self) -> sqlite3.Connection:
-        # SQLite connections must not cross threads or forks.
-        if getattr(self._local, "pid", None) != os.getpid():
-            self._local.connection = self._open()
-            self._local.pid = os.getpid()
-        return self._local.connection
-
-    def _open(self) -> sqlite3.Connection:
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            connection = sqlite3.connect(self.path, timeout=_LOCK_TIMEOUT_S)
-            _use_wal(connection)
-            connection.execute("PRAGMA synchronous=NORMAL")
-            connection.execute("CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, value) WITHOUT ROWID")
-            connection.execute("SELECT key, value FROM answers LIMIT 1")
-            return connection
-        except (OSError, sqlite3.Error) as error:
+            self._connection()
+        except _BREAKS as error:
+            if not self._wal and isinstance(error, sqlite3.OperationalError):
+                self._stop_reading(error)
+                return
             raise StoreError(
                 f"the store {self.path} cannot be opened ({error}); give another path, or work without one "
                 "(--no-store, store=False)."
             ) from error
+
+    def __reduce__(self) -> tuple[type[Store], tuple[Path]]:
+        return type(self), (self.path,)
+
+    @overload
+    def get(self, keys: Sequence[Key]) -> dict[Key, str]: ...
+
+    @overload
+    def get(self, keys: Sequence[Key], decode: Callable[[Key, str], T]) -> dict[Key, T]: ...
+
+    def get(self, keys: Sequence[Key], decode: Callable[[Key, str], Any] = lambda _, text: text) -> dict[Key, Any]:
+        """Look up keys.
+
+        Args:
+            keys (sequence of [`Key`]):
+                Any number, in any order.
+            decode (`Callable[[Key, str], T]`, *optional*):
+                Makes a value of a key's text. A text for which it raises is dropped from the store, so that the next
+                answer takes its place. Defaults to the text itself.
+
+        Returns:
+            `dict[Key, T]`: The values of the keys that the store has.
+        """
+        rows: list[tuple[Key, Any]] = []
+        if self._reads:
+            try:
+                connection = self._connection()
+                for start in range(0, len(keys), _MAX_VARIABLES):
+                    some = keys[start : start + _MAX_VARIABLES]
+                    marks = ",".join("?" * len(some))
+                    rows += connection.execute(f"SELECT key, value FROM answers WHERE key IN ({marks})", some)
+            except _BREAKS as error:
+                self._stop_reading(error)
+        found: dict[Key, Any] = {}
+        broken: list[Key] = []
+        for key, value in rows:
+            try:
+                found[key] = decode(key, _unpacked(value))
+            except Exception:  # a damaged value may raise anything, and costs itself alone
+                broken.append(key)
+        if broken:
+            logger.warning("%d answers in the store %s cannot be decoded; asking again.", len(broken), self.path)
+            self._write("DELETE FROM answers WHERE key = ?", ((key,) for key in broken))
+        return found
+
+    def put(self, answers: Iterable[tuple[Key, str]]) -> None:
+        """Keep answers; the first one of a key stays. They are on disk when this returns."""
+        self._write("INSERT OR IGNORE INTO answers VALUES (?, ?)", ((key, _packed(text)) for key, text in answers))
+
+    def __len__(self) -> int:
+        return self._connection().execute("SELECT count(*) FROM answers").fetchone()[0]
+
+    def _write(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        if not self._writes:
+            return
+        try:
+            with self._connection() as connection:
+                connection.executemany(statement, rows)
+        except _BREAKS as error:
+            if self._writes:
+                logger.warning("the store %s takes no more answers (%s); going on without it.", self.path, error)
+            self._writes = False
+
+    def _stop_reading(self, error: Exception) -> None:
+        if self._reads:
+            logger.warning("the store %s cannot be read (%s); going on without it.", self.path, error)
+        self._reads = self._writes = False
+
+    def _connection(self) -> sqlite3.Connection:
+        # SQLite connections must not cross threads or forks, and one whose file was removed writes to nowhere.
+        local, opened = self._local, (os.getpid(), _file_at(self.path))
+        if getattr(local, "opened", None) == opened:
+            return local.connection
+        if self._file not in (None, opened[1]):
+            logger.warning("the store %s was removed or replaced while in use; opening it anew.", self.path)
+            # SQLite would apply the log of the old file to the new one.
+            for path, file in self._logs.items():
+                if file is not None and file == _file_at(path):
+                    path.unlink()
+        local.connection = self._open()
+        self._file = _file_at(self.path)
+        self._logs = {path: _file_at(path) for path in (Path(f"{self.path}-wal"), Path(f"{self.path}-shm"))}
+        local.opened = os.getpid(), self._file
+        return local.connection
+
+    def _open(self) -> sqlite3.Connection:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(self.path, timeout=_LOCK_TIMEOUT_S)
+        connection.text_factory = _text
+        _set_journal(connection, "WAL" if self._wal else "TRUNCATE")
+        if self._wal:
+            connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute("CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, value) WITHOUT ROWID")
+        connection.execute("SELECT key, value FROM answers LIMIT 1")
+        return connection
 
 
 def open_store(store: Store | str | Path | bool | None) -> Store | None:
@@ -126,18 +206,51 @@ def open_store(store: Store | str | Path | bool | None) -> Store | None:
     return Store(None if store is True else store)
 
 
-def _use_wal(connection: sqlite3.Connection) -> None:
+def _set_journal(connection: sqlite3.Connection, mode: str) -> None:
     # Another process that makes the store at this moment holds a write lock, and here alone SQLite answers "busy" at
     # once instead of waiting out the connection's timeout.
     give_up = time.monotonic() + _LOCK_TIMEOUT_S
     while True:
         try:
-            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(f"PRAGMA journal_mode={mode}")
             return
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
                 raise
             time.sleep(0.01)
+
+
+def _file_at(path: Path) -> tuple[int, int] | None:
+    """What tells a file from the one that replaces it."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _file_system(path: Path) -> str:
+    """Type of the file system that holds `path`; empty where the system does not report it (other than Linux)."""
+    try:
+        lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return ""
+    folder = path.absolute().parent.resolve()
+    kind, depth = "", -1
+    for fields in map(str.split, lines):
+        mounted = Path(_UNESCAPED.sub(lambda code: chr(int(code[1], 8)), fields[4]))
+        # Of two mounts at one place the later one hides the other.
+        if folder.is_relative_to(mounted) and len(mounted.parts) >= depth:
+            kind, depth = fields[fields.index("-") + 1], len(mounted.parts)
+    return kind
+
+
+def _text(raw: bytes) -> str | None:
+    # sqlite3's own decoding raises, and one damaged value would take its neighbours with it.
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _packed(text: str) -> str | bytes:

@@ -1,5 +1,6 @@
 """An ASGI application on a port of its own, in this process."""
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -9,19 +10,25 @@ from typing import Any
 import uvicorn
 
 from checklist_rewards.cli.serve import listen
+from checklist_rewards.server.connections import server_of
 
 
 @contextmanager
 def serving(app: Any) -> Iterator[str]:
     """The address where `app` is served as long as the block lasts."""
-    with listen("127.0.0.1", 0) as listening:
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-        thread.start()
-        while not server.started and thread.is_alive():
-            time.sleep(0.005)
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join(30)
+    with listen("127.0.0.1", 0) as listening, running(server_of(app), listening):
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+@contextmanager
+def running(server: uvicorn.Server, listening: socket.socket) -> Iterator[threading.Thread]:
+    """The thread that serves as long as the block lasts."""
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    while not server.started and thread.is_alive():
+        time.sleep(0.005)
+    try:
+        yield thread
+    finally:
+        server.should_exit = True
+        thread.join(30)

@@ -72,8 +72,6 @@ class RewardServer:
         self._start()
 
     def _start(self) -> None:
-        self.requests = 0
-        """How many were made so far, of rows."""
         self._connection: Connection | None = None
         self._judge: str | None = None
         self._lock = threading.Lock()
@@ -101,14 +99,15 @@ class RewardServer:
             self._judge = name
         return self._judge
 
-    def score(self, rows: Sequence[Mapping[str, Any]]) -> list[Score | str]:
+    def score(self, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Score | str], int]:
         """Have rows scored.
 
         Args:
             rows: mappings of `checklist`, `target` and, if known, `input`, `reference`, `history`.
 
         Returns:
-            list of [`Score`], in order, or in its place the reason why there is none.
+            `tuple[list[Score | str], int]`: A score per row, in order, or in its place the reason why there is none;
+            and the number of requests this took.
 
         Raises:
             ModelError: if the server does not accept the token, or has no such path.
@@ -118,30 +117,30 @@ class RewardServer:
         connection = self._connected()
         parts = [rows[start : start + ROWS] for start in range(0, len(rows), ROWS)]
 
-        async def ask() -> list[list[Score | str]]:
+        async def ask() -> list[tuple[list[Score | str], int]]:
             return await asyncio.gather(*(self._part(connection, part) for part in parts))
 
-        return list(chain.from_iterable(run(ask())))
+        return _joined(run(ask()))
 
-    async def _part(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> list[Score | str]:
+    async def _part(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Score | str], int]:
         from checklist_rewards.backends.openai.failures import Failure
 
-        self.requests += 1
         found = await connection.post("/score", {"samples": rows}, key="scores", patience=_PATIENCE)
         if not isinstance(found, Failure):
-            return _outcomes(found, len(rows))
+            return _outcomes(found, len(rows)), 1
         if found.fatal:
             hint = f" (set {TOKEN_VARIABLE})" if found.status == 401 else ""
             raise ModelError(f"the reward server at {self.address} refused a request{hint}: {_said(found.reason)}")
         if found.status in (_TOO_LARGE, _NO_USABLE_ROW) and len(rows) > 1:
             middle = len(rows) // 2
             halves = await asyncio.gather(self._part(connection, rows[:middle]), self._part(connection, rows[middle:]))
-            return [*halves[0], *halves[1]]
+            outcomes, requests = _joined(halves)
+            return outcomes, requests + 1
         reason = found.reason
         if found.bad_request:
             reason = f"refused: {_said(reason)}"
             logger.warning("the reward server at %s refused a row: %s", self.address, _said(reason))
-        return [reason] * len(rows)
+        return [reason] * len(rows), 1
 
     def _connected(self) -> Connection:
         from checklist_rewards.backends.openai.connection import Connection
@@ -159,6 +158,10 @@ def no_engine(address: str | None) -> ModelError:
         f"the reward server at {address} scores checklists; it neither writes nor reads prompts, so name another "
         "model for that, with its own backend or base_url."
     )
+
+
+def _joined(parts: Sequence[tuple[list[Score | str], int]]) -> tuple[list[Score | str], int]:
+    return list(chain.from_iterable(outcomes for outcomes, _ in parts)), sum(requests for _, requests in parts)
 
 
 def _outcomes(found: Mapping[str, Any], rows: int) -> list[Score | str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import socket
 from contextlib import suppress
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,7 +33,9 @@ def serve(
     judge: o.OnlyJudge,
     host: Annotated[
         str,
-        typer.Option(rich_help_panel=SERVER, help="Address to listen on; 0.0.0.0 lets other machines in."),
+        typer.Option(
+            rich_help_panel=SERVER, help="Address to listen on; 0.0.0.0 lets other machines in and requires a token."
+        ),
     ] = DEFAULT_HOST,
     port: Annotated[
         int, typer.Option(rich_help_panel=SERVER, min=0, max=65535, help="Port; 0 takes a free one.")
@@ -42,7 +45,7 @@ def serve(
         typer.Option(
             rich_help_panel=SERVER,
             envvar=TOKEN_VARIABLE,
-            help="What clients must bring as a bearer token. Better in the environment, where ps does not show it.",
+            help="Bearer token that clients must send. Prefer the environment variable: ps shows options.",
         ),
     ] = None,
     max_wait_ms: Annotated[
@@ -62,7 +65,8 @@ def serve(
 
     POST /score takes {"samples": [{"checklist", "target", "input"}]} and gives scores. POST /reward is what OpenRLHF's
     --reward.remote_url asks. GET /health and /metrics (Prometheus) watch it, and answer once the judge is loaded.
-    Requests that come together are one batch of the engine. Ctrl-C or SIGTERM: what was accepted is answered first.
+    Requests that come together are one batch of the engine. On Ctrl-C or SIGTERM, requests already received are
+    answered first, for at most 30 s.
 
     Trainers and commands of this package use it by --backend remote --base-url, in Python by
     ChecklistScorer(backend="remote", base_url="http://localhost:8090"). The token is taken from
@@ -77,13 +81,11 @@ def serve(
     ```
     """
     if token is not None and not token.strip():
-        raise SampleError(f"the token is empty; give one, or leave --token and {TOKEN_VARIABLE} away.")
+        raise SampleError(f"the token is empty; give one, or omit --token and {TOKEN_VARIABLE}.")
     try:
-        import uvicorn  # noqa: F401
-
-        from checklist_rewards.server import build_app
+        from checklist_rewards.server import build_app, connections  # noqa: F401
     except ModuleNotFoundError as error:
-        if error.name not in ("fastapi", "starlette", "uvicorn"):
+        if error.name not in ("fastapi", "starlette", "uvicorn", "httptools"):
             raise
         raise SampleError(
             f"serve needs {error.name}, which is not installed: pip install 'checklist-rewards[serve]'."
@@ -106,20 +108,24 @@ def serve(
         token=token,
     )
     warn_if_pocket(judge.shown)
-    if token is None and host not in ("127.0.0.1", "localhost", "::1"):
-        console.print(f"No token: whoever reaches {host} can use this judge.", style="yellow")
     with listen(host, port) as listening:
+        bound, port = listening.getsockname()[:2]
+        if token is None and not ip_address(bound.partition("%")[0]).is_loopback:
+            raise SampleError(
+                f"{host} lets other machines use this judge, which requires a token: set {TOKEN_VARIABLE} here and "
+                "for the clients (or --token), or omit --host to serve this machine only."
+            )
         load(scorer.judge)  # so that no trainer waits for it, or hears only then that it cannot be loaded
-        address = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
+        address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         console.print(f"Serving rewards of {judge.shown} at {address}; Ctrl-C ends it.", soft_wrap=True)
         run_server(app, listening)
 
 
 def run_server(app: FastAPI, listening: socket.socket) -> None:
-    """Serve until SIGINT or SIGTERM; what was accepted until then is answered."""
-    import uvicorn
+    """Serve until SIGINT or SIGTERM; requests received until then are answered."""
+    from checklist_rewards.server.connections import server_of
 
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
+    server = server_of(app)
     # What is loaded now stays. Looking through all of it for garbage, again and again, stops every request for 0.1 s.
     gc.collect()
     gc.freeze()

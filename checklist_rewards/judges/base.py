@@ -7,6 +7,7 @@ fields).
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
@@ -111,6 +112,19 @@ class Receipt:
         elif self.prompt_tokens:
             text += f"; {self.calls} calls, {self.prompt_tokens} prompt and {self.completion_tokens} completion tokens"
         return text
+
+
+_PAYING = threading.Lock()
+
+
+class Paid:
+    """A judge that adds up what its calls cost, also where several threads call it at once."""
+
+    receipt: Receipt = Receipt()
+
+    def _pay(self, *spent: Receipt) -> None:
+        with _PAYING:
+            self.receipt = sum(spent, self.receipt)
 
 
 class Judge(Protocol):

@@ -30,7 +30,7 @@ from checklist_rewards.backends import Backend, Messages, Progress, Sampling
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.judges.answers import check_askable, in_order, named, question_for_words
 from checklist_rewards.judges.asking import UNPARSABLE, Lost, Question, Unreadable, put
-from checklist_rewards.judges.base import Read, Receipt
+from checklist_rewards.judges.base import Paid, Read, Receipt
 from checklist_rewards.judges.meter import Meter, prompt_key
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.replies import Engine, extract_json
@@ -60,7 +60,7 @@ class Answers:
     grade: int | None = None
 
 
-class BatchJudge:
+class BatchJudge(Paid):
     """Answers the checklist of a target in one call.
 
     Args:
@@ -95,7 +95,6 @@ class BatchJudge:
         self.reasoning = reasoning
         self.sampling = Sampling(max_tokens or DEFAULT_MAX_TOKENS, temperature or 0.0, seed=seed)
         self.store = store
-        self.receipt = Receipt()
 
     def check(self) -> None:
         """Refuse a model that is not there. Raises [`ModelError`]."""
@@ -118,7 +117,7 @@ class BatchJudge:
             if not pending:
                 break
         verdicts = {place: verdict for sheet in sheets for place, verdict in self._verdicts(sheet)}
-        self.receipt += meter.spent + _counts(sheets, first, meter, verdicts)
+        self._pay(meter.spent, _counts(sheets, first, meter, verdicts))
         return [verdicts[place] for place in range(len(reads))]
 
     def form(self, items: Sequence[ChecklistItem]) -> str:

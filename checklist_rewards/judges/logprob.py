@@ -1,7 +1,7 @@
 """The one-token judge: every item of a target answered by the probabilities of its labels as the next token.
 
 Reads are rendered to text, keyed, looked up in the store, planned (`plan.py`) and put to the engine chunk by chunk;
-each chunk is stored before the next is asked, so a run that dies keeps what it paid for.
+each chunk is stored before the next is asked, every few seconds, so a run that dies keeps what it paid for.
 
 The labels are yes and no, or those of an item's options (`answers.py` has how these are listed). Their probabilities
 come from the softmax over the full vocabulary, each summed over every surface form of its label. Their sum is the
@@ -26,9 +26,9 @@ from checklist_rewards.backends import Backend, Engine, LabelRead, Progress, is_
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import BackendError
 from checklist_rewards.judges.answers import check_readable, question_for_reads
-from checklist_rewards.judges.base import Read, Receipt
+from checklist_rewards.judges.base import Paid, Read, Receipt
 from checklist_rewards.judges.examples import FewShot
-from checklist_rewards.judges.plan import PlannedGroup, RenderedRead, chunks, distinct, group_by_prefix
+from checklist_rewards.judges.plan import Pace, PlannedGroup, RenderedRead, chunks, distinct, group_by_prefix
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.replies import BACKEND_ERROR
 from checklist_rewards.scores import Verdict
@@ -45,7 +45,7 @@ DEFAULT_MASS_FLOOR = 0.5
 _FORMAT = "label-read-1"
 
 
-class LogprobJudge:
+class LogprobJudge(Paid):
     """Answers items with exact probabilities.
 
     Args:
@@ -78,7 +78,7 @@ class LogprobJudge:
         self.mass_floor = mass_floor
         self.examples = examples
         self.store = store
-        self.receipt = Receipt()
+        self._pace = Pace()
 
     @property
     def identity(self) -> str:
@@ -106,7 +106,7 @@ class LogprobJudge:
         unique = distinct(rendered)
         answers: dict[Key, LabelRead] = {}
         if self.store is not None:
-            answers.update((key, _loaded(text)) for key, text in self.store.get(list(unique)).items())
+            answers.update(self.store.get(list(unique), lambda key, text: _loaded(text, labels[key])))
         stored = len(answers)
         missing = [read for key, read in unique.items() if key not in answers]
         if progress is not None:
@@ -116,7 +116,7 @@ class LogprobJudge:
             spent += self._ask(missing, labels, answers, progress)
         verdicts = {key: self._verdict(answer, labels[key]) for key, answer in answers.items()}
         unanswered = sum(verdict.unanswered is not None for verdict in verdicts.values())
-        self.receipt = self.receipt + spent + Receipt(unanswered=unanswered)
+        self._pay(spent, Receipt(unanswered=unanswered))
         return [_as_declared(verdicts[r.key], read.item) for r, read in zip(rendered, reads, strict=True)]
 
     def _render(self, reads: Sequence[Read]) -> tuple[list[RenderedRead], dict[Key, Labels]]:
@@ -162,10 +162,13 @@ class LogprobJudge:
         by_labels: dict[tuple[str, ...], list[RenderedRead]] = {}
         for read in missing:
             by_labels.setdefault(tuple(labels[read.key]), []).append(read)
+        pace = None if self.store is None else self._pace
         for tokens, alike in by_labels.items():
-            for chunk in chunks(group_by_prefix(alike), backend.chunk_reads):
+            for chunk in chunks(group_by_prefix(alike), backend.chunk_reads, pace):
                 fresh, cost = self._read(backend, chunk, tokens)
                 spent += cost
+                if any(read.unanswered is None for read in fresh.values()):
+                    self._pace.took(len(fresh), cost.engine_seconds)
                 answers.update(fresh)
                 if self.store is not None:
                     self.store.put(
@@ -187,6 +190,9 @@ class LogprobJudge:
             logger.warning("%d reads failed: %s", len(keys), error)
             fresh = dict.fromkeys(keys, LabelRead(None, f"{BACKEND_ERROR}: {error}"))
             return fresh, Receipt(calls=len(keys), engine_seconds=time.perf_counter() - started)
+        except BaseException:
+            self._pace = Pace()  # the call after an interrupted one stores its first answers soon again
+            raise
         fresh = dict(zip(keys, chain.from_iterable(result.reads), strict=True))
         return fresh, Receipt.of(
             self.name,
@@ -228,7 +234,15 @@ def _dumped(read: LabelRead) -> str:
     return json.dumps({"logprobs": read.logprobs} if read.answer is None else {"answer": read.answer})
 
 
-def _loaded(text: str) -> LabelRead:
-    data = json.loads(text)
-    logprobs = data.get("logprobs")
-    return LabelRead(None if logprobs is None else tuple(logprobs), data.get("unanswered"), data.get("answer"))
+def _loaded(text: str, labels: Labels) -> LabelRead:
+    """What [`_dumped`] wrote about these labels. Raises `ValueError` for anything else."""
+    match json.loads(text):
+        case {"logprobs": [*numbers]} if len(numbers) == len(labels):
+            logprobs = tuple(map(float, numbers))
+            if not any(map(math.isnan, logprobs)):
+                return LabelRead(logprobs)
+        case {"answer": str(answer)} if answer in labels:
+            return LabelRead(None, answer=answer)
+        case {"unanswered": str(reason)}:
+            return LabelRead(None, reason)
+    raise ValueError(f"not a read of {list(labels)}: {text:.60}")

@@ -28,7 +28,7 @@ from checklist_rewards.backends import Backend, Progress, Sampling
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.judges.answers import check_askable, in_order, named, question_for_words, said
 from checklist_rewards.judges.asking import Lost, Question, Unreadable, put
-from checklist_rewards.judges.base import Read, Receipt
+from checklist_rewards.judges.base import Paid, Read, Receipt
 from checklist_rewards.judges.examples import FewShot
 from checklist_rewards.judges.meter import Meter, prompt_key
 from checklist_rewards.prompts import PromptTemplate, load_prompt
@@ -52,7 +52,7 @@ Said = tuple[str, str | None]
 """A label and the reasoning that led to it."""
 
 
-class ReasonedJudge:
+class ReasonedJudge(Paid):
     """Answers items in words, one call each.
 
     Args:
@@ -99,7 +99,6 @@ class ReasonedJudge:
         self.sampling = Sampling(max_tokens, temperature, n=samples, seed=seed)
         self.examples = examples
         self.store = store
-        self.receipt = Receipt()
 
     def check(self) -> None:
         """Refuse a model that is not there. Raises [`ModelError`]."""
@@ -134,13 +133,14 @@ class ReasonedJudge:
         for index, question in enumerate(questions):
             distinct.setdefault(prompt_key(question.messages), index)
         asked = sum(meter.asked(questions[index].messages) for index in distinct.values())
-        self.receipt += meter.spent + Receipt(
+        counts = Receipt(
             reads=len(reads),
             deduplicated=len(reads) - len(distinct),
             stored=len(distinct) - asked,
             asked=asked,
             unanswered=sum(verdicts[index].unanswered is not None for index in distinct.values()),
         )
+        self._pay(meter.spent, counts)
         return [verdicts[index] for index in range(len(reads))]
 
     def _question(self, read: Read, prefixes: dict[tuple[str | None, ...], str]) -> Question[Said]:

@@ -20,7 +20,7 @@ from checklist_rewards.backends.models import POCKET
 from checklist_rewards.backends.remote import RewardServer
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ModelError
-from checklist_rewards.judges.base import Read, Receipt
+from checklist_rewards.judges.base import Paid, Read, Receipt
 from checklist_rewards.scores import Score
 from checklist_rewards.verdicts import Verdict, answer_of
 
@@ -28,7 +28,7 @@ _WAVE = 1024
 """Rows handed over at once; progress is told after each wave."""
 
 
-class RemoteJudge:
+class RemoteJudge(Paid):
     """Answers items through a reward server.
 
     Args:
@@ -40,7 +40,6 @@ class RemoteJudge:
     def __init__(self, server: str | RewardServer, *, model: str = POCKET):
         self.server = RewardServer(server) if isinstance(server, str) else server
         self.name = self.server.address if model == POCKET else model
-        self.receipt = Receipt()
         self._model = None if model == POCKET else model
 
     def check(self) -> None:
@@ -67,22 +66,25 @@ class RemoteJudge:
             rows.setdefault(about, []).append(place)
         places = list(rows.values())
         verdicts: list[Verdict | None] = [None] * len(reads)
-        started, before = time.perf_counter(), self.server.requests
+        started, calls = time.perf_counter(), 0
         for start in range(0, len(places), _WAVE):
             wave = places[start : start + _WAVE]
-            outcomes = self.server.score([_row([reads[place] for place in row]) for row in wave])
+            outcomes, requests = self.server.score([_row([reads[place] for place in row]) for row in wave])
+            calls += requests
             for row, outcome in zip(wave, outcomes, strict=True):
                 for place, verdict in zip(row, self._verdicts([reads[p].item for p in row], outcome), strict=True):
                     verdicts[place] = verdict
             if progress is not None:
                 progress(sum(map(len, wave)))
         found = [verdict for verdict in verdicts if verdict is not None]
-        self.receipt += Receipt(
-            reads=len(reads),
-            asked=len(reads),
-            unanswered=sum(verdict.unanswered is not None for verdict in found),
-            calls=self.server.requests - before,
-            engine_seconds=time.perf_counter() - started,
+        self._pay(
+            Receipt(
+                reads=len(reads),
+                asked=len(reads),
+                unanswered=sum(verdict.unanswered is not None for verdict in found),
+                calls=calls,
+                engine_seconds=time.perf_counter() - started,
+            )
         )
         return found
 

@@ -13,7 +13,7 @@ _PREFIX = "checklist_rewards"
 
 
 class Meter:
-    """Counts requests by path and status, times those that score, and knows the queue."""
+    """Counts requests by path and status (499: the client hung up), times those that score, and reads the queue."""
 
     def __init__(self, queue: MicroBatcher):
         self.queue = queue

@@ -1,14 +1,15 @@
 """From a request's body to samples, or to errors that name row and field.
 
 An error is a mapping of `row` (from 1; null where it concerns the whole request), `field` and `message`: what a client
-gets in `errors`. [`Refused`] is an answer that refuses the request; a row that cannot be used is an error beside the
-samples of the others, and what becomes of those the path decides.
+gets in `errors`. [`Refused`] is an answer that refuses the request. A row that cannot be used is an error beside the
+samples of the others, whatever exception it raised while it was checked; each path decides what becomes of the others.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from checklist_rewards.chat import opens_thinking, strip_thinking
@@ -21,7 +22,6 @@ ErrorRecord = dict[str, Any]
 _ROWS = "samples"
 _FIELDS = ("checklist", "target", "input", "reference", "history")
 _COLUMNS = ("query", "prompts", "labels")
-_TOO_DEEP = "it is nested too deeply."
 
 
 class Refused(Exception):
@@ -44,9 +44,9 @@ class Refused(Exception):
 class _RowError(Exception):
     """A row that cannot be scored as it is."""
 
-    def __init__(self, row: int, field: str, message: str):
+    def __init__(self, field: str, message: str):
         super().__init__(message)
-        self.record = error_record(row, field, message)
+        self.field = field
 
 
 def error_record(row: int | None, field: str, message: str) -> ErrorRecord:
@@ -54,42 +54,28 @@ def error_record(row: int | None, field: str, message: str) -> ErrorRecord:
     return {"row": row, "field": field, "message": message}
 
 
-def parse_body(content: bytes) -> Mapping[str, Any]:
-    """The JSON object of a body. Raises [`Refused`]."""
-    try:
-        body = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise Refused(400, f"the body is not JSON ({error}).") from None
-    if not isinstance(body, Mapping):
-        raise Refused(422, f"the body must be a JSON object, got {type(body).__name__}.")
-    return body
+def score_samples(content: bytes, scorer: ChecklistScorer) -> tuple[int, list[tuple[int, Sample]], list[ErrorRecord]]:
+    """Read the body of a `/score` request.
 
+    Returns:
+        `tuple[int, list[tuple[int, Sample]], list[ErrorRecord]]`: The number of rows; the samples with their row
+        numbers; an error for every other row.
 
-def score_rows(body: Mapping[str, Any]) -> list[Any]:
-    """The rows of a `/score` request. Raises [`Refused`]."""
+    Raises:
+        Refused: If the body is not such a request.
+    """
+    body = _parsed(content)
     for field in body:
         if field != _ROWS:
             raise Refused(422, f"unknown field {field!r:.60}; allowed: {_ROWS}.", field)
-    return _list(body, _ROWS)
+    rows = _list(body, _ROWS)
+    return len(rows), *_each(rows, lambda row, where: _sample(row, where, scorer))
 
 
-def score_samples(rows: list[Any], scorer: ChecklistScorer) -> tuple[list[tuple[int, Sample]], list[ErrorRecord]]:
-    """The samples of `/score` with their row numbers, and an error for every other row."""
-    samples: list[tuple[int, Sample]] = []
-    errors: list[ErrorRecord] = []
-    for number, row in enumerate(rows, start=1):
-        try:
-            samples.append((number, _sample(row, number, scorer)))
-        except _RowError as error:
-            errors.append(error.record)
-    return samples, errors
-
-
-def reward_rows(body: Mapping[str, Any]) -> list[tuple[Any, Any, Any]]:
-    """The rows of a `/reward` request: query, prompt, label. Raises [`Refused`].
-
-    Other fields are OpenRLHF's to add, and not looked at.
-    """
+def reward_samples(content: bytes, scorer: ChecklistScorer) -> list[Sample]:
+    """Read the body of a `/reward` request: the lists `query`, `prompts` and `labels`. Other fields are OpenRLHF's to
+    add, and ignored. Raises [`Refused`] with an error for every row that cannot be used."""
+    body = _parsed(content)
     queries, prompts, labels = (_list(body, name) for name in _COLUMNS)
     if not len(queries) == len(prompts) == len(labels):
         raise Refused(
@@ -97,20 +83,11 @@ def reward_rows(body: Mapping[str, Any]) -> list[tuple[Any, Any, Any]]:
             f"query, prompts and labels must be equally long, got {len(queries)}, {len(prompts)} and {len(labels)}.",
             "labels" if len(queries) == len(prompts) else "prompts",
         )
-    return list(zip(queries, prompts, labels, strict=True))
-
-
-def reward_samples(rows: list[tuple[Any, Any, Any]], scorer: ChecklistScorer) -> list[Sample]:
-    """The samples of `/reward`. Raises [`Refused`] with an error for every row that cannot be used."""
-    samples, errors = [], []
-    for number, row in enumerate(rows, start=1):
-        try:
-            samples.append(_labelled(*row, number, scorer))
-        except _RowError as error:
-            errors.append(error.record)
+    rows = list(zip(queries, prompts, labels, strict=True))
+    samples, errors = _each(rows, lambda row, where: _labelled(row, where, scorer))
     if errors:
         raise refused_rows(errors, len(rows))
-    return samples
+    return [sample for _, sample in samples]
 
 
 def refused_rows(errors: list[ErrorRecord], total: int) -> Refused:
@@ -118,6 +95,16 @@ def refused_rows(errors: list[ErrorRecord], total: int) -> Refused:
     count = "none" if len(errors) == total else f"{len(errors)}"
     verb = "cannot" if count != "none" else "can"
     return Refused(422, f"{count} of the {total} rows {verb} be scored; see errors.", errors=errors)
+
+
+def _parsed(content: bytes) -> Mapping[str, Any]:
+    try:
+        body = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, f"the body is not JSON ({error}).") from None
+    if not isinstance(body, Mapping):
+        raise Refused(422, f"the body must be a JSON object, got {type(body).__name__}.")
+    return body
 
 
 def _list(body: Mapping[str, Any], field: str) -> list[Any]:
@@ -128,45 +115,60 @@ def _list(body: Mapping[str, Any], field: str) -> list[Any]:
     return value
 
 
-def _sample(row: Any, number: int, scorer: ChecklistScorer) -> Sample:
+def _each(
+    rows: Sequence[Any], read: Callable[[Any, str], Sample]
+) -> tuple[list[tuple[int, Sample]], list[ErrorRecord]]:
+    samples: list[tuple[int, Sample]] = []
+    errors: list[ErrorRecord] = []
+    for number, row in enumerate(rows, start=1):
+        try:
+            samples.append((number, read(row, f"row {number}")))
+        except _RowError as error:
+            errors.append(error_record(number, error.field, str(error)))
+    return samples, errors
+
+
+@contextmanager
+def _blaming(field: str) -> Iterator[None]:
+    """Whatever a row makes the checks raise is that row's error."""
+    try:
+        yield
+    except ChecklistRewardsError as error:
+        raise _RowError(field, str(error)) from None
+    except RecursionError:
+        raise _RowError(field, "it is nested too deeply.") from None
+    except Exception as error:
+        raise _RowError(field, f"it cannot be used ({type(error).__name__}: {error}).") from error
+
+
+def _sample(row: Any, where: str, scorer: ChecklistScorer) -> Sample:
     if not isinstance(row, Mapping):
-        raise _RowError(number, _ROWS, f"a row must be an object, got {_shown(row)}.")
+        raise _RowError(_ROWS, f"a row must be an object, got {_shown(row)}.")
     for field in row:
         if field not in _FIELDS:
-            raise _RowError(number, field, f"unknown field; allowed: {', '.join(_FIELDS)}.")
+            raise _RowError(field, f"unknown field; allowed: {', '.join(_FIELDS)}.")
     for field in _FIELDS[1:]:
         text = row.get(field)
         if not isinstance(text, str) and (text is not None or field == "target"):
             got = "nothing" if field not in row else _shown(text)
-            raise _RowError(number, field, f"must be a string, got {got}.")
+            raise _RowError(field, f"must be a string, got {got}.")
     if "checklist" not in row:
-        raise _RowError(number, "checklist", "must be a list of questions, got nothing.")
-    try:
-        checklist = Checklist.parse(row["checklist"], f"row {number}")
+        raise _RowError("checklist", "must be a list of questions, got nothing.")
+    with _blaming("checklist"):
+        checklist = Checklist.parse(row["checklist"], where)
         for item in checklist.items:
-            scorer.check_item(item, f"row {number}")
-    except ChecklistRewardsError as error:
-        raise _RowError(number, "checklist", str(error)) from None
-    except RecursionError:
-        raise _RowError(number, "checklist", _TOO_DEEP) from None
+            scorer.check_item(item, where)
     return Sample(checklist, row["target"], *(row.get(field) for field in _FIELDS[2:]))
 
 
-def _labelled(query: Any, prompt: Any, label: Any, number: int, scorer: ChecklistScorer) -> Sample:
-    where = f"row {number}"
-    try:
-        answer = answer_after(prompt, query, where)
-    except (ChecklistRewardsError, RecursionError) as error:
-        message = str(error) if isinstance(error, ChecklistRewardsError) else _TOO_DEEP
-        raise _RowError(number, "query" if isinstance(prompt, str) else "prompts", message) from None
-    try:
-        sample = labelled_sample(label, strip_thinking(answer, opened=opens_thinking(prompt)), prompt, where)
+def _labelled(row: tuple[Any, Any, Any], where: str, scorer: ChecklistScorer) -> Sample:
+    query, prompt, label = row
+    with _blaming("query" if isinstance(prompt, str) else "prompts"):
+        answer = strip_thinking(answer_after(prompt, query, where), opened=opens_thinking(prompt))
+    with _blaming("labels"):
+        sample = labelled_sample(label, answer, prompt, where)
         for item in sample.checklist.items:
             scorer.check_item(item, where)
-    except ChecklistRewardsError as error:
-        raise _RowError(number, "labels", str(error)) from None
-    except RecursionError:
-        raise _RowError(number, "labels", _TOO_DEEP) from None
     return sample
 
 
@@ -174,5 +176,5 @@ def _shown(value: Any) -> str:
     kind = type(value).__name__
     try:
         return f"{kind} {value!r:.60}"
-    except RecursionError:
-        return f"{kind}, nested too deeply to show"
+    except (RecursionError, ValueError):  # nested too deeply, or a number of thousands of digits
+        return kind

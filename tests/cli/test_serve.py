@@ -56,7 +56,9 @@ def test_it_answers_what_it_accepted_before_it_stops(server):
         row = {"checklist": checklist, "target": f"Who is number {number}?"}
         return ask(address, "/score", {"samples": [row] * 3})
 
-    with ThreadPoolExecutor(clients) as threads:
+    half_open = socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])))
+    half_open.sendall(b"POST /score HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\n{")
+    with half_open, ThreadPoolExecutor(clients) as threads:
         answers = [threads.submit(client, number) for number in range(clients)]
         while ask(address, "/health")["waiting"] < 3 * clients and not any(answer.done() for answer in answers):
             time.sleep(0.01)
@@ -64,7 +66,7 @@ def test_it_answers_what_it_accepted_before_it_stops(server):
         for answer in answers:
             scores = answer.result(60)["scores"]
             assert len(scores) == 3 and all(score["primary_score"] is not None for score in scores)
-    assert process.wait(30) == -signal.SIGTERM
+        assert process.wait(20) == -signal.SIGTERM
     with pytest.raises(urllib.error.URLError):
         ask(address, "/health")
 
@@ -88,11 +90,15 @@ def test_the_address_it_shows_can_be_used_also_with_ipv6(run, monkeypatch):
     assert "at http://[::1]:" in result.stderr
 
 
-@pytest.mark.parametrize("missing", ["fastapi", "uvicorn"])
+@pytest.mark.parametrize("missing", ["fastapi", "uvicorn", "httptools"])
 def test_a_missing_library_is_one_sentence_that_names_the_extra(run, monkeypatch, missing):
-    monkeypatch.setitem(sys.modules, missing, None)
-    for name in [name for name in sys.modules if name.startswith("checklist_rewards.server")]:
+    import checklist_rewards.server
+
+    monkeypatch.setattr(checklist_rewards, "server", checklist_rewards.server)  # put back what is imported anew
+    for name in [name for name in sys.modules if name.startswith(("checklist_rewards.server", f"{missing}."))]:
         monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.delitem(sys.modules, "uvicorn.protocols.http.httptools_impl", raising=False)
     result = run("serve")
     assert result.exit_code == 2
     assert f"serve needs {missing}, which is not installed: pip install 'checklist-rewards[serve]'" in result.stderr
@@ -103,6 +109,20 @@ def test_a_judge_that_cannot_be_used_is_refused_before_it_listens(run):
     assert result.exit_code == 2
     result = run("serve", "--threshold", "2")
     assert result.exit_code == 2 and "threshold" in result.stderr
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_beyond_loopback_a_token_is_required(run, monkeypatch, host):
+    served = []
+    monkeypatch.setattr("checklist_rewards.cli.serve.run_server", lambda app, listening: served.append(app))
+    monkeypatch.setattr("checklist_rewards.cli.serve.load", lambda judge: None)
+    monkeypatch.delenv("CHECKLIST_REWARDS_TOKEN", raising=False)
+    result = run("serve", "--host", host, "--port", 0, "--no-store")
+    assert result.exit_code == 2 and not served
+    assert "requires a token: set CHECKLIST_REWARDS_TOKEN" in result.stderr
+    assert run("serve", "--host", host, "--port", 0, "--no-store", "--token", "secret").exit_code == 0
+    assert run("serve", "--host", "127.0.0.2", "--port", 0, "--no-store").exit_code == 0
+    assert len(served) == 2
 
 
 def test_an_empty_token_is_refused(run):

@@ -2,6 +2,9 @@
 
 import math
 import pickle
+import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -89,6 +92,95 @@ def test_a_broken_chunk_costs_its_own_reads_and_is_asked_again(tmp_path):
     verdicts = LogprobJudge(backend=mended, store=store).judge(reads)
     assert [v.unanswered for v in verdicts] == [None] * 6
     assert len(mended.asked) == 2
+
+
+class Dies(FakeBackend):
+    """An engine that is killed when it has been asked for more than `left` reads."""
+
+    def __init__(self):
+        super().__init__(lambda prefix, tail: 0.9, chunk_reads=512)
+        self.left = 0
+
+    def read(self, groups, labels):
+        self.left -= sum(len(group.tails) for group in groups)
+        if self.left < 0:
+            raise KeyboardInterrupt
+        return super().read(groups, labels)
+
+
+@pytest.mark.parametrize("judges", [1, 40], ids=["in one process", "in many"])
+def test_a_run_that_is_killed_again_and_again_reaches_its_end(tmp_path, judges):
+    reads = [Read(item, f"text {n}") for n in range(40) for item in (SHORT, POLITE)]
+    backend = Dies()
+    runs = [LogprobJudge(backend=backend, store=Store(tmp_path / "s")) for _ in range(judges)]
+    verdicts = []
+    for number in range(40):
+        backend.left = 10
+        try:
+            verdicts = runs[number % judges].judge(reads)
+            break
+        except KeyboardInterrupt:
+            continue
+    assert len(verdicts) == len(backend.asked) == len(reads)
+    assert {verdict.unanswered for verdict in verdicts} == {None}
+
+
+def test_without_a_store_an_engine_gets_whole_chunks():
+    backend = FakeBackend(chunk_reads=6)
+    LogprobJudge(backend=backend).judge([Read(item, f"text {n}") for n in range(6) for item in (SHORT, POLITE)])
+    assert [len(groups) for groups in backend.calls] == [3, 3]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "7",
+        "{}",
+        '{"logprobs": [-0.1]}',
+        '{"logprobs": [-0.1, "x"]}',
+        '{"logprobs": [-0.1, NaN]}',
+        '{"logprobs": 5}',
+        '{"answer": "maybe"}',
+        '{"unanswered": null}',
+        b"\x00\x01",
+    ],
+)
+def test_a_damaged_answer_is_asked_again_and_replaced(tmp_path, value):
+    store = Store(tmp_path / "s")
+    reads = [Read(SHORT, "Hi."), Read(POLITE, "Hi.")]
+    expected = LogprobJudge(backend=FakeBackend(lambda p, t: 0.9), store=store).judge(reads)
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("UPDATE answers SET value = ? WHERE key = (SELECT max(key) FROM answers)", (value,))
+    for asked in (1, 0):
+        backend = FakeBackend(lambda p, t: 0.9)
+        assert LogprobJudge(backend=backend, store=store).judge(reads) == expected
+        assert len(backend.asked) == asked
+
+
+class _Held(Receipt):
+    """A receipt whose additions wait, so that two threads can be caught adding at the same time."""
+
+    entered, go = threading.Semaphore(0), threading.Event()
+
+    def __add__(self, other):
+        self.entered.release()
+        assert self.go.wait(10)
+        return super().__add__(other)
+
+
+def test_no_receipt_is_lost_where_two_threads_judge():
+    judge = LogprobJudge(backend=FakeBackend())
+    judge.receipt = _Held()
+    with ThreadPoolExecutor(2) as threads:
+        calls = [threads.submit(judge.judge, [Read(SHORT, text)]) for text in ("one", "two")]
+        assert _Held.entered.acquire(timeout=10)
+        together = _Held.entered.acquire(timeout=0.2)
+        _Held.go.set()
+        for call in calls:
+            call.result(10)
+    assert not together
+    assert judge.receipt.reads == judge.receipt.calls == 2
 
 
 def test_a_read_that_is_too_long_says_so_and_spoils_no_neighbour(tmp_path):

@@ -1,9 +1,9 @@
-"""The planner: equal reads once, one group per prefix, no group cut."""
+"""The planner: equal reads once, one group per prefix, no group cut, chunks of a few seconds."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checklist_rewards.judges.plan import RenderedRead, chunks, distinct, group_by_prefix
+from checklist_rewards.judges.plan import Pace, RenderedRead, chunks, distinct, group_by_prefix
 from checklist_rewards.store import key_of
 
 
@@ -31,3 +31,33 @@ def test_a_chunk_never_cuts_a_group_and_every_read_is_in_one_chunk(pairs, size):
     for chunk in cut:
         assert len(chunk) == 1 or sum(len(group.keys) for group in chunk) <= size
     assert sorted(key for group in planned for key in group.keys) == sorted(r.key for r in reads)
+
+
+def sizes(engine_seconds, chunk_reads=4096, groups=1000) -> list[int]:
+    """Reads per chunk for an engine that takes `engine_seconds(reads)`, where each group has eight."""
+    pace, found = Pace(), []
+    planned = group_by_prefix([read(f"{group:05}", tail) for group in range(groups) for tail in "12345678"])
+    for chunk in chunks(planned, chunk_reads, pace):
+        found.append(sum(len(group.keys) for group in chunk))
+        pace.took(found[-1], engine_seconds(found[-1]))
+    return found
+
+
+def test_a_fast_engine_gets_whole_chunks_after_three_small_ones():
+    assert sizes(lambda reads: reads / 10_000) == [8, 64, 512, 4096, 3320]
+
+
+def test_a_slow_engine_gets_what_it_answers_in_five_seconds():
+    assert sizes(lambda reads: reads / 40, groups=120)[:4] == [8, 64, 200, 200]
+    assert sizes(lambda reads: reads * 2.0, groups=10)[:4] == [8, 16, 16, 16]  # one group takes 16 s
+
+
+def test_an_engine_that_answers_many_at_once_but_late_is_kept_busy():
+    assert sizes(lambda reads: 10.0 * -(-reads // 128), groups=500)[:5] == [8, 16, 128, 1024, 1024]
+
+
+def test_an_engine_that_becomes_slow_keeps_its_chunks():
+    pace = Pace()
+    pace.took(8, 0.01)
+    pace.took(64, 30.0)
+    assert pace.reads == 64

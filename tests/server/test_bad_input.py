@@ -76,6 +76,16 @@ ROWS = {
     "options twins": (item(options=[{"label": "a", "value": 1}, {"label": "a", "value": 0}]), "checklist"),
     "option 2": (item(options=[{"label": "a", "value": 2}, {"label": "b", "value": 0}]), "checklist"),
     "options word": (item(options="ab"), "checklist"),
+    "options 5": (item(options=5), "checklist"),
+    "options {}": (item(options={"a": 1}), "checklist"),
+    "options 5s": (item(options=[5, 5]), "checklist"),
+    "category 5": (item(category=5), "checklist"),
+    "required 5": (item(required=5), "checklist"),
+    "check 5": (item(check=5), "checklist"),
+    "check []": (item(check=[1]), "checklist"),
+    "checklist 5": ({"checklist": 5, "target": "x"}, "checklist"),
+    "checklist of 5": ({"checklist": [5], "target": "x"}, "checklist"),
+    "items 5": ({"checklist": {"items": 5}, "target": "x"}, "checklist"),
     "check unknown": (item(check='{"type": "no_such_check"}'), "checklist"),
     "check no JSON": (item(check="{"), "checklist"),
 }
@@ -225,22 +235,42 @@ def test_tokens_are_compared_in_constant_time(scorer, monkeypatch):
     assert compared == [(b"secret", "sécret".encode())]
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(QUESTIONS),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["checklist", "target", "input", "question", "weight", "options", "items", "check"]),
-            inner,
-            max_size=3,
-        )
-    ),
+FIELDS = (
+    "checklist target input history items question weight options label value na category required id check".split()
+)
+WORDS = [
+    *QUESTIONS,
+    "red",
+    "yes",
+    "no",
+    "cannot_assess",
+    "0",
+    "1e999",
+    "NaN",
+    '{"type": "regex", "pattern": "("}',
+    "[[",
+    "\ud800",
+]
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.sampled_from(WORDS)
+NESTED_JSON = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner, max_size=3),
     max_leaves=8,
 )
+JSON = LEAVES | NESTED_JSON | NESTED_JSON.map(json.dumps)  # in a string too, as datasets keep checklists
+ITEMS = st.fixed_dictionaries(
+    {"question": st.just("Is red?") | JSON},
+    optional={name: JSON for name in ("weight", "options", "category", "required", "id", "check")},
+)
+CHECKLISTS = st.lists(ITEMS | JSON, min_size=1, max_size=2) | st.fixed_dictionaries({"items": st.lists(ITEMS)}) | JSON
+ROW = (
+    st.fixed_dictionaries({"checklist": CHECKLISTS, "target": st.just("red") | JSON}, optional={"input": JSON}) | JSON
+)
+FUZZ = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(found=st.lists(JSON, min_size=1, max_size=3))
+@FUZZ
+@given(found=st.lists(ROW, min_size=1, max_size=3))
 def test_whatever_the_rows_are_a_good_one_is_scored_and_the_others_are_named(client, found):
     good = rows("a red thing")["samples"]
     answer = client.post("/score", content=json.dumps({"samples": [*found, *good]}))
@@ -249,10 +279,18 @@ def test_whatever_the_rows_are_a_good_one_is_scored_and_the_others_are_named(cli
     assert len(body["scores"]) == len(found) + 1 and body["scores"][-1]["answered"] == 2
     missing = [number for number, score in enumerate(body["scores"], start=1) if score is None]
     assert [error["row"] for error in body["errors"]] == missing
+    assert all(error["field"] and error["message"] for error in body["errors"])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(found=JSON, column=st.sampled_from(["query", "prompts", "labels"]))
+@FUZZ
+@given(field=st.sampled_from(["weight", "options", "category", "required", "id", "check"]), value=JSON)
+def test_whatever_a_field_of_an_item_is_its_row_is_scored_or_named(client, field, value):
+    answer = client.post("/score", content=json.dumps({"samples": [item(**{field: value})]}))
+    assert answer.status_code == 200 or refused(answer, 422) == [(1, "checklist")]
+
+
+@FUZZ
+@given(found=CHECKLISTS | ROW, column=st.sampled_from(["query", "prompts", "labels"]))
 def test_whatever_a_column_is_an_openrlhf_request_is_answered_or_refused(client, found, column):
     body = openrlhf("red", "blue")
     body[column] = [body[column][0], found]
@@ -261,3 +299,42 @@ def test_whatever_a_column_is_an_openrlhf_request_is_answered_or_refused(client,
         assert len(answer.json()["rewards"]) == 2
     else:
         assert {row for row, _ in refused(answer, 422)} == {2}
+
+
+@FUZZ
+@given(
+    path=st.sampled_from(["/score", "/reward"]),
+    body=st.binary(max_size=40) | JSON.map(lambda v: json.dumps(v).encode()),
+)
+def test_whatever_the_body_is_it_is_refused(client, path, body):
+    answer = client.post(path, content=body)
+    assert answer.status_code in (400, 422) and refused(answer, answer.status_code)
+
+
+def test_an_exception_that_checking_a_row_raises_is_that_rows_error(scorer, monkeypatch):
+    def breaks(item, where):
+        if item.question == QUESTIONS[1]:
+            raise KeyError("colour")
+
+    monkeypatch.setattr(scorer, "check_item", breaks)
+    body = rows("red", "red")
+    body["samples"][1]["checklist"] = QUESTIONS[:1]
+    with TestClient(build_app(scorer)) as client:
+        answer = client.post("/score", json=body)
+        assert answer.json()["errors"] == [
+            {"row": 1, "field": "checklist", "message": "it cannot be used (KeyError: 'colour')."}
+        ]
+        assert answer.json()["scores"][1]["answered"] == 1
+        assert refused(client.post("/reward", json=openrlhf("red")), 422) == [(1, "labels")]
+
+
+def test_an_exception_that_scoring_a_row_raises_is_that_rows_error():
+    class Picky(ChecklistScorer):
+        def score_batch(self, samples, progress=None):
+            raise ZeroDivisionError("no weight")
+
+    with TestClient(build_app(Picky(backend=FakeBackend(), store=False))) as client:
+        answer = client.post("/score", json=rows("red"))
+        assert refused(answer, 422) == [(1, "sample")]
+        assert answer.json()["errors"][0]["message"] == "the sample cannot be scored (ZeroDivisionError: no weight)."
+        assert refused(client.post("/reward", json=openrlhf("red")), 422) == [(1, "query")]

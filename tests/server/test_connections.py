@@ -1,0 +1,205 @@
+"""What a client's connection may hold up: bytes on a real socket, to a server in this process."""
+
+import json
+import logging
+import socket
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("uvicorn")
+
+from checklist_rewards.cli.serve import listen
+from checklist_rewards.server import app as server_app
+from checklist_rewards.server import build_app, connections
+from tests.server.bodies import rows
+from tests.serving import running, serving
+from tests.test_microbatch import Held
+
+HEAD = b"POST /score HTTP/1.1\r\nHost: here\r\n"
+REQUEST = b"GET /health HTTP/1.1\r\nHost: here\r\n\r\n"
+
+
+def request(*targets: str) -> bytes:
+    body = json.dumps(rows(*targets)).encode()
+    return HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+
+def connected(address: str) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=10)
+
+
+def answer(connection: socket.socket) -> bytes:
+    """What comes until the server closes the connection, or has sent a whole answer."""
+    found = b""
+    while part := connection.recv(2**16):
+        found += part
+        head, end, body = found.partition(b"\r\n\r\n")
+        length = [line for line in head.lower().splitlines() if line.startswith(b"content-length: ")]
+        if end and length and len(body) >= int(length[0].split()[1]):
+            break
+    return found
+
+
+def is_closed(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+@contextmanager
+def address_of(app):
+    with listen("127.0.0.1", 0) as listening:
+        server = connections.server_of(app)
+        with running(server, listening) as thread:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}", server, thread
+
+
+def until(condition) -> None:
+    for _ in range(4000):
+        if condition():
+            return
+        threading.Event().wait(0.005)
+    raise TimeoutError
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"P", HEAD, b"\r\n"], ids=["nothing", "a byte", "half a header", "an empty line"]
+)
+@pytest.mark.parametrize("before", [b"", REQUEST], ids=["at first", "after an answer"])
+def test_headers_that_do_not_come_close_the_connection(scorer, monkeypatch, sent, before):
+    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.2)
+    with serving(build_app(scorer)) as address, connected(address) as slow:
+        if before:
+            slow.sendall(before)
+            assert answer(slow).startswith(b"HTTP/1.1 200 OK")
+        slow.sendall(sent)
+        assert is_closed(slow)
+
+
+def test_headers_that_come_byte_by_byte_close_the_connection(scorer, monkeypatch):
+    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.2)
+    with serving(build_app(scorer)) as address, connected(address) as slow:
+        slow.settimeout(0.01)
+        slow.sendall(HEAD)
+        for _ in range(1000):
+            try:
+                slow.sendall(b"x")
+                assert slow.recv(1) == b""
+                break
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                break
+        else:
+            pytest.fail("the server is still waiting for the headers")
+
+
+def test_a_connection_is_used_again_as_long_as_requests_come(scorer, monkeypatch):
+    with serving(build_app(scorer)) as address, connected(address) as client:
+        for _ in range(3):
+            client.sendall(request("red")[:20])
+            client.sendall(request("red")[20:])
+            assert answer(client).endswith(b'"errors":[]}')
+
+
+def test_a_body_that_does_not_come_is_408(scorer, monkeypatch):
+    monkeypatch.setattr(server_app, "BODY_SECONDS", 0.2)
+    with serving(build_app(scorer)) as address, connected(address) as slow:
+        slow.sendall(HEAD + b'Content-Length: 100\r\n\r\n{"')
+        found = answer(slow)
+        assert found.startswith(b"HTTP/1.1 408")
+        assert json.loads(found.partition(b"\r\n\r\n")[2])["errors"][0]["field"] == "body"
+        assert is_closed(slow)
+
+
+def test_connections_beyond_the_limit_are_503_and_the_others_are_served(scorer, monkeypatch):
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 3)
+    with address_of(build_app(scorer)) as (address, server, _), connected(address), connected(address) as second:
+        with connected(address) as third:
+            third.sendall(REQUEST)
+            assert answer(third).startswith(b"HTTP/1.1 503")
+        until(lambda: len(server.server_state.connections) == 2)
+        second.sendall(REQUEST)
+        assert answer(second).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", HEAD, HEAD + b"Content-Length: 100\r\n\r\n{"], ids=["nothing", "half a header", "half a body"]
+)
+def test_a_half_open_connection_does_not_hold_up_the_exit(scorer, sent):
+    with address_of(build_app(scorer)) as (address, server, thread), connected(address) as half_open:
+        half_open.sendall(sent)
+        until(lambda: server.server_state.tasks if b"Length" in sent else server.server_state.connections)
+        server.should_exit = True
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_what_was_received_is_answered_before_the_exit():
+    scorer = Held()
+    with address_of(build_app(scorer, max_wait=0)) as (address, server, thread), connected(address) as client:
+        client.sendall(request("red"))
+        assert scorer.started.acquire(timeout=10)
+        server.should_exit = True
+        until(lambda: not server.servers[0].is_serving())
+        scorer.go.set()
+        assert answer(client).endswith(b'"errors":[]}')
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_a_judge_that_does_not_return_cannot_hold_up_the_exit(monkeypatch, caplog):
+    monkeypatch.setattr(connections, "GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(server_app, "CLOSE_SECONDS", 0.2)
+    scorer = Held()
+    with address_of(build_app(scorer, max_wait=0)) as (address, server, thread), connected(address) as client:
+        client.sendall(request("red"))
+        assert scorer.started.acquire(timeout=10)
+        server.should_exit = True
+        found = answer(client)
+        assert found.startswith(b"HTTP/1.1 503") and b"the server stops" in found
+        thread.join(10)
+        assert not thread.is_alive()
+        scorer.go.set()
+    assert "Traceback" not in caplog.text
+
+
+def test_clients_that_hang_up_are_counted_and_leave_no_traceback_and_no_work(caplog):
+    scorer = Held()
+    with address_of(build_app(scorer, max_wait=0)) as (address, server, _), connected(address) as patient:
+        patient.sendall(request("red"))
+        assert scorer.started.acquire(timeout=10)
+        for sent in (HEAD + b"Content-Length: 100\r\n\r\n{", request("blue", "green")):
+            for _ in range(20):
+                with connected(address) as client:
+                    client.sendall(sent)
+                    until(lambda: len(server.server_state.tasks) > 1)
+                until(lambda: len(server.server_state.tasks) == 1)
+        scorer.go.set()
+        assert answer(patient).endswith(b'"errors":[]}')
+        with connected(address) as client:
+            client.sendall(REQUEST.replace(b"health", b"metrics"))
+            assert b'requests_total{path="/score",status="499"} 40' in answer(client)
+    assert scorer.sizes == [1]
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_a_row_that_takes_long_to_check_keeps_nobody_else_waiting(scorer, monkeypatch):
+    started, go = threading.Event(), threading.Event()
+
+    def check_item(item, where):
+        started.set()
+        assert go.wait(10)
+
+    monkeypatch.setattr(scorer, "check_item", check_item)
+    with serving(build_app(scorer)) as address, connected(address) as slow, connected(address) as other:
+        slow.sendall(request("red"))
+        assert started.wait(10)
+        other.sendall(REQUEST)
+        assert answer(other).startswith(b"HTTP/1.1 200")
+        go.set()
+        assert answer(slow).startswith(b"HTTP/1.1 200")
