@@ -299,6 +299,9 @@ def _score_type() -> pa.DataType:
         "total": whole,
         "required_passed": flag,
         "primary_metric": text,
+        "aggregation": pa.struct(
+            [("primary_metric", text), ("threshold", number), ("min_answered", number), ("abstention", text)]
+        ),
     }
     item = pa.struct([(field.name, special.get(field.name, text)) for field in fields(ItemScore)])
     named = {name: special.get(name, number) for name in Score.model_fields}
