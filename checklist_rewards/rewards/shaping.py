@@ -63,8 +63,7 @@ def item_credits(checklist: Checklist, score: Score, answers: Answers = "soft") 
         )
     rules = score.aggregation or Aggregation()
     return [
-        _credit(item, line, answers, rules.abstention)
-        for item, line in zip(checklist.items, score.items, strict=True)
+        _credit(item, line, answers, rules.abstention) for item, line in zip(checklist.items, score.items, strict=True)
     ]
 
 
