@@ -36,6 +36,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from checklist_rewards.backends.base import TOO_LONG, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.backends.encoder_rows import MATCHED, PACKED, EncoderTexts, Row, layout_of, rows_of
+from checklist_rewards.backends.loading import load_whole
 from checklist_rewards.backends.models import model_identity, resolve_model
 from checklist_rewards.errors import BackendError, ModelError
 
@@ -61,7 +62,7 @@ class EncoderBackend:
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         try:
             self.texts = EncoderTexts(AutoTokenizer.from_pretrained(path))
-            self.model: Any = AutoModelForSequenceClassification.from_pretrained(path, dtype=torch.float32)
+            self.model: Any = load_whole(AutoModelForSequenceClassification, path, dtype=torch.float32)
         except (OSError, ValueError) as error:
             reason = str(error).strip().splitlines()[0]
             raise ModelError(f"model {model!r} cannot be loaded as an encoder: {reason}") from error

@@ -21,6 +21,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from checklist_rewards.backends.base import TOO_LONG, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends.loading import load_whole
 from checklist_rewards.backends.models import model_identity, resolve_model
 from checklist_rewards.backends.packing import (
     Inputs,
@@ -67,10 +68,10 @@ class TransformersBackend:
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         try:
             self.tokens = load_chat_tokenizer(path)
-            self.model: Any = AutoModelForCausalLM.from_pretrained(
-                path, dtype=torch.float32 if self.device.type == "cpu" else "auto"
+            self.model: Any = load_whole(
+                AutoModelForCausalLM, path, dtype=torch.float32 if self.device.type == "cpu" else "auto"
             )
-            self.model.to(self.device).eval()  # type: ignore[arg-type]
+            self.model.to(self.device).eval()
         except Exception as error:  # whatever transformers raises while loading, the model is not usable
             raise ModelError(f"model {model!r} cannot be loaded with transformers: {_first_line(error)}") from error
         config = self.model.config.get_text_config()
@@ -247,6 +248,7 @@ class TransformersBackend:
             attention_mask=mask.to(self.device),
             pad_token_id=pad,
             return_dict_in_generate=True,
+            synced_gpus=False,  # under ZeRO-3 the default waits for the other ranks, which may have nothing to write
             **{"do_sample": False, **settings},
         )
 
