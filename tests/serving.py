@@ -9,6 +9,7 @@ from typing import Any
 import uvicorn
 
 from checklist_rewards.cli.serve import listen
+from tests.conftest import HANG
 
 
 @contextmanager
@@ -24,4 +25,4 @@ def serving(app: Any) -> Iterator[str]:
             yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         finally:
             server.should_exit = True
-            thread.join(30)
+            thread.join(HANG)

@@ -239,7 +239,9 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(found=st.lists(JSON, min_size=1, max_size=3))
 def test_whatever_the_rows_are_a_good_one_is_scored_and_the_others_are_named(client, found):
     good = rows("a red thing")["samples"]
@@ -251,7 +253,9 @@ def test_whatever_the_rows_are_a_good_one_is_scored_and_the_others_are_named(cli
     assert [error["row"] for error in body["errors"]] == missing
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(found=JSON, column=st.sampled_from(["query", "prompts", "labels"]))
 def test_whatever_a_column_is_an_openrlhf_request_is_answered_or_refused(client, found, column):
     body = openrlhf("red", "blue")
