@@ -14,10 +14,14 @@ CAPPED := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-$$(nproc 2>/dev/null || echo 2)} H
 demo: $(VENV)/.installed
 	$(CAPPED) $(RUN) -m checklist_rewards.cli demo --output runs/demo
 
-# The vLLM tests share one engine and one server, so they run in one process, after the others.
+# The vLLM tests share one engine and one server, so they run in one process, after the others, whatever those gave.
 test: $(VENV)/.installed-test
-	$(RUN) -m pytest -n 2 --dist loadfile -m "not vllm"
-	$(RUN) -m pytest -m vllm
+	@most=0; vllm=0; \
+	$(RUN) -m pytest -n 2 --dist loadfile -m "not vllm" || most=$$?; \
+	$(RUN) -m pytest -m vllm || vllm=$$?; \
+	said() { [ $$1 = 0 ] && echo passed || echo "FAILED (exit $$1)"; }; \
+	echo "make test: all but the vLLM tests $$(said $$most), the vLLM tests $$(said $$vllm)"; \
+	exit $$((most ? most : vllm))
 
 bench: $(VENV)/.installed-test
 	$(CAPPED) $(RUN) -P recipes/benchmarks/reads.py

@@ -37,6 +37,17 @@ LEAST_QUALITY, BEST_QUALITY = 1, 5
 _LEVELS = ((0.2, "no_10"), (0.4, "no_30"), (0.6, "unsure"), (0.8, "yes_70"))
 
 
+class Aggregation(BaseModel):
+    """The rules that turn verdicts into a score; see [`score_checklist`]. Weights and gates are the checklist's."""
+
+    model_config = ConfigDict(frozen=True)
+
+    primary_metric: PrimaryMetric = "expected"
+    threshold: float = DEFAULT_THRESHOLD
+    min_answered: float = DEFAULT_MIN_ANSWERED
+    abstention: Abstention = "skip"
+
+
 @dataclass(frozen=True, slots=True)
 class ItemScore:
     """One line of a score: what was answered, and what it counts for. A number that does not exist is None."""
@@ -121,6 +132,8 @@ class Score(BaseModel):
     """`primary_score` had every missing answer been good."""
     required_passed: bool | None = None
     """False if a required item failed, None if one is unanswered (and none failed) or none exists, else True."""
+    aggregation: Aggregation | None = None
+    """The rules this score was computed with; None in files written before they were recorded."""
     items: tuple[ItemScore, ...]
 
     @property
@@ -236,6 +249,9 @@ def score_checklist(
         lower=lower,
         upper=upper,
         required_passed=_required_passed(counted, missing),
+        aggregation=Aggregation(
+            primary_metric=primary_metric, threshold=threshold, min_answered=min_answered, abstention=abstention
+        ),
         items=tuple(lines),
     )
 

@@ -11,6 +11,7 @@ import uvicorn
 
 from checklist_rewards.cli.serve import listen
 from checklist_rewards.server.connections import server_of
+from tests.conftest import HANG
 
 
 @contextmanager
@@ -31,4 +32,4 @@ def running(server: uvicorn.Server, listening: socket.socket) -> Iterator[thread
         yield thread
     finally:
         server.should_exit = True
-        thread.join(30)
+        thread.join(HANG)

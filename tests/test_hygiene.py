@@ -1,5 +1,7 @@
 """The house rules that tools can check: the rows' direction, lint, format, types, and what a wheel holds."""
 
+import email
+import re
 import subprocess
 import sys
 import zipfile
@@ -27,10 +29,33 @@ def test_no_file_outgrows_one_idea():
     assert {path: n for path, n in lengths.items() if n > 420} == {}
 
 
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The path of the wheel."""
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder], cwd=REPO, check=True)
+    [wheel] = folder.glob("*.whl")
+    return wheel
+
+
 @pytest.mark.slow
-def test_the_wheel_carries_prompts_recipes_and_the_pocket_model_and_works_alone(tmp_path):
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path], cwd=REPO, check=True)
-    [wheel] = tmp_path.glob("*.whl")
+@pytest.mark.xdist_group("wheel")
+def test_the_page_on_pypi_has_authors_and_classifiers_and_a_description_without_relative_targets(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = email.message_from_bytes(archive.read(name))
+    assert metadata["Author"] == "The checklist-rewards authors"
+    assert metadata["License-Expression"] == "Apache-2.0" and metadata["Description-Content-Type"] == "text/markdown"
+    assert "Programming Language :: Python :: 3.11" in metadata.get_all("Classifier")
+    description = metadata.get_payload()
+    assert description.startswith("# checklist-rewards\n") and description.rstrip().endswith("CI holds them to it.")
+    targets = re.findall(r"\]\(([^)\s]*)", description) + re.findall(r"""(?:src|href)=["']([^"']*)""", description)
+    assert [target for target in targets if not target.startswith(("https://", "#"))] == []
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("wheel")
+def test_the_wheel_carries_prompts_recipes_and_the_pocket_model_and_works_alone(wheel, tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         sizes = {info.filename: info.file_size for info in archive.infolist()}

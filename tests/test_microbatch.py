@@ -12,6 +12,7 @@ import pytest
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.errors import BackendError, ChecklistError, ModelError, SampleError
 from checklist_rewards.microbatch import MicroBatcher, QueueClosed, QueueFull
+from tests.conftest import HANG
 from tests.fakes import FakeBackend
 
 QUESTIONS = ["Is red?", "Is blue?"]
@@ -37,7 +38,7 @@ class Held(ChecklistScorer):
     def score_batch(self, samples, progress=None):
         self.sizes.append(len(samples))
         self.started.release()
-        assert self.go.wait(10)
+        assert self.go.wait(HANG)
         return super().score_batch(samples, progress)
 
 
@@ -48,15 +49,15 @@ def samples() -> list[Sample]:
 
 def test_calls_from_many_threads_get_the_scores_of_score_batch(samples):
     expected = scorer_on().score_batch(samples)
-    queue = MicroBatcher(scorer_on(), max_wait=0.05)
+    queue = MicroBatcher(scorer_on(), max_wait=HANG, max_batch=12)  # a batch waits until it is full
     with ThreadPoolExecutor(24) as threads:
         assert list(threads.map(queue.score, samples)) == expected
-    assert queue.scored == 24 and queue.batches < 12
+    assert queue.scored == 24 and queue.batches == 2
     queue.close()
 
 
 def test_coroutines_share_a_batch(samples):
-    queue = MicroBatcher(scorer_on(), max_wait=0.05)
+    queue = MicroBatcher(scorer_on(), max_wait=HANG, max_batch=24)
 
     async def all_of_them():
         return await asyncio.gather(*[queue.score_async([sample]) for sample in samples])
@@ -71,10 +72,10 @@ def test_what_arrives_while_the_engine_works_is_one_batch_of_at_most_max_batch(s
     scorer = Held()
     queue = MicroBatcher(scorer, max_wait=0, max_batch=10)
     first = queue.submit(samples[:1])
-    assert scorer.started.acquire(timeout=10)
+    assert scorer.started.acquire(timeout=HANG)
     rest = [future for sample in samples[1:] for future in queue.submit([sample])]
     scorer.go.set()
-    assert [f.result(10).primary_score is not None for f in first + rest] == [True] * 24
+    assert [f.result(HANG).primary_score is not None for f in first + rest] == [True] * 24
     assert scorer.sizes == [1, 10, 10, 3]
     queue.close()
 
@@ -126,7 +127,7 @@ def test_an_error_that_is_nobodys_fault_reaches_everybody(samples, error):
     queue = MicroBatcher(Broken(backend=FakeBackend(), store=False), max_wait=0.05)
     for future in queue.submit(samples[:3]):
         with pytest.raises(error, match="the engine is gone"):
-            future.result(10)
+            future.result(HANG)
     queue.close()
     assert calls == [3]
 
@@ -135,7 +136,7 @@ def test_a_judge_that_fails_leaves_its_reads_unanswered_and_the_neighbours_alone
     backend = FakeBackend(knows, fails=lambda prefix, tail: "boom" in prefix, chunk_reads=1)
     queue = MicroBatcher(scorer_on(backend), max_wait=0.05)
     fine, failed = (
-        future.result(10) for future in queue.submit([Sample(QUESTIONS, "red"), Sample(QUESTIONS, "boom")])
+        future.result(HANG) for future in queue.submit([Sample(QUESTIONS, "red"), Sample(QUESTIONS, "boom")])
     )
     assert fine.primary_score == pytest.approx(0.5)
     assert failed.primary_score is None
@@ -146,13 +147,13 @@ def test_a_full_queue_refuses_the_whole_call(samples):
     scorer = Held()
     queue = MicroBatcher(scorer, max_wait=0, max_queue=3)
     futures = queue.submit(samples[:1])
-    assert scorer.started.acquire(timeout=10)
+    assert scorer.started.acquire(timeout=HANG)
     futures += queue.submit(samples[1:3])
     with pytest.raises(QueueFull, match="2 samples are waiting and 2 came; at most 3"):
         queue.submit(samples[3:5])
     assert len(queue) == 2
     scorer.go.set()
-    assert all(future.result(10) for future in futures)
+    assert all(future.result(HANG) for future in futures)
     queue.close()
 
 
@@ -169,11 +170,11 @@ def test_a_cancelled_sample_is_not_scored(samples):
     scorer = Held()
     queue = MicroBatcher(scorer, max_wait=0)
     queue.submit(samples[:1])
-    assert scorer.started.acquire(timeout=10)
+    assert scorer.started.acquire(timeout=HANG)
     waiting = queue.submit(samples[1:3])
     assert waiting[0].cancel()
     scorer.go.set()
-    assert waiting[1].result(10)
+    assert waiting[1].result(HANG)
     assert scorer.sizes == [1, 1]
     queue.close()
 
@@ -189,7 +190,7 @@ def test_a_forked_process_has_a_thread_of_its_own(samples):
     before = queue.score(samples[0])
     child = os.fork()
     if child == 0:
-        signal.alarm(10)
+        signal.alarm(round(HANG))
         os._exit(0 if queue.score(samples[0]) == before else 1)
     assert os.waitpid(child, 0)[1] == 0
     queue.close()

@@ -13,7 +13,7 @@ Where fewer than nine in ten draws define a figure, or there is only one group, 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -67,10 +67,12 @@ class Bootstrap:
     Args:
         resamples (`int`, *optional*, defaults to `1000`): draws; 0 for no intervals.
         seed (`int`, *optional*, defaults to `0`): another seed, other draws.
+        progress (callable, *optional*): called with the number of draws since its last call.
     """
 
     resamples: int = DEFAULT_RESAMPLES
     seed: int = 0
+    progress: Callable[[int], object] | None = None
 
     def __post_init__(self) -> None:
         if self.resamples < 0 or self.seed < 0:
@@ -95,6 +97,8 @@ class Bootstrap:
             if weights.any():
                 replicate = measure.replicate(weights)
                 row[:] = [replicate[name] for name in values]
+            if self.progress is not None:
+                self.progress(1)
         return {
             name: Figure(value=value, **_interval(column))
             for (name, value), column in zip(values.items(), drawn.T, strict=True)

@@ -96,8 +96,9 @@ def units_against_labels(
 ) -> tuple[list[Unit], list[Target]]:
     """What can be compared with labels: items that have one, and targets that have a number.
 
-    A target whose items are all labelled has the score that its labels give it, by the score's own metric and the
-    checklist's weights.
+    A target whose items are all labelled also gets a score from its labels. It is aggregated by the rules that the
+    judge's score was made with: its metric, threshold, `min_answered` and `abstention`, and the checklist's weights
+    and required items. A score without recorded rules (`aggregation`) uses the defaults and its own metric.
 
     Args:
         rows (sequence of [`JudgedRow`]).
@@ -265,11 +266,13 @@ def _preferences(targets: Sequence[Target], inputs: Sequence[str], bootstrap: Bo
 
 
 def _true_score(row: JudgedRow, labels: Sequence[Answer | None]) -> float | None:
-    if not row.known or any(label is None for label in labels) or row.score.primary_metric == "quality":
+    """The score that the labels give the target, by the rules of the judge's score."""
+    score = row.score
+    if not row.known or any(label is None for label in labels) or score.primary_metric == "quality":
         return None
+    rules = {"primary_metric": score.primary_metric} if score.aggregation is None else score.aggregation.model_dump()
     verdicts = [Verdict(answer=label.label) for label in labels if label is not None]
-    checklist = Checklist(items=row.items)
-    return score_checklist(checklist, verdicts, primary_metric=row.score.primary_metric).primary_score  # type: ignore[arg-type]
+    return score_checklist(Checklist(items=row.items), verdicts, **rules).primary_score
 
 
 def _error(unit: Unit) -> float | None:

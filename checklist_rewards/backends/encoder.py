@@ -36,6 +36,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from checklist_rewards.backends.base import TOO_LONG, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.backends.encoder_rows import MATCHED, PACKED, EncoderTexts, Row, layout_of, rows_of
+from checklist_rewards.backends.loading import load_whole
 from checklist_rewards.backends.models import model_identity, pinned, resolve_model
 from checklist_rewards.errors import BackendError, ModelError
 
@@ -67,7 +68,7 @@ class EncoderBackend:
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         try:
             self.texts = EncoderTexts(AutoTokenizer.from_pretrained(path, **settings))
-            self.model: Any = AutoModelForSequenceClassification.from_pretrained(path, dtype=torch.float32, **settings)
+            self.model: Any = load_whole(AutoModelForSequenceClassification, path, dtype=torch.float32, **settings)
         except Exception as error:  # whatever transformers raises while loading, the model is not usable
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ModelError(f"model {model!r} cannot be loaded as an encoder: {reason}") from error

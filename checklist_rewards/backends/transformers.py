@@ -21,6 +21,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from checklist_rewards.backends.base import TOO_LONG, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends.loading import load_whole
 from checklist_rewards.backends.models import adapter_dir, model_identity, pinned, resolve_model
 from checklist_rewards.backends.packing import (
     Inputs,
@@ -90,7 +91,7 @@ class TransformersBackend:
                 path, **{name: settings[name] for name in _TOKENIZER_SETTINGS if name in settings}
             )
             dtype = torch.float32 if self.device.type == "cpu" else "auto"
-            self.model: Any = AutoModelForCausalLM.from_pretrained(path, **{"dtype": dtype, **settings})
+            self.model: Any = load_whole(AutoModelForCausalLM, path, **{"dtype": dtype, **settings})
             if adapter is not None:
                 self.model.load_adapter(adapter_dir(adapter))
             if "device_map" not in settings and "quantization_config" not in settings:
@@ -273,6 +274,7 @@ class TransformersBackend:
             attention_mask=mask.to(self.device),
             pad_token_id=pad,
             return_dict_in_generate=True,
+            synced_gpus=False,  # under ZeRO-3 the default waits for the other ranks, which may have nothing to write
             **{"do_sample": False, **settings},
         )
 

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from checklist_rewards.backends.base import TOO_LONG, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends.loading import warn_about_copies
 from checklist_rewards.backends.models import adapter_dir, model_identity, pinned, resolve_model
 from checklist_rewards.backends.reads import Answer, read_prompts
 from checklist_rewards.backends.tokens import load_chat_tokenizer
@@ -333,13 +334,7 @@ def _refuse_while_importing() -> None:
 
 
 def _warn_about_neighbours() -> None:
-    processes = int(os.environ.get("WORLD_SIZE") or 1)
-    if processes > 1:
-        logger.warning(
-            "each of the %d processes loads a judge of its own, on the first GPU that it sees; serve the judge once "
-            "(vllm serve) and give its base_url instead.",
-            processes,
-        )
+    warn_about_copies()
     if os.environ.get("VLLM_ENABLE_V1_MULTIPROCESSING") == "0":
         logger.warning(
             "VLLM_ENABLE_V1_MULTIPROCESSING=0: the judge shares this process, and vLLM's global state, with every "

@@ -5,8 +5,8 @@ through them in chunks and writes a new file, which appears at its place only wh
 is in the store, so the same command goes on where it was stopped. Progress, summaries and errors go to stderr.
 
 Exit codes: 0 all is answered; 1 some reads were left unanswered, some rows got no checklist, a probe refused the judge
-(a table says which and why), or there was no room to write the result; 2 bad usage or bad input, in one sentence, and
-nothing was written; 130 interrupted.
+(a table says which and why), a distilled judge is not shown to be better than chance, or there was no room to write
+the result; 2 bad usage or bad input, in one sentence, and nothing was written; 130 interrupted.
 """
 
 from checklist_rewards.cli.commands import app, main

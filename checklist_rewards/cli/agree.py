@@ -35,7 +35,7 @@ from checklist_rewards.calibration import YES_NO
 from checklist_rewards.checklists import YES
 from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.labels import LABELS, Json, Labelled, Plots, Resamples, Seed, check_outputs
-from checklist_rewards.cli.report import write_json
+from checklist_rewards.cli.report import bars, write_json
 from checklist_rewards.errors import SampleError
 
 _ORDER = (
@@ -92,20 +92,23 @@ def agree(
     if len(files) < 2 and not labelled.named:
         raise SampleError(f"{files[0]} alone agrees with nobody; give labels (--label-key, --labels) or another file.")
     scale = _range(label_range)
-    intervals = Bootstrap(bootstrap, seed)
     scored = {str(path): labelled.read(path) for path in files}
     if len(scored) < len(files):
         raise SampleError(f"a file is given twice: {', '.join(map(str, files))}.")
-    if labelled.named:
-        found = [_with_labels(name, rows, labelled, scale, input_key, intervals) for name, rows in scored.items()]
-        tests = [
-            compare_judges((one.one, other.one), units, others, intervals)
-            for (one, units), (other, others) in combinations(found, 2)
-        ]
-    else:
-        found = [_with_each_other(one, other, input_key, intervals) for one, other in combinations(scored.items(), 2)]
-        tests = []
-    raters = compare_raters(list(scored.values()), intervals) if len(scored) > 1 else {}
+    with bars() as bar:
+        intervals = Bootstrap(bootstrap, seed, bar("bootstrap draws", None))
+        if labelled.named:
+            found = [_with_labels(name, rows, labelled, scale, input_key, intervals) for name, rows in scored.items()]
+            tests = [
+                compare_judges((one.one, other.one), units, others, intervals)
+                for (one, units), (other, others) in combinations(found, 2)
+            ]
+        else:
+            found = [
+                _with_each_other(one, other, input_key, intervals) for one, other in combinations(scored.items(), 2)
+            ]
+            tests = []
+        raters = compare_raters(list(scored.values()), intervals) if len(scored) > 1 else {}
     _show([comparison for comparison, _ in found], tests, raters, len(scored))
     if plots is not None:
         plots.mkdir(parents=True, exist_ok=True)

@@ -101,9 +101,9 @@ def calibrate(
     reads = labelled_reads(scored, given)  # refuses what cannot be fitted before anything is asked
     if contextual:
         reads = labelled_reads(scored, given, _empty_targets(scored, reads.judge, labelled, keys, judge, kept))
-    calibration, reports = fit_calibration(
-        reads, method=method, threshold=threshold, bootstrap=Bootstrap(bootstrap, seed)
-    )
+    with bars() as bar:
+        intervals = Bootstrap(bootstrap, seed, bar("bootstrap draws", None))
+        calibration, reports = fit_calibration(reads, method=method, threshold=threshold, bootstrap=intervals)
     with atomic_path(output) as temporary:
         calibration.save(temporary)
     console = Console()

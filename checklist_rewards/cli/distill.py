@@ -16,8 +16,8 @@ from checklist_rewards.agreement.bootstrap import DEFAULT_RESAMPLES
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.labels import Json, Resamples, Seed, check_outputs
-from checklist_rewards.cli.report import bars, write_json
-from checklist_rewards.distill.folds import cross_validate, held_out_figures, model_card
+from checklist_rewards.cli.report import bars, refuse, write_json
+from checklist_rewards.distill.folds import cross_validate, held_out_figures, model_card, no_better_than_chance
 from checklist_rewards.distill.labels import LabelledPair, folds_of, read_labels
 from checklist_rewards.errors import SampleError
 
@@ -92,7 +92,8 @@ def distill(
     r"""Fine-tune a small encoder into a judge, from labels of people or the probabilities of a larger judge.
 
     The folder that it writes is a judge like any other: `--model FOLDER`. Its model card says what it learned from and
-    what it is worth on groups that it has not seen (each fold is read by an encoder trained on the others).
+    what it is worth on groups that it has not seen (each fold is read by an encoder trained on the others). A judge
+    that is no better than chance there is written with a warning, and the exit code is 1.
 
     **Examples**
 
@@ -104,7 +105,7 @@ def distill(
     """
     # They bring torch, which no other command needs before it works.
     from checklist_rewards.backends.encoder import EncoderBackend
-    from checklist_rewards.distill.training import Training, check_installed, train_encoder
+    from checklist_rewards.distill.training import Step, Training, check_installed, train_encoder
 
     check_outputs([labels], json=json, plots=None)
     _check_output(output)
@@ -123,16 +124,23 @@ def distill(
         return model_card(record, data=labels.name, folds=folds, figures=figures, unread=unread)
 
     with bars() as bar:
-        progress = bar("steps", _steps(pairs, folds if several else 0, training, seed))
+        steps = bar("steps", _steps(pairs, folds if several else 0, training, seed))
+        parts = iter([*(f"fold {fold} of {folds}" for fold in range(1, folds + 1) if several), "all labels"])
 
-        def train(some: Sequence[LabelledPair], path: Path) -> None:
-            train_encoder(some, path, base=base, training=training, progress=progress)
+        def train(some: Sequence[LabelledPair], path: Path, **options: Any) -> dict[str, Any]:
+            part = next(parts)
+
+            def progress(step: Step) -> None:
+                steps(1, f"{part}, epoch {step.epoch:.2f} of {epochs:g}, loss {step.loss:.3f}")
+
+            return train_encoder(some, path, base=base, training=training, progress=progress, **options)
 
         if several:
-            predicted = cross_validate(pairs, folds, train, EncoderBackend, seed)
+            predicted = cross_validate(pairs, folds, train, EncoderBackend, seed, bar("held-out pairs", len(pairs)))
             unread = sum(value is None for value in predicted)
-            figures = held_out_figures(pairs, predicted, Bootstrap(bootstrap, seed))
-        record = train_encoder(pairs, output, base=base, training=training, card=card, progress=progress)
+            draws = bar("bootstrap draws", None)
+            figures = held_out_figures(pairs, predicted, Bootstrap(bootstrap, seed, draws))
+        record = train(pairs, output, card=card)
     console = Console()
     if figures is not None:
         table = Table("", "held out", title=f"{len(pairs):,} pairs, {folds} folds by group", title_justify="left")
@@ -140,9 +148,16 @@ def distill(
             table.add_row(name, escape(figure.shown()))
         console.print(table)
     console.print(f"written: {escape(str(output))}")
+    warning = None if figures is None else no_better_than_chance(figures)
     if json is not None:
         held_out = None if figures is None else {name: figure.model_dump() for name, figure in figures.items()}
-        write_json(json, {**record, "folds": folds if several else 0, "unread": unread, "held_out": held_out})
+        write_json(
+            json,
+            {**record, "folds": folds if several else 0, "unread": unread, "held_out": held_out, "warning": warning},
+        )
+    if warning is not None:
+        refuse(f"{warning} It was written to {output}; train it on more labels or longer before you use it.")
+        raise typer.Exit(1)
 
 
 def _steps(pairs: Sequence[LabelledPair], folds: int, training: Any, seed: int) -> int:

@@ -9,31 +9,21 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
-from rich.text import Text
 
 from checklist_rewards.backends.models import POCKET
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.judges import Receipt
 from checklist_rewards.judges.budget import BUDGET
+from checklist_rewards.progress import AddBar, progress_on
 from checklist_rewards.rows import atomic_path
 from checklist_rewards.scores import Score
 from checklist_rewards.tally import Tally
@@ -81,36 +71,9 @@ def warn_if_pocket(*models: str) -> None:
         )
 
 
-class _Rate(ProgressColumn):
-    """Completed per second, lately; loading a model is no part of it."""
-
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:,.0f}/s")
-
-
-class Bar:
-    """One progress bar; calling it moves it on."""
-
-    def __init__(self, progress: Progress, what: str, total: int):
-        self._progress, self._task, self._total = progress, progress.add_task(what, total=total), total
-
-    def __call__(self, done: int) -> None:
-        """So many more are done."""
-        self._progress.advance(self._task, done)
-
-    def expect(self, more: int) -> None:
-        """There is more to do than was said."""
-        self._total += more
-        self._progress.update(self._task, total=self._total)
-
-
-@contextmanager
-def bars() -> Iterator[Callable[[str, int], Bar]]:
-    """Progress bars on stderr; yields the callable that adds one, given what is counted and how many there are."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn())
-    with Progress(*columns, console=console) as progress:
-        yield lambda what, total: Bar(progress, what, total)
+def bars() -> AbstractContextManager[AddBar]:
+    """Progress on stderr; gives the callable that adds a bar."""
+    return progress_on(console)
 
 
 @dataclass

@@ -224,10 +224,8 @@ def _counter(progress: bool | Progress, total: int) -> Iterator[Progress | None]
         yield progress or None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
 
-    columns = (TextColumn("checklists"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("checklists", total=total)
-        yield lambda done: bar.advance(task, done)
+    from checklist_rewards.progress import progress_on
+
+    with progress_on(Console(stderr=True)) as bar:
+        yield bar("checklists", total)

@@ -22,7 +22,12 @@ Train = Callable[[Sequence[LabelledPair], Path], object]
 
 
 def cross_validate(
-    pairs: Sequence[LabelledPair], folds: int, train: Train, load: Callable[[str], Backend], seed: int = 0
+    pairs: Sequence[LabelledPair],
+    folds: int,
+    train: Train,
+    load: Callable[[str], Backend],
+    seed: int = 0,
+    progress: Callable[[int], object] | None = None,
 ) -> list[float | None]:
     """P(yes) of every pair by an encoder that has not seen its group; None where it could not be read.
 
@@ -32,6 +37,7 @@ def cross_validate(
         train (callable): trains on some of the pairs.
         load (callable): from a folder to its engine.
         seed (`int`, *optional*, defaults to `0`): another seed, other folds.
+        progress (callable, *optional*): called with the number of held-out pairs read since its last call.
 
     Raises [`SampleError`] if there are fewer groups than folds.
     """
@@ -42,22 +48,28 @@ def cross_validate(
             path = Path(folder) / str(fold)
             train([pair for pair, of in zip(pairs, fold_of, strict=True) if of != fold], path)
             places = [place for place, of in enumerate(fold_of) if of == fold]
-            predicted = read_pairs(load(str(path)), [pairs[place] for place in places])
+            predicted = read_pairs(load(str(path)), [pairs[place] for place in places], progress)
             for place, value in zip(places, predicted, strict=True):
                 found[place] = value
     return found
 
 
-def read_pairs(engine: Backend, pairs: Sequence[LabelledPair]) -> list[float | None]:
-    """P(yes) of every pair; None where it could not be read."""
+def read_pairs(
+    engine: Backend, pairs: Sequence[LabelledPair], progress: Callable[[int], object] | None = None
+) -> list[float | None]:
+    """P(yes) of every pair; None where it could not be read. Texts are read in chunks of `engine.chunk_reads`."""
     places = list(by_target(pairs).values())
     groups = [
         ReadGroup(None, pairs[some[0]].target, tuple(pairs[place].question for place in some)) for some in places
     ]
     found: list[float | None] = [None] * len(pairs)
-    for some, reads in zip(places, engine.read(groups, (YES, NO)).reads, strict=True):
-        for place, read in zip(some, reads, strict=True):
-            found[place] = None if read.logprobs is None else math.exp(read.logprobs[0])
+    for start in range(0, len(groups), engine.chunk_reads):
+        chunk = slice(start, start + engine.chunk_reads)
+        for some, reads in zip(places[chunk], engine.read(groups[chunk], (YES, NO)).reads, strict=True):
+            for place, read in zip(some, reads, strict=True):
+                found[place] = None if read.logprobs is None else math.exp(read.logprobs[0])
+            if progress is not None:
+                progress(len(some))
     return found
 
 
@@ -77,6 +89,19 @@ def held_out_figures(
         {"auc": auc}
         | {name: categories[name] for name in ("kappa", "accuracy")}
         | {name: numbers[name] for name in ("rmse", "pearson")}
+    )
+
+
+def no_better_than_chance(figures: Mapping[str, Figure]) -> str | None:
+    """A sentence for a judge that learned nothing: its AUC, or the interval of that, reaches down to 0.5, or its kappa
+    is not above 0. None for a judge that did learn."""
+    auc, kappa = figures["auc"], figures["kappa"]
+    least = auc.value if auc.low is None else auc.low
+    if least is not None and least > 0.5 and kappa.value is not None and kappa.value > 0:
+        return None
+    return (
+        "On groups it was not trained on, this judge is not shown to be better than chance: "
+        f"AUC {auc.shown()}, kappa {kappa.shown()}."
     )
 
 
@@ -102,6 +127,8 @@ def model_card(
             "judge in this folder is trained on all of them. Intervals (95 %) are of the bootstrap over groups.\n\n"
             f"| on held-out groups | |\n|---|---|\n{lines}"
         )
+        warning = no_better_than_chance(figures)
+        measured += f"\n\n**{warning}**" if warning is not None else ""
         measured += f"\n\n{unread} pairs were too long to be read." if unread else ""
     return f"""---
 library_name: sentence-transformers

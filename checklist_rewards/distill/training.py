@@ -15,6 +15,7 @@ import math
 import random
 import shutil
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ from checklist_rewards.distill.labels import LabelledPair, by_target
 from checklist_rewards.errors import ModelError, SampleError
 
 _TRIM_STEPS = 10
+_RECENT_STEPS = 50
 _PAIRS = 8
 """Matched pairs that take the place of a target with its questions."""
 _POOL = 16
@@ -71,6 +73,16 @@ class Training:
             raise SampleError(f"layout={self.layout!r} is not allowed; it is {PACKED!r} or {MATCHED!r}.")
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Where training is after a step."""
+
+    epoch: float
+    """Passes over the labels so far."""
+    loss: float
+    """Mean over the last 50 steps."""
+
+
 def packaged_encoder() -> str:
     """The folder of the packaged MiniLM. Raises [`ModelError`] that names the extra to install."""
     try:
@@ -98,7 +110,7 @@ def train_encoder(
     base: str | None = None,
     training: Training | None = None,
     card: Callable[[Mapping[str, Any]], str] | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[Step], object] | None = None,
 ) -> dict[str, Any]:
     """Fine-tune an encoder and save it as a folder that is a judge.
 
@@ -108,7 +120,7 @@ def train_encoder(
         base (`str`, *optional*): the encoder to begin with, a folder or a Hub id; defaults to the packaged MiniLM.
         training ([`Training`], *optional*).
         card (callable, *optional*): from what is returned here to the text of the folder's README.md.
-        progress (callable, *optional*): told how many steps were done since its last call.
+        progress (callable, *optional*): called after every step.
 
     Returns:
         `dict`: base, parameters, pairs, targets, groups, training (the settings), steps, seconds, and the mean loss.
@@ -142,8 +154,9 @@ def train_encoder(
             if state.global_step % _TRIM_STEPS == 0:
                 _trim()
             if progress is not None:
-                progress(1)
+                progress(Step(state.epoch, loss.recent))
 
+    loss = PackedLoss(encoder, training.bf16)
     output = Path(output)
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
@@ -169,7 +182,7 @@ def train_encoder(
             train_dataset=Dataset.from_list(
                 [{"target": pair.target, "question": pair.question, "label": pair.label} for pair in pairs]
             ),
-            loss=PackedLoss(encoder, training.bf16),
+            loss=loss,
             callbacks=[Told()],
         )
         trainer.remove_callback(PrinterCallback)
@@ -209,6 +222,12 @@ class PackedLoss(torch.nn.Module):
         super().__init__()
         self.model, self.bf16 = model, bf16
         self._texts = EncoderTexts(model.tokenizer)
+        self._losses: deque[torch.Tensor] = deque(maxlen=_RECENT_STEPS)
+
+    @property
+    def recent(self) -> float:
+        """Mean loss of the last steps."""
+        return torch.stack(tuple(self._losses)).mean().item()
 
     def forward(self, inputs: list[list[str]], labels: torch.Tensor, **_: Any) -> torch.Tensor:
         """The mean loss of a batch: targets, questions, and labels in [0, 1]."""
@@ -225,7 +244,9 @@ class PackedLoss(torch.nn.Module):
         best = torch.full((len(labels),), -torch.inf, device=found.device)
         best = best.scatter_reduce(0, of.to(found.device), found, "amax")
         read = torch.isfinite(best)  # a question too long to be read teaches nothing
-        return torch.nn.functional.binary_cross_entropy_with_logits(best[read], labels[read].to(best).float())
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(best[read], labels[read].to(best).float())
+        self._losses.append(loss.detach())
+        return loss
 
 
 class Batches(torch.utils.data.BatchSampler):

@@ -26,9 +26,10 @@ from accelerate.utils import gather_object
 from transformers import GenerationConfig, Trainer, TrainerCallback
 from trl.models.utils import unwrap_model_for_generation
 
-from checklist_rewards.chat import completion_text, prompt_text
+from checklist_rewards.chat import completion_text, opens_thinking, prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
+from checklist_rewards.rewards.content import described
 from checklist_rewards.rows import atomic_path
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score, ratio
@@ -58,6 +59,8 @@ class ChecklistEvalCallback(TrainerCallback):
             nothing is given. Sampling draws random numbers, which changes the training after it.
         batch_size (`int`, *optional*): prompts answered at once; defaults to the trainer's evaluation batch.
         keep_thinking (`bool`, *optional*, defaults to `False`): judge `<think>` blocks too.
+        thinking_opened (`bool`, *optional*, defaults to `False`): every answer begins inside a thinking block. Not
+            needed for a prompt that ends in `<think>`, by itself or by the chat template.
 
     Raises:
         SampleError, ChecklistError: naming the row, for a dataset that cannot be scored.
@@ -77,12 +80,13 @@ class ChecklistEvalCallback(TrainerCallback):
         generation: GenerationConfig | None = None,
         batch_size: int | None = None,
         keep_thinking: bool = False,
+        thinking_opened: bool = False,
     ):
         if isinstance(every, bool) or not isinstance(every, int) or every < 1:
             raise SampleError(f"every={every!r} is not allowed; it is a whole number from 1 up.")
         self.trainer, self.scorer, self.every, self.at_start, self.name = trainer, scorer, every, at_start, name
         self.generation = generation or GenerationConfig(max_new_tokens=256, do_sample=False)
-        self.batch_size, self.keep_thinking = batch_size, keep_thinking
+        self.batch_size, self.keep_thinking, self.thinking_opened = batch_size, keep_thinking, thinking_opened
         rows = [dict(row) for row in dataset]
         if not rows:
             raise SampleError(f"{name}: the dataset has no rows.")
@@ -165,20 +169,24 @@ class ChecklistEvalCallback(TrainerCallback):
                         generation_config=generation,
                     )
                     replies = tokens[:, inputs["input_ids"].shape[1] :]
-                    answers += tokenizer.batch_decode(replies, skip_special_tokens=True)
+                    texts = tokenizer.batch_decode(replies, skip_special_tokens=True)
+                    answers += [
+                        self._shown(text, self.thinking_opened or opens_thinking(asked))
+                        for text, (asked, _) in zip(texts, batch, strict=True)
+                    ]
         finally:
             policy.train(was_training)
-        return [self._shown(text) for text in answers]
+        return answers
 
-    @staticmethod
-    def _rendered(tokenizer: Any, prompt: Any) -> tuple[str, bool]:
+    def _rendered(self, tokenizer: Any, prompt: Any) -> tuple[str, bool]:
         """The prompt as text, and whether special tokens are still to be added: a chat template has them."""
         if isinstance(prompt, str):
             return prompt, True
-        return tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False), False
+        settings = getattr(self.trainer, "chat_template_kwargs", {})  # those that the trainer renders prompts with
+        return tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False, **settings), False
 
-    def _shown(self, text: Any) -> str:
-        return completion_text(text, keep_thinking=self.keep_thinking)
+    def _shown(self, text: Any, opened: bool = False) -> str:
+        return completion_text(text, keep_thinking=self.keep_thinking, opened=opened)
 
     def _scores(self, texts: Sequence[str]) -> list[Score]:
         asked = [prompt_text(prompt) for prompt in self.prompts]
@@ -215,7 +223,7 @@ class ChecklistEvalCallback(TrainerCallback):
         rows = [
             {
                 "step": step,
-                "prompt": prompt if isinstance(prompt, str) else json.dumps(prompt, ensure_ascii=False),
+                "prompt": prompt if isinstance(prompt, str) else json.dumps(described(prompt), ensure_ascii=False),
                 "completion": text,
                 "score": score.primary_score,
                 "detail": score.model_dump_json(),
@@ -236,7 +244,7 @@ class ChecklistEvalCallback(TrainerCallback):
                 temporary.write_text(
                     "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
                 )
-        except (OSError, SampleError) as error:  # a full disk costs this table, not the training
+        except Exception as error:  # a full disk, text that is not UTF-8: it costs this table, not the training
             logger.warning("the table of step %d cannot be written (%s); training goes on without it.", step, error)
         for tracker in ("wandb", "trackio"):
             if tracker in (trainer.args.report_to or ()):

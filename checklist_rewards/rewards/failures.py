@@ -32,6 +32,7 @@ from accelerate.utils import gather_object
 
 from checklist_rewards.backends import is_transient
 from checklist_rewards.judges import Read
+from checklist_rewards.rewards.content import content_key
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score, score_checklist
 
@@ -117,4 +118,7 @@ def are_pairs(prompts: Sequence[Any], hooks: bool, state: Any) -> bool:
     """Whether this is how `OnlineDPOTrainer` calls: every prompt twice, `[A, B, A, B]`, with its state and without
     hooks to log through."""
     half, odd = divmod(len(prompts), 2)
-    return not hooks and state is not None and not odd and list(prompts[:half]) == list(prompts[half:])
+    if hooks or state is None or odd:
+        return False
+    keys = [content_key(prompt) for prompt in prompts]  # arrays have no equality of their own
+    return keys[:half] == keys[half:]

@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,20 +54,25 @@ class RewardLog:
             sums, self._sums = self._sums, {}
         return {name: total / count for name, (total, count) in sums.items()}
 
-    def write(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """Append a line per record; one write for all of them."""
+    def write(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Append a line per record, in one write. Never raises: a log that breaks is given up with a warning."""
         if self.path is None or self._broken:
             return
-        rank = os.environ.get("RANK", "0")
-        path = self.path if rank == "0" else self.path.with_suffix(f".rank{rank}{self.path.suffix}")
-        lines = "".join(json.dumps(record) + "\n" for record in records)
         try:
+            rank = os.environ.get("RANK", "0")
+            path = self.path if rank == "0" else self.path.with_suffix(f".rank{rank}{self.path.suffix}")
+            lines = "".join(json.dumps(record) + "\n" for record in records)
             path.parent.mkdir(parents=True, exist_ok=True)
             with self._lock, path.open("a", encoding="utf-8") as file:
                 file.write(lines)
-        except OSError as error:
+        except Exception as error:  # whatever breaks a log, it costs the log, not the training
             self._broken = True
-            logger.warning("the log %s takes no more lines (%s); going on without it.", path, error)
+            logger.warning(
+                "the log %s takes no more lines (%s: %s); going on without it.",
+                self.path,
+                type(error).__name__,
+                error,
+            )
 
 
 def numbers_of(

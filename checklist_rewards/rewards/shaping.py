@@ -29,7 +29,7 @@ from typing import Literal
 
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.scores import PASS_CREDIT, ItemScore, Score, score_checklist
+from checklist_rewards.scores import PASS_CREDIT, Abstention, Aggregation, ItemScore, Score, score_checklist
 
 Answers = Literal["soft", "hard"]
 Gate = Literal["multiply", "floor"]
@@ -49,7 +49,8 @@ def item_credits(checklist: Checklist, score: Score, answers: Answers = "soft") 
             judge gave probabilities. hard: v of the answer.
 
     Returns:
-        list of `float` or None, in the checklist's order; None for an item that is unanswered or abstained on.
+        list of `float` or None, in the checklist's order; None for an item that is unanswered or, under
+        `abstention="skip"`, abstained on.
 
     Raises:
         SampleError: for a score of another checklist.
@@ -60,7 +61,10 @@ def item_credits(checklist: Checklist, score: Score, answers: Answers = "soft") 
             f"the score has items {[line.id for line in score.items]!r:.80}, expected those of its checklist, "
             f"{[item.id for item in checklist.items]!r:.80}."
         )
-    return [_credit(item, line, answers) for item, line in zip(checklist.items, score.items, strict=True)]
+    rules = score.aggregation or Aggregation()
+    return [
+        _credit(item, line, answers, rules.abstention) for item, line in zip(checklist.items, score.items, strict=True)
+    ]
 
 
 def earned(
@@ -227,14 +231,14 @@ def centred(values: Sequence[float | None], groups: Sequence[Hashable], spread: 
     ]
 
 
-def _credit(item: ChecklistItem, line: ItemScore, answers: Answers) -> float | None:
+def _credit(item: ChecklistItem, line: ItemScore, answers: Answers, abstention: Abstention) -> float | None:
     if line.value is None:
         return None
     if answers == "hard" or line.probabilities is None:
         return line.value if item.weight >= 0 else 1 - line.value
     # The soft credit of an item is the expected score of a checklist of nothing else. Its size of weight is no matter.
     alone = item.model_copy(update={"weight": 1.0 if item.weight >= 0 else -1.0, "required": False})
-    return score_checklist(Checklist(items=(alone,)), [line.verdict()]).expected_score
+    return score_checklist(Checklist(items=(alone,)), [line.verdict()], abstention=abstention).expected_score
 
 
 def _known(

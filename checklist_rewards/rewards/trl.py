@@ -35,8 +35,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from checklist_rewards.chat import completion_text, opens_thinking, prompt_text
-from checklist_rewards.checklists import Checklist
+from checklist_rewards.checklists import Checklist, Option
 from checklist_rewards.errors import BackendError, SampleError
+from checklist_rewards.pipelines.pipeline import Pipeline
+from checklist_rewards.rewards.content import content_key, described
 from checklist_rewards.rewards.failures import (
     ON_FAILURE,
     OnFailure,
@@ -51,6 +53,7 @@ from checklist_rewards.rewards.log import RewardLog, numbers_of
 from checklist_rewards.rewards.placement import awake, check_child
 from checklist_rewards.rewards.steps import Judged, Shaping
 from checklist_rewards.rewards.transcript import transcript_text
+from checklist_rewards.scales import on_scale, ordinal_scale
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import PRIMARY_METRICS, PrimaryMetric, Score, rescore
 
@@ -69,8 +72,8 @@ class ChecklistReward:
     """A reward function for `GRPOTrainer`, `RLOOTrainer` and whatever calls rewards as they do.
 
     Args:
-        scorer ([`ChecklistScorer`], *optional*): answers the checklists. Instead of one, its keyword arguments may be
-            given here.
+        scorer ([`ChecklistScorer`] or [`Pipeline`], *optional*): answers the checklists; a pipeline's scorer does so
+            on the pipeline's scale. Instead of one, the keyword arguments of a [`ChecklistScorer`] may be given here.
         metric (`str`, *optional*): pass, weighted, expected, normalized, or of a scorer that grades, quality: reward
             what a scorer with this `primary_metric` would give. Defaults to the scorer's own. Required items and
             `min_answered` hold for each.
@@ -108,7 +111,7 @@ class ChecklistReward:
 
     def __init__(
         self,
-        scorer: ChecklistScorer | None = None,
+        scorer: ChecklistScorer | Pipeline | None = None,
         *,
         metric: PrimaryMetric | None = None,
         name: str = "checklist_reward",
@@ -124,12 +127,7 @@ class ChecklistReward:
         categories: Sequence[str] = (),
         **scorer_arguments: Any,
     ):
-        if scorer is None:
-            scorer = ChecklistScorer(**scorer_arguments)
-        elif not hasattr(scorer, "score_batch"):
-            raise SampleError(f"scorer must be a ChecklistScorer, got {scorer!r:.60}; a model's name goes to model=.")
-        elif scorer_arguments:
-            raise SampleError(f"a scorer is given, so {', '.join(scorer_arguments)} must be set on it, not here.")
+        scorer, scale = _scorer_of(scorer, scorer_arguments)
         if metric is not None and metric not in PRIMARY_METRICS:
             raise SampleError(f"metric={metric!r} is not known; allowed: {', '.join(PRIMARY_METRICS)}.")
         if metric == "quality" and "quality" not in (scorer.mode, scorer.primary_metric):
@@ -150,6 +148,7 @@ class ChecklistReward:
         if isinstance(categories, str) or not isinstance(categories, Sequence):
             raise SampleError(f"categories={categories!r} is not allowed; it is a list of strings.")
         self.scorer = scorer
+        self.scale = scale
         self.metric = metric
         self.__name__ = name
         self.column = column
@@ -224,7 +223,7 @@ class ChecklistReward:
         if self.log.path is not None:
             step = getattr(trainer_state, "global_step", None)
             rows = zip(prompts, samples, rewards, scores, strict=True)
-            self.log.write([self._line(step, *row) for row in rows])
+            self.log.write(self._line(step, *row) for row in rows)
         return rewards
 
     def pop_stats(self) -> dict[str, float]:
@@ -281,8 +280,11 @@ class ChecklistReward:
         return column
 
     def _sample(self, row: int, prompt: Any, completion: Any, value: Any, reference: Any) -> Sample:
-        checklist = Checklist.parse(value, f"{self.__name__}, row {row} of the batch (prompt {prompt!r:.80})")
         input, history = prompt_text(prompt)
+        shown = input or history or ""
+        checklist = Checklist.parse(value, f"{self.__name__}, row {row} of the batch (prompt {shown!r:.80})")
+        if self.scale is not None:
+            checklist = on_scale(checklist, self.scale)
         opened = self.thinking_opened or opens_thinking(prompt)
         text = completion_text if self.target == "last" else transcript_text
         target = text(completion, keep_thinking=self.keep_thinking, opened=opened)
@@ -305,7 +307,7 @@ class ChecklistReward:
             return rewards
         # A trainer's group is the completions of one row of the dataset; equal rows abstain together.
         rows = list(zip(prompts, samples, scores, strict=True))
-        groups = [repr((prompt, s and s.checklist, s and s.reference)) for prompt, s, _ in rows]
+        groups = [content_key([prompt, s and repr(s.checklist), s and s.reference]) for prompt, s, _ in rows]
         judged = [None if s is None or score is None else Judged(s.checklist, score, s.target) for _, s, score in rows]
         rewards = self.shaping(rewards, judged, groups)
         if not (pairs or by_group):
@@ -338,7 +340,7 @@ class ChecklistReward:
     ) -> dict[str, Any]:
         return {
             "step": step,
-            "prompt": prompt,
+            "prompt": described(prompt),
             "completion": None if sample is None else sample.target,
             "reward": reward,
             "score": None if score is None else score.model_dump(),
@@ -382,6 +384,22 @@ class AsyncReward:
                 "several rewards that the trainer adds up) need the reward itself, not as_async()."
             )
         return await asyncio.to_thread(self.reward, prompts, completions, **kwargs)
+
+
+def _scorer_of(given: Any, arguments: Mapping[str, Any]) -> tuple[ChecklistScorer, tuple[Option, ...] | None]:
+    """The scorer, and the scale that a pipeline puts on checklists."""
+    if given is None:
+        return ChecklistScorer(**arguments), None
+    steps = given.config.scorer.scale if isinstance(given, Pipeline) else None
+    scorer = given.scorer if isinstance(given, Pipeline) else given
+    if not isinstance(scorer, ChecklistScorer):
+        raise SampleError(
+            f"scorer must be a ChecklistScorer or a Pipeline that has one, got {scorer!r:.60}; pass the name of a "
+            "model as model=."
+        )
+    if arguments:
+        raise SampleError(f"a scorer is given, so {', '.join(arguments)} must be set on it, not here.")
+    return scorer, None if steps is None else ordinal_scale(steps)
 
 
 def __getattr__(name: str) -> Any:

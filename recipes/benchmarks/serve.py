@@ -123,7 +123,8 @@ async def load(url: str, clients: int, seconds: float, *, rows: bool) -> tuple[l
 
     async def client(session: aiohttp.ClientSession, seed: int) -> None:
         requests = bodies(seed)
-        while (started := time.perf_counter()) < end:
+        while not latencies or time.perf_counter() < end:
+            started = time.perf_counter()
             failure = await ask(session, url, next(requests) if rows else None)
             latencies.append(time.perf_counter() - started)
             if failure is not None:
@@ -155,11 +156,13 @@ async def measured(url: str, pid: int, clients: int, seconds: float) -> dict[str
     health_seconds = min(HEALTH_SECONDS, seconds)
     health, refused = await load(f"{url}/health", clients, health_seconds, rows=False)
     await load(f"{url}/score", clients, min(WARM_UP_SECONDS, seconds), rows=True)
+    memory.append(resident(pid))
     watching = asyncio.ensure_future(watch())
     started = time.perf_counter()
     latencies, failures = await load(f"{url}/score", clients, seconds, rows=True)
     took = time.perf_counter() - started
     watching.cancel()
+    memory.append(resident(pid))
     cuts = statistics.quantiles(latencies, n=100)
     known = [megabytes for megabytes in memory if megabytes is not None]
     third = len(known) // 3

@@ -29,7 +29,6 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Column, Table
 from scipy.stats import pearsonr, spearmanr
 from sklearn.linear_model import LogisticRegression
@@ -43,6 +42,7 @@ from checklist_rewards.distill.labels import LabelledPair
 from checklist_rewards.distill.training import Training, train_encoder
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.judges import EncoderJudge, Read
+from checklist_rewards.progress import progress_on
 from checklist_rewards.rows import write_rows
 from checklist_rewards.store import Store
 
@@ -139,10 +139,10 @@ def encoder_predictions(
     model = folder / f"judge{fold}"
     if not (model / "config.json").is_file():
         pairs = [LabelledPair(u.summary, u.criterion, u.share, u.document) for u in units if u.fold != fold]
-        with Progress(console=console) as bars:
-            steps = bars.add_task(f"{training.layout}, fold {fold}, steps", total=training.steps(pairs))
+        with progress_on(console) as bar:
+            steps = bar(f"{training.layout}, fold {fold}, steps", training.steps(pairs))
             made = train_encoder(
-                pairs, model, base=base, training=training, progress=lambda done: bars.advance(steps, done)
+                pairs, model, base=base, training=training, progress=lambda step: steps(1, f"loss {step.loss:.3f}")
             )
         told.write_text(json.dumps(made, indent=2) + "\n")
     judge = EncoderJudge(str(model), store=Store(folder / "store.sqlite"))

@@ -20,12 +20,14 @@ def said(answer: object, judge: str = "fake") -> Verdict:
     return Verdict(probabilities, mass=0.9, judge=judge, method="logprobs")
 
 
-def scored_file(path: str | Path, *rows: dict, judge: str = "fake", threshold: float = 0.6) -> Path:
-    """Each row has "checklist" and, under "said", what the judge says to every item; the rest is kept as columns."""
+def scored_file(path: str | Path, *rows: dict, judge: str = "fake", **rules: object) -> Path:
+    """Each row has "checklist" and, under "said", what the judge says to every item; the rest is kept as columns.
+    `rules` are those of `score_checklist`."""
     scores, kept = [], []
     for row in rows:
         checklist = Checklist.parse(row["checklist"])
-        scores.append(score_checklist(checklist, [said(each, judge) for each in row["said"]], threshold=threshold))
+        scores.append(score_checklist(checklist, [said(each, judge) for each in row["said"]], **rules))
         kept.append({key: value for key, value in row.items() if key != "said"})
-    BatchScore(scores, kept).to_jsonl(path)
+    batch = BatchScore(scores, kept)
+    (batch.to_parquet if str(path).endswith(".parquet") else batch.to_jsonl)(path)
     return Path(path)

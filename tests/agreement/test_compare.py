@@ -1,5 +1,7 @@
 """Two sides put together: coverage apart from agreement, a section for each kind of item, targets and preferences."""
 
+import json
+
 import pytest
 
 from checklist_rewards.agreement import (
@@ -85,6 +87,40 @@ def test_targets_are_compared_with_the_score_that_their_labels_give(tmp_path):
     found, _ = against_labels(scored_file(tmp_path / "s.jsonl", *rows))
     assert found.targets.units == 1
     assert found.targets.figures["bias"].value == pytest.approx(1.9 / 3 - 2 / 3)
+
+
+ABSTAINING = {
+    "question": "True?",
+    "options": [{"label": "yes", "value": 1}, {"label": "no", "value": 0}, {"label": "cannot_assess", "na": True}],
+}
+
+
+@pytest.mark.parametrize("name", ["s.jsonl", "s.parquet"])
+@pytest.mark.parametrize(("abstention", "score"), [("skip", 1.0), ("zero", 0.5), ("partial", 0.75), ("fail", 0.5)])
+def test_labels_are_aggregated_by_the_rules_of_the_judges_score(tmp_path, name, abstention, score):
+    said = {"said": ["yes", "cannot_assess"], "labels": ["yes", "cannot_assess"]}
+    path = scored_file(tmp_path / name, {"checklist": ["Is it red?", ABSTAINING], **said}, abstention=abstention)
+    [row] = read_scored(path)
+    _, [target] = units_against_labels([row], [labels_of(row, row.data["labels"], "labels")])
+    # The judge gives every answer that the labels give, so both get the same score.
+    assert (target.one, target.other) == (score, score)
+
+
+def test_a_file_without_recorded_rules_uses_the_defaults_and_its_metric(tmp_path):
+    rows = {"checklist": ["Is it red?", "Is it big?", ABSTAINING], "said": ["yes", "no", "cannot_assess"]}
+    path = scored_file(tmp_path / "s.jsonl", {**rows, "labels": ["yes", "no", "cannot_assess"]}, primary_metric="pass")
+    data = json.loads(path.read_text())
+    assert data["checklist_score"].pop("aggregation") == {
+        "primary_metric": "pass",
+        "threshold": 0.6,
+        "min_answered": 0.5,
+        "abstention": "skip",
+    }
+    path.write_text(json.dumps(data))
+    [row] = read_scored(path)
+    assert row.score.aggregation is None
+    _, [target] = units_against_labels([row], [labels_of(row, row.data["labels"], "labels")])
+    assert (target.one, target.other) == (0.5, 0.5)
 
 
 def test_numbers_per_target_make_preferences(tmp_path):

@@ -9,12 +9,14 @@ import pytest
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import ReadGroup, Sampling, is_transient
 from checklist_rewards.backends.openai import OpenAIBackend
+from tests.conftest import HANG
 from tests.faultserver import DRESSED, FAULTS, INDICES, MARK
 
 LABELS = ("yes", "no")
 QUESTIONS = ("Is it fine (yes)?", "Is it red (no)?")
-SETTINGS = {"timeout": 10.0, "attempts": 3, "pause": 0.01}
-HASTY = {"timeout": 0.5, "attempts": 1}
+SETTINGS = {"timeout": HANG, "attempts": 3, "pause": 0.01}
+HASTY = {"timeout": 2.0, "attempts": 1}
+"""For a server that hangs: its sound answers are there long before, on a busy machine too."""
 SCHEMA = json.dumps(
     {
         "type": "object",

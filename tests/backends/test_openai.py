@@ -1,6 +1,5 @@
 """A served judge: a real vLLM server gives the in-process numbers; a broken one costs what it breaks, and no more."""
 
-import asyncio
 import json
 import logging
 import os
@@ -14,10 +13,11 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import ReadGroup, Sampling, engine_identity, load_backend, pocket_dir
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.openai.chat import label_body, label_of, refused_by, reply_body
-from checklist_rewards.backends.openai.pace import Pace
 from checklist_rewards.errors import ModelError
 from tests.backends.answers import largest_difference
 from tests.backends.conftest import SERVED_NAME
+from tests.conftest import HANG
+from tests.faultserver import RETRY_AFTER
 
 LABELS = ("yes", "no")
 ONE = [ReadGroup(None, "Hello there. ", ("Is it short?",))]
@@ -87,7 +87,8 @@ def test_a_server_of_another_model_is_refused_by_name(vllm_server):
 
 
 class BrokenServer(BaseHTTPRequestHandler):
-    """Answers completions with the statuses in `server.statuses`, one per request, the last one for ever."""
+    """Answers completions with the statuses in `server.statuses`, one per request, the last one for ever, each as soon
+    as `server.answers(server)` is true."""
 
     def do_GET(self):
         card = {"id": SERVED_NAME, "object": "model"} | self.server.card
@@ -96,10 +97,12 @@ class BrokenServer(BaseHTTPRequestHandler):
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append(asked)
-        self.server.active += 1
-        self.server.most = max(self.server.most, self.server.active)
-        time.sleep(self.server.seconds)
-        self.server.active -= 1
+        with self.server.changed:
+            self.server.active += 1
+            self.server.most = max(self.server.most, self.server.active)
+            self.server.changed.notify_all()
+            self.server.changed.wait_for(lambda: self.server.answers(self.server), HANG)
+            self.server.active -= 1
         statuses = self.server.statuses
         status = statuses.pop(0) if len(statuses) > 1 else statuses[0]
         status = 500 if self.server.fails(asked) else 400 if self.server.refuses(asked) else status
@@ -139,7 +142,8 @@ def broken_server():
     server = ThreadingHTTPServer(("127.0.0.1", 0), BrokenServer)
     server.asked, server.statuses, server.names_tokens, server.fails = [], [200], True, lambda asked: False
     server.spoil, server.refuses = lambda choices: choices, lambda asked: False
-    server.seconds, server.active, server.most = 0, 0, 0
+    server.changed, server.active, server.most = threading.Condition(), 0, 0
+    server.answers = lambda server: True
     server.card = {"root": str(pocket_dir()), "max_model_len": 2048}
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     server.base_url = f"http://127.0.0.1:{server.server_port}/v1"
@@ -212,14 +216,14 @@ def test_requests_that_the_server_refuses_from_the_first_are_an_error(broken_ser
     assert len(broken_server.asked) == 2 * 8  # with log-probabilities and without
 
 
-def test_a_first_request_that_takes_long_keeps_no_other_waiting(fault_server, monkeypatch):
+def test_a_first_request_that_takes_long_keeps_no_other_waiting(broken_server, monkeypatch):
     monkeypatch.setattr("checklist_rewards.backends.openai.backend._HEAD_START", 0.05)
-    judge = OpenAIBackend("hang@some", fault_server, timeout=0.4, attempts=1)
-    started = time.perf_counter()
-    texts = ["[BROKEN] hello. ", "Hello. "]
-    [[hung], [read]] = judge.read([ReadGroup(None, text, ("Is it (yes)?",)) for text in texts], LABELS).reads
-    assert (hung.unanswered, read.unanswered) == ("timeout", None)
-    assert time.perf_counter() - started < 0.8
+    broken_server.card = {}
+    broken_server.answers = lambda server: server.most == 2  # the first one only once the second one is there
+    [reads] = (
+        connect(broken_server, attempts=1).read([ReadGroup(None, "Hello. ", ("Is it?", "Was it?"))], LABELS).reads
+    )
+    assert [read.unanswered for read in reads] == [None, None]
 
 
 def test_a_request_that_is_refused_later_costs_its_own_read(broken_server):
@@ -239,17 +243,13 @@ def test_what_no_retry_can_mend_stops_at_once(broken_server, status):
 def test_a_dead_server_is_waited_for_once_and_then_given_up(broken_server):
     broken_server.statuses, broken_server.card = [500], {}
     judge = connect(broken_server, failures=4, patience=0.3, concurrency=8)
-    started = time.perf_counter()
     [reads] = judge.read([ReadGroup(None, "Hello.", tuple(f"Is it {n}?" for n in range(200)))], LABELS).reads
-    assert 0.3 < time.perf_counter() - started < 3
     assert sum("is gone (it gave no answer for 0.3 s; last: backend_error: status 500" in r.unanswered for r in reads)
     assert all(read.unanswered.startswith("backend_error: ") for read in reads)
-    asked = len(broken_server.asked)
-    assert asked < 60
-    [[read]] = judge.read(ONE, LABELS).reads  # at once, without a request
-    assert "is gone" in read.unanswered and len(broken_server.asked) == asked
+    assert len(broken_server.asked) < 60
     broken_server.statuses = [200]
-    time.sleep(0.35)
+    while "is gone" in (judge.read(ONE, LABELS).reads[0][0].unanswered or ""):
+        time.sleep(0.05)
     [[read]] = judge.read(ONE, LABELS).reads
     assert read.unanswered is None
 
@@ -261,30 +261,35 @@ def test_an_outage_that_passes_costs_no_read(broken_server):
     assert all(read.unanswered is None for read in reads)
 
 
-def test_a_request_ends_at_its_deadline(fault_server):
-    judge = OpenAIBackend("hang", fault_server, timeout=0.2, deadline=0.3, attempts=99, pause=0.01)
-    started = time.perf_counter()
+def test_a_request_ends_at_its_deadline(broken_server):
+    broken_server.card, broken_server.answers = {}, lambda server: False
+    judge = connect(broken_server, timeout=0.2, deadline=0.3, attempts=99)
     [[read]] = judge.read(ONE, LABELS).reads
-    assert read.unanswered == "timeout" and time.perf_counter() - started < 1
+    assert read.unanswered == "timeout" and len(broken_server.asked) <= 2
+    broken_server.answers = lambda server: True  # lets go of its threads
+    with broken_server.changed:
+        broken_server.changed.notify_all()
 
 
 def test_the_pause_that_a_server_asks_for_is_kept_and_costs_no_attempt(fault_server):
-    judge = OpenAIBackend("429", fault_server, attempts=1, pause=60)
-    started = time.perf_counter()
+    judge = OpenAIBackend("429", fault_server, attempts=1, pause=2 * HANG, deadline=HANG)
+    started = time.monotonic()
     [[read]] = judge.read([ReadGroup(None, "A patient text. ", ("Is it fine (yes)?",))], LABELS).reads
-    assert read.unanswered is None and 0.3 <= time.perf_counter() - started < 2
+    assert read.unanswered is None  # a pause of its own would have gone beyond the deadline
+    assert time.monotonic() - started >= float(RETRY_AFTER)
 
 
 @pytest.mark.parametrize("concurrency", [1, 4])
-def test_no_more_requests_at_once_than_allowed(broken_server, concurrency):
-    broken_server.card, broken_server.seconds = {}, 0.05
+def test_no_more_requests_at_once_than_allowed(broken_server, concurrency, monkeypatch):
+    monkeypatch.setattr("checklist_rewards.backends.openai.backend._HEAD_START", 0.05)
+    broken_server.card, broken_server.answers = {}, lambda server: server.most >= concurrency
     prompts = [[{"role": "user", "content": f"{n}"}] for n in range(10)]
     connect(broken_server, concurrency=concurrency).generate(prompts, Sampling())
     assert broken_server.most == concurrency
 
 
 def test_a_forked_child_and_its_parent_both_go_on(fault_server):
-    judge = OpenAIBackend("valid", fault_server, timeout=2, attempts=1)
+    judge = OpenAIBackend("valid", fault_server, timeout=HANG, attempts=1)
     assert judge.read(ONE, LABELS).reads[0][0].unanswered is None
     child = os.fork()
     if child == 0:
@@ -297,17 +302,6 @@ def test_a_forked_child_and_its_parent_both_go_on(fault_server):
 def test_a_limit_that_allows_nothing_is_refused(name):
     with pytest.raises(ModelError, match=f"{name}=0 is not allowed for a server"):
         OpenAIBackend(SERVED_NAME, "http://127.0.0.1:9/v1", **{name: 0})
-
-
-def test_spending_is_spaced_out():
-    async def spend(pace):
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        await asyncio.gather(*(pace.spend() for _ in range(5)))
-        return loop.time() - started
-
-    assert 0.19 < asyncio.run(spend(Pace(1200))) < 0.4
-    assert asyncio.run(spend(Pace())) < 0.05
 
 
 def test_no_server_is_one_sentence():

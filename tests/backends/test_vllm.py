@@ -14,6 +14,7 @@ import pytest
 from checklist_rewards.backends import ReadGroup, Sampling, choose_backend, load_backend
 from checklist_rewards.errors import ModelError
 from tests.backends.answers import largest_difference
+from tests.conftest import HANG
 
 LABELS = ("yes", "no")
 BLOCK = 32
@@ -145,7 +146,7 @@ def test_the_engine_does_not_outlive_a_parent_that_is_killed(tmp_path):
         child = int(parent.stdout.readline())
         os.kill(child, 0)
         parent.send_signal(signal.SIGKILL)
-    assert gone_within(child, 30)
+    assert gone_within(child, HANG)
 
 
 def gone_within(pid: int, seconds: float) -> bool:

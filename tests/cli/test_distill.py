@@ -1,6 +1,7 @@
 """`distill` as a user meets it: labels in, a folder out that is a judge like any other."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -19,12 +20,15 @@ def write_labels(count=12):
 def test_labels_become_a_judge_whose_card_tells_its_folds(run, tmp_path):
     rows = write_labels()
     base = tiny_bert(tmp_path / "base")
-    done = run("distill", "labels.jsonl", "-o", "judge", "--base", base, "--folds", "2", "--epochs", "1",
-               "--bootstrap", "20", "--json", "out.json")  # fmt: skip
+    done = run("distill", "labels.jsonl", "-o", "judge", "--base", base, "--folds", "2", "--epochs", "8",
+               "--learning-rate", "0.01", "--bootstrap", "20", "--json", "out.json")  # fmt: skip
     assert done.exit_code == 0, done.output
+    # In a log every count is a line, with where training is.
+    assert re.search(r"steps: 56 of 56 \(100%\), took .* s, all labels, epoch 8.00 of 8, loss 0\.\d{3}\n", done.stderr)
+    assert "held-out pairs: 72 of 72 (100%)" in done.stderr and "bootstrap draws: 60, took" in done.stderr
     assert "72 pairs, 2 folds by group" in done.stdout and "auc" in done.stdout
     record = json.loads(Path("out.json").read_text())
-    assert (record["pairs"], record["folds"], record["unread"]) == (72, 2, 0)
+    assert (record["pairs"], record["folds"], record["unread"], record["warning"]) == (72, 2, 0, None)
     assert 0 <= record["held_out"]["auc"]["low"] <= record["held_out"]["auc"]["high"] <= 1
     card = Path("judge/README.md").read_text()
     assert "72 labelled pairs from `labels.jsonl`: 12 texts in 12 groups" in card and "2 folds by group" in card
@@ -36,6 +40,19 @@ def test_labels_become_a_judge_whose_card_tells_its_folds(run, tmp_path):
     # Its answers are labels in turn.
     again = run("distill", "scored.jsonl", "-o", "pupil", "--base", base, "--folds", "0", "--epochs", "1")
     assert again.exit_code == 0 and "Nothing was held out" in Path("pupil/README.md").read_text()
+
+
+@pytest.mark.slow
+def test_a_judge_that_learned_nothing_is_written_with_a_warning_and_exit_code_1(run, tmp_path):
+    rows = write_labels()
+    write_jsonl("labels.jsonl", *({**row, "label": number % 2} for number, row in enumerate(rows)))  # without a sense
+    done = run("distill", "labels.jsonl", "-o", "judge", "--base", tiny_bert(tmp_path / "base"), "--folds", "2",
+               "--epochs", "1", "--bootstrap", "20", "--json", "out.json")  # fmt: skip
+    assert done.exit_code == 1, done.output
+    warning = json.loads(Path("out.json").read_text())["warning"]
+    assert re.fullmatch(r"On groups it was not trained on, .* better than chance: AUC 0.*, kappa .*\.", warning)
+    assert f"error: {warning} It was written to judge" in done.stderr
+    assert f"**{warning}**" in Path("judge/README.md").read_text()
 
 
 @pytest.mark.parametrize(

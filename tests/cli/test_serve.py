@@ -30,7 +30,7 @@ def ask(address: str, path: str, body: dict | None = None) -> dict:
 def server():
     """A server with the pocket judge on a free port of this machine; (process, address)."""
     command = [sys.executable, "-m", "checklist_rewards.cli", "serve", "--port", "0", "--no-store"]
-    command += ["--backend", "transformers", "--max-wait-ms", "500"]
+    command += ["--backend", "transformers", "--max-wait-ms", "3000"]  # time for all rows to come together
     environment = {**os.environ, "CHECKLIST_REWARDS_TOKEN": ""}
     del environment["CHECKLIST_REWARDS_TOKEN"]
     with subprocess.Popen(command, cwd=REPO, stderr=subprocess.PIPE, text=True, env=environment) as process:

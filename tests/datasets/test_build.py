@@ -117,7 +117,7 @@ def test_progress_counts_the_prompts():
 def test_the_bar_goes_to_stderr(capsys):
     build_checklists(["a"], fake()[0])
     out, err = capsys.readouterr()
-    assert out == "" and "1/1" in err
+    assert out == "" and "checklists: 1 of 1 (100%)" in err
 
 
 @pytest.mark.parametrize(

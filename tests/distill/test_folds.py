@@ -2,9 +2,15 @@
 
 import pytest
 
-from checklist_rewards.agreement import Bootstrap
+from checklist_rewards.agreement import Bootstrap, Figure
 from checklist_rewards.backends import ReadGroup
-from checklist_rewards.distill.folds import cross_validate, held_out_figures, model_card, read_pairs
+from checklist_rewards.distill.folds import (
+    cross_validate,
+    held_out_figures,
+    model_card,
+    no_better_than_chance,
+    read_pairs,
+)
 from checklist_rewards.distill.labels import LabelledPair
 from tests.fakes import FakeBackend
 
@@ -46,6 +52,40 @@ def test_pairs_of_one_text_are_read_together_and_put_back_in_order():
     pairs = [LabelledPair(*pair, 1.0, "g") for pair in (("red", "red"), ("blue", "red"), ("red", "long"))]
     assert read_pairs(engine, pairs) == [pytest.approx(0.9), pytest.approx(0.2), None]
     assert engine.calls == [[ReadGroup(None, "red", ("red", "long")), ReadGroup(None, "blue", ("red",))]]
+
+
+def test_texts_are_read_in_chunks_of_the_engine_and_each_is_reported():
+    engine = FakeBackend(lambda prefix, tail: 0.5, chunk_reads=2)
+    pairs = [LabelledPair(f"t{n // 2}", f"q{n}", 1.0, "g") for n in range(6)]  # three texts, two questions each
+    read = []
+    assert read_pairs(engine, pairs, read.append) == [pytest.approx(0.5)] * 6
+    assert (read, [len(call) for call in engine.calls]) == ([2, 2, 2], [2, 1])
+
+
+def figure(value, low=None):
+    return Figure(value=value, low=low, high=None if low is None else 1.0)
+
+
+@pytest.mark.parametrize(
+    ("auc", "kappa", "learned"),
+    [
+        (figure(0.7, 0.6), figure(0.3, -0.1), True),
+        (figure(0.7), figure(0.3), True),  # without intervals, by the values
+        (figure(0.7, 0.5), figure(0.3), False),
+        (figure(0.43, 0.35), figure(0.0), False),
+        (figure(0.7, 0.6), figure(0.0), False),
+        (figure(0.5), figure(0.3), False),
+        (figure(None), figure(None), False),  # labels of one kind only: nothing can be shown
+    ],
+)
+def test_a_judge_has_learned_something_if_its_auc_and_kappa_say_so(auc, kappa, learned):
+    warning = no_better_than_chance({"auc": auc, "kappa": kappa})
+    assert (warning is None) == learned
+    if not learned:
+        assert warning == (
+            "On groups it was not trained on, this judge is not shown to be better than chance: "
+            f"AUC {auc.shown()}, kappa {kappa.shown()}."
+        )
 
 
 RECORD = {

@@ -7,6 +7,7 @@ import pytest
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends.openai import OpenAIBackend
+from tests.backends.test_faults import HASTY, SETTINGS
 from tests.faultserver import FAULTS, GRADE, MARK
 
 QUESTIONS = ["Is it fine (yes)?", "Is it red (no)?"]
@@ -37,8 +38,9 @@ IN_WORDS = dict.fromkeys(("fenced", "prose", "think", "off_label"), "unparsable"
 
 
 def scorer_on(fault: str, url: str, **options) -> ChecklistScorer:
-    waits = {"timeout": 5.0, "attempts": 3} if fault in ("slow", "503_twice") else {"timeout": 0.3, "attempts": 2}
-    return ChecklistScorer(backend=OpenAIBackend(f"{fault}@some", url, pause=0.01, **waits), store=False, **options)
+    waits = HASTY if fault == "hang" else SETTINGS if fault in ("slow", "503_twice") else SETTINGS | {"attempts": 2}
+    backend = OpenAIBackend(f"{fault}@some", url, **{"pause": 0.01} | waits)
+    return ChecklistScorer(backend=backend, store=False, **options)
 
 
 CASES = [

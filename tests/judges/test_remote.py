@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import pickle
 import threading
+import urllib.request
 from collections import Counter
 
 import pytest
@@ -25,6 +26,7 @@ from checklist_rewards.replies import Engine, sample_replies
 from checklist_rewards.rewards.placement import in_process
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.server import build_app
+from tests.conftest import HANG
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Labels, Script
 from tests.serving import serving
@@ -217,22 +219,29 @@ def test_a_full_queue_is_waited_for():
         scorer = remote(address)
         first = threading.Thread(target=scorer.score_batch, args=(SAMPLES[:1],))
         first.start()
-        assert held.started.acquire(timeout=10)
+        assert held.started.acquire(timeout=HANG)
         second = threading.Thread(target=scorer.score_batch, args=(SAMPLES[1:2],))
         second.start()
-        while len(held_queue(address)) == 0:
+        while not metrics(address).get("checklist_rewards_waiting"):
             threading.Event().wait(0.01)
-        threading.Timer(0.3, held.go.set).start()
+
+        def go_on_once_one_was_refused():
+            while not metrics(address).get('checklist_rewards_requests_total{path="/score",status="429"}'):
+                threading.Event().wait(0.01)
+            held.go.set()
+
+        third = threading.Thread(target=go_on_once_one_was_refused)
+        third.start()
         found = remote(address).score_batch(SAMPLES[2:3])  # finds the queue full, and comes again
-        first.join(10), second.join(10)
+        for thread in (first, second, third):
+            thread.join(HANG)
     assert found == ChecklistScorer(backend=FakeBackend(knows), store=False).score_batch(SAMPLES[2:3])
 
 
-def held_queue(address: str) -> list[None]:
-    import urllib.request
-
-    with urllib.request.urlopen(f"{address}/health") as answer:
-        return [None] * json.loads(answer.read())["waiting"]
+def metrics(address: str) -> dict[str, float]:
+    with urllib.request.urlopen(f"{address}/metrics") as answer:
+        lines = answer.read().decode().splitlines()
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
 
 
 def test_what_is_too_large_is_sent_in_smaller_requests_down_to_the_row_to_blame():
@@ -265,7 +274,8 @@ def test_a_row_that_the_server_refuses_is_unanswered_with_its_reason_and_spares_
 class Odd:
     """A server that answers `/score` by a function over the request's rows, and counts."""
 
-    def __init__(self, answer):
+    def __init__(self, answer, together: int = 1):
+        """`together`: answers nothing until so many requests were under way at once."""
         self.calls = self.most = self.under_way = 0
         app = self.app = FastAPI()
 
@@ -281,7 +291,8 @@ class Odd:
             self.under_way += 1
             self.most = max(self.most, self.under_way)
             rows = (await request.json())["samples"]
-            await asyncio.sleep(0.01)
+            while self.most < together:
+                await asyncio.sleep(0.01)
             self.under_way -= 1
             return answer(rows, self.calls)
 
@@ -335,7 +346,7 @@ def test_what_fails_for_a_while_is_asked_again():
 
 
 def test_at_most_so_many_requests_are_under_way():
-    odd = Odd(lambda rows, call: {"scores": scored(rows)})
+    odd = Odd(lambda rows, call: {"scores": scored(rows)}, together=3)
     with serving(odd.app) as address:
         samples = [Sample(["Is red?"], f"red {n}") for n in range(8 * ROWS)]
         scores = remote(address, concurrency=3).score_batch(samples)
@@ -374,5 +385,5 @@ def test_trls_asynchronous_trainer_may_take_it_into_its_child(url):
     answers = context.Queue()
     child = context.Process(target=reward_in_a_child, args=(reward, answers))
     child.start()
-    assert answers.get(timeout=120) == reward(["Say."], ["a red thing"], [CHECKLIST])
+    assert answers.get(timeout=HANG) == reward(["Say."], ["a red thing"], [CHECKLIST])
     child.join()

@@ -65,7 +65,9 @@ CONFIGS = st.fixed_dictionaries(
 
 
 @pytest.mark.parametrize("name", ["config.json", "config.yaml"])
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(data=CONFIGS)
 def test_what_is_saved_is_what_is_loaded(tmp_path, name, data):
     if data["generator"]["prompt"] and data["generator"]["kind"] == "direct":

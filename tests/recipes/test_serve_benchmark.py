@@ -13,7 +13,7 @@ pytest.importorskip("uvicorn")
 from benchmarks import serve
 from fastapi import FastAPI
 
-from tests.conftest import REPO
+from tests.conftest import HANG, REPO
 from tests.serving import serving
 
 
@@ -21,11 +21,11 @@ from tests.serving import serving
 def test_a_short_run_has_no_errors_and_knows_the_servers_memory(tmp_path):
     report = tmp_path / "serve.json"
     command = [sys.executable, "-P", "recipes/benchmarks/serve.py", "--seconds", "1", "--clients", "8"]
-    done = subprocess.run([*command, "--output", report], cwd=REPO, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*command, "--output", report], cwd=REPO, capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stderr
     found = json.loads(report.read_text())
     assert found["failures"] == {} and found["requests"] > 8 and found["clients"] == 8
-    assert len(found["memory_mb"]) >= 6 and found["memory_first_third_mb"] > 10
+    assert len(found["memory_mb"]) >= 3 and found["memory_first_third_mb"] > 10
     assert "bytes per request" in done.stdout
 
 

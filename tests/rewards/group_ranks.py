@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from accelerate import Accelerator
+from PIL import Image
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import SampleError
@@ -21,6 +22,8 @@ try:
     reward.as_async()(**batch).send(None)
 except SampleError as error:
     found["async"] = str(error)
+red, blue = ([{"role": "user", "content": [{"image": Image.new("RGB", (8, 8), c)}]}] for c in ("red", "blue"))
+found["images"] = reward(**batch | {"prompts": [red, blue]})
 apart = FakeBackend(lambda prefix, tail: 0.2 if rank == 0 else 0.8)
 centred = ChecklistReward(ChecklistScorer(backend=apart, store=False), shaping=["centred"])
 found["centred"] = centred(**batch | {"prompts": ["A", f"only on {rank}"]})

@@ -15,6 +15,7 @@ from checklist_rewards.rewards import samplewise
 from checklist_rewards.rewards.openrlhf import ChecklistRewardFunc
 from checklist_rewards.rewards.samplewise import SamplewiseReward, Unscored, answer_after
 from checklist_rewards.rewards.verl import ChecklistComputeScore
+from tests.conftest import HANG
 from tests.fakes import FakeBackend
 from tests.rewards.hosts import openrlhf_executor
 
@@ -63,10 +64,11 @@ def test_a_number_for_the_unscored_is_the_users_choice_and_is_logged():
 
 def test_calls_of_one_sample_each_reach_the_engine_as_a_batch():
     backend = FakeBackend()
-    reward = ChecklistRewardFunc(ChecklistScorer(backend=backend, store=False), max_wait=0.2)
+    scorer = ChecklistScorer(backend=backend, store=False)
+    reward = ChecklistRewardFunc(scorer, max_wait=HANG, max_batch=4)  # a batch waits until it is full
     rewards = openrlhf_executor(reward, [f"Q: {n}" for n in range(8)], ["Q: "] * 8, [["Is it?"]] * 8)
     assert rewards == [0.5] * 8
-    assert reward.queue.batches == 1
+    assert reward.queue.batches == 2
 
 
 @pytest.mark.parametrize(

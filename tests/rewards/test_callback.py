@@ -79,6 +79,29 @@ def test_greedy_answers_do_not_depend_on_the_batch_and_a_judge_that_fails_gives_
     assert callbacks[0].evaluate() == {"checklist_eval/unscored": 1.0}
 
 
+@pytest.mark.slow
+@pytest.mark.xdist_group("trainers")
+def test_an_answer_to_a_prompt_that_opens_the_thinking_block_is_thinking_until_it_closes_it(tmp_path):
+    trainer, scorer = trainer_in(tmp_path)
+    tokenizer = trainer.processing_class
+
+    def answers(prompt="Say hello.", **options):
+        callback = ChecklistEvalCallback(
+            trainer, scorer, [{"prompt": prompt, "checklist": ["Is it?"]}], every=1, **options
+        )
+        callback.generation.max_new_tokens = 8
+        return callback._answers()
+
+    chat = [{"role": "user", "content": "Say hello."}]
+    [plain], [whole] = answers(), answers(chat)
+    assert plain and whole
+    assert answers(thinking_opened=True) == answers("Say hello.<think>\n") == [""]
+    tokenizer.chat_template += "{% if opens %}<think>\n{% endif %}"
+    assert answers(chat) == [whole]
+    trainer.chat_template_kwargs = {"opens": True}  # as the trainer renders its own prompts
+    assert answers(chat) == [""] and answers(chat, keep_thinking=True) != [""]
+
+
 @pytest.mark.parametrize(
     ("data", "options", "error", "words"),
     [
@@ -154,6 +177,18 @@ def test_a_tracker_that_takes_no_table_costs_the_table_only(tmp_path, caplog):
     assert "checklist_eval/score" in callback.evaluate()
     assert "trackio took no table" in caplog.text
     assert (tmp_path / "checklist_eval" / "step_00000.jsonl").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("trainers")
+def test_a_prompt_without_json_is_described_in_the_table(tmp_path):
+    trainer, scorer = trainer_in(tmp_path)
+    prompt = [{"role": "user", "content": "Say hello.", "seen": b"GIF89a"}]
+    callback = ChecklistEvalCallback(trainer, scorer, [{"prompt": prompt, "checklist": ["Is it?"]}], every=1)
+    callback.generation.max_new_tokens = 8
+    callback.evaluate()
+    [line] = (tmp_path / callback.name / "step_00000.jsonl").read_text().splitlines()
+    assert json.loads(json.loads(line)["prompt"])[0]["seen"] == "<bytes 6, sha256 610f5ae4d76e3326>"
 
 
 @pytest.mark.slow

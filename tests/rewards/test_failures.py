@@ -5,6 +5,7 @@ import sys
 
 import pytest
 from datasets import Dataset
+from PIL import Image
 from transformers import AutoModelForCausalLM
 
 from checklist_rewards import ChecklistScorer
@@ -29,6 +30,11 @@ def failing(share: float, **options) -> ChecklistReward:
     return ChecklistReward(ChecklistScorer(backend=backend, store=False), **options)
 
 
+def asks_about(colour: str) -> list[dict]:
+    image = {"type": "image", "image": Image.new("RGB", (8, 8), colour)}
+    return [{"role": "user", "content": [image, {"type": "text", "text": "What is it?"}]}]
+
+
 class TestReward:
     batch = dict(prompts=["A", "B", "A", "B"], completions=["w", "x", "cursed", "z"], checklist=[["Is it red?"]] * 4)
 
@@ -43,6 +49,13 @@ class TestReward:
         reward = self.reward(on_failure="group")
         assert reward(**self.batch) == [None, 0.5, None, 0.5]
         assert reward.pop_stats()["checklist_reward/unscored"] == 0.5
+
+    @pytest.mark.parametrize("options", [{"on_failure": "group"}, {}], ids=["group", "pairs"])
+    def test_prompts_with_images_are_grouped_by_content(self, options):
+        # A dataset decodes an image anew for every completion of its row.
+        batch = self.batch | {"prompts": [asks_about(colour) for colour in ("red", "blue", "red", "blue")]}
+        as_pairs = {} if options else {"trainer_state": object()}
+        assert self.reward(**options)(**batch, **as_pairs) == [None, 0.5, None, 0.5]
 
     def test_or_training_stops(self):
         with pytest.raises(BackendError, match="1 of 4 completions have no score: backend_error .1 reads."):
@@ -204,3 +217,4 @@ def test_a_group_that_is_spread_over_ranks_abstains_and_is_centred_as_one(tmp_pa
         assert "groups on 2 ranks (on_failure='group'" in found["async"]
         assert found["centred"] == [pytest.approx(-0.3 if rank == 0 else 0.3), 0.0]
         assert found["async centred"] == found["async"]
+        assert found["images"] == [None, 0.5]

@@ -4,6 +4,7 @@ import json
 import pickle
 
 import pytest
+from PIL import Image
 
 from checklist_rewards import ChecklistScorer, Score
 from checklist_rewards.rewards.log import RewardLog
@@ -53,6 +54,32 @@ def test_a_log_that_cannot_be_written_costs_the_log_only(tmp_path, caplog):
     reward = reward_with(log=tmp_path / "file" / "reward.jsonl")
     assert reward(**BATCH) == reward(**BATCH) == [pytest.approx(0.9), None]
     assert caplog.text.count("takes no more lines") == 1
+
+
+def test_a_prompt_with_images_is_logged_with_a_description_of_them(tmp_path):
+    reward = reward_with(log=tmp_path / "reward.jsonl")
+    image = {"type": "image", "image": Image.new("RGB", (640, 480))}
+    prompt = [{"role": "user", "content": [image, {"type": "text", "text": "What is it?"}]}]
+    assert reward(prompts=[prompt], completions=["red"], checklist=[["Is it red?"]]) == [pytest.approx(0.9)]
+    [line] = (tmp_path / "reward.jsonl").read_text().splitlines()
+    assert json.loads(line)["prompt"] == [
+        {
+            "role": "user",
+            "content": [
+                {"type": "image", "image": "<image 640x480 RGB, sha256 96f761f02481ec9e>"},
+                {"type": "text", "text": "What is it?"},
+            ],
+        }
+    ]
+
+
+def test_a_record_that_has_no_json_costs_the_log_only(tmp_path, caplog):
+    log = RewardLog(tmp_path / "reward.jsonl")
+    log.write([{"x": 1}])
+    log.write([{"x": object()}])
+    log.write([{"x": 2}])
+    assert (tmp_path / "reward.jsonl").read_text() == '{"x": 1}\n'
+    assert caplog.text.count("takes no more lines (TypeError: Object of type object is not JSON") == 1
 
 
 def test_a_pickled_log_begins_at_zero(tmp_path):

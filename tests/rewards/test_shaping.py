@@ -56,6 +56,16 @@ def test_credits_of_options_and_abstentions():
     assert item_credits(checklist, score) == [pytest.approx(score.expected_score), None]
 
 
+def test_soft_credits_count_an_abstention_as_the_score_did():
+    options = [{"label": "good", "value": 1}, {"label": "bad", "value": 0}, {"label": "n/a", "na": True}]
+    checklist = Checklist.parse([{"question": "How?", "options": options}])
+    half_absent = Verdict({"good": 0.4, "bad": 0.1, "n/a": 0.5})
+    for abstention, credit in (("skip", None), ("zero", 0.4), ("partial", 0.65), ("fail", 0.4)):
+        score = score_checklist(checklist, [half_absent], abstention=abstention)
+        expected = None if credit is None else pytest.approx(credit)
+        assert item_credits(checklist, score) == [expected] and score.expected_score == expected
+
+
 def test_credits_are_refused_with_another_checklist():
     score = score_checklist(Checklist.parse(["a?"]), [p(1)])
     with pytest.raises(SampleError, match="expected those of its checklist"):

@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample, Score
 from checklist_rewards.errors import ChecklistError, SampleError
+from checklist_rewards.pipelines import pipeline
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import rescore
 from tests.fakes import FakeBackend
+from tests.pipelines.fakes import Scripted
 
 
 def knows(prefix: str, tail: str) -> float:
@@ -286,6 +288,25 @@ def test_metric_names_depend_on_the_settings_only_and_a_number_that_does_not_exi
 def test_the_scorer_may_be_given_by_its_arguments():
     reward = ChecklistReward(backend=FakeBackend(knows), store=False, threshold=0.95, metric="pass")
     assert reward(prompts=["A"], completions=["red"], checklist=[["Is red?"]]) == [0.0]
+
+
+@pytest.mark.parametrize("name", ["tick", "rlcf_direct"])
+def test_a_pipeline_gives_its_scorer_and_its_scale(name):
+    pipe = pipeline(name, backend=Scripted(), store=False, scorer={"mode": "item"})
+    batch = dict(prompts=["A"] * 2, completions=["red", "blue"], checklist=[["Is red?", "Is blue?"]] * 2)
+    rewards = ChecklistReward(pipe, shaping=["earned"])(**batch)
+    samples = [Sample(*row) for row in zip(batch["checklist"], batch["completions"], batch["prompts"], strict=True)]
+    assert rewards == [score.expected_score for score in pipe.score_batch(samples)]
+    assert {labels for _, _, labels in pipe.scorer.judge.backend.reads} == {
+        ("yes", "no") if name == "tick" else tuple("0123456789")
+    }
+
+
+def test_a_pipeline_whose_scorer_is_another_object_is_refused():
+    pipe = pipeline("tick", store=False)
+    pipe.scorer = object()
+    with pytest.raises(SampleError, match="must be a ChecklistScorer or a Pipeline that has one, got <object"):
+        ChecklistReward(pipe)
 
 
 @pytest.mark.parametrize(

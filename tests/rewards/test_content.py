@@ -1,0 +1,76 @@
+"""Prompts with images: equal by content, whatever objects hold it, and loggable as JSON."""
+
+import io
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from checklist_rewards.rewards.content import content_key, described
+
+PIXEL = Image.new("RGB", (2, 1), (255, 0, 0))
+
+
+def asks(image, text="What is it?"):
+    return [{"role": "user", "content": [{"type": "image", "image": image}, {"type": "text", "text": text}]}]
+
+
+def test_text_is_kept_and_an_image_becomes_a_short_description():
+    shown = described(asks(PIXEL))
+    assert shown == asks("<image 2x1 RGB, sha256 1aee68b0b41b970d>")
+    assert json.loads(json.dumps(shown)) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, None),
+        ("A", "A"),
+        (("A", 1, 0.5, True), ["A", 1, 0.5, True]),
+        ({1: "A"}, {"1": "A"}),
+        (b"GIF89a", "<bytes 6, sha256 610f5ae4d76e3326>"),
+        (lambda: None, "<function>"),  # has no content that could be compared
+    ],
+)
+def test_parts_of_prompts(value, shown):
+    assert described(value) == shown
+
+
+def png(image) -> bytes:
+    file = io.BytesIO()
+    image.save(file, "png")
+    return file.getvalue()
+
+
+MAKERS = {
+    "image": lambda colour: Image.new("RGB", (2, 1), colour),
+    "palette": lambda colour: Image.new("RGB", (2, 1), colour).quantize(2),
+    "file": lambda colour: Image.open(io.BytesIO(png(Image.new("RGB", (2, 1), colour)))),
+    "bytes": lambda colour: png(Image.new("RGB", (2, 1), colour)),
+    "dict": lambda colour: {"bytes": png(Image.new("RGB", (2, 1), colour)), "path": None},
+    "array": lambda colour: np.asarray(Image.new("RGB", (2, 1), colour)),
+}
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS.keys())
+def test_equal_images_in_different_objects_have_one_key_and_other_images_another(make):
+    assert content_key(asks(make("red"))) == content_key(asks(make("red")))
+    assert content_key(asks(make("red"))) != content_key(asks(make("blue")))
+    assert content_key(asks(make("red"))) != content_key(asks(make("red"), "Where is it?"))
+
+
+def test_a_key_is_the_same_in_another_process():
+    code = (
+        "from PIL import Image; from checklist_rewards.rewards.content import content_key; "
+        "print(content_key([{'role': 'user', 'content': [{'image': Image.new('RGB', (2, 1), 'red')}]}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == content_key([{"content": [{"image": PIXEL}], "role": "user"}])
+
+
+def test_an_image_that_cannot_be_decoded_is_described_without_its_content():
+    cut = Image.open(io.BytesIO(png(Image.effect_noise((64, 64), 50))[:500]))
+    assert described(cut) == "<image 64x64 L>"

@@ -1,0 +1,44 @@
+"""`make test` runs both halves and tells which one failed."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from tests.conftest import REPO
+
+PYTHON = """#!/bin/sh
+echo "$@" >> "$CALLS"
+case "$*" in *"not vllm"*) exit $MOST;; *) exit $VLLM;; esac
+"""
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+@pytest.mark.parametrize(
+    ("most", "vllm", "code", "said"),
+    [
+        (0, 0, 0, "all but the vLLM tests passed, the vLLM tests passed"),
+        (1, 0, 1, "all but the vLLM tests FAILED (exit 1), the vLLM tests passed"),
+        (0, 3, 3, "all but the vLLM tests passed, the vLLM tests FAILED (exit 3)"),
+        (1, 3, 1, "all but the vLLM tests FAILED (exit 1), the vLLM tests FAILED (exit 3)"),
+    ],
+)
+def test_the_vllm_half_runs_and_reports_even_if_the_first_half_fails(tmp_path, most, vllm, code, said):
+    python, calls = tmp_path / "python", tmp_path / "calls"
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+    for name in (".installed", ".installed-test"):  # nothing is left to install
+        (tmp_path / name).touch()
+    done = subprocess.run(
+        ["make", "test", f"VENV={tmp_path}", f"RUN={python}"],
+        cwd=REPO,
+        env={"PATH": "/usr/bin:/bin", "CALLS": str(calls), "MOST": str(most), "VLLM": str(vllm)},
+        capture_output=True,
+        text=True,
+    )
+    assert calls.read_text().splitlines() == [
+        "-m pytest -n 2 --dist loadfile -m not vllm",
+        "-m pytest -m vllm",
+    ]
+    assert done.stdout.splitlines()[-1] == f"make test: {said}"
+    assert (done.returncode == 0) == (code == 0) and (code == 0 or f"Error {code}" in done.stderr)
