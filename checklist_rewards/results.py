@@ -24,7 +24,7 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rows import atomic_path, read_rows
@@ -292,10 +292,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _score_type() -> pa.DataType:
-    import pyarrow as pa
-
-    names = {name: _arrow_type(field.annotation) for name, field in Score.model_fields.items()}
-    return pa.struct(list(names.items()))
+    return _arrow_type(Score)
 
 
 def _arrow_type(annotation: Any) -> pa.DataType:
@@ -305,6 +302,8 @@ def _arrow_type(annotation: Any) -> pa.DataType:
     plain = {float: pa.float64(), int: pa.int64(), bool: pa.bool_(), str: pa.string()}
     if annotation in plain:
         return plain[annotation]
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return pa.struct([(name, _arrow_type(field.annotation)) for name, field in annotation.model_fields.items()])
     if is_dataclass(annotation):
         hints = get_type_hints(annotation)
         return pa.struct([(field.name, _arrow_type(hints[field.name])) for field in fields(annotation)])

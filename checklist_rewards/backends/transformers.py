@@ -95,8 +95,8 @@ class TransformersBackend:
             if adapter is not None:
                 self.model.load_adapter(adapter_dir(adapter))
             if "device_map" not in settings and "quantization_config" not in settings:
-                self.model.to(self.device)  # type: ignore[arg-type]
-            self.device = torch.device(self.model.get_input_embeddings().weight.device)  # type: ignore[arg-type]
+                self.model.to(self.device)
+            self.device = torch.device(self.model.get_input_embeddings().weight.device)
             self.model.eval()
         except Exception as error:  # whatever transformers raises while loading, the model is not usable
             raise ModelError(f"model {model!r} cannot be loaded with transformers: {_first_line(error)}") from error
