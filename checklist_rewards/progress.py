@@ -120,7 +120,7 @@ class _Lines:
 
     def _print(self, bar: Bar, rate: float | None, time: str | None) -> None:
         total = "" if bar.total is None else f" of {bar.total:,}"
-        share = f" ({bar.done / bar.total:.0%})" if bar.total else ""
+        share = f" ({100 * bar.done // bar.total}%)" if bar.total else ""
         shown = None if rate is None else f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.2g}/s"
         parts = [f"{bar.what}: {bar.done:,}{total}{share}", shown, time, bar.note]
         self._console.print(", ".join(part for part in parts if part), markup=False, highlight=False, soft_wrap=True)

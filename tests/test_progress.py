@@ -36,9 +36,9 @@ def test_a_line_per_minute_with_counts_rate_and_what_is_left_and_one_at_the_end(
             reads(600)
         reads(26_400 - 19 * 600)
         assert lines(log) == [
-            "reads: 3,600 of 26,400 (14%), 60/s, 6 min 20 s left",
+            "reads: 3,600 of 26,400 (13%), 60/s, 6 min 20 s left",
             "reads: 7,200 of 26,400 (27%), 60/s, 5 min 20 s left",
-            "reads: 10,800 of 26,400 (41%), 60/s, 4 min 20 s left",
+            "reads: 10,800 of 26,400 (40%), 60/s, 4 min 20 s left",
         ]
     assert lines(log)[3:] == ["reads: 26,400 of 26,400 (100%), took 3 min 10 s"]
 

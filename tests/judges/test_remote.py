@@ -385,5 +385,6 @@ def test_trls_asynchronous_trainer_may_take_it_into_its_child(url):
     answers = context.Queue()
     child = context.Process(target=reward_in_a_child, args=(reward, answers))
     child.start()
+    child.join()  # its one small answer fits the pipe, so it does not wait for a reader
+    assert child.exitcode == 0
     assert answers.get(timeout=HANG) == reward(["Say."], ["a red thing"], [CHECKLIST])
-    child.join()

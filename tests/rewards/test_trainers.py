@@ -22,7 +22,7 @@ from checklist_rewards.backends import pocket_dir
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.configured import CONFIG_VARIABLE
 from checklist_rewards.rewards.trl import ChecklistReward
-from tests.conftest import REPO
+from tests.conftest import HANG, REPO
 from tests.fakes import FakeBackend
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
@@ -176,7 +176,7 @@ def run(command: list[str], **environment: str) -> str:
         },
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=10 * HANG,
     )
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     return done.stdout
