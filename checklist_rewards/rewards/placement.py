@@ -20,7 +20,7 @@ from checklist_rewards.errors import ModelError
 from checklist_rewards.replies import Engine
 
 _ASYNC_WORKER = "trl.experimental.async_grpo.async_rollout_worker"
-_IN_PROCESS = ("transformers", "vllm")
+_IN_PROCESS = ("transformers", "vllm", "encoder")
 
 
 def check_child(name: str, judge: Any) -> None:
