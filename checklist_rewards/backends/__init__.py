@@ -11,6 +11,7 @@ import threading
 from typing import Literal, get_args
 
 from checklist_rewards.backends.base import (
+    Arrived,
     Backend,
     LabelRead,
     Message,
@@ -20,6 +21,7 @@ from checklist_rewards.backends.base import (
     ReadResult,
     Reply,
     Sampling,
+    is_kept,
     is_transient,
 )
 from checklist_rewards.backends.models import is_encoder, model_identity, pocket_dir, resolve_model, served_identity
@@ -33,6 +35,7 @@ BACKENDS: tuple[str, ...] = get_args(BackendName)
 
 __all__ = [
     "BACKENDS",
+    "Arrived",
     "Backend",
     "BackendName",
     "LabelRead",
@@ -47,6 +50,7 @@ __all__ = [
     "choose_backend",
     "engine_identity",
     "is_encoder",
+    "is_kept",
     "is_transient",
     "load_backend",
     "model_identity",

@@ -23,10 +23,21 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, LogitsProcessorList
 
-from checklist_rewards.backends.base import TOO_LONG, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends.base import (
+    TOO_LONG,
+    Arrived,
+    LabelRead,
+    Messages,
+    ReadGroup,
+    ReadResult,
+    Reply,
+    Sampling,
+    reply_seed,
+)
 from checklist_rewards.backends.models import model_identity, resolve_model
+from checklist_rewards.backends.sampling import RowSampler
 from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup, count_tokens
 from checklist_rewards.errors import BackendError, ModelError
 
@@ -104,18 +115,22 @@ class TransformersBackend:
         prompt_tokens, floor_tokens = count_tokens(tokenized, self.max_length)
         return ReadResult([tuple(group) for group in reads], prompt_tokens, computed, floor_tokens)
 
-    def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
+    def generate(
+        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+    ) -> list[list[Reply]]:
         """See [`Backend`]. Prompts are batched by length and padded on the left. `sampling.schema` is not enforced."""
         ids = [self.tokens.prompt(messages) for messages in prompts]
         replies: list[list[Reply]] = [[Reply(None, unanswered=TOO_LONG)] * sampling.n for _ in prompts]
         fitting = [index for index, prompt in enumerate(ids) if len(prompt) < self.max_length]
         fitting.sort(key=lambda index: len(ids[index]))
         costs = [(len(ids[index]) + sampling.max_tokens) * sampling.n for index in fitting]
-        with self._lock, torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-            torch.manual_seed(sampling.seed)
-            for batch in self._batches(fitting, costs, self.max_batch_tokens):
-                for index, texts in zip(batch, self._sample([ids[i] for i in batch], sampling), strict=True):
-                    replies[index] = texts
+        for batch in self._batches(fitting, costs, self.max_batch_tokens):
+            with self._lock:
+                sampled = self._sample([ids[i] for i in batch], sampling)
+            for index, texts in zip(batch, sampled, strict=True):
+                replies[index] = texts
+                if arrived is not None:
+                    arrived(index, texts)
         return replies
 
     def _rows(self, groups: Sequence[TokenGroup]) -> list[_Row]:
@@ -225,16 +240,18 @@ class TransformersBackend:
         for row, prompt in enumerate(prompts):
             ids[row, width - len(prompt) :] = torch.tensor(prompt)
             mask[row, width - len(prompt) :] = 1
-        greedy = sampling.temperature == 0
-        chosen = {} if greedy else {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
+        processors = LogitsProcessorList()
+        if sampling.temperature > 0:
+            seeds = [reply_seed(sampling.seed, prompt, index) for prompt in prompts for index in range(sampling.n)]
+            processors.append(RowSampler(seeds, sampling, self.device))
+            ids, mask = ids.repeat_interleave(sampling.n, 0), mask.repeat_interleave(sampling.n, 0)
         out = self.model.generate(
             input_ids=ids.to(self.device),
             attention_mask=mask.to(self.device),
             max_new_tokens=min(sampling.max_tokens, self.max_length - width),
-            do_sample=not greedy,
-            num_return_sequences=1 if greedy else sampling.n,
+            do_sample=False,
+            logits_processor=processors,
             pad_token_id=pad,
-            **chosen,
         )[:, width:].tolist()
         ends = self.model.generation_config.eos_token_id
         ends = {ends} if isinstance(ends, int) else set(ends or ())

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from checklist_rewards.backends import (
+    Arrived,
     Backend,
     Messages,
     ReadGroup,
@@ -25,7 +26,7 @@ from checklist_rewards.cli.forecast import prices_from
 from checklist_rewards.cli.report import Report
 from checklist_rewards.errors import SampleError
 from checklist_rewards.judges.base import Judge, Prices, Receipt
-from checklist_rewards.judges.budget import Budget, Budgeted
+from checklist_rewards.judges.budget import BUDGET, Budget
 from checklist_rewards.judges.jury import load_jury
 from checklist_rewards.judges.meter import Meter
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble
@@ -130,9 +131,10 @@ class Work:
             judged = getattr(pipe.scorer, "receipt", Receipt())
             cost, of_reads = (spent + judged).cost(prices), judged.cost(prices)
             report.extra["US dollars"] = cost if cost is not None else "not known: a model has no price"
-            stopped = self.budget is not None and self.budget.left is not None
-            if judged.asked and of_reads is not None and not stopped:  # what was refused cost nothing
+            if judged.asked and of_reads is not None and BUDGET not in report.unanswered:  # refused reads cost nothing
                 report.extra["US dollars per read asked"] = of_reads / judged.asked
+        if self.budget is not None and self.budget.overshoot:
+            report.extra["US dollars over the budget"] = self.budget.overshoot
 
     def metered_engine(self, engine: Engine) -> Engine:
         """The engine, with what its replies cost counted."""
@@ -142,11 +144,7 @@ class Work:
     def limited(self, engine: Engine) -> Engine:
         """The engine, held to --concurrency and --budget."""
         limited = self._paced(engine)
-        if self.budget is None:
-            return limited
-        if engine.backend == REMOTE:
-            raise SampleError(f"--budget cannot hold the reward server at {engine.base_url}, which does the spending.")
-        return Engine(engine.model, Budgeted(limited, self.budget), engine.base_url)
+        return limited if self.budget is None else self.budget.limited(limited)
 
     def _paced(self, engine: Engine) -> Engine:
         if self.concurrency is None or not _served(engine):
@@ -188,9 +186,11 @@ class _Limited:
         """See [`Backend`]."""
         return self.built.read(groups, labels)
 
-    def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
+    def generate(
+        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+    ) -> list[list[Reply]]:
         """See [`Backend`]."""
-        return self.built.generate(prompts, sampling)
+        return self.built.generate(prompts, sampling, arrived)
 
     @cached_property
     def built(self) -> Backend:

@@ -38,11 +38,12 @@ from checklist_rewards.judges import Progress
 from checklist_rewards.pipelines import Pipeline, PipelineConfig
 from checklist_rewards.pipelines import pipeline as make_pipeline
 from checklist_rewards.pipelines.requests import fields_of, joined
-from checklist_rewards.replies.sampling import CHUNK_REPLIES
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_PIPELINE = "tick"
+CHUNK_ROWS = 4096
+"""Rows in memory at once; many, because the last replies of a chunk are waited for before the next one is asked."""
 _AROUND = ("model", "backend", "base_url", "store", "refiners")
 _LISTED = 10
 _EXCERPT = 200
@@ -104,8 +105,8 @@ def build_checklists(
 
     failures: dict[int, GenerationError] = {}
     with _counter(progress, len(dataset)) as count, ArrowFile(_new_columns(keys)) as file:
-        for start in range(0, len(dataset), CHUNK_REPLIES):
-            rows = list(enumerate(asked.select(range(start, min(start + CHUNK_REPLIES, len(asked)))), start=start + 1))
+        for start in range(0, len(dataset), CHUNK_ROWS):
+            rows = list(enumerate(asked.select(range(start, min(start + CHUNK_ROWS, len(asked)))), start=start + 1))
             requests = [_request(row, keys, beside, number) for number, row in rows]
             made = []
             for (number, row), result in zip(rows, generator.generate_batch(requests, count), strict=True):

@@ -7,8 +7,10 @@ The labels are yes and no, or those of an item's options (`answers.py` has how t
 come from the softmax over the full vocabulary, each summed over every surface form of its label. Their sum is the
 *mass*: below `mass_floor` the judge wanted to say something else, and the read is unanswered("off_label"), not 0.5.
 
-A server that gives no log-probabilities may still name the label as its next word. That is an answer without
-probabilities, and its verdict says so: its method is "word".
+A verdict's method says how it was read: "logprobs" out of the full vocabulary; "top_logprobs" out of the list of the
+most likely tokens, which is all that most servers give; "word" where a server gives no log-probabilities and wrote the
+label. The store keeps the method with the answer: one server may be read in one way today and in another tomorrow
+(with its tokenizer installed, say), and neither is given out as the other.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-from checklist_rewards.backends import Backend, LabelRead, Progress, engine_identity, is_transient, load_backend
+from checklist_rewards.backends import Backend, LabelRead, Progress, engine_identity, is_kept, load_backend
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import BackendError
 from checklist_rewards.judges.answers import check_readable, question_for_reads
@@ -33,6 +35,7 @@ from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.replies import BACKEND_ERROR
 from checklist_rewards.scores import Verdict
 from checklist_rewards.store import Key, Store, key_of
+from checklist_rewards.verdicts import Method
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +45,7 @@ Labels = Mapping[str, str]
 DEFAULT_PROMPT = "judges/item"
 OPTIONS_PROMPT = "judges/options"
 DEFAULT_MASS_FLOOR = 0.5
-_FORMAT = "label-read-1"
+_FORMAT = "label-read-2"
 
 
 class LogprobJudge:
@@ -175,9 +178,7 @@ class LogprobJudge:
                 spent += cost
                 answers.update(fresh)
                 if self.store is not None:
-                    self.store.put(
-                        (key, _dumped(read)) for key, read in fresh.items() if not is_transient(read.unanswered)
-                    )
+                    self.store.put((key, _dumped(read)) for key, read in fresh.items() if is_kept(read))
                 if progress is not None:
                     progress(len(fresh))
         return spent
@@ -199,7 +200,9 @@ class LogprobJudge:
             self.name,
             calls=len(keys),
             prompt_tokens=result.prompt_tokens,
-            completion_tokens=sum(read.unanswered is None for read in fresh.values()),
+            completion_tokens=sum(read.unanswered is None for read in fresh.values())
+            if result.completion_tokens is None
+            else result.completion_tokens,
             computed_tokens=result.computed_tokens,
             floor_tokens=result.floor_tokens,
             engine_seconds=time.perf_counter() - started,
@@ -223,7 +226,8 @@ class LogprobJudge:
         mass = min(1.0, total * math.exp(top))
         probabilities = {label: weight / total for label, weight in zip(labels.values(), weights, strict=True)}
         reason = "off_label" if mass < self.mass_floor else None
-        return Verdict(probabilities, mass=mass, unanswered=reason, judge=self.name, method="logprobs")
+        method: Method = "logprobs" if read.exact else "top_logprobs"
+        return Verdict(probabilities, mass=mass, unanswered=reason, judge=self.name, method=method)
 
 
 def _as_declared(verdict: Verdict, item: ChecklistItem) -> Verdict:
@@ -236,10 +240,13 @@ def _as_declared(verdict: Verdict, item: ChecklistItem) -> Verdict:
 def _dumped(read: LabelRead) -> str:
     if read.unanswered is not None:
         return json.dumps({"unanswered": read.unanswered})
-    return json.dumps({"logprobs": read.logprobs} if read.answer is None else {"answer": read.answer})
+    if read.answer is not None:
+        return json.dumps({"answer": read.answer})
+    return json.dumps({"logprobs": read.logprobs} | ({} if read.exact else {"exact": False}))
 
 
 def _loaded(text: str) -> LabelRead:
     data = json.loads(text)
     logprobs = data.get("logprobs")
-    return LabelRead(None if logprobs is None else tuple(logprobs), data.get("unanswered"), data.get("answer"))
+    found = None if logprobs is None else tuple(logprobs)
+    return LabelRead(found, data.get("unanswered"), data.get("answer"), data.get("exact", True))
