@@ -13,11 +13,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 from jinja2 import TemplateError
 
 from checklist_rewards.backends.base import Messages, ReadGroup, Sampling
+from checklist_rewards.backends.models import POCKET, pocket_dir
 from checklist_rewards.backends.tokens import ChatTokenizer, encodable
 from checklist_rewards.errors import ModelError
 
@@ -27,6 +29,7 @@ THINKING_TOKENS = 4096
 """What models that think before every answer get on top of it."""
 TEMPLATE_TOKENS = 128
 """What a chat template may add to a prompt."""
+_TOKENIZER = "tokenizer_config.json"
 _THINKS = re.compile(r"(?:^|/)(?:o[134]|gpt-5)(?![a-z0-9])(?!.*chat)", re.I)
 
 
@@ -83,14 +86,16 @@ class Bounds:
 def local_tokenizer(model: str) -> ChatTokenizer | None:
     """The tokenizer of a model whose files are on this machine, without loading or fetching anything else; None where
     they are not."""
-    from transformers import AutoTokenizer
+    from huggingface_hub import try_to_load_from_cache
 
-    from checklist_rewards.backends.models import POCKET, pocket_dir
-
+    source = str(pocket_dir()) if model == POCKET else model
     try:
-        source = str(pocket_dir()) if model == POCKET else model
+        if not Path(source).is_dir() and not isinstance(try_to_load_from_cache(source, _TOKENIZER), str):
+            return None
+        from transformers import AutoTokenizer  # takes seconds
+
         return ChatTokenizer(AutoTokenizer.from_pretrained(source, local_files_only=True))
-    except Exception:  # whatever is wrong with it, the model itself will say
+    except Exception:  # whatever is wrong with the name or the files, loading the model will say it
         return None
 
 

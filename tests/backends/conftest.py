@@ -20,8 +20,7 @@ from transformers import AutoTokenizer
 from checklist_rewards.backends import ReadGroup, load_backend, pocket_dir
 from checklist_rewards.backends.tokens import ChatTokenizer
 from checklist_rewards.prompts import load_prompt
-
-SERVED_NAME = "judge"
+from tests.backends.brokenserver import SERVED_NAME, serving
 
 
 @pytest.fixture(scope="session")
@@ -100,3 +99,10 @@ def vllm_server(vllm_installed, tmp_path_factory):
             server.wait(30)
         except subprocess.TimeoutExpired:
             server.kill()
+
+
+@pytest.fixture
+def broken_server():
+    """A server whose answers the test decides (`brokenserver.py`)."""
+    with serving() as server:
+        yield server

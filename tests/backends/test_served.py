@@ -13,7 +13,7 @@ from checklist_rewards.backends import Sampling
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.replies import Engine, ask
-from tests.backends.conftest import SERVED_NAME
+from tests.backends.brokenserver import SERVED_NAME
 
 pytestmark = pytest.mark.vllm
 
