@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 DEFAULT_PIPELINE = "tick"
 CHUNK_ROWS = 4096
 """Rows in memory at once; many, because the last replies of a chunk are waited for before the next one is asked."""
-_AROUND = ("model", "backend", "base_url", "store", "refiners")
+_AROUND = ("model", "backend", "base_url", "budget", "store", "refiners")
 _LISTED = 10
 _EXCERPT = 200
 
@@ -76,8 +76,8 @@ def build_checklists(
             all others are done: raise an error that names them, or drop them with a warning that does.
         progress (`bool` or callable, *optional*, defaults to `True`): a bar on stderr; or told how many prompts got a
             reply since its last call.
-        **settings: `model`, `backend`, `base_url`, `store` and `refiners`, and settings of the generator that beat the
-            pipeline's: `temperature`, `max_items` ...
+        **settings: `model`, `backend`, `base_url`, `budget`, `store` and `refiners`; settings of the generator that
+            beat the pipeline's: `temperature`, `max_items` ...
 
     Returns:
         [`~datasets.Dataset`]: the columns of [`checklist_features`] and the source's others, in the source's order.

@@ -26,7 +26,8 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistError, ConfigError, GenerationError, SampleError
 from checklist_rewards.generators import Request
 from checklist_rewards.generators.base import check_request
-from checklist_rewards.judges import Judge
+from checklist_rewards.judges import Budget, Judge
+from checklist_rewards.judges.jury import load_jury
 from checklist_rewards.pipelines.build import build_generator, build_refiners, build_scorer
 from checklist_rewards.pipelines.builtin import get_pipeline
 from checklist_rewards.pipelines.config import PipelineConfig
@@ -307,6 +308,7 @@ def pipeline(
     generator: Mapping[str, Any] | None = None,
     refiners: Sequence[Any] | None = None,
     scorer: Mapping[str, Any] | None = None,
+    budget: Budget | Mapping[str, Any] | None = None,
     store: bool | str | Path | Store = True,
 ) -> Pipeline:
     """Put a pipeline together. No model is loaded.
@@ -321,6 +323,7 @@ def pipeline(
         generator_backend, generator_base_url (*optional*): the generator's own engine.
         generator, scorer (mapping, *optional*): settings that beat the preset's, such as `{"max_items": 20}`.
         refiners (sequence, *optional*): names or mappings, instead of the preset's.
+        budget ([`Budget`], *optional*): what all models of the pipeline may spend together; see [`ChecklistScorer`].
         store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies and reads are kept.
 
     Raises:
@@ -337,7 +340,20 @@ def pipeline(
         (generator_backend or "auto") if own else backend,
         generator_base_url if own else base_url,
     )
-    return assemble(chosen, writer, judge, open_store(store))
+    kept = open_store(store)
+    if budget is None:
+        return assemble(chosen, writer, judge, kept)
+    limited = Budget.of(budget).limited
+    file, at = chosen.scorer.judge, False if kept is None else kept
+    jury = None if file is None else load_jury(file, at, limited)
+    return assemble(
+        chosen,
+        limited(writer),
+        limited(judge) if jury is None else judge,
+        kept,
+        lambda name: limited(replace(writer, model=name)),
+        jury,
+    )
 
 
 def assemble(

@@ -1,5 +1,6 @@
 """Replies and requests of a served model: its full width, what arrives when, what it refuses, what is not stored."""
 
+import shutil
 import threading
 
 import pytest
@@ -85,6 +86,14 @@ def test_each_prompt_has_a_seed_of_its_own_whatever_else_is_asked(broken_server)
 def test_a_server_that_lists_no_model_is_used(broken_server):
     broken_server.card = None
     assert connect(broken_server).read(ONE, LABELS).reads[0][0].logprobs == (-0.5, -1.5)
+
+
+def test_a_tokenizer_that_cannot_be_read_costs_the_lists_only(broken_server, tmp_path):
+    for file in ("config.json", "tokenizer_config.json"):
+        shutil.copy(pocket_dir() / file, tmp_path)
+    (tmp_path / "tokenizer.json").write_text('{"model": {"type": "none of these"}}')
+    broken_server.card |= {"root": str(tmp_path)}
+    assert connect(broken_server).read(ONE, LABELS).reads == [(LabelRead((-0.5, -1.5), exact=False),)]
 
 
 @pytest.mark.parametrize("requests", [1, 7])

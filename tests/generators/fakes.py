@@ -27,5 +27,10 @@ class Replies(FakeBackend):
         self.sampled.append((texts, sampling))
         if len(self.sampled) in self.breaks_at:
             raise BackendError("the engine broke")
-        replies = [self.reply(text, sampling) for text in texts]
-        return [[r if isinstance(r, Reply) else Reply(r, "stop")] * sampling.n for r in replies]
+        replies = []
+        for place, text in enumerate(texts):
+            found = self.reply(text, sampling)
+            replies.append([found if isinstance(found, Reply) else Reply(found, "stop")] * sampling.n)
+            if arrived is not None:
+                arrived(place, replies[-1])
+        return replies

@@ -9,6 +9,7 @@ from checklist_rewards.backends import LabelRead, ReadGroup, ReadResult, Reply, 
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.judges.budget import Budget, Budgeted
+from checklist_rewards.pipelines import pipeline
 from checklist_rewards.replies import Engine
 from checklist_rewards.store import open_store
 from tests.fakes import FakeBackend
@@ -165,6 +166,16 @@ def test_a_scorer_takes_a_budget_or_its_settings():
     assert ChecklistScorer("m", backend=Priced(), budget=settings, store=False).score(["One?"], "text").answered == 1
     copied = pickle.loads(pickle.dumps(Budget.of(settings)))
     assert (copied.dollars, copied.prices, copied.reserve([1.0])) == (1, {"m": (1.0, 2.0)}, 1)
+
+
+def test_the_models_of_a_pipeline_share_its_budget():
+    budget = Budget(1.0, PRICES)
+    engine = Script(lambda messages: "1. Is it short?\n2. Is it kind?\n")
+    pipe = pipeline(model="m", backend=engine, budget=budget, store=False, scorer={"mode": "item"})
+    [result] = pipe.run_batch([{"input": "Write.", "target": "A text."}])
+    assert result.score.answered == 2 and budget.spent > 120e-6  # the reply, and two reads
+    with pytest.raises(SampleError, match="there is none of 'other'"):
+        pipeline(model="other", backend=engine, budget=budget, store=False)
 
 
 @pytest.mark.parametrize(

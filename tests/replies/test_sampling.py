@@ -95,22 +95,15 @@ def test_all_that_is_missing_is_asked_for_in_one_call(store):
     assert [len(asked) for asked, _ in backend.sampled] == [2, 998]
 
 
-class Arriving(Replies):
-    """Tells of every reply as soon as it has it; at the text "break" the engine breaks."""
-
-    def generate(self, prompts, sampling, arrived=None):
-        found = []
-        for place, messages in enumerate(prompts):
-            if messages[-1]["content"] == "break":
-                raise BackendError("the engine broke")
-            found += super().generate([messages], sampling)
-            arrived(place, found[-1])
-        return found
+def breaks(text, sampling):
+    if text == "break":
+        raise BackendError("the engine broke")
+    return echo(text, sampling)
 
 
 def test_a_broken_engine_costs_the_replies_that_had_not_arrived_and_they_are_asked_for_again(store):
     prompts = [user(text) for text in ("a", "b", "break", "c")]
-    replies = sample_replies(Engine(backend=Arriving(echo)), prompts, WARM, store)
+    replies = sample_replies(Engine(backend=Replies(breaks)), prompts, WARM, store)
     lost = "backend_error: the engine broke"
     assert [(r.text, r.unanswered) for (r,) in replies] == [("a 0", None), ("b 0", None), (None, lost), (None, lost)]
     again = Replies(echo)
@@ -131,7 +124,7 @@ def test_replies_are_stored_while_the_engine_is_at_work(store, monkeypatch):
         stored.append(len(Store(store.path)))
         return text
 
-    sample_replies(Engine(backend=Arriving(rule)), [user(text) for text in "abc"], WARM, store)
+    sample_replies(Engine(backend=Replies(rule)), [user(text) for text in "abc"], WARM, store)
     assert stored == [0, 1, 2]
 
 
@@ -143,10 +136,10 @@ def test_an_interruption_keeps_what_had_arrived_and_the_rest_is_as_if_nothing_ha
 
     prompts, seen = [user(text) for text in "abcde"], []
     with pytest.raises(KeyboardInterrupt):
-        sample_replies(Engine(backend=Arriving(echo)), prompts, WARM, store, interrupted)
-    again = Arriving(echo)
+        sample_replies(Engine(backend=Replies(echo)), prompts, WARM, store, interrupted)
+    again = Replies(echo)
     resumed = sample_replies(Engine(backend=again), prompts, WARM, store)
-    assert [asked for asked, _ in again.sampled] == [["d"], ["e"]]
+    assert [asked for asked, _ in again.sampled] == [["d", "e"]]
     assert resumed == sample_replies(Engine(backend=Replies(echo)), prompts, WARM)
 
 
@@ -154,7 +147,7 @@ def test_progress_is_told_of_every_reply_as_it_arrives(store):
     sample_replies(Engine(backend=Replies(echo)), [user("a")], WARM, store)
     seen = []
     prompts = [user(text) for text in ("a", "b", "c", "b", "a")]
-    sample_replies(Engine(backend=Arriving(echo)), prompts, WARM, store, seen.append)
+    sample_replies(Engine(backend=Replies(echo)), prompts, WARM, store, seen.append)
     assert seen == [2, 2, 1]  # the stored one, then b, which was asked for twice, then c
 
 
