@@ -46,14 +46,6 @@ def test_reads_that_take_a_second_request_were_forecast_with_it(run, fault_serve
     assert at_most[0] >= billed[0] > 0 and at_most[1] >= billed[1] > 0 and "counted as two requests" in shown
 
 
-@pytest.mark.slow
-@pytest.mark.vllm
-@pytest.mark.parametrize("options", [(), ("--mode", "batch", "--max-tokens", "64")], ids=["labels", "batch"])
-def test_a_vllm_server_bills_no_more_than_was_forecast(run, vllm_server, options):
-    at_most, billed, _ = forecast_and_bill(run, "judge", vllm_server, *options)
-    assert at_most[0] >= billed[0] > 0 and at_most[1] >= billed[1] > 0
-
-
 def test_the_tokenizer_of_a_model_on_this_machine_counts_the_prompts_exactly(run, no_engine, pocket):
     write_jsonl("rows.jsonl", *ROWS)
     shown = run("score", "rows.jsonl", "-o", "out.jsonl", "--backend", "transformers", "--no-store", "--dry-run")

@@ -24,16 +24,14 @@ _BRACKETED = (
     "CALL_ID|THINK|IMG|IMG_BREAK|IMG_END|AUDIO|BEGIN_AUDIO|PREFIX|MIDDLE|SUFFIX|BOS|EOS|PAD|UNK|CLS|SEP"
 )
 _ANGLE = (
-    r"[|｜][^\s<>\u200b]{1,64}"  # <|im_end|>, <｜Assistant｜>, Gemma 4's <|turn>
-    r"|[^\s<>|｜\u200b]{1,64}[|｜]>"  # Gemma 4's <turn|>
-    r"|/?[A-Za-z]\w*_\w*>"  # <start_of_turn>, </tool_call>
-    rf"|/?(?:{_SHORT})>"
-    r"|SPECIAL\d+>|unused\d+>|(?:seed|ds):\w+>"
-    r"|<?/?SYS>>"  # <<SYS>>
+    r"[|｜][^\s<>\u200b]"  # <|im_end|>, <｜Assistant｜>, Gemma 4's <|turn>
+    r"|[^\s<>|｜\u200b]{1,64}+[|｜]>"  # Gemma 4's <turn|>
+    r"|/?[A-Za-z][^\W_]*+_\w*+>"  # <start_of_turn>, </tool_call>
+    rf"|(?i:/?(?:{_SHORT})>|SPECIAL\d+>|unused\d+>|(?:seed|ds):\w+>|<?/?SYS>>)"
 )
 # Only the first character is matched, so strings that overlap are all found.
 _CONTROLS = {
-    "<": re.compile(rf"<(?i:(?={_ANGLE}))"),
+    "<": re.compile(rf"<(?={_ANGLE})"),
     "[": re.compile(rf"\[(?i:(?=/?(?:{_BRACKETED})\]|\|\w{{1,32}}\|\]|e~\[))"),
     "]": re.compile(r"\](?=~!?b[\[\]])"),
 }
