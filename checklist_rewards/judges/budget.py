@@ -27,12 +27,12 @@ from typing import Any
 from checklist_rewards.backends import Arrived, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.backends.bounds import Bounds, Tokens
 from checklist_rewards.backends.remote import REMOTE
-from checklist_rewards.errors import SampleError
+from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.judges.base import Prices
-from checklist_rewards.replies import Engine
+from checklist_rewards.replies import BACKEND_ERROR, Engine
 
 BUDGET = "budget"
-_CENT = 1e-9
+_ROUNDING = 1e-9
 """Sums of prices do not add up exactly."""
 
 
@@ -77,7 +77,7 @@ class Budget:
     @property
     def overshoot(self) -> float:
         """US dollars that were spent beyond the limit."""
-        return self.spent - self.dollars if self.spent > self.dollars + _CENT else 0.0
+        return self.spent - self.dollars if self.spent > self.dollars + _ROUNDING else 0.0
 
     def limited(self, engine: Engine) -> Engine:
         """The engine, held to this budget. Raises [`SampleError`] for one that cannot be."""
@@ -93,7 +93,7 @@ class Budget:
     def reserve(self, costs: Sequence[float]) -> int:
         """How many of these calls fit, from the first on. Their sum is set aside until it is settled."""
         with self._lock:
-            room = self.dollars - self.spent - self._reserved + _CENT
+            room = self.dollars - self.spent - self._reserved + _ROUNDING
             fitting = sum(total <= room for total in accumulate(costs))
             self._reserved += math.fsum(costs[:fitting])
             return fitting
@@ -143,7 +143,12 @@ class Budgeted:
         while piece := self._piece(bounds[len(answers) :]):
             asked = places[len(answers) : len(answers) + len(piece.bounds)]
             with self._paid(piece):
-                result = self.engine.load().read(_grouped(groups, asked), labels)
+                try:
+                    result = self.engine.load().read(_grouped(groups, asked), labels)
+                except BackendError as error:
+                    if not answers:
+                        raise
+                    result = ReadResult([(LabelRead(None, f"{BACKEND_ERROR}: {error}"),) * len(asked)])
                 fresh = list(chain(*result.reads))
                 answered = sum(read.unanswered is None for read in fresh)
                 piece.completion = answered if result.completion_tokens is None else result.completion_tokens
@@ -173,7 +178,9 @@ class Budgeted:
             with self._paid(piece):
                 try:
                     fresh = self.engine.load().generate(prompts[start:stop], sampling, note)
-                    came.update(enumerate(fresh))
+                    for place, found in enumerate(fresh):
+                        if place not in came:
+                            note(place, found)
                 finally:  # an engine that broke has been paid for what came
                     billed = [_billed(found, piece.bounds[place]) for place, found in came.items()]
                     piece.prompt, piece.completion = sum(p for p, _ in billed), sum(c for _, c in billed)

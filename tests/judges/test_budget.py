@@ -80,7 +80,7 @@ def test_a_server_that_bills_nothing_is_counted_at_the_bound(fault_server):
     engine = Budgeted(Engine("no_usage", OpenAIBackend("no_usage", fault_server)), budget)
     engine.read([ReadGroup(None, "Fine. ", ("Is it fine (yes)?",))], ("yes", "no"))
     spent = budget.spent
-    assert spent == pytest.approx(2 * (6 + 17 + 128) * 1e-6)  # the label's tokens are reported as none
+    assert spent == pytest.approx((2 * (6 + 17 + 128) + 2) * 1e-6)
     engine.generate([[{"role": "user", "content": "JSON"}]], Sampling(10))
     assert budget.spent > spent + 132e-6
 
@@ -152,6 +152,21 @@ def test_an_engine_that_breaks_is_paid_for_what_had_arrived():
         )
     assert seen == [0] and budget.spent == pytest.approx(120e-6)
     assert budget.reserve([0.9998]) == 1  # what was set aside for the call is free again
+
+
+def test_an_engine_that_breaks_later_costs_only_the_reads_it_was_asked_then():
+    class BreaksLater(Priced):
+        def read(self, groups, labels):
+            if self.calls:
+                raise BackendError("the engine broke")
+            return super().read(groups, labels)
+
+    reasons = read(BreaksLater(), Budget(50 * AT_MOST, PRICES))
+    assert reasons == [None] * 50 + ["backend_error: the engine broke"] * 50
+    with pytest.raises(BackendError):  # as without a budget: the judge says what it was that was lost
+        engine = BreaksLater()
+        engine.calls.append([])
+        read(engine, Budget(1, PRICES))
 
 
 def test_what_is_set_aside_for_one_call_is_not_there_for_another():

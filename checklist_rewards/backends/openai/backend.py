@@ -44,6 +44,7 @@ from checklist_rewards.backends.openai.cached import PrefixCache
 from checklist_rewards.backends.openai.connection import Connection
 from checklist_rewards.backends.openai.failures import Failure
 from checklist_rewards.backends.openai.loop import run, run_telling
+from checklist_rewards.backends.openai.neutral import neutral
 from checklist_rewards.backends.reads import Answer, read_prompts
 from checklist_rewards.backends.servers import SERVERS, Settings, server_address, server_key
 from checklist_rewards.backends.tokens import ChatTokenizer
@@ -231,7 +232,7 @@ class OpenAIBackend:
         computed = None if usage.cached is None else usage.prompt - usage.cached
         if computed is None and self._cache is not None:
             computed = await self._cache.computed(before, usage.prompt)
-        return ReadResult(taken, usage.prompt, computed, completion_tokens=usage.completion)
+        return ReadResult(taken, usage.prompt, computed, completion_tokens=usage.completion or None)
 
     async def _label(
         self, messages: Messages, labels: Sequence[str], without: frozenset[str] = frozenset()
@@ -360,9 +361,9 @@ def _of_this_start(read: LabelRead) -> LabelRead:
 
 
 def _special(tokens: ChatTokenizer) -> list[str]:
-    """The control strings that a tokenizer declares."""
+    """The control strings that a tokenizer declares, without those that every text is cleared of."""
     added = getattr(tokens.tokenizer, "added_tokens_decoder", {})
-    return [token.content for token in added.values() if token.special]
+    return [token.content for token in added.values() if token.special and neutral(token.content) == token.content]
 
 
 def _with_usage(replies: list[Reply], prompt: int, cached: int | None, completion: int) -> list[Reply]:
