@@ -123,7 +123,7 @@ class Calibration(BaseModel):
             [`Verdict`]: unanswered("uncalibrated") where the empty target has no probabilities to subtract.
         """
         raw = verdict.probabilities
-        if raw is None or verdict.unanswered is not None or verdict.method != self.read_by:
+        if raw is None or verdict.unanswered is not None or not read_alike(verdict.method, self.read_by):
             return verdict
         bias = None
         if self.contextual:
@@ -161,6 +161,12 @@ class Calibration(BaseModel):
 def kind_of(item: ChecklistItem) -> str:
     """What items share a map: "yes/no", or "3 options"."""
     return YES_NO if item.options is None else f"{len(item.options)} options"
+
+
+def read_alike(method: str | None, read_by: str | None) -> bool:
+    """Whether a map fitted on answers read in one way fits those read in the other: the most likely tokens of a server
+    hold nearly all of a label's probability."""
+    return method == read_by or {method, read_by} == {"logprobs", "top_logprobs"}
 
 
 def calibrated_probabilities(

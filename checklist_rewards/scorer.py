@@ -21,6 +21,7 @@ from checklist_rewards.calibration import Calibration
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.judges import Judge, Progress, Read, Receipt
+from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.build import MODES, Mode, build_judge, is_remote, leave, loaded_calibration, one_of
 from checklist_rewards.judges.calibrated import CalibratedJudge
 from checklist_rewards.judges.checked import ALLOW_CODE, CHECK_USES, AllowCode, CheckedJudge, Checks
@@ -108,6 +109,8 @@ class ChecklistScorer:
             "unsafe": in a plain process, which can reach files and the network.
         calibration (path or [`Calibration`], *optional*): maps the judge's probabilities to calibrated ones; fitted on
             reads of this judge (`checklist-rewards calibrate`).
+        budget ([`Budget`], *optional*): what may be spent, by this judge and whatever else shares the budget; or its
+            `{"dollars": ..., "prices": {model: (in, out)}}`. Each process has its own.
         store (`bool`, path or [`Store`], *optional*, defaults to `True`): where reads are kept; False for nowhere.
         judge ([`Judge`] or path, *optional*): a judge object instead of everything above that describes one, or a YAML
             file that describes a panel or a cascade of judges (`judges/jury.py`).
@@ -142,6 +145,7 @@ class ChecklistScorer:
         checks: Checks = "only",
         allow_code: AllowCode = False,
         calibration: str | Path | Calibration | None = None,
+        budget: Budget | Mapping[str, Any] | None = None,
         store: bool | str | Path | Store = True,
         judge: Judge | str | Path | None = None,
     ):
@@ -191,6 +195,7 @@ class ChecklistScorer:
                 engine=engine,
                 store=store,
                 calibration=calibration,
+                budget=budget,
                 **told,
             )
             return
@@ -199,7 +204,9 @@ class ChecklistScorer:
                 told | {"model": model, "backend": backend, "base_url": base_url, "engine": engine},
                 f"the file {judge}",
             )
-            judge = load_jury(judge, store)
+            judge = load_jury(judge, store, None if budget is None else Budget.of(budget).limited)
+        elif budget is not None:
+            raise SampleError("budget=... cannot hold a judge object; give its engine a Budgeted backend.")
         if not hasattr(judge, "judge"):
             raise SampleError(f"judge={judge!r:.60} is not allowed; it is a Judge or the path of a file of judges.")
         self.judge = judge if calibration is None else CalibratedJudge(judge, calibration)

@@ -12,7 +12,7 @@ from typing import Literal
 
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 
-Method = Literal["logprobs", "word", "reply", "votes", "panel", "check"]
+Method = Literal["logprobs", "top_logprobs", "word", "reply", "votes", "panel", "check"]
 
 DEFAULT_THRESHOLD = 0.6
 
@@ -33,9 +33,10 @@ class Verdict:
     reasoning: str | None = None
     judge: str | None = None
     method: Method | None = None
-    """How it was read: `logprobs` of the labels; the label as a `word`, where a server that was asked for
-    log-probabilities gave none; from a written `reply`; by a `panel` whose probabilities were put together; by a code
-    `check`; or by the `votes` of several replies or judges, whose answer stands whatever the threshold."""
+    """How it was read: `logprobs` of the labels out of the full vocabulary; `top_logprobs` out of a server's list of
+    the most likely tokens; the label as a `word`, where a server that was asked for log-probabilities gave none; from
+    a written `reply`; by a `panel` whose probabilities were put together; by a code `check`; or by the `votes` of
+    several replies or judges, whose answer stands whatever the threshold."""
     quality: int | None = None
     """Grade from 1 to 5 of the whole target, where it came with this answer."""
     votes: tuple[Verdict, ...] = ()

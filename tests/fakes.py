@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 
-from checklist_rewards.backends import LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends import Arrived, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.errors import BackendError
 
 
@@ -45,7 +45,9 @@ class FakeBackend:
         self.asked += pairs
         return ReadResult([tuple(self._read(group.prefix, tail) for tail in group.tails) for group in groups])
 
-    def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
+    def generate(
+        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+    ) -> list[list[Reply]]:
         text = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
         return [[Reply(text, "stop")] * sampling.n for _ in prompts]
 

@@ -1,8 +1,9 @@
 """An OpenAI-compatible server that fails on demand, in a process of its own.
 
 The model's name says what goes wrong with its answers: `html`, `hang`, `drop` ... ([`FAULTS`]). A name that ends in
-`@some` goes wrong only for prompts that contain [`MARK`]; its other answers are sound. The right answers stand in the
-questions: `Is it fine (yes)?` is answered yes, `Is it red (no)?` no.
+`@some` goes wrong only for prompts that contain [`MARK`]; its other answers are sound. Two models are sound and only
+cost: `dense` bills a token per byte and a template besides, `uneven` takes from 0 to 2 s, most often little. The right
+answers stand in the questions: `Is it fine (yes)?` is answered yes, `Is it red (no)?` no.
 
 It answers label reads (log-probabilities asked for, or none where a server refused them), and the JSON of batch,
 reasoned and quality judgements, checklists as numbered lists, or JSON of any other schema. What is asked for is told
@@ -14,6 +15,7 @@ from the schema of the request, and where that was left out, from the words of t
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import math
 import re
@@ -25,6 +27,8 @@ from aiohttp import web
 
 MARK = "[BROKEN]"
 SLOW_SECONDS = 1.0
+UNEVEN_SECONDS = 2.0
+TEMPLATE_TOKENS = 60
 RETRY_AFTER = "0.3"
 GRADE = 4
 CHECKLIST = {
@@ -48,6 +52,7 @@ INDICES = ("missing", "duplicate", "zero_based", "extra")
 WORDS = ("na", "off_label", "no_logprobs", "logprobs_refused", "words_only")
 """About labels."""
 FAULTS = (*SOUND, *SILENT, *INDICES, *WORDS)
+COSTLY = ("dense", "uneven")
 
 _QUESTION = re.compile(r"^[^\S\n]*(?:(?:Q|\[|\()?(\d+)[.):\]]*\s+)?[^\n]*\((yes|no)\)", re.M)
 _seen: Counter[tuple[str, str]] = Counter()
@@ -55,7 +60,7 @@ _seen: Counter[tuple[str, str]] = Counter()
 
 async def models(request: web.Request) -> web.Response:
     """Every fault, with and without `@some`."""
-    names = [name + suffix for name in FAULTS for suffix in ("", "@some")]
+    names = [name + suffix for name in (*FAULTS, *COSTLY) for suffix in ("", "@some")]
     return web.json_response({"object": "list", "data": [{"id": name, "object": "model"} for name in names]})
 
 
@@ -78,6 +83,8 @@ async def chat(request: web.Request) -> web.StreamResponse:
         request.transport.abort()
     if fault == "slow":
         await asyncio.sleep(SLOW_SECONDS)
+    if fault == "uneven":
+        await asyncio.sleep(UNEVEN_SECONDS * (hashlib.sha256(text.encode()).digest()[0] / 256) ** 3)
     if fault == "html":
         return web.Response(text="<!doctype html><h1>Bad gateway</h1>", content_type="text/html")
     if fault == "error_body":
@@ -89,7 +96,8 @@ async def chat(request: web.Request) -> web.StreamResponse:
     choices = [] if fault == "empty_choices" else [choice(asked, text, fault, n) for n in range(asked.get("n", 1))]
     body = {"id": "1", "object": "chat.completion", "created": 1, "model": asked["model"], "choices": choices}
     if fault != "no_usage":
-        body["usage"] = {"prompt_tokens": 100, "completion_tokens": 10 * len(choices), "total_tokens": 110}
+        prompt = 100 if fault != "dense" else TEMPLATE_TOKENS + len(text.encode())
+        body["usage"] = {"prompt_tokens": prompt, "completion_tokens": 10 * len(choices), "total_tokens": prompt + 10}
     return web.json_response(body)
 
 

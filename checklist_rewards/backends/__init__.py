@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from checklist_rewards.backends.base import (
+    Arrived,
     Backend,
     LabelRead,
     Message,
@@ -22,6 +23,7 @@ from checklist_rewards.backends.base import (
     ReadResult,
     Reply,
     Sampling,
+    is_kept,
     is_transient,
 )
 from checklist_rewards.backends.engine import Engine
@@ -36,6 +38,7 @@ BACKENDS: tuple[str, ...] = get_args(BackendName)
 
 __all__ = [
     "BACKENDS",
+    "Arrived",
     "Backend",
     "BackendName",
     "Engine",
@@ -51,6 +54,7 @@ __all__ = [
     "choose_backend",
     "engine_identity",
     "is_encoder",
+    "is_kept",
     "is_transient",
     "load_backend",
     "model_identity",

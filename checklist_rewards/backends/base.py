@@ -11,8 +11,10 @@ A prompt that does not fit the context is unanswered("too_long"), never truncate
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Protocol
 
 Message = dict[str, str]
@@ -24,11 +26,23 @@ TOO_LONG = "too_long"
 
 TRANSIENT = ("backend_error", "timeout", "not_json", "error_body", "empty_choices", "budget")
 """Reasons that may be gone at the next try; answers that carry one are not kept in the store."""
+COMPOSED = ("quorum", "uncalibrated")
+"""Reasons of verdicts made of other verdicts. Where a transient failure of these is the cause, its reason follows:
+"quorum: timeout: 1 of 3 judges answered"."""
 
 
 def is_transient(unanswered: str | None) -> bool:
     """Whether `unanswered` (a reason, optionally with ": detail") says nothing about the prompt itself."""
-    return unanswered is not None and unanswered.partition(":")[0] in TRANSIENT
+    if unanswered is None:
+        return False
+    reason, _, detail = unanswered.partition(":")
+    return reason in TRANSIENT or (reason in COMPOSED and is_transient(detail.lstrip()))
+
+
+def transient_reason(unanswered: str) -> str:
+    """The bare reason of an `unanswered` that is transient: "timeout" of "quorum: timeout: ..."."""
+    reason, _, detail = unanswered.partition(":")
+    return reason if reason in TRANSIENT else transient_reason(detail.lstrip())
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +64,11 @@ class LabelRead:
     unanswered: str | None = None
     answer: str | None = None
     """The label that the model wrote, where a server gives no probabilities: a word only."""
+    exact: bool = True
+    """Whether `logprobs` were read from the full vocabulary. False: from a server's list of the most likely tokens."""
+    keep: bool = True
+    """Whether the store may keep it, if its reason is not transient. False: true of this start of the engine only,
+    such as a prompt that is too long for the context a server was started with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +79,14 @@ class ReadResult:
     """One tuple per group, one entry per tail, in the order asked."""
     prompt_tokens: int = 0
     """Tokens of all prompts as if each were computed alone."""
-    computed_tokens: int = 0
-    """Tokens that the engine computed."""
+    computed_tokens: int | None = 0
+    """Prompt tokens that the engine computed; None if the engine does not report what it took from its cache."""
     floor_tokens: int = 0
     """The least that can be computed: each prefix once and each tail once."""
     separate: int = 0
     """Reads whose prompt was computed by itself, because a shared prefix would not be exact for this model."""
+    completion_tokens: int | None = None
+    """Tokens that the engine generated; None for one per answered read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +119,30 @@ class Reply:
     nothing."""
     completion_tokens: int = 0
     """Of this reply."""
+    keep: bool = True
+    """See [`LabelRead`]."""
+
+
+Arrived = Callable[[int, list[Reply]], None]
+"""Called with the place of a prompt among those asked and with its replies."""
+
+
+def is_kept(outcome: LabelRead | Reply) -> bool:
+    """Whether the store keeps this outcome: it will be the same at the next try."""
+    return outcome.keep and not is_transient(outcome.unanswered)
+
+
+def reply_seed(seed: int, prompt: Messages | Sequence[int], index: int = 0) -> int:
+    """The seed of one reply, in [0, 2**31): from the run's seed, the reply's own prompt and its place among that
+    prompt's replies. It does not depend on what else is sampled, so an interrupted run can be resumed anywhere.
+
+    Args:
+        seed (`int`): [`Sampling.seed`].
+        prompt (chat messages or token ids): what is replied to.
+        index (`int`, *optional*, defaults to `0`): of several replies to the prompt.
+    """
+    digest = blake2b(json.dumps([seed, list(prompt), index]).encode(), digest_size=4)
+    return int.from_bytes(digest.digest(), "big") >> 1
 
 
 class Backend(Protocol):
@@ -117,6 +162,22 @@ class Backend(Protocol):
         """
         ...
 
-    def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
-        """Sample `sampling.n` replies to each prompt (chat messages with "role" and "content")."""
+    def generate(
+        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+    ) -> list[list[Reply]]:
+        """Sample `sampling.n` replies to each prompt.
+
+        A reply depends on its own prompt, on `sampling` and on the model, not on the prompts beside it; floating-point
+        noise aside.
+
+        Args:
+            prompts (sequence of chat messages): each a list of {"role", "content"}. Any number: the engine cuts them
+                into batches of its own.
+            sampling ([`Sampling`]): how.
+            arrived (callable, *optional*): called in this thread with each prompt's place and replies as soon as they
+                are there, in any order. An engine that has all replies at once may leave it out.
+
+        Raises:
+            BackendError: if the engine fails. What `arrived` was called with stands.
+        """
         ...

@@ -34,7 +34,16 @@ from typing import Any
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from checklist_rewards.backends.base import TOO_LONG, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends.base import (
+    TOO_LONG,
+    Arrived,
+    LabelRead,
+    Messages,
+    ReadGroup,
+    ReadResult,
+    Reply,
+    Sampling,
+)
 from checklist_rewards.backends.encoder_rows import MATCHED, PACKED, EncoderTexts, Row, layout_of, rows_of
 from checklist_rewards.backends.loading import load_whole
 from checklist_rewards.backends.models import model_identity, pinned, resolve_model
@@ -107,7 +116,9 @@ class EncoderBackend:
         alone = sum(row.length + (len(row.questions) - 1) * len(row.target) for row in rows)
         return ReadResult(reads, alone, sum(row.length for row in rows), sizes)
 
-    def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
+    def generate(
+        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+    ) -> list[list[Reply]]:
         """An encoder writes nothing. Raises [`ModelError`]."""
         raise ModelError("an encoder answers questions and writes nothing; name another model to write with.")
 

@@ -20,8 +20,8 @@ MAX_LABEL_TOKENS = 128
 Answer = Mapping[int, float] | str
 """ln P of each token id asked for, from the softmax over the full vocabulary; or why a prompt was not answered."""
 
-Ask = Callable[[list[list[int]], list[int]], tuple[list[Answer], int]]
-"""Prompts and token ids in; an answer per prompt and the number of computed prompt tokens out."""
+Ask = Callable[[list[list[int]], list[int]], tuple[list[Answer], int | None]]
+"""Prompts and token ids in; an answer per prompt and the number of computed prompt tokens out, None if not known."""
 
 
 def read_prompts(

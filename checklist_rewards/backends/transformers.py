@@ -14,13 +14,24 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, LogitsProcessorList
 
-from checklist_rewards.backends.base import TOO_LONG, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends.base import (
+    TOO_LONG,
+    Arrived,
+    LabelRead,
+    Messages,
+    ReadGroup,
+    ReadResult,
+    Reply,
+    Sampling,
+    reply_seed,
+)
 from checklist_rewards.backends.loading import load_whole
 from checklist_rewards.backends.models import adapter_dir, model_identity, pinned, resolve_model
 from checklist_rewards.backends.packing import (
@@ -33,6 +44,7 @@ from checklist_rewards.backends.packing import (
     plain_inputs,
     rope_boundary,
 )
+from checklist_rewards.backends.sampling import RowSampler
 from checklist_rewards.backends.tokens import TokenGroup, count_tokens, load_chat_tokenizer
 from checklist_rewards.errors import BackendError, ModelError
 
@@ -139,31 +151,37 @@ class TransformersBackend:
         prompt_tokens, floor_tokens = count_tokens(tokenized, self.max_length)
         return ReadResult([tuple(group) for group in reads], prompt_tokens, computed, floor_tokens, separate)
 
-    def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
+    def generate(
+        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+    ) -> list[list[Reply]]:
         """See [`Backend`]. Prompts are batched by length and padded on the left. `sampling.schema` is not enforced."""
         ids = [self.tokens.prompt(messages) for messages in prompts]
         replies: list[list[Reply]] = [[Reply(None, unanswered=TOO_LONG)] * sampling.n for _ in prompts]
         fitting = [index for index, prompt in enumerate(ids) if len(prompt) < self.max_length]
         fitting.sort(key=lambda index: len(ids[index]))
 
+        def room(index: int) -> int:
+            return min(sampling.max_tokens, self.max_length - len(ids[index]))
+
         def cost(index: int) -> int:
             return (len(ids[index]) + sampling.max_tokens) * sampling.n
 
-        def alike(index: int) -> int:
-            return 0 if self._may_pad(len(ids[index]) + sampling.max_tokens) else len(ids[index])
+        def alike(index: int) -> tuple[int, int]:
+            length = len(ids[index])
+            return room(index), 0 if self._may_pad(length + sampling.max_tokens) else length
 
         def sample(batch: Sequence[int]) -> list[list[Reply]]:
-            return self._sample([ids[index] for index in batch], sampling)
+            with self._lock:
+                return self._sample([ids[index] for index in batch], replace(sampling, max_tokens=room(batch[0])))
 
         def lost(index: int) -> list[Reply]:
             return [Reply(None, unanswered=f"{_NO_MEMORY} on a prompt of {len(ids[index])} tokens")] * sampling.n
 
-        devices = [self.device] if self.device.type == "cuda" else []
-        with self._lock, torch.random.fork_rng(devices=devices):
-            torch.manual_seed(sampling.seed)
-            for batch in self._batches(fitting, cost, self.max_batch_tokens, alike):
-                for index, texts in zip(batch, _in_memory(batch, sample, lost), strict=True):
-                    replies[index] = texts
+        for batch in self._batches(fitting, cost, self.max_batch_tokens, alike):
+            for index, texts in zip(batch, _in_memory(batch, sample, lost), strict=True):
+                replies[index] = texts
+                if arrived is not None:
+                    arrived(index, texts)
         return replies
 
     def _rows(self, groups: Sequence[TokenGroup]) -> list[Row]:
@@ -202,6 +220,10 @@ class TransformersBackend:
     @cached_property
     def _pads_exactly(self) -> bool:
         """Whether padding on the left leaves the next token alone; recurrent layers may read it as text."""
+        with self._lock:
+            return self._padding_agrees()
+
+    def _padding_agrees(self) -> bool:
         size = self.model.get_input_embeddings().num_embeddings
         prompts = [[(17 * k + 11) % size for k in range(length)] for length in (9, 24)]
         together = self._generated(prompts, max_new_tokens=1, output_logits=True).logits[0]
@@ -259,8 +281,7 @@ class TransformersBackend:
 
     @torch.inference_mode()
     def _generated(self, prompts: Sequence[list[int]], **settings: Any) -> Any:
-        """What `generate` of transformers returns for prompts padded on the left; greedy unless `settings` say
-        otherwise."""
+        """What `generate` of transformers returns for prompts padded on the left."""
         tokenizer = self.tokens.tokenizer
         pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
         width = max(map(len, prompts))
@@ -273,19 +294,21 @@ class TransformersBackend:
             input_ids=ids.to(self.device),
             attention_mask=mask.to(self.device),
             pad_token_id=pad,
+            do_sample=False,
             return_dict_in_generate=True,
             synced_gpus=False,  # under ZeRO-3 the default waits for the other ranks, which may have nothing to write
-            **{"do_sample": False, **settings},
+            **settings,
         )
 
     def _sample(self, prompts: Sequence[list[int]], sampling: Sampling) -> list[list[Reply]]:
-        greedy = sampling.temperature == 0
-        width = max(map(len, prompts))
-        chosen: dict[str, Any] = {"max_new_tokens": min(sampling.max_tokens, self.max_length - width)}
-        if not greedy:
-            drawn = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
-            chosen |= {"do_sample": True, "num_return_sequences": sampling.n, **drawn}
-        out = self._generated(prompts, **chosen).sequences[:, width:].tolist()
+        """Replies to prompts that have room for `sampling.max_tokens` tokens each."""
+        rows, drawn = list(prompts), LogitsProcessorList()
+        if sampling.temperature > 0:
+            rows = [prompt for prompt in prompts for _ in range(sampling.n)]
+            seeds = [reply_seed(sampling.seed, prompt, index) for prompt in prompts for index in range(sampling.n)]
+            drawn.append(RowSampler(seeds, sampling, self.device))
+        made = self._generated(rows, max_new_tokens=sampling.max_tokens, logits_processor=drawn)
+        out = made.sequences[:, max(map(len, prompts)) :].tolist()
         ends = self.model.generation_config.eos_token_id
         ends = {ends} if isinstance(ends, int) else set(ends or ())
         per_prompt = len(out) // len(prompts)

@@ -22,13 +22,22 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from checklist_rewards.backends.base import TOO_LONG, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends.base import (
+    TOO_LONG,
+    Arrived,
+    Messages,
+    ReadGroup,
+    ReadResult,
+    Reply,
+    Sampling,
+    reply_seed,
+)
 from checklist_rewards.backends.loading import warn_about_copies
 from checklist_rewards.backends.models import adapter_dir, model_identity, pinned, resolve_model
 from checklist_rewards.backends.reads import Answer, read_prompts
@@ -134,6 +143,11 @@ class VLLMBackend:
                 self._users -= 1
                 self._nap()
 
+    def _wake(self) -> None:
+        if self._asleep:
+            self.llm.wake_up()
+            self._asleep = False
+
     def _nap(self) -> None:
         if not self.sleeps or self._asleep or self._users:
             return
@@ -147,28 +161,35 @@ class VLLMBackend:
         """See [`Backend`]."""
         return read_prompts(self.tokens, groups, labels, self._ask, limit=self.limit, over_limit=self.over_limit)
 
-    def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
-        """See [`Backend`]. A reply depends on its own prompt and the seed, not on what else is asked."""
+    def generate(
+        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+    ) -> list[list[Reply]]:
+        """See [`Backend`]."""
         ids = [self.tokens.prompt(messages) for messages in prompts]
         replies = [[Reply(None, unanswered=self.over_limit)] * sampling.n for _ in prompts]
         fitting = [index for index, prompt in enumerate(ids) if len(prompt) < self.limit]
-        asked = [ids[index] for index in fitting]
-        for index, output in zip(fitting, self._sample(asked, sampling), strict=True):
+
+        def done(place: int, output: Any) -> None:
+            index = fitting[place]
             counts = [len(ids[index]), *[0] * (sampling.n - 1)]
             replies[index] = [self._reply(*sample) for sample in zip(output.outputs, counts, strict=True)]
+            if arrived is not None:
+                arrived(index, replies[index])
+
+        self._sample([ids[index] for index in fitting], sampling, done)
         return replies
 
-    def _sample(self, prompts: list[list[int]], sampling: Sampling) -> list[Any]:
-        """The engine's outputs. A schema that it does not take is left to the words of the prompt."""
+    def _sample(self, prompts: list[list[int]], sampling: Sampling, done: Callable[[int, Any], None]) -> None:
+        """Have the engine reply. A schema that it does not take is left to the words of the prompt."""
         if sampling.schema is None or sampling.schema in self._refused_schemas:
-            return self._run(prompts, self._params(prompts, sampling, None))
+            self._stream(prompts, self._params(prompts, sampling, None), done)
+            return
         try:
-            return self._run(prompts, self._params(prompts, sampling, sampling.schema))
+            self._stream(prompts, self._params(prompts, sampling, sampling.schema), done)
         except BackendError as error:
-            outputs = self._run(prompts, self._params(prompts, sampling, None))  # fails too if it was not the schema
+            self._stream(prompts, self._params(prompts, sampling, None), done)  # fails too if it was not the schema
             logger.warning("vLLM cannot hold replies to the schema asked for: %s", error)
             self._refused_schemas.add(sampling.schema)
-            return outputs
 
     def _params(self, prompts: list[list[int]], sampling: Sampling, schema: str | None) -> list[Any]:
         from vllm import SamplingParams
@@ -180,7 +201,7 @@ class VLLMBackend:
                 temperature=sampling.temperature,
                 top_p=sampling.top_p,
                 max_tokens=min(sampling.max_tokens, self.limit - len(prompt)),
-                seed=sampling.seed,
+                seed=reply_seed(sampling.seed, prompt),
                 detokenize=False,
                 structured_outputs=None if schema is None else StructuredOutputsParams(json=schema),
             )
@@ -204,9 +225,7 @@ class VLLMBackend:
         asked = [TokensPrompt(prompt_token_ids=prompt) for prompt in prompts]
         with self.awake(), self._lock:
             try:
-                if self._asleep:
-                    self.llm.wake_up()
-                    self._asleep = False
+                self._wake()
                 outputs = self.llm.generate(asked, params, use_tqdm=False, lora_request=self._lora())
             except Exception as error:
                 raise BackendError(f"vLLM failed: {_short(error)}") from error
@@ -218,6 +237,37 @@ class VLLMBackend:
         from vllm.lora.request import LoRARequest
 
         return LoRARequest("adapter", 1, self._adapter)
+
+    def _stream(self, prompts: list[list[int]], params: list[Any], done: Callable[[int, Any], None]) -> None:
+        """Like `_run`, but `done` gets each prompt's place and output as soon as it is finished."""
+        from vllm import TokensPrompt
+
+        if not prompts:
+            return
+        asked = [TokensPrompt(prompt_token_ids=prompt) for prompt in prompts]
+        with self.awake(), self._lock:
+            try:
+                self._wake()
+                ids = self.llm.enqueue(asked, params, use_tqdm=False, lora_request=self._lora())
+            except Exception as error:
+                raise BackendError(f"vLLM failed: {_short(error)}") from error
+            # An output carries the id that the request was given; the engine's own id has a random part behind it.
+            waiting = {request.partition("-")[0]: place for place, request in enumerate(ids)}
+            try:
+                while waiting:
+                    for output in self._step():
+                        if output.finished and output.request_id in waiting:
+                            done(waiting.pop(output.request_id), output)
+            finally:
+                if waiting:  # interrupted: what is left must not run on in the next call
+                    with suppress(Exception):
+                        self.llm.llm_engine.abort_request(ids, internal=True)
+
+    def _step(self) -> list[Any]:
+        try:
+            return self.llm.llm_engine.step()
+        except Exception as error:
+            raise BackendError(f"vLLM failed: {_short(error)}") from error
 
     def _reply(self, sample: Any, prompt_tokens: int) -> Reply:
         if sample.finish_reason not in ("stop", "length"):

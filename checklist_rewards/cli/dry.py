@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from checklist_rewards.backends import Messages, Progress, Reply, Sampling
+from checklist_rewards.backends import Arrived, Messages, Progress, Reply, Sampling
 from checklist_rewards.backends.remote import REMOTE
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.checklists import Checklist
@@ -164,9 +164,11 @@ def _refuse_remote(work: Work) -> None:
 class _Longest(Counter):
     """Counts, and replies with as much text as it may."""
 
-    def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
+    def generate(
+        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+    ) -> list[list[Reply]]:
         """See [`Backend`]."""
-        super().generate(prompts, sampling)
+        super().generate(prompts, sampling, arrived)
         return [[Reply(("and " * sampling.max_tokens).strip(), "length")] * sampling.n for _ in prompts]
 
 

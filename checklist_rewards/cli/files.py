@@ -13,8 +13,9 @@ from checklist_rewards.cli.columns import Columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rows import Row, file_format, read_rows_for
 
-CHUNK_ROWS = 256
-"""Rows that are in memory at once: enough to plan their reads together, few enough for any file."""
+CHUNK_ROWS = 4096
+"""Rows in memory at once: few enough for any file, and many, because the last replies of a chunk are waited for before
+the next one is asked."""
 
 
 @dataclass(frozen=True)

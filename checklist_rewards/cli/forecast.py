@@ -6,7 +6,9 @@ be known beforehand: how long replies get (counted at their limit), and what dep
 there yet are taken to be as long as the writer may make them; asking again for an unusable reply, and refining what is
 not yet written, is not counted.
 
-Prompt tokens are estimated at four bytes each, every prompt alone; an engine that shares prefixes computes fewer.
+Prompt tokens are counted by the model's tokenizer where its files are on this machine, else at the most that they can
+be, a token per byte (`backends/bounds.py`); every prompt alone, though an engine that shares prefixes computes fewer.
+So what is billed is at most what is printed, but for requests that fail and are sent again.
 """
 
 from __future__ import annotations
@@ -20,16 +22,29 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from checklist_rewards.backends import LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends import (
+    Arrived,
+    LabelRead,
+    Messages,
+    ReadGroup,
+    ReadResult,
+    Reply,
+    Sampling,
+    choose_backend,
+)
+from checklist_rewards.backends.bounds import Bounds, Tokens, local_tokenizer
+from checklist_rewards.backends.servers import OPENAI
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ConfigError, SampleError
 from checklist_rewards.judges.base import Prices
 from checklist_rewards.pipelines.files import read_text, read_value
 from checklist_rewards.replies import BACKEND_ERROR, Engine
 
-BYTES_PER_TOKEN = 4
 _UNANSWERED = f"{BACKEND_ERROR}: dry run"  # what the store does not keep
 _USUAL_ITEMS = 10
+_ASKED_TWICE = (
+    "A label read of a served model is counted as two requests: where the first gives no label, a word is asked for."
+)
 _QUESTION = "Does the response do what the instruction asks for under point {}, and in the form that it asks for?"
 
 
@@ -45,25 +60,25 @@ class Counter:
     def __init__(self, engine: Engine):
         self.model = engine.model
         self.identity = engine.identity
+        self.bounds = Bounds(engine.model, local_tokenizer(engine.model), requests=2 if served(engine) else 1)
         self.calls = self.prompt_tokens = self.reply_tokens = 0
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         """See [`Backend`]."""
-        for group in groups:
-            for tail in group.tails:
-                self._count((group.system or "") + group.prefix + tail, 1)
+        self._count([tokens for group in self.bounds.reads(groups) for tokens in group])
         return ReadResult([(LabelRead(None, _UNANSWERED),) * len(group.tails) for group in groups])
 
-    def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
+    def generate(
+        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+    ) -> list[list[Reply]]:
         """See [`Backend`]."""
-        for messages in prompts:
-            self._count("".join(message["content"] for message in messages), sampling.n * sampling.max_tokens)
+        self._count([self.bounds.reply(messages, sampling) for messages in prompts])
         return [[Reply(None, unanswered=_UNANSWERED)] * sampling.n for _ in prompts]
 
-    def _count(self, prompt: str, reply_tokens: int) -> None:
-        self.calls += 1
-        self.prompt_tokens += -(-len(prompt.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN)
-        self.reply_tokens += reply_tokens
+    def _count(self, calls: Sequence[Tokens]) -> None:
+        self.calls += len(calls)
+        self.prompt_tokens += sum(tokens.prompt for tokens in calls)
+        self.reply_tokens += sum(tokens.completion for tokens in calls)
 
 
 @dataclass(frozen=True)
@@ -89,7 +104,7 @@ def placeholder(max_items: int | None, universal: Sequence[ChecklistItem] = ()) 
 
 def show(rows: int, lines: Sequence[Line], prices: Prices, notes: Sequence[str]) -> None:
     """Print the table."""
-    table = Table("for", "model", "calls", "prompt tokens, about", "reply tokens, at most", "US dollars, at most")
+    table = Table("for", "model", "calls", "prompt tokens, at most", "reply tokens, at most", "US dollars, at most")
     total = 0.0
     for line in lines:
         cost = line.cost(prices)
@@ -101,8 +116,22 @@ def show(rows: int, lines: Sequence[Line], prices: Prices, notes: Sequence[str])
     out.print(table)
     if prices and len(lines) > 1:
         out.print(f"All that has a price: at most {total:,.4f} US dollars.")
-    for note in (f"{rows} rows. Nothing was asked, no model was loaded, no file was written.", *notes):
-        out.print(note)
+    by_bytes = [line.counter.model for line in lines if line.counter.calls and line.counter.bounds.tokens is None]
+    counted = [
+        f"The tokenizer of {model} is not on this machine: its prompts are counted at a token per byte, and English "
+        "takes about a quarter of that."
+        for model in dict.fromkeys(by_bytes)
+    ]
+    asked_twice = [_ASKED_TWICE] * any(line.counter.calls and line.counter.bounds.requests > 1 for line in lines)
+    nothing = f"{rows} rows. Nothing was asked, no model was loaded, no file was written."
+    for note in (nothing, *notes, *counted, *asked_twice):
+        out.print(escape(note))
+
+
+def served(engine: Engine) -> bool:
+    """Whether an OpenAI-compatible server answers."""
+    named = isinstance(engine.backend, str)
+    return named and choose_backend(engine.model, str(engine.backend), engine.base_url) == OPENAI
 
 
 def prices_from(given: Sequence[str] | None) -> Prices:

@@ -1,35 +1,24 @@
 """What a command works with: a config as the options changed it, who writes, who judges, and the store.
 
-Nothing is loaded here. `--concurrency` asks for an engine of its own settings, which is built at the first call.
+Nothing is loaded here. `--concurrency` is an engine setting, so it asks for an engine of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
-from checklist_rewards.backends import (
-    Backend,
-    Messages,
-    ReadGroup,
-    ReadResult,
-    Reply,
-    RewardServer,
-    Sampling,
-    choose_backend,
-)
+from checklist_rewards.backends import Engine, choose_backend
 from checklist_rewards.backends.remote import REMOTE
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import prices_from
 from checklist_rewards.cli.report import Report
 from checklist_rewards.errors import SampleError
 from checklist_rewards.judges.base import Judge, Prices, Receipt
-from checklist_rewards.judges.budget import Budget, Budgeted
+from checklist_rewards.judges.budget import BUDGET, Budget
 from checklist_rewards.judges.jury import load_jury
 from checklist_rewards.judges.meter import Meter
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble
-from checklist_rewards.replies import Engine
 from checklist_rewards.store import Store
 
 _WRITER_FIELDS = ("reference", "context", "candidates", "chosen", "rejected")
@@ -130,9 +119,10 @@ class Work:
             judged = getattr(pipe.scorer, "receipt", Receipt())
             cost, of_reads = (spent + judged).cost(prices), judged.cost(prices)
             report.extra["US dollars"] = cost if cost is not None else "not known: a model has no price"
-            stopped = self.budget is not None and self.budget.left is not None
-            if judged.asked and of_reads is not None and not stopped:  # what was refused cost nothing
+            if judged.asked and of_reads is not None and BUDGET not in report.unanswered:  # refused reads cost nothing
                 report.extra["US dollars per read asked"] = of_reads / judged.asked
+        if self.budget is not None and self.budget.overshoot:
+            report.extra["US dollars over the budget"] = self.budget.overshoot
 
     def metered_engine(self, engine: Engine) -> Engine:
         """The engine, with what its replies cost counted."""
@@ -142,19 +132,12 @@ class Work:
     def limited(self, engine: Engine) -> Engine:
         """The engine, held to --concurrency and --budget."""
         limited = self._paced(engine)
-        if self.budget is None:
-            return limited
-        if engine.backend == REMOTE:
-            raise SampleError(f"--budget cannot hold the reward server at {engine.base_url}, which does the spending.")
-        return Engine(engine.model, Budgeted(limited, self.budget), engine.base_url)
+        return limited if self.budget is None else self.budget.limited(limited)
 
     def _paced(self, engine: Engine) -> Engine:
         if self.concurrency is None or not _served(engine):
             return engine
-        if engine.backend == REMOTE:
-            server = RewardServer(str(engine.base_url), concurrency=self.concurrency)
-            return Engine(engine.model, server, engine.base_url)  # type: ignore[arg-type]
-        return Engine(engine.model, _Limited(engine, self.concurrency), engine.base_url)
+        return replace(engine, settings={**engine.settings, "concurrency": self.concurrency})
 
     def writer_keys(self, keys: o.WriterKeys) -> dict[str, str | None]:
         """What the writer can be shown, and the key that the user named for it."""
@@ -173,28 +156,3 @@ def _alone(judges: str, concurrency: int | None, dry: o.Dry | None) -> None:
 def _served(engine: Engine) -> bool:
     assert isinstance(engine.backend, str)
     return choose_backend(engine.model, engine.backend, engine.base_url) in ("openai", REMOTE)
-
-
-class _Limited:
-    """The engine of a served model with a limit of its own, built when it is first asked."""
-
-    chunk_reads = 4096
-
-    def __init__(self, engine: Engine, concurrency: int):
-        self.engine, self.concurrency = engine, concurrency
-        self.identity = engine.identity
-
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
-        """See [`Backend`]."""
-        return self.built.read(groups, labels)
-
-    def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
-        """See [`Backend`]."""
-        return self.built.generate(prompts, sampling)
-
-    @cached_property
-    def built(self) -> Backend:
-        """The engine itself."""
-        from checklist_rewards.backends.openai import OpenAIBackend  # seconds that most commands never need
-
-        return OpenAIBackend(self.engine.model, self.engine.base_url, concurrency=self.concurrency)

@@ -38,12 +38,13 @@ from checklist_rewards.judges import Progress
 from checklist_rewards.pipelines import Pipeline, PipelineConfig
 from checklist_rewards.pipelines import pipeline as make_pipeline
 from checklist_rewards.pipelines.requests import fields_of, joined
-from checklist_rewards.replies.sampling import CHUNK_REPLIES
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_PIPELINE = "tick"
-_AROUND = ("model", "backend", "base_url", "store", "refiners")
+CHUNK_ROWS = 4096
+"""Rows in memory at once; many, because the last replies of a chunk are waited for before the next one is asked."""
+_AROUND = ("model", "backend", "base_url", "budget", "store", "refiners")
 _LISTED = 10
 _EXCERPT = 200
 
@@ -75,8 +76,8 @@ def build_checklists(
             all others are done: raise an error that names them, or drop them with a warning that does.
         progress (`bool` or callable, *optional*, defaults to `True`): a bar on stderr; or told how many prompts got a
             reply since its last call.
-        **settings: `model`, `backend`, `base_url`, `store` and `refiners`, and settings of the generator that beat the
-            pipeline's: `temperature`, `max_items` ...
+        **settings: `model`, `backend`, `base_url`, `budget`, `store` and `refiners`; settings of the generator that
+            beat the pipeline's: `temperature`, `max_items` ...
 
     Returns:
         [`~datasets.Dataset`]: the columns of [`checklist_features`] and the source's others, in the source's order.
@@ -104,8 +105,8 @@ def build_checklists(
 
     failures: dict[int, GenerationError] = {}
     with _counter(progress, len(dataset)) as count, ArrowFile(_new_columns(keys)) as file:
-        for start in range(0, len(dataset), CHUNK_REPLIES):
-            rows = list(enumerate(asked.select(range(start, min(start + CHUNK_REPLIES, len(asked)))), start=start + 1))
+        for start in range(0, len(dataset), CHUNK_ROWS):
+            rows = list(enumerate(asked.select(range(start, min(start + CHUNK_ROWS, len(asked)))), start=start + 1))
             requests = [_request(row, keys, beside, number) for number, row in rows]
             made = []
             for (number, row), result in zip(rows, generator.generate_batch(requests, count), strict=True):

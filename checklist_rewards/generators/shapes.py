@@ -151,8 +151,11 @@ def list_field(shape: type[BaseModel]) -> str:
 
 
 def _element(annotation: Any) -> Any:
-    """What a list or tuple annotation holds; None for anything else."""
-    return get_args(annotation)[0] if get_origin(annotation) in (list, tuple) and get_args(annotation) else None
+    """What a list or tuple annotation holds, without its `Annotated` limits; None for anything else."""
+    if get_origin(annotation) not in (list, tuple) or not get_args(annotation):
+        return None
+    element = get_args(annotation)[0]
+    return get_args(element)[0] if get_origin(element) is Annotated else element
 
 
 def items_of(value: BaseModel) -> list[ChecklistItem]:

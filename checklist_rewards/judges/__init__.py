@@ -2,6 +2,7 @@
 
 from checklist_rewards.judges.base import Judge, Prices, Progress, Read, Receipt
 from checklist_rewards.judges.batch import BatchJudge
+from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.cascade import CascadeJudge
 from checklist_rewards.judges.checked import CheckedJudge
 from checklist_rewards.judges.encoder import EncoderJudge
@@ -14,6 +15,7 @@ from checklist_rewards.judges.remote import RemoteJudge
 
 __all__ = [
     "BatchJudge",
+    "Budget",
     "CascadeJudge",
     "CheckedJudge",
     "EncoderJudge",

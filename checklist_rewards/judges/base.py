@@ -58,8 +58,9 @@ class Receipt:
     """Tokens of all prompts asked, each computed alone."""
     completion_tokens: int = 0
     """Tokens of all replies; a label that is read is one."""
-    computed_tokens: int = 0
-    """Tokens that the engine computed."""
+    computed_tokens: int | None = 0
+    """Prompt tokens that the engine computed; None if a server that answered one of the calls does not report what it
+    took from its cache."""
     floor_tokens: int = 0
     """The least that could have been: each prefix once, each tail once."""
     separate: int = 0
@@ -92,25 +93,28 @@ class Receipt:
         return self._combined(other, -1)
 
     def _combined(self, other: Receipt, sign: int) -> Receipt:
-        counts = {f.name: getattr(self, f.name) + sign * getattr(other, f.name) for f in fields(self)[:-1]}
+        pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)[:-1]}
+        counts = {name: None if None in pair else pair[0] + sign * pair[1] for name, pair in pairs.items()}
         tokens = {
             model: (mine[0] + sign * others[0], mine[1] + sign * others[1])
             for model in dict.fromkeys([*self.tokens, *other.tokens])
             for mine, others in [(self.tokens.get(model, (0, 0)), other.tokens.get(model, (0, 0)))]
         }
-        return Receipt(**counts, tokens=tokens)
+        return Receipt(**counts, tokens=tokens)  # type: ignore[arg-type]
 
     def __str__(self) -> str:
         text = f"{self.reads} reads: {self.asked} asked, {self.stored} from the store, {self.deduplicated} duplicates"
         if self.unanswered:
             text += f", {self.unanswered} unanswered"
-        if self.floor_tokens:
+        if self.floor_tokens and self.computed_tokens is not None:
             ratio = self.computed_tokens / self.floor_tokens
             text += f"; {self.computed_tokens} prompt tokens computed, {ratio:.2f} x the floor"
             if self.separate:
                 text += f" ({self.separate} reads as separate prompts: this model cannot share a prefix exactly)"
         elif self.prompt_tokens:
             text += f"; {self.calls} calls, {self.prompt_tokens} prompt and {self.completion_tokens} completion tokens"
+        if self.computed_tokens is None:
+            text += "; computed tokens not reported by the server"
         return text
 
 

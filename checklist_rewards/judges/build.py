@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from checklist_rewards.backends import BACKENDS, Backend, Engine, RewardServer, choose_backend, is_encoder
-from checklist_rewards.calibration import Calibration
+from checklist_rewards.calibration import Calibration, read_alike
 from checklist_rewards.errors import SampleError
 from checklist_rewards.judges.base import Judge
 from checklist_rewards.judges.batch import BatchJudge
+from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.calibrated import CalibratedJudge
 from checklist_rewards.judges.encoder import EncoderJudge
 from checklist_rewards.judges.examples import DEFAULT_SHOTS, FewShot
@@ -48,6 +49,7 @@ def build_judge(
     shots: int | None = None,
     example_reasons: bool = False,
     calibration: str | Path | Calibration | None = None,
+    budget: Budget | Mapping[str, Any] | None = None,
     store: bool | str | Path | Store = True,
 ) -> Judge:
     """The judge of these settings; [`ChecklistScorer`] has the same ones and says what they mean.
@@ -72,6 +74,7 @@ def build_judge(
         "examples": examples,
         "shots": shots,
         "example_reasons": example_reasons,
+        "budget": budget,
     }
     judge: Judge
     if is_remote(backend):
@@ -94,6 +97,8 @@ def build_judge(
     few_shot = _few_shot(mode, examples, shots, example_reasons)
     if calibration is not None:
         _readable(calibration, mode, "logprobs" if use_logprobs else "votes")
+    if budget is not None:
+        asked = Budget.of(budget).limited(asked)
     kept = open_store(store)
     written: dict[str, Any] = {"prompt": prompt, "temperature": temperature, "max_tokens": max_tokens, "store": kept}
     if mode == "quality":
@@ -200,7 +205,7 @@ def _readable(calibration: Calibration, mode: str, read_by: str) -> None:
     """Refuse a calibration of answers that are not read in this way."""
     if mode != "item":
         raise SampleError(f"calibration needs mode='item', which reads probabilities; mode is {mode!r}.")
-    if calibration.read_by != read_by:
+    if not read_alike(calibration.read_by, read_by):
         raise SampleError(
             f"the calibration was fitted on answers read by {calibration.read_by}, and these are read by {read_by}; "
             "fit one on reads of this kind."

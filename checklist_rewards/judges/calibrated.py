@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from checklist_rewards.backends.base import is_transient, transient_reason
 from checklist_rewards.calibration import Calibration, kind_of
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ChecklistError, ModelError
@@ -17,6 +18,7 @@ from checklist_rewards.judges.base import Judge, Progress, Read, Receipt
 from checklist_rewards.verdicts import Verdict
 
 EMPTY = ""
+UNCALIBRATED = "uncalibrated"
 
 
 class CalibratedJudge:
@@ -61,9 +63,17 @@ class CalibratedJudge:
         if self.calibration.contextual:
             empties = self.inner.judge(empty_targets(reads))
         return [
-            self.calibration.apply(read.item, verdict, empty)
+            _with_cause(self.calibration.apply(read.item, verdict, empty), empty)
             for read, verdict, empty in zip(reads, verdicts, empties, strict=True)
         ]
+
+
+def _with_cause(verdict: Verdict, empty: Verdict | None) -> Verdict:
+    """The verdict; where the read of the empty target failed for a transient reason, that reason is in it."""
+    if empty is None or not is_transient(empty.unanswered) or not str(verdict.unanswered).startswith(UNCALIBRATED):
+        return verdict
+    reason, detail = transient_reason(str(empty.unanswered)), str(verdict.unanswered).removeprefix(UNCALIBRATED)
+    return replace(verdict, unanswered=f"{UNCALIBRATED}: {reason}{detail}")
 
 
 def empty_targets(reads: Sequence[Read]) -> list[Read]:

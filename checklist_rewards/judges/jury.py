@@ -76,7 +76,7 @@ def _one(entry: Any, where: str, folder: Path, store: Store | None, limited: Lim
     if isinstance(entry, Mapping) and "judges" in entry:
         return _jury(entry, where, folder, store, limited)
     entry = {"model": entry} if isinstance(entry, str) else entry
-    _known(entry, build_judge, ("store",), where)
+    _known(entry, build_judge, ("store", "budget"), where)
     settings = placed(entry, folder)
     if limited is not None:
         asked = {name: settings.pop(name) for name in ("model", "backend", "base_url", "engine") if name in settings}

@@ -7,8 +7,10 @@ The labels are yes and no, or those of an item's options (`answers.py` has how t
 come from the softmax over the full vocabulary, each summed over every surface form of its label. Their sum is the
 *mass*: below `mass_floor` the judge wanted to say something else, and the read is unanswered("off_label"), not 0.5.
 
-A server that gives no log-probabilities may still name the label as its next word. That is an answer without
-probabilities, and its verdict says so: its method is "word".
+A verdict's method says how it was read: "logprobs" out of the full vocabulary; "top_logprobs" out of the list of the
+most likely tokens, which is all that most servers give; "word" where a server gives no log-probabilities and wrote the
+label. The store keeps the method with the answer: one server may be read in one way today and in another tomorrow
+(with its tokenizer installed, say), and neither is given out as the other.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-from checklist_rewards.backends import Backend, Engine, LabelRead, Progress, is_transient
+from checklist_rewards.backends import Backend, Engine, LabelRead, Progress, is_kept
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import BackendError
 from checklist_rewards.judges.answers import check_readable, question_for_reads
@@ -33,6 +35,7 @@ from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.replies import BACKEND_ERROR
 from checklist_rewards.scores import Verdict
 from checklist_rewards.store import Key, Store, key_of
+from checklist_rewards.verdicts import Method
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +45,7 @@ Labels = Mapping[str, str]
 DEFAULT_PROMPT = "judges/item"
 OPTIONS_PROMPT = "judges/options"
 DEFAULT_MASS_FLOOR = 0.5
-_FORMAT = "label-read-1"
+_FORMAT = "label-read-2"
 
 
 class LogprobJudge(Paid):
@@ -171,9 +174,7 @@ class LogprobJudge(Paid):
                     self._pace.took(len(fresh), cost.engine_seconds)
                 answers.update(fresh)
                 if self.store is not None:
-                    self.store.put(
-                        (key, _dumped(read)) for key, read in fresh.items() if not is_transient(read.unanswered)
-                    )
+                    self.store.put((key, _dumped(read)) for key, read in fresh.items() if is_kept(read))
                 if progress is not None:
                     progress(len(fresh))
         return spent
@@ -198,7 +199,9 @@ class LogprobJudge(Paid):
             self.name,
             calls=len(keys),
             prompt_tokens=result.prompt_tokens,
-            completion_tokens=sum(read.unanswered is None for read in fresh.values()),
+            completion_tokens=sum(read.unanswered is None for read in fresh.values())
+            if result.completion_tokens is None
+            else result.completion_tokens,
             computed_tokens=result.computed_tokens,
             floor_tokens=result.floor_tokens,
             separate=result.separate,
@@ -218,7 +221,8 @@ class LogprobJudge(Paid):
         mass = min(1.0, total * math.exp(top))
         probabilities = {label: weight / total for label, weight in zip(labels.values(), weights, strict=True)}
         reason = "off_label" if mass < self.mass_floor else None
-        return Verdict(probabilities, mass=mass, unanswered=reason, judge=self.name, method="logprobs")
+        method: Method = "logprobs" if read.exact else "top_logprobs"
+        return Verdict(probabilities, mass=mass, unanswered=reason, judge=self.name, method=method)
 
 
 def _as_declared(verdict: Verdict, item: ChecklistItem) -> Verdict:
@@ -231,16 +235,18 @@ def _as_declared(verdict: Verdict, item: ChecklistItem) -> Verdict:
 def _dumped(read: LabelRead) -> str:
     if read.unanswered is not None:
         return json.dumps({"unanswered": read.unanswered})
-    return json.dumps({"logprobs": read.logprobs} if read.answer is None else {"answer": read.answer})
+    if read.answer is not None:
+        return json.dumps({"answer": read.answer})
+    return json.dumps({"logprobs": read.logprobs} | ({} if read.exact else {"exact": False}))
 
 
 def _loaded(text: str, labels: Labels) -> LabelRead:
     """What [`_dumped`] wrote about these labels. Raises `ValueError` for anything else."""
     match json.loads(text):
-        case {"logprobs": [*numbers]} if len(numbers) == len(labels):
+        case {"logprobs": [*numbers], **rest} if len(numbers) == len(labels):
             logprobs = tuple(map(float, numbers))
             if not any(map(math.isnan, logprobs)):
-                return LabelRead(logprobs)
+                return LabelRead(logprobs, exact=rest.get("exact") is not False)
         case {"answer": str(answer)} if answer in labels:
             return LabelRead(None, answer=answer)
         case {"unanswered": str(reason)}:

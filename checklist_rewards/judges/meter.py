@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from checklist_rewards.backends import Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends import Arrived, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.judges.base import Receipt
 from checklist_rewards.replies import Engine
 from checklist_rewards.store import Key, key_of
@@ -34,23 +34,33 @@ class Meter:
         """Whether this prompt reached the engine."""
         return prompt_key(messages) in self._asked
 
-    def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
+    def generate(
+        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+    ) -> list[list[Reply]]:
         """See [`Backend`]."""
         self._asked.update(map(prompt_key, prompts))
         backend = self.engine.load()  # loading is no part of the time
         started = time.perf_counter()
-        replies: list[list[Reply]] = []
+        came: dict[int, list[Reply]] = {}
+
+        def note(place: int, replies: list[Reply]) -> None:
+            came[place] = replies
+            if arrived is not None:
+                arrived(place, replies)
+
         try:
-            replies = backend.generate(prompts, sampling)
-        finally:
+            found = backend.generate(prompts, sampling, note)
+            came.update(enumerate(found))
+            return found
+        finally:  # an engine that broke was paid for what came
+            every = [reply for replies in came.values() for reply in replies]
             self.spent += Receipt.of(
                 self.engine.model,
                 calls=len(prompts),
-                prompt_tokens=sum(reply.prompt_tokens for group in replies for reply in group),
-                completion_tokens=sum(reply.completion_tokens for group in replies for reply in group),
+                prompt_tokens=sum(reply.prompt_tokens for reply in every),
+                completion_tokens=sum(reply.completion_tokens for reply in every),
                 engine_seconds=time.perf_counter() - started,
             )
-        return replies
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         """See [`Backend`]."""

@@ -4,10 +4,11 @@
     >>> ChecklistScorer(judge=panel).score(...)  # doctest: +SKIP
 
 A judge that fails has no vote, and never counts as no. If less than `quorum` of the panel's weight answered, the item
-is unanswered("quorum: ..."); if so many have a server that is not there at all, that is an error. A judge that
-*abstains* (an option such as "cannot assess") did answer: where at least half of the answers abstain the panel
-abstains, otherwise these votes are left out. Every vote is kept in the score, with failures and abstentions, and so is
-the share of the votes that agree with the outcome.
+is unanswered("quorum: 1 of 3 judges answered"), or with the reason in front of it where asking again may make the
+quorum ("quorum: timeout: 1 of 3 judges answered"). If so many have a server that is not there at all, that is an
+error. A judge that *abstains* (an option such as "cannot assess") did answer: where at least half of the answers
+abstain the panel abstains, otherwise these votes are left out. Every vote is kept in the score, with failures and
+abstentions, and so is the share of the votes that agree with the outcome.
 
 Rules that put probabilities together. Words without probabilities count as certain:
 
@@ -38,6 +39,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Literal, get_args
 
+from checklist_rewards.backends.base import is_transient, transient_reason
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import ChecklistError, NoServerError, SampleError
 from checklist_rewards.judges.base import Judge, Progress, Read
@@ -146,8 +148,13 @@ def combine(
     kept = tuple(votes)
     answered = [(vote, weight) for vote, weight in zip(votes, weights, strict=True) if vote.unanswered is None]
     if not quorate(weights, [vote.unanswered is None for vote in votes], quorum):
-        reason = f"{QUORUM}: {len(answered)} of {len(votes)} judges answered"
-        return Verdict(unanswered=reason, judge=judge, votes=kept)
+        detail = f"{len(answered)} of {len(votes)} judges answered"
+        passing = [is_transient(vote.unanswered) for vote in votes]
+        there = [vote.unanswered is None or passes for vote, passes in zip(votes, passing, strict=True)]
+        if any(passing) and quorate(weights, there, quorum):  # asked again, they may make the quorum
+            cause = next(str(vote.unanswered) for vote, passes in zip(votes, passing, strict=True) if passes)
+            detail = f"{transient_reason(cause)}: {detail}"
+        return Verdict(unanswered=f"{QUORUM}: {detail}", judge=judge, votes=kept)
     named = [(answer_of(item, vote, threshold), vote, weight) for vote, weight in answered]
     abstained = [entry for entry in named if item.values[entry[0]] is None]
     if 2 * len(abstained) >= len(named):

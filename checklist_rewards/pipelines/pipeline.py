@@ -26,13 +26,15 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistError, ConfigError, GenerationError, SampleError
 from checklist_rewards.generators import Request
 from checklist_rewards.generators.base import check_request
-from checklist_rewards.judges import Judge
+from checklist_rewards.judges import Budget, Judge
+from checklist_rewards.judges.jury import load_jury
 from checklist_rewards.pipelines.build import build_generator, build_refiners, build_scorer
 from checklist_rewards.pipelines.builtin import get_pipeline
 from checklist_rewards.pipelines.config import PipelineConfig
 from checklist_rewards.pipelines.requests import CANDIDATES, TEXTS, a_few, request_from, sample_from, samples_of
 from checklist_rewards.pipelines.sources import source_from
 from checklist_rewards.refiners import CheckAdmission, UnitTester
+from checklist_rewards.refiners.base import refine_all
 from checklist_rewards.replies import Engine
 from checklist_rewards.scales import on_scale, ordinal_scale
 from checklist_rewards.scorer import Sample
@@ -188,10 +190,10 @@ class Pipeline:
             raise ConfigError(f"pipeline {self.name!r} writes one checklist from a source; call generate(source).")
         asked = [self.check_request(request, f"request {number}") for number, request in enumerate(requests, start=1)]
         made = self.generator.generate_batch(asked, progress)
-        return [
-            found if isinstance(found, GenerationError) else self._finished(found, request)
-            for request, found in zip(asked, made, strict=True)
+        samples = [
+            () if isinstance(c, GenerationError) else samples_of(r, c) for r, c in zip(asked, made, strict=True)
         ]
+        return self._refined(made, samples)
 
     def generate(self, source: Any, samples: Sequence[Sample] = ()) -> Checklist:
         """The one checklist of a corpus-level pipeline.
@@ -207,7 +209,10 @@ class Pipeline:
             raise ConfigError(f"pipeline {self.name!r} writes a checklist per input; call generate_batch(requests).")
         found = source_from(self.config, source)
         made = self.generator.generate(found, samples) if self._takes_samples else self.generator.generate(found)
-        return self._refined(made, samples)
+        [refined] = self._refined([made], [samples])
+        if isinstance(refined, GenerationError):
+            raise refined
+        return refined
 
     def score_batch(self, samples: Sequence[Sample], progress: Progress | None = None) -> list[Score]:
         """A score per sample, all reads planned together; see [`ChecklistScorer.score_batch`]."""
@@ -265,18 +270,22 @@ class Pipeline:
             for index, found in enumerate(made)
         ]
 
-    def _finished(self, checklist: Checklist, request: Request) -> Checklist | GenerationError:
-        try:
-            return self._refined(checklist, samples_of(request, checklist))
-        except GenerationError as error:
-            return error
+    def _refined(
+        self, made: Sequence[Checklist | GenerationError], samples: Sequence[Sequence[Sample]]
+    ) -> list[Checklist | GenerationError]:
+        """The checklists through all refiners, each of which gets all of them at once."""
+        found = list(made)
+        for refiner in self.refiners:
+            there = [(index, one) for index, one in enumerate(found) if isinstance(one, Checklist)]
+            refined = refine_all(refiner, [one for _, one in there], [samples[index] for index, _ in there])
+            for (index, _), better in zip(there, refined, strict=True):
+                if isinstance(better, ChecklistError):
+                    found[index] = GenerationError(f"the checklist cannot be used: {better}")
+                else:
+                    found[index] = better
+        return [self._with_universal(one) if isinstance(one, Checklist) else one for one in found]
 
-    def _refined(self, checklist: Checklist, samples: Sequence[Sample]) -> Checklist:
-        try:
-            for refiner in self.refiners:
-                checklist = refiner.refine(checklist, samples)
-        except ChecklistError as error:  # no item is left
-            raise GenerationError(f"the checklist cannot be used: {error}") from error
+    def _with_universal(self, checklist: Checklist) -> Checklist:
         there = {item.id for item in checklist.items}
         items = (*checklist.items, *(item for item in self.config.universal if item.id not in there))
         return Checklist(items=items, source=checklist.source, model=checklist.model)
@@ -301,6 +310,7 @@ def pipeline(
     generator: Mapping[str, Any] | None = None,
     refiners: Sequence[Any] | None = None,
     scorer: Mapping[str, Any] | None = None,
+    budget: Budget | Mapping[str, Any] | None = None,
     store: bool | str | Path | Store = True,
 ) -> Pipeline:
     """Put a pipeline together. No model is loaded.
@@ -317,6 +327,7 @@ def pipeline(
             [`ChecklistScorer`]; `engine` is the scorer's, and the generator's where it has no engine of its own.
         generator, scorer (mapping, *optional*): settings that beat the preset's, such as `{"max_items": 20}`.
         refiners (sequence, *optional*): names or mappings, instead of the preset's.
+        budget ([`Budget`], *optional*): what all models of the pipeline may spend together; see [`ChecklistScorer`].
         store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies and reads are kept.
 
     Raises:
@@ -331,7 +342,20 @@ def pipeline(
     writer = judge.named(generator_model or model or "pocket")
     if own:
         writer = Engine(writer.model, generator_backend or "auto", generator_base_url, generator_engine or {})
-    return assemble(chosen, writer, judge, open_store(store))
+    kept = open_store(store)
+    if budget is None:
+        return assemble(chosen, writer, judge, kept)
+    limited = Budget.of(budget).limited
+    file, at = chosen.scorer.judge, False if kept is None else kept
+    jury = None if file is None else load_jury(file, at, limited)
+    return assemble(
+        chosen,
+        limited(writer),
+        limited(judge) if jury is None else judge,
+        kept,
+        lambda name: limited(writer.named(name)),
+        jury,
+    )
 
 
 def assemble(

@@ -20,8 +20,9 @@ from checklist_rewards.backends import Backend, Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError
 from checklist_rewards.judges.checked import AllowCode, run_check, usable_check
-from checklist_rewards.refiners.base import Note, ReportingRefiner, check_samples, share
+from checklist_rewards.refiners.base import Note, Outcome, ReportingRefiner, check_samples, share
 from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.scores import Score
 from checklist_rewards.store import Store
 
 
@@ -62,36 +63,44 @@ class CheckAdmission(ReportingRefiner):
         """Refuse a judge that cannot work, without loading it. Raises [`ModelError`]."""
         self.scorer.check()
 
-    def refine(self, checklist: Checklist, samples: Sequence[Sample] = ()) -> Checklist:
-        """The same questions, with the checks that were admitted. In the report, what was demoted stands among the
-        dropped items as it came, and among the kept ones without its check.
+    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
+        reasons = [{item.id: self._refusal(item) for item in c.items if item.check is not None} for c in checklists]
+        tried = [
+            [item for item in checklist.items if of_item.get(item.id, "no check") is None]
+            for checklist, of_item in zip(checklists, reasons, strict=True)
+        ]
+        asked = [_about(self.name, items, some) for items, some in zip(tried, samples, strict=True)]
+        every = [sample for some in asked for sample in some]
+        scores = iter(self.scorer.score_batch(every) if every else [])
+        answered = [[next(scores) for _ in some] for some in asked]
+        return [
+            self._outcome(checklist, of_item, items, self._agreement(items, some, of_checklist))
+            for checklist, of_item, items, some, of_checklist in zip(
+                checklists, reasons, tried, asked, answered, strict=True
+            )
+        ]
 
-        Args:
-            checklist ([`Checklist`]).
-            samples (sequence of [`Sample`]): texts to answer the questions about; their own checklists are not looked
-                at. Not needed where no item has a check.
-
-        Raises:
-            SampleError: without samples, or for one that cannot be used.
-            ModelError: if the judge cannot be used.
-        """
-        checklist = Checklist.parse(checklist)
-        reasons = {item.id: self._refusal(item) for item in checklist.items if item.check is not None}
-        tried = [item for item in checklist.items if reasons.get(item.id, "no check") is None]
+    def _outcome(
+        self,
+        checklist: Checklist,
+        reasons: dict[str, str | None],
+        tried: Sequence[ChecklistItem],
+        agreements: Sequence[tuple[int, int]],
+    ) -> Outcome:
+        """What was demoted stands among the dropped items as it came, and among the kept ones without its check."""
         unclear: list[Note] = []
-        if tried:
-            for item, (agreed, compared) in zip(tried, self._agreement(tried, samples), strict=True):
-                if not compared:
-                    reasons[item.id] = "none of the texts was answered by its check and by the judge"
-                    unclear.append(Note(demoted(item), reasons[item.id] or ""))
-                elif agreed < self.threshold * compared:
-                    reasons[item.id] = (
-                        f"its check and the judge agree on {agreed} of {compared} texts (on at least "
-                        f"{self.threshold:.0%} they must); now the judge answers it"
-                    )
+        for item, (agreed, compared) in zip(tried, agreements, strict=True):
+            if not compared:
+                reasons[item.id] = "none of the texts was answered by its check and by the judge"
+                unclear.append(Note(demoted(item), reasons[item.id] or ""))
+            elif agreed < self.threshold * compared:
+                reasons[item.id] = (
+                    f"its check and the judge agree on {agreed} of {compared} texts (on at least "
+                    f"{self.threshold:.0%} they must); now the judge answers it"
+                )
         kept = [demoted(item) if reasons.get(item.id) else item for item in checklist.items]
         dropped = [Note(item, reasons[item.id] or "") for item in checklist.items if reasons.get(item.id)]
-        return self._refined(checklist, kept, dropped, unclear, self.model if tried else None)
+        return Outcome(kept, dropped, unclear, self.model if tried else None)
 
     def _refusal(self, item: ChecklistItem) -> str | None:
         """Why a check is not even tried."""
@@ -101,12 +110,10 @@ class CheckAdmission(ReportingRefiner):
             return str(error)
         return None
 
-    def _agreement(self, items: Sequence[ChecklistItem], samples: Sequence[Sample]) -> list[tuple[int, int]]:
+    def _agreement(
+        self, items: Sequence[ChecklistItem], samples: Sequence[Sample], scores: Sequence[Score]
+    ) -> list[tuple[int, int]]:
         """Of each item, on how many texts both agree, and how many both have answered."""
-        # Weights do not matter here, and a checklist whose only weight is 0 is none.
-        asked = Checklist(items=tuple(item.model_copy(update={"weight": 1.0, "check": None}) for item in items))
-        samples = check_samples(self.name, samples, asked)
-        scores = self.scorer.score_batch(samples)
         counts = []
         for index, item in enumerate(items):
             verdicts = [run_check(item, sample.target, sample.input, self.allow_code) for sample in samples]
@@ -114,6 +121,15 @@ class CheckAdmission(ReportingRefiner):
             both = [(v.answer, answer) for v, answer in zip(verdicts, said, strict=True) if v.answer and answer]
             counts.append((sum(code == answer for code, answer in both), len(both)))
         return counts
+
+
+def _about(refiner: str, items: Sequence[ChecklistItem], samples: Sequence[Sample]) -> list[Sample]:
+    """The samples with the questions of these items, which the judge is asked; none where there are no items."""
+    if not items:
+        return []
+    # Weights do not matter here, and a checklist whose only weight is 0 is none.
+    asked = Checklist(items=tuple(item.model_copy(update={"weight": 1.0, "check": None}) for item in items))
+    return check_samples(refiner, samples, asked)
 
 
 def demoted(item: ChecklistItem) -> ChecklistItem:

@@ -1,4 +1,7 @@
-"""What a refiner is: a checklist in, a better one out, and a report of what became of every item.
+"""What a refiner is: checklists in, better ones out, and a report of what became of every item.
+
+Refiners work on many checklists at once (`refine_batch`): what is asked about all of them goes to the engine in one
+call per stage, and their questions are embedded together. `refine` is a batch of one.
 
 A refiner never changes a checklist on the strength of a reply that it could not read: the items concerned stay as they
 were and are listed as *unclear*. It never returns an empty checklist either: where nothing would be left, that is a
@@ -53,6 +56,17 @@ class Report:
         return f"{self.refiner}: {len(self.kept)} kept ({len(self.unclear)} unclear), {len(self.dropped)} dropped"
 
 
+@dataclass(slots=True)
+class Outcome:
+    """What a refiner finds out about the items of one checklist."""
+
+    kept: Sequence[ChecklistItem]
+    dropped: Sequence[Note] = ()
+    unclear: Sequence[Note] = ()
+    model: str | None = None
+    """The model that was asked."""
+
+
 class Refiner(Protocol):
     """Improves checklists."""
 
@@ -62,40 +76,92 @@ class Refiner(Protocol):
 
     def refine(self, checklist: Checklist, samples: Sequence[Sample] = ()) -> Checklist:
         """A better checklist. `samples` are targets to try it on, for refiners that do; the checklists that they carry
-        are not looked at."""
+        are not looked at. Raises [`ChecklistError`] if no item is left."""
         ...
 
 
+Refined = Checklist | ChecklistError
+"""A refined checklist, or why no item of it is left."""
+
+
+def refine_all(
+    refiner: Refiner, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]
+) -> list[Refined]:
+    """Refine many checklists: at once, or one after the other with a refiner that has no `refine_batch`."""
+    batch = getattr(refiner, "refine_batch", None)
+    if batch is not None:
+        return batch(checklists, samples)
+    found: list[Refined] = []
+    for checklist, of_checklist in zip(checklists, samples, strict=True):
+        try:
+            found.append(refiner.refine(checklist, of_checklist))
+        except ChecklistError as error:
+            found.append(error)
+    return found
+
+
 class ReportingRefiner:
-    """What the package's refiners share: a name, and the report of the last checklist they refined."""
+    """What the package's refiners share: a name, and the reports of the checklists they refined last."""
 
     name: ClassVar[str]
-    report: Report | None = None
-    """Of the last call of `refine`; None before the first."""
+    reports: Sequence[Report] = ()
+    """Of the last call, one per checklist."""
 
-    def _refined(
-        self,
-        checklist: Checklist,
-        kept: Sequence[ChecklistItem],
-        dropped: Sequence[Note] = (),
-        unclear: Sequence[Note] = (),
-        model: str | None = None,
-    ) -> Checklist:
-        """The checklist of the `kept` items, after setting the report; `model` is the one that was asked."""
-        self.report = Report(self.name, tuple(kept), tuple(dropped), tuple(unclear))
+    @property
+    def report(self) -> Report | None:
+        """Of the last checklist refined; None before the first."""
+        return self.reports[-1] if self.reports else None
+
+    def refine(self, checklist: Checklist, samples: Sequence[Sample] = ()) -> Checklist:
+        """[`refine_batch`] of one checklist. Raises [`ChecklistError`] if no item is left."""
+        [found] = self.refine_batch([checklist], [samples])
+        if isinstance(found, ChecklistError):
+            raise found
+        return found
+
+    def refine_batch(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]] = ()) -> list[Refined]:
+        """Refine checklists together. In place of one of which no item is left stands the [`ChecklistError`] that says
+        so.
+
+        Args:
+            checklists (sequence of [`Checklist`]).
+            samples (sequence of sequences of [`Sample`], *optional*): per checklist, targets to try it on.
+
+        Raises:
+            SampleError: for samples that are missing or cannot be used.
+            ModelError: if a model or the embedder cannot be used.
+        """
+        self.reports = ()
+        parsed = [Checklist.parse(checklist) for checklist in checklists]
+        self.check()
+        outcomes = self._refine(parsed, samples or [()] * len(parsed))
+        self.reports = [
+            Report(self.name, tuple(outcome.kept), tuple(outcome.dropped), tuple(outcome.unclear))
+            for outcome in outcomes
+        ]
+        unclear = [note for report in self.reports for note in report.unclear]
         if unclear:
             logger.warning(
                 "%s: %d of %d items stay because nothing could be found out about them; the first: %s",
-                *(self.name, len(unclear), len(checklist), unclear[0].reason),
+                *(self.name, len(unclear), sum(map(len, parsed)), unclear[0].reason),
             )
-        if not kept:
-            raise ChecklistError(
-                f"{self.name}: no item is left of {len(checklist)}; the first went because {dropped[0].reason}."
-            )
+        return [self._made(checklist, outcome) for checklist, outcome in zip(parsed, outcomes, strict=True)]
+
+    def check(self) -> None:
+        """Refuse what can be refused before any call. Raises a [`ChecklistRewardsError`]."""
+        raise NotImplementedError
+
+    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
+        raise NotImplementedError
+
+    def _made(self, checklist: Checklist, outcome: Outcome) -> Refined:
+        if not outcome.kept:
+            first = outcome.dropped[0].reason
+            return ChecklistError(f"{self.name}: no item is left of {len(checklist)}; the first went because {first}.")
         made = {
-            "items": list(kept),
+            "items": list(outcome.kept),
             "source": _joined(checklist.source, f"{self.name}/{__version__}"),
-            "model": _joined(checklist.model, model),
+            "model": _joined(checklist.model, outcome.model),
         }
         return Checklist.parse(made, f"{self.name}: what is left")
 

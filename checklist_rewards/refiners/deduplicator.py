@@ -24,14 +24,14 @@ from checklist_rewards.backends import Backend, Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.refiners.base import Asker, Note, ReportingRefiner, share
+from checklist_rewards.refiners.base import Asker, Note, Outcome, ReportingRefiner, share
 from checklist_rewards.refiners.embedding import (
     NEAR,
     Embedder,
     check_embedder,
     choose_embedder,
     comparable,
-    similarities,
+    similarities_of,
 )
 from checklist_rewards.scorer import Sample
 from checklist_rewards.store import Store
@@ -99,21 +99,29 @@ class Deduplicator(ReportingRefiner):
         if self.asker is not None:
             self.asker.check()
 
-    def refine(self, checklist: Checklist, samples: Sequence[Sample] = ()) -> Checklist:
-        """The checklist without repetitions; `samples` are not looked at.
+    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
+        lists = [checklist.items for checklist in checklists]
+        cosines = similarities_of(self.embedder, lists)
+        groups = [_groups(items, own, self.threshold) for items, own in zip(lists, cosines, strict=True)]
+        worded = [
+            [group for group in of_list if len(_by_text(group, items)) > 1]
+            for items, of_list in zip(lists, groups, strict=True)
+        ]
+        replies = self._merge([(g, items) for items, some in zip(lists, worded, strict=True) for g in some])
+        outcomes = []
+        for items, own, of_list, some in zip(lists, cosines, groups, worded, strict=True):
+            said = _each_once([next(replies) for _ in some] if self.asker is not None else [])
+            answers = dict(zip((group[0] for group in some), said, strict=False))
+            outcomes.append(self._outcome(items, own, of_list, answers))
+        return outcomes
 
-        Raises:
-            ModelError: if the model or the embedder cannot be used.
-        """
-        checklist = Checklist.parse(checklist)
-        self.check()
-        items = checklist.items
-        cosines = similarities(self.embedder, items)
-        groups = _groups(items, cosines, self.threshold)
-        worded = [group for group in groups if len(_by_text(group, items)) > 1]
-        replies = self._merge(worded, items) if self.asker is not None and worded else []
-        answers = dict(zip((group[0] for group in worded), _each_once(replies), strict=False))
-
+    def _outcome(
+        self,
+        items: Sequence[ChecklistItem],
+        cosines: np.ndarray,
+        groups: Sequence[list[int]],
+        answers: Mapping[int, Merged | GenerationError],
+    ) -> Outcome:
         kept: dict[int, ChecklistItem] = {}
         dropped: dict[int, Note] = {}
         unclear: list[Note] = []
@@ -133,19 +141,22 @@ class Deduplicator(ReportingRefiner):
             dropped.update(
                 (index, Note(items[index], reason)) for index in group if index != middle or stands.id != central.id
             )
-        return self._refined(
-            checklist,
+        return Outcome(
             [kept[index] for index in sorted(kept)],
             [dropped[index] for index in sorted(dropped)],
             unclear,
-            self.model if replies else None,
+            self.model if answers else None,
         )
 
     def _merge(
-        self, groups: Sequence[Sequence[int]], items: Sequence[ChecklistItem]
-    ) -> list[Merged | GenerationError]:
+        self, groups: Sequence[tuple[Sequence[int], Sequence[ChecklistItem]]]
+    ) -> Iterator[Merged | GenerationError]:
+        """What the model says about each group, of all checklists in one call."""
+        if self.asker is None or not groups:
+            return iter(())
         taken = [
-            {_folded(item.question) for index, item in enumerate(items) if index not in group} for group in groups
+            {_folded(item.question) for index, item in enumerate(items) if index not in group}
+            for group, items in groups
         ]
 
         def complaint(index: int, reply: Merged) -> str | None:
@@ -157,9 +168,10 @@ class Deduplicator(ReportingRefiner):
                 return f"'question' repeats another item of the checklist: {reply.question!r:.80}."
             return None
 
-        fields = [{"questions": "\n".join(f"- {_line(items[index].question)}" for index in group)} for group in groups]
-        assert self.asker is not None
-        return self.asker.ask(fields, Merged, complaint)
+        fields = [
+            {"questions": "\n".join(f"- {_line(items[index].question)}" for index in group)} for group, items in groups
+        ]
+        return iter(self.asker.ask(fields, Merged, complaint))
 
 
 def _groups(items: Sequence[ChecklistItem], cosines: np.ndarray, threshold: float) -> list[list[int]]:

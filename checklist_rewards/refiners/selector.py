@@ -26,13 +26,13 @@ import numpy as np
 
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.refiners.base import Note, ReportingRefiner, share, whole_number
+from checklist_rewards.refiners.base import Note, Outcome, ReportingRefiner, share, whole_number
 from checklist_rewards.refiners.embedding import (
     Embedder,
     check_embedder,
     choose_embedder,
     near_duplicates,
-    similarities,
+    similarities_of,
 )
 from checklist_rewards.scorer import Sample
 
@@ -98,23 +98,18 @@ class Selector(ReportingRefiner):
         """Refuse an embedder that is not there. Raises [`ModelError`]."""
         check_embedder(self.embedder)
 
-    def refine(self, checklist: Checklist, samples: Sequence[Sample] = ()) -> Checklist:
-        """The selected items, in the order of the checklist; `samples` are not looked at.
+    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
+        cosines = similarities_of(self.embedder, [checklist.items for checklist in checklists])
+        return [self._outcome(c.items, of_items) for c, of_items in zip(checklists, cosines, strict=True)]
 
-        Raises:
-            ModelError: if the embedder cannot be used.
-        """
-        checklist = Checklist.parse(checklist)
-        self.check()
-        items = checklist.items
-        cosines = similarities(self.embedder, items)
+    def _outcome(self, items: Sequence[ChecklistItem], cosines: np.ndarray) -> Outcome:
         near = near_duplicates(items, cosines)
         chosen = self._search(items, cosines, near)
         kept = [items[index] for index in chosen]
         dropped = [
             Note(item, _reason(index, chosen, near, items)) for index, item in enumerate(items) if index not in chosen
         ]
-        return self._refined(checklist, kept, dropped)
+        return Outcome(kept, dropped)
 
     def _search(self, items: Sequence[ChecklistItem], cosines: np.ndarray, near: np.ndarray) -> tuple[int, ...]:
         blocks = [_bits(row) for row in near]

@@ -16,7 +16,7 @@ from checklist_rewards.backends import Backend, Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.refiners.base import Asker, Note, ReportingRefiner
+from checklist_rewards.refiners.base import Asker, Note, Outcome, ReportingRefiner
 from checklist_rewards.scorer import Sample
 from checklist_rewards.store import Store
 
@@ -72,19 +72,13 @@ class Tagger(ReportingRefiner):
         """Refuse a model that is not there. Raises [`ModelError`]."""
         self.asker.check()
 
-    def refine(self, checklist: Checklist, samples: Sequence[Sample] = ()) -> Checklist:
-        """The items that have every quality; `samples` are not looked at.
-
-        Raises:
-            ChecklistError: if no item is left.
-            ModelError: if the model cannot be used.
-        """
-        checklist = Checklist.parse(checklist)
-        self.check()
+    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
         listed = "\n".join(f"- {name}: {definition}" for name, definition in self.qualities.items())
-        replies = self.asker.ask(
-            [{"item": item.question, "qualities": listed} for item in checklist.items], self.shape
-        )
+        fields = [{"item": item.question, "qualities": listed} for c in checklists for item in c.items]
+        replies = iter(self.asker.ask(fields, self.shape))
+        return [self._outcome(checklist, [next(replies) for _ in checklist.items]) for checklist in checklists]
+
+    def _outcome(self, checklist: Checklist, replies: Sequence[BaseModel | GenerationError]) -> Outcome:
         kept: list[ChecklistItem] = []
         dropped: list[Note] = []
         unclear: list[Note] = []
@@ -100,7 +94,7 @@ class Tagger(ReportingRefiner):
                 dropped.append(Note(item, f"it is not {' or '.join(lacking)}{because}"))
             else:
                 kept.append(item)
-        return self._refined(checklist, kept, dropped, unclear, self.model)
+        return Outcome(kept, dropped, unclear, self.model)
 
 
 def _checked(qualities: Mapping[str, str]) -> dict[str, str]:

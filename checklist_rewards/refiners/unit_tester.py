@@ -22,9 +22,9 @@ from checklist_rewards.backends import Backend, Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.refiners.base import Asker, Note, ReportingRefiner, check_samples, share, whole_number
+from checklist_rewards.refiners.base import Asker, Note, Outcome, ReportingRefiner, check_samples, share, whole_number
 from checklist_rewards.scorer import ChecklistScorer, Sample
-from checklist_rewards.scores import PASS_CREDIT
+from checklist_rewards.scores import PASS_CREDIT, Score
 from checklist_rewards.store import Store
 
 DEFAULT_PROMPT = "refiners/rewrite_to_fail"
@@ -96,39 +96,33 @@ class UnitTester(ReportingRefiner):
         self.asker.check()
         self.scorer.check()
 
-    def refine(self, checklist: Checklist, samples: Sequence[Sample] = ()) -> Checklist:
-        """The items that can be enforced.
+    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
+        tried = [
+            check_samples(self.name, some, checklist) for checklist, some in zip(checklists, samples, strict=True)
+        ]
+        scores = iter(self.scorer.score_batch([sample for some in tried for sample in some]))
+        trials = [
+            self._trials(checklist, some, [next(scores) for _ in some])
+            for checklist, some in zip(checklists, tried, strict=True)
+        ]
+        self._rewrite_and_judge([trial for of_checklist in trials for trial in of_checklist])
+        return [self._outcome(some, len(texts)) for some, texts in zip(trials, tried, strict=True)]
 
-        Args:
-            checklist ([`Checklist`]).
-            samples (sequence of [`Sample`]): texts, some of which should pass; their own checklists are not looked at.
-
-        Raises:
-            SampleError: without samples, or for one that cannot be used.
-            ChecklistError: if no item is left.
-            ModelError: if the model or the judge cannot be used.
-        """
-        checklist = Checklist.parse(checklist)
-        samples = check_samples(self.name, samples, checklist)
-        self.check()
-        trials = self._trials(checklist, samples)
-        self._rewrite_and_judge(trials)
-
+    def _outcome(self, trials: Sequence[_Trial], samples: int) -> Outcome:
         kept: list[ChecklistItem] = []
         dropped: list[Note] = []
         unclear: list[Note] = []
         for trial in trials:
             if not trial.judged:
-                unclear.append(Note(trial.item, _untested(trial, len(samples))))
+                unclear.append(Note(trial.item, _untested(trial, samples)))
             elif trial.failed < self.threshold * trial.judged:
                 reason = f"only {trial.failed} of {trial.judged} texts rewritten to fail it were judged to fail it"
                 dropped.append(Note(trial.item, f"{reason} (at least {self.threshold:.0%} must)"))
                 continue
             kept.append(trial.item)
-        return self._refined(checklist, kept, dropped, unclear, self.model)
+        return Outcome(kept, dropped, unclear, self.model)
 
-    def _trials(self, checklist: Checklist, samples: Sequence[Sample]) -> list[_Trial]:
-        scores = self.scorer.score_batch(samples)
+    def _trials(self, checklist: Checklist, samples: Sequence[Sample], scores: Sequence[Score]) -> list[_Trial]:
         trials = []
         for index, item in enumerate(checklist.items):
             lines = [score.items[index] for score in scores]

@@ -39,7 +39,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from pocket.world import FAMILIES, Constraint, sample_plan, sample_task, words_of, write_text  # noqa: E402
 
 from checklist_rewards import ChecklistScorer, Sample  # noqa: E402
-from checklist_rewards.backends import Backend, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling  # noqa: E402
+from checklist_rewards.backends import Arrived, Backend, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling  # noqa: E402
 from checklist_rewards.backends.transformers import TransformersBackend  # noqa: E402
 from checklist_rewards.errors import ModelError  # noqa: E402
 from checklist_rewards.prompts import load_prompt  # noqa: E402
@@ -177,7 +177,9 @@ class InstantBackend:
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         return ReadResult([(self.answer,) * len(group.tails) for group in groups])
 
-    def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
+    def generate(
+        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+    ) -> list[list[Reply]]:
         raise NotImplementedError
 
 

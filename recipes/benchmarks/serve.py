@@ -41,7 +41,7 @@ import aiohttp
 from rich.console import Console
 from rich.table import Table
 
-from checklist_rewards.backends import LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends import Arrived, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 
 QUESTIONS = [f"Does the response do what point {number} of the instruction asks for?" for number in range(1, 9)]
 WORDS = "amber basil cedar delta ember fjord grove heron inlet jetty knoll larch maple north ocean pearl".split()
@@ -61,7 +61,9 @@ class Instant:
         """See [`Backend`]."""
         return ReadResult([(self._READ,) * len(group.tails) for group in groups])
 
-    def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
+    def generate(
+        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+    ) -> list[list[Reply]]:
         """See [`Backend`]."""
         raise NotImplementedError("nothing is written in this benchmark")
 

@@ -24,8 +24,7 @@ from transformers import AutoTokenizer
 from checklist_rewards.backends import ReadGroup, load_backend, pocket_dir
 from checklist_rewards.backends.tokens import ChatTokenizer
 from checklist_rewards.prompts import load_prompt
-
-SERVED_NAME = "judge"
+from tests.backends.brokenserver import SERVED_NAME, serving
 
 
 @pytest.fixture(scope="session")
@@ -116,3 +115,10 @@ def vllm_server(vllm_installed, tmp_path_factory):
     log = tmp_path_factory.mktemp("vllm") / "server.log"
     with vllm_serving(str(pocket_dir()), SERVED_NAME, log, *IN_JSON) as address:
         yield address
+
+
+@pytest.fixture
+def broken_server():
+    """A server whose answers the test decides (`brokenserver.py`)."""
+    with serving() as server:
+        yield server

@@ -3,19 +3,18 @@
 import json
 import logging
 import os
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import ReadGroup, Sampling, engine_identity, load_backend, pocket_dir
+from checklist_rewards.backends import ReadGroup, Sampling, engine_identity, load_backend
+from checklist_rewards.backends.base import reply_seed
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.openai.chat import label_body, label_of, refused_by, reply_body
 from checklist_rewards.errors import ModelError
 from tests.backends.answers import largest_difference
-from tests.backends.conftest import SERVED_NAME
+from tests.backends.brokenserver import SERVED_NAME, connect
 from tests.conftest import HANG
 from tests.faultserver import RETRY_AFTER
 
@@ -86,76 +85,6 @@ def test_a_server_of_another_model_is_refused_by_name(vllm_server):
         load_backend("llama", base_url=vllm_server)
 
 
-class BrokenServer(BaseHTTPRequestHandler):
-    """Answers completions with the statuses in `server.statuses`, one per request, the last one for ever, each as soon
-    as `server.answers(server)` is true."""
-
-    def do_GET(self):
-        card = {"id": SERVED_NAME, "object": "model"} | self.server.card
-        self.answer(200, {"object": "list", "data": [card]})
-
-    def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.asked.append(asked)
-        with self.server.changed:
-            self.server.active += 1
-            self.server.most = max(self.server.most, self.server.active)
-            self.server.changed.notify_all()
-            self.server.changed.wait_for(lambda: self.server.answers(self.server), HANG)
-            self.server.active -= 1
-        statuses = self.server.statuses
-        status = statuses.pop(0) if len(statuses) > 1 else statuses[0]
-        status = 500 if self.server.fails(asked) else 400 if self.server.refuses(asked) else status
-        if status != 200:
-            return self.answer(status, {"error": {"message": f"status {status}"}})
-        choices = self.chat(asked) if "messages" in asked else self.completions(asked)
-        return self.answer(200, {"id": "1", "object": "x", "created": 0, "model": "m", "choices": choices})
-
-    def chat(self, asked):
-        top = [{"token": "yes", "logprob": -0.5}, {"token": "no", "logprob": -1.5}]
-        logprobs = {"content": [{"token": "yes", "top_logprobs": top}]} if "logprobs" in asked else None
-        message = {"role": "assistant", "content": "yes"}
-        return [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": logprobs}]
-
-    def completions(self, asked):
-        named = {f"token_id:{token}": -1.0 for token in asked["logprob_token_ids"]} if self.server.names_tokens else {}
-        choices = [
-            {"index": n, "text": "", "finish_reason": "length", "logprobs": {"top_logprobs": [named]}}
-            for n in reversed(range(len(asked["prompt"])))
-        ]
-        return self.server.spoil(choices) if len(choices) > 1 else choices
-
-    def answer(self, status, body):
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        if status in (429, 503):
-            self.send_header("retry-after-ms", "1")
-        self.end_headers()
-        self.wfile.write(json.dumps(body).encode())
-
-    def log_message(self, *args):
-        pass
-
-
-@pytest.fixture
-def broken_server():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), BrokenServer)
-    server.asked, server.statuses, server.names_tokens, server.fails = [], [200], True, lambda asked: False
-    server.spoil, server.refuses = lambda choices: choices, lambda asked: False
-    server.changed, server.active, server.most = threading.Condition(), 0, 0
-    server.answers = lambda server: True
-    server.card = {"root": str(pocket_dir()), "max_model_len": 2048}
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    server.base_url = f"http://127.0.0.1:{server.server_port}/v1"
-    yield server
-    server.shutdown()
-    server.server_close()
-
-
-def connect(server, **settings):
-    return OpenAIBackend(SERVED_NAME, server.base_url, **{"pause": 0.01} | settings)
-
-
 def test_a_passing_failure_is_retried(broken_server):
     broken_server.statuses = [503, 429, 200]
     [[read]] = connect(broken_server).read(ONE, LABELS).reads
@@ -213,7 +142,7 @@ def test_requests_that_the_server_refuses_from_the_first_are_an_error(broken_ser
     broken_server.statuses, broken_server.card = [400], {}
     with pytest.raises(ModelError, match="refused a request: status 400"):
         connect(broken_server).read([ReadGroup(None, "Hello.", ("Is it?",) * 100)], LABELS)
-    assert len(broken_server.asked) == 2 * 8  # with log-probabilities and without
+    assert len(broken_server.asked) == 3 * 8  # as it is, without the template's setting, without log-probabilities
 
 
 def test_a_first_request_that_takes_long_keeps_no_other_waiting(broken_server, monkeypatch):
@@ -329,7 +258,8 @@ def test_fewer_replies_than_asked_for_are_asked_for_again(broken_server):
     [replies] = connect(broken_server).generate([[{"role": "user", "content": "?"}]], Sampling(temperature=1.0, n=3))
     assert [reply.text for reply in replies] == ["yes"] * 3
     assert [asked.get("n", 1) for asked in broken_server.asked] == [3, 2, 1]
-    assert [asked["seed"] for asked in broken_server.asked] == [0, 1, 2]
+    first = reply_seed(0, [{"role": "user", "content": "?"}])
+    assert [asked["seed"] for asked in broken_server.asked] == [first, first + 1, first + 2]
 
 
 @pytest.mark.parametrize("model", ["o1", "o3-mini", "openai/o4-mini", "gpt-5", "gpt-5.1-mini"])

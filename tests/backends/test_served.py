@@ -7,13 +7,16 @@ say what comes. What is tested is that the form arrives and that nothing is lost
 import pytest
 from pocket.world import tasks, write_response
 from pydantic import BaseModel
+from typer.testing import CliRunner
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.backends import Sampling
+from checklist_rewards.cli import app
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.replies import Engine, ask
-from tests.backends.conftest import SERVED_NAME
+from tests.backends.brokenserver import SERVED_NAME
+from tests.cli.test_forecast import forecast_and_bill
 
 pytestmark = pytest.mark.vllm
 
@@ -57,6 +60,16 @@ def test_reads_through_the_server_are_those_of_this_process(vllm_server, samples
         assert [item.confidence for item in there.items] == pytest.approx(
             [item.confidence for item in here.items], abs=1e-3
         )
+
+
+@pytest.mark.parametrize("options", [(), ("--no-logprobs",)], ids=["labels", "words"])
+def test_the_bill_is_no_higher_than_a_dry_run_forecast(vllm_server, tmp_path, monkeypatch, options):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    at_most, billed, _ = forecast_and_bill(
+        lambda *arguments: CliRunner().invoke(app, arguments), SERVED_NAME, vllm_server, *options
+    )
+    assert at_most[0] >= billed[0] > 0 and at_most[1] >= billed[1] > 0
 
 
 def test_a_generator_gives_a_checklist_or_the_reply_it_could_not_read(vllm_server, samples):

@@ -93,6 +93,22 @@ def test_a_sampled_reply_depends_on_its_prompt_and_seed_alone(vllm_pocket):
 
 
 @with_engine
+def test_replies_are_told_as_they_arrive_and_an_interruption_leaves_nothing_in_the_engine(vllm_pocket):
+    prompts = [[{"role": "user", "content": f'Write a note. Mention the word "{word}".'}] for word in ("bako", "rimo")]
+    sampling, seen = Sampling(max_tokens=24, temperature=1.0, n=2, seed=5), {}
+    replies = vllm_pocket.generate(prompts, sampling, seen.__setitem__)
+    assert [seen[place] for place in range(2)] == replies
+
+    def interrupted(place, replies):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        vllm_pocket.generate(prompts * 20, sampling, interrupted)
+    assert not vllm_pocket.llm.llm_engine.has_unfinished_requests()
+    assert vllm_pocket.generate(prompts, sampling) == replies
+
+
+@with_engine
 def test_a_prompt_that_leaves_no_room_gets_no_reply(vllm_pocket):
     prompts = [[{"role": "user", "content": "word " * 3000}], [{"role": "user", "content": "Write something."}]]
     [[long], [short]] = vllm_pocket.generate(prompts, Sampling(max_tokens=9000))

@@ -1,8 +1,11 @@
 """`--budget`: a run stops where the money ends, lists what is missing, and goes on with more."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 from tests.cli.conftest import read_jsonl, write_jsonl
+from tests.fakes import FakeBackend
 
 ROWS = [{"prompt": "p", "target": f"text {number}", "checklist": ["Is it?"]} for number in range(300)]
 PRICE = ["--price", "pocket=0,1000000"]  # a dollar per label
@@ -15,15 +18,31 @@ def score(run, *more):
 def test_a_run_stops_and_goes_on(run, engine):
     write_jsonl("rows.jsonl", *ROWS)
     fake = engine(lambda prefix, tail: 0.9)
-    done = score(run, "--budget", "1")
-    assert done.exit_code == 1
+    done = score(run, "--budget", "100")
+    assert done.exit_code == 1 and "over the budget" not in done.output
     answered = [row["checklist_score"]["answered"] for row in read_jsonl("out.jsonl")]
-    assert sum(answered) == len(fake.asked) == 1  # the first call of a new store; rows past it are missing
+    assert sum(answered) == len(fake.asked) == 100  # not one more than can be paid
     assert "per read asked" not in done.output  # what was refused is no read that was paid
     assert "budget" in done.output and "the same command with more asks these" in done.output
     done = score(run, "--budget", "1000")
     assert done.exit_code == 0 and "per read asked" in done.output
     assert len(fake.asked) == 300
+
+
+def test_an_overshoot_is_reported(run, engine):
+    class Dear(FakeBackend):
+        def read(self, groups, labels):
+            return replace(super().read(groups, labels), completion_tokens=10 * len(groups))
+
+    write_jsonl("rows.jsonl", *ROWS[:5])
+    engine().read = Dear(lambda prefix, tail: 0.9).read
+    done = score(run, "--budget", "5", "--summary", "sum.json")
+    summary = json.loads(Path("sum.json").read_text())
+    # The first read of a new store is asked by itself; it cost ten times its bound, and the others are not asked.
+    assert (summary["US_dollars"], summary["US_dollars_over_the_budget"]) == (10, 5)
+    assert done.exit_code == 1 and "US dollars over the budget" in done.output
+    done = run("score", "rows.jsonl", "-o", "out.jsonl", "--no-store", *PRICE, "--budget", "4")
+    assert done.exit_code == 1 and "over the budget" in done.output
 
 
 def test_the_judges_of_a_file_share_it(run, engine):

@@ -72,7 +72,7 @@ def test_candidates_are_sampled_from_a_policy(run, engine):
 
 def test_a_policy_that_does_not_reply_is_told(run, engine):
     fake = engine(likes)
-    fake.generate = lambda prompts, sampling: [
+    fake.generate = lambda prompts, sampling, arrived=None: [
         [Reply("red", "stop"), Reply(None, unanswered="too_long")],
         [*[Reply(None)] * 2],
     ]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from checklist_rewards.backends import Messages, Reply, Sampling
+from checklist_rewards.backends import Arrived, Messages, Reply, Sampling
 from checklist_rewards.errors import BackendError
 from tests.fakes import FakeBackend
 
@@ -20,10 +20,17 @@ class Replies(FakeBackend):
         self.reply, self.breaks_at = rule, breaks_at
         self.sampled: list[tuple[list[str], Sampling]] = []
 
-    def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
+    def generate(
+        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+    ) -> list[list[Reply]]:
         texts = [messages[-1]["content"] for messages in prompts]
         self.sampled.append((texts, sampling))
         if len(self.sampled) in self.breaks_at:
             raise BackendError("the engine broke")
-        replies = [self.reply(text, sampling) for text in texts]
-        return [[r if isinstance(r, Reply) else Reply(r, "stop")] * sampling.n for r in replies]
+        replies = []
+        for place, text in enumerate(texts):
+            found = self.reply(text, sampling)
+            replies.append([found if isinstance(found, Reply) else Reply(found, "stop")] * sampling.n)
+            if arrived is not None:
+                arrived(place, replies[-1])
+        return replies

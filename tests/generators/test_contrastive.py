@@ -23,7 +23,7 @@ def writes(reply=GOOD, **settings):
 class Numbered(Replies):
     """Replies that differ from sample to sample, as warm ones do."""
 
-    def generate(self, prompts, sampling):
+    def generate(self, prompts, sampling, arrived=None):
         replies = super().generate(prompts, sampling)
         return [[Reply(f"{r.text} {i}", "stop") for i, r in enumerate(of_prompt)] for of_prompt in replies]
 

@@ -1,7 +1,8 @@
 import json
+from typing import Annotated
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from checklist_rewards import Checklist, __version__
 from checklist_rewards.backends import Reply
@@ -32,6 +33,10 @@ class Ideas(BaseModel):
 
 class Lines(BaseModel):
     lines: list[str]
+
+
+class ShortLines(BaseModel):
+    lines: list[Annotated[str, Field(max_length=60)]]
 
 
 def writes(rule, shape, **settings):
@@ -202,6 +207,7 @@ def test_a_shape_that_cannot_be_used_is_refused(shape, reason):
 
 def test_shapes_in_words():
     assert list_field(Ideas) == "ideas"
+    assert list_field(ShortLines) == "lines"
     assert shape_in_words(Ideas).splitlines()[-1] == (
         '{"thoughts": <thoughts>, "ideas": [{"why": <why>, "question": <question>, "required": true or false}, ...]}'
     )

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from checklist_rewards.backends import LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends import Arrived, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.errors import BackendError
 from tests.fakes import FakeBackend, half
 
@@ -64,7 +64,9 @@ class Script(FakeBackend):
         self.prompts: list[Messages] = []
         self.samplings: list[Sampling] = []
 
-    def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
+    def generate(
+        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+    ) -> list[list[Reply]]:
         self.prompts += prompts
         self.samplings.append(sampling)
         said = [self.script(messages) if callable(self.script) else self.script.pop(0) for messages in prompts]

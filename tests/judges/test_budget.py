@@ -1,71 +1,213 @@
-"""A budget stops a run cleanly: nothing is asked once it is spent, and more money goes on from there."""
+"""A budget: never more is spent than allowed, what is missing is listed, and more money goes on from there."""
+
+import pickle
 
 import pytest
 
 from checklist_rewards import ChecklistScorer, Sample
-from checklist_rewards.backends import LabelRead, ReadResult, Sampling, is_transient
-from checklist_rewards.errors import SampleError
+from checklist_rewards.backends import LabelRead, ReadGroup, ReadResult, Reply, RewardServer, Sampling, is_transient
+from checklist_rewards.backends.openai import OpenAIBackend
+from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.judges.budget import Budget, Budgeted
+from checklist_rewards.pipelines import pipeline
 from checklist_rewards.replies import Engine
 from checklist_rewards.store import open_store
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Script
 
 PRICES = {"m": (1.0, 2.0)}
+HUNDRED = [ReadGroup(None, "", tuple(f"{n:072}" for n in range(100)))]
+"""Reads of 72 bytes: with the template at most 200 tokens, and 2 for the label."""
+AT_MOST = 202e-6
 
 
 class Priced(FakeBackend):
-    """10 prompt tokens per read; yes to everything."""
+    """Yes to everything, at so many prompt tokens per read."""
+
+    def __init__(self, bill=10):
+        super().__init__()
+        self.bill = bill
 
     def read(self, groups, labels):
         self.calls.append(list(groups))
         reads = [(LabelRead((-0.1, -2.4)),) * len(group.tails) for group in groups]
-        return ReadResult(reads, prompt_tokens=10 * sum(map(len, reads)))
+        return ReadResult(reads, prompt_tokens=self.bill * sum(map(len, reads)))
 
 
-def scorer(engine, budget, store):
-    budgeted = Budgeted(Engine("m", engine), budget)
-    budgeted.chunk_reads = 2
-    return ChecklistScorer("m", backend=budgeted, store=store, min_answered=0)
+def read(engine, budget, groups=HUNDRED):
+    result = Budgeted(Engine("m", engine), budget).read(groups, ("yes", "no"))
+    return [entry.unanswered for reads in result.reads for entry in reads]
 
 
 def samples():
     return [Sample(["One?", "Two?"], f"text {number}") for number in range(3)]
 
 
+@pytest.mark.parametrize("bill", [1, 50, 199, 200])
+def test_calls_are_cut_so_that_the_limit_is_never_passed_and_hardly_anything_is_left(bill):
+    engine, budget = Priced(bill), Budget(5000e-6, PRICES)
+    reasons = read(engine, budget)
+    asked = reasons.count(None)
+    assert budget.spent == pytest.approx(asked * (bill + 2) * 1e-6) and budget.overshoot == 0
+    assert asked == 100 or 5000e-6 - AT_MOST < budget.spent <= 5000e-6
+    assert reasons[:asked] == [None] * asked and sum(len(g.tails) for call in engine.calls for g in call) == asked
+    if asked < 100:
+        assert all(is_transient(reason) for reason in reasons[asked:])
+        assert reasons[-1] == (
+            f"budget: {budget.spent:.4g} of 0.005 US dollars are spent, and the next call may cost 0.000202"
+        )
+
+
+def test_what_fits_is_asked_in_one_call():
+    engine, budget = Priced(), Budget(100 * AT_MOST, PRICES)
+    assert read(engine, budget) == [None] * 100 and len(engine.calls) == 1
+
+
+def test_a_bill_above_its_bound_is_an_overshoot_and_raises_the_next_bounds():
+    budget = Budget(20_000e-6, PRICES)
+    engine = Budgeted(Engine("m", Priced(2000)), budget)
+    engine.read([ReadGroup(None, "", HUNDRED[0].tails[:1])], ("yes", "no"))
+    assert budget.overshoot == 0
+    [reads] = engine.read(HUNDRED, ("yes", "no")).reads
+    assert sum(entry.unanswered is None for entry in reads) == 8 and budget.overshoot == 0
+    tight = Budget(1000e-6, PRICES)
+    assert read(Priced(2000), tight).count(None) == 4  # as many as should have fitted
+    assert tight.overshoot == pytest.approx(4 * 2002e-6 - 1000e-6)
+
+
+def test_a_server_that_bills_nothing_is_counted_at_the_bound(fault_server):
+    budget = Budget(1.0, {"no_usage": (1.0, 2.0)})
+    engine = Budgeted(Engine("no_usage", OpenAIBackend("no_usage", fault_server)), budget)
+    engine.read([ReadGroup(None, "Fine. ", ("Is it fine (yes)?",))], ("yes", "no"))
+    spent = budget.spent
+    assert spent == pytest.approx((2 * (6 + 17 + 128) + 2) * 1e-6)
+    engine.generate([[{"role": "user", "content": "JSON"}]], Sampling(10))
+    assert budget.spent > spent + 132e-6
+
+
+def test_the_tokenizer_counts_the_prompts_where_there_is_one(pocket):
+    prices = {"pocket": (1.0, 0.0)}
+    group = [ReadGroup("Be fair.", "A text of some words. ", ("Is it short?", "Is it long?"))]
+    exact = pocket.read(group, ("yes", "no")).prompt_tokens
+    assert read_with("pocket", pocket, Budget(exact * 1e-6, prices), group) == [None, None]
+    assert read_with("pocket", pocket, Budget((exact - 1) * 1e-6, prices), group)[1] is not None
+
+
+def read_with(model, engine, budget, groups):
+    result = Budgeted(Engine(model, engine), budget).read(groups, ("yes", "no"))
+    return [entry.unanswered for reads in result.reads for entry in reads]
+
+
 def test_reads_stop_where_the_money_ends_and_go_on_with_more(tmp_path):
-    engine, store = Priced(), open_store(tmp_path / "store.sqlite")
-    budget = Budget(40e-6, PRICES)  # a chunk of two reads is 20 prompt tokens and 2 labels: 24e-6
+    engine, store = Priced(200), open_store(tmp_path / "store.sqlite")
+    budget = Budget(700e-6, PRICES)
     scores = scorer(engine, budget, store).score_batch(samples())
-    assert sorted(score.answered for score in scores) == [0, 2, 2]
-    [missing] = [score for score in scores if score.answered == 0]
-    assert missing.items[0].unanswered == "budget: 4.8e-05 of 4e-05 US dollars are spent"
-    assert missing.primary_score is None
-    assert budget.spent == pytest.approx(48e-6) and len(engine.calls) == 2
+    answered = sum(score.answered for score in scores)
+    assert 0 < answered < 6 and budget.spent == pytest.approx(answered * 202e-6)
 
     again = scorer(engine, Budget(1, PRICES), store).score_batch(samples())
     assert [score.answered for score in again] == [2, 2, 2]
-    assert len(engine.calls) == 3  # the first four came from the store
+    assert sum(len(group.tails) for call in engine.calls for group in call) == 6  # the first came from the store
 
 
-def test_no_money_asks_nothing_but_gives_what_the_store_has(tmp_path):
-    engine, store = Priced(), open_store(tmp_path / "store.sqlite")
-    scorer(engine, Budget(1, PRICES), store).score_batch(samples()[:1])
-    scores = scorer(engine, Budget(0, PRICES), store).score_batch(samples())
-    assert [score.answered for score in scores] == [2, 0, 0] and len(engine.calls) == 1
+def scorer(engine, budget, store):
+    return ChecklistScorer("m", backend=engine, budget=budget, store=store, min_answered=0)
 
 
-def test_replies_are_paid_too():
-    budget = Budget(100e-6, PRICES)
-    engine = Budgeted(Engine("m", Script(lambda messages: "fine")), budget)  # 100 prompt and 10 reply tokens: 120e-6
-    prompt = [{"role": "user", "content": "Hello"}]
-    assert engine.generate([prompt], Sampling(10, 0.0))[0][0].text == "fine"
-    [[reply]] = engine.generate([prompt], Sampling(10, 0.0))
-    assert reply.text is None and is_transient(reply.unanswered)
-    assert budget.spent == pytest.approx(120e-6)
+def test_no_money_builds_no_engine_but_gives_what_the_store_has(tmp_path):
+    class Unbuilt(FakeBackend):
+        def read(self, groups, labels):
+            raise AssertionError("asked")
+
+    store = open_store(tmp_path / "store.sqlite")
+    scorer(Priced(), Budget(1, PRICES), store).score_batch(samples()[:1])
+    scores = scorer(Unbuilt(), Budget(0, PRICES), store).score_batch(samples())
+    assert [score.answered for score in scores] == [2, 0, 0]
+    assert scores[1].items[0].unanswered == "budget: 0 of 0 US dollars are spent"
 
 
-@pytest.mark.parametrize("dollars", [-1, float("nan"), float("inf"), True])
+def user(text):
+    return [{"role": "user", "content": text}]
+
+
+def test_replies_are_paid_too_and_arrive_under_their_own_places():
+    budget, seen = Budget(700e-6, PRICES), []
+    engine = Budgeted(Engine("m", Script(lambda messages: "fine")), budget)  # billed 100 and 10 tokens: 120e-6
+    prompts = [user(f"{n:072}") for n in range(9)]  # at most 200 and 100 tokens: 400e-6
+    replies = engine.generate(prompts, Sampling(100), lambda place, found: seen.append(place))
+    assert [reply.text for [reply] in replies] == ["fine"] * 3 + [None] * 6
+    assert budget.spent == pytest.approx(360e-6) and is_transient(replies[3][0].unanswered)
+
+
+def test_an_engine_that_breaks_is_paid_for_what_had_arrived():
+    class Breaks(FakeBackend):
+        def generate(self, prompts, sampling, arrived=None):
+            arrived(0, [Reply("fine", "stop", None, 100, 10)])
+            raise BackendError("the engine broke")
+
+    budget, seen = Budget(1.0, PRICES), []
+    with pytest.raises(BackendError):
+        Budgeted(Engine("m", Breaks()), budget).generate(
+            [user("a"), user("b")], Sampling(10), lambda place, found: seen.append(place)
+        )
+    assert seen == [0] and budget.spent == pytest.approx(120e-6)
+    assert budget.reserve([0.9998]) == 1  # what was set aside for the call is free again
+
+
+def test_an_engine_that_breaks_later_costs_only_the_reads_it_was_asked_then():
+    class BreaksLater(Priced):
+        def read(self, groups, labels):
+            if self.calls:
+                raise BackendError("the engine broke")
+            return super().read(groups, labels)
+
+    reasons = read(BreaksLater(), Budget(50 * AT_MOST, PRICES))
+    assert reasons == [None] * 50 + ["backend_error: the engine broke"] * 50
+    with pytest.raises(BackendError):  # as without a budget: the judge says what it was that was lost
+        engine = BreaksLater()
+        engine.calls.append([])
+        read(engine, Budget(1, PRICES))
+
+
+def test_what_is_set_aside_for_one_call_is_not_there_for_another():
+    budget = Budget(2.0, PRICES)
+    assert budget.reserve([1.0, 1.0, 1.0]) == 2 and budget.reserve([0.5]) == 0
+    budget.settle(2.0, 0.5)
+    assert budget.reserve([1.5]) == 1 and budget.spent == 0.5
+
+
+def test_a_scorer_takes_a_budget_or_its_settings():
+    settings = {"dollars": 1, "prices": {"m": [1.0, 2.0]}}
+    assert ChecklistScorer("m", backend=Priced(), budget=settings, store=False).score(["One?"], "text").answered == 1
+    copied = pickle.loads(pickle.dumps(Budget.of(settings)))
+    assert (copied.dollars, copied.prices, copied.reserve([1.0])) == (1, {"m": (1.0, 2.0)}, 1)
+
+
+def test_the_models_of_a_pipeline_share_its_budget():
+    budget = Budget(1.0, PRICES)
+    engine = Script(lambda messages: "1. Is it short?\n2. Is it kind?\n")
+    pipe = pipeline(model="m", backend=engine, budget=budget, store=False, scorer={"mode": "item"})
+    [result] = pipe.run_batch([{"input": "Write.", "target": "A text."}])
+    assert result.score.answered == 2 and budget.spent > 120e-6  # the reply, and two reads
+    with pytest.raises(SampleError, match="there is none of 'other'"):
+        pipeline(model="other", backend=engine, budget=budget, store=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"budget": 5}, "budget=5 is not allowed"),
+        ({"budget": {"dollars": 5}}, "is not allowed"),
+        ({"backend": RewardServer("http://localhost:9"), "budget": Budget(5, {})}, r"budget=Budget\(5, \{\}\)"),
+        ({"judge": FakeBackend, "budget": Budget(5, {})}, "cannot hold a judge object|is not allowed"),
+    ],
+)
+def test_a_budget_that_cannot_hold_is_refused(arguments, words):
+    with pytest.raises(SampleError, match=words):
+        ChecklistScorer("m", **{"backend": Priced(), "store": False} | arguments)
+
+
+@pytest.mark.parametrize("dollars", [-1, float("nan"), float("inf"), True, "5"])
 def test_a_budget_is_a_sum_of_money(dollars):
     with pytest.raises(SampleError, match="from 0 up"):
         Budget(dollars, PRICES)

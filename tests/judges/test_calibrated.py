@@ -3,6 +3,7 @@
 import pytest
 
 from checklist_rewards import ChecklistScorer
+from checklist_rewards.backends import is_transient
 from checklist_rewards.calibration import Calibration, CalibrationMap
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ChecklistError, ModelError, SampleError
@@ -10,7 +11,9 @@ from checklist_rewards.judges import LogprobJudge, Read
 from checklist_rewards.judges.calibrated import CalibratedJudge
 from checklist_rewards.judges.panel import PanelJudge
 from checklist_rewards.store import Store
+from checklist_rewards.verdicts import Verdict
 from tests.fakes import FakeBackend
+from tests.judges.voters import Voter
 
 HOT = CalibrationMap(method="temperature", temperature=2, reads=10, threshold=0.3)
 SAME = CalibrationMap(method="temperature", temperature=1, reads=10)
@@ -86,6 +89,26 @@ def test_the_empty_target_is_read_once_for_all_targets_of_an_input():
     verdicts = judge.judge([Read(RED, f"rose {n}", "Describe it.") for n in range(3)])
     assert [verdict.probabilities["yes"] for verdict in verdicts] == [pytest.approx(0.75)] * 3  # odds 9 over odds 3
     assert len(engine.asked) == 4 and judge.receipt.asked == 4
+
+
+@pytest.mark.parametrize(
+    ("empty", "transient"), [("timeout", True), ("backend_error: gone", True), ("refused", False)]
+)
+def test_what_the_engine_lost_of_the_empty_target_is_asked_for_again(empty, transient):
+    def rule(read):
+        return Verdict({"yes": 0.9, "no": 0.1}, method="logprobs") if read.target else Verdict(unanswered=empty)
+
+    judge = CalibratedJudge(Voter(rule, "fake"), calibration(SAME, contextual=True))
+    [verdict] = judge.judge([Read(RED, "a rose")])
+    reason = f"{empty.partition(':')[0]}: " if transient else ""
+    assert verdict.unanswered == f"uncalibrated: {reason}the empty target has no probabilities ({empty})"
+    assert is_transient(verdict.unanswered) == transient
+
+
+@pytest.mark.parametrize(("method", "p"), [("logprobs", 0.75), ("top_logprobs", 0.75), ("votes", 0.9)])
+def test_a_calibration_holds_for_answers_that_were_read_alike(method, p):
+    judge = CalibratedJudge(Voter(Verdict({"yes": 0.9, "no": 0.1}, method=method), "fake"), calibration())
+    assert judge.judge([Read(RED, "a rose")])[0].probabilities["yes"] == pytest.approx(p)
 
 
 def test_where_the_empty_target_cannot_be_read_the_item_is_unanswered():

@@ -3,10 +3,12 @@
 import pytest
 
 from checklist_rewards import ChecklistScorer, Sample
+from checklist_rewards.backends import is_transient
 from checklist_rewards.checklists import Checklist, ChecklistItem, Option
 from checklist_rewards.errors import ChecklistError, NoServerError, SampleError
 from checklist_rewards.judges import PanelJudge, Read
 from checklist_rewards.judges.panel import combine
+from checklist_rewards.rewards.failures import asked_again
 from checklist_rewards.scores import rescore, score_checklist
 from checklist_rewards.verdicts import Verdict, answer_of
 from tests.judges.voters import DEAD, Absent, Voter, sure
@@ -116,6 +118,35 @@ def test_the_quorum_is_a_share_of_the_weight():
     assert outcome(PLAIN, [said("yes"), said("yes"), DEAD], rule="majority", quorum=1) == "quorum"
     tenths = [0.1] * 10
     assert outcome(PLAIN, [said("yes")] * 5 + [DEAD] * 5, rule="majority", weights=tenths) == "yes"
+
+
+@pytest.mark.parametrize(
+    ("failures", "reason", "transient"),
+    [
+        (["timeout", "too_long"], "quorum: timeout: 1 of 3 judges answered", True),
+        (["too_long", "backend_error: status 500"], "quorum: backend_error: 1 of 3 judges answered", True),
+        (["quorum: timeout: 0 of 2 judges answered", "off_label"], "quorum: timeout: 1 of 3 judges answered", True),
+        (["too_long", "off_label"], "quorum: 1 of 3 judges answered", False),
+    ],
+)
+def test_a_quorum_is_asked_for_again_where_that_may_help(failures, reason, transient):
+    votes = [said("yes"), *(Verdict(unanswered=failure) for failure in failures)]
+    found = combine(PLAIN, votes, quorum=0.6).unanswered
+    assert (found, is_transient(found)) == (reason, transient)
+
+
+def test_a_quorum_that_permanent_failures_rule_out_is_not():
+    votes = [said("yes"), Verdict(unanswered="timeout"), Verdict(unanswered="too_long")]
+    assert not is_transient(combine(PLAIN, votes, quorum=1).unanswered)
+
+
+def test_a_reward_asks_a_panel_again_that_lost_its_quorum():
+    fails = iter([Verdict(unanswered="timeout"), sure(0.9)])
+    panel = PanelJudge([Voter(sure(0.8)), Voter(lambda read: next(fails))], quorum=1)
+    scorer, samples = ChecklistScorer(judge=panel), [Sample(Checklist.parse(["Is it?"]), "text")]
+    scores = scorer.score_batch(samples)
+    assert scores[0].primary_score is None
+    assert asked_again(scorer, samples, scores)[0].primary_score == pytest.approx(0.85)
 
 
 def test_a_judge_without_a_server_is_a_failure_while_there_is_a_quorum(caplog):

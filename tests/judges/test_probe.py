@@ -63,7 +63,7 @@ def test_an_open_thinking_block_is_named():
 
 def test_a_judge_that_only_reads_is_a_judge():
     class ReadsOnly(FakeBackend):
-        def generate(self, prompts, sampling):
+        def generate(self, prompts, sampling, arrived=None):
             raise BackendError("no generation here")
 
     report = probe("fake", backend=ReadsOnly(truth))

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 
-from checklist_rewards.backends import LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends import Arrived, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 
 
 class Scripted:
@@ -25,7 +25,9 @@ class Scripted:
         self.samplings: list[Sampling] = []
         self.reads: list[tuple[str, str, tuple[str, ...]]] = []
 
-    def generate(self, prompts: Sequence[Messages], sampling: Sampling) -> list[list[Reply]]:
+    def generate(
+        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+    ) -> list[list[Reply]]:
         texts = [messages[-1]["content"] for messages in prompts]
         self.prompts += texts
         self.samplings += [sampling] * len(texts)

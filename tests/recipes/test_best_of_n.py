@@ -15,7 +15,7 @@ from tests.fakes import FakeBackend
 class Policy(FakeBackend):
     """Writes three texts, and greedily the plain one."""
 
-    def generate(self, prompts, sampling):
+    def generate(self, prompts, sampling, arrived=None):
         texts = ["plain"] if sampling.temperature == 0 else ["red", "plain", "red red"]
         return [[Reply(text, "stop") for text in texts[: sampling.n]] for _ in prompts]
 
@@ -42,7 +42,7 @@ def test_gold_tells_how_good_the_choice_was():
 
 def test_a_policy_without_replies_is_an_error():
     class Silent(FakeBackend):
-        def generate(self, prompts, sampling):
+        def generate(self, prompts, sampling, arrived=None):
             return [[Reply(None, unanswered="too_long")] * sampling.n for _ in prompts]
 
     with pytest.raises(SampleError, match="no reply to 2 prompts"):

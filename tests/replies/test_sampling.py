@@ -1,9 +1,9 @@
 import pytest
 
 from checklist_rewards.backends import Reply, Sampling
-from checklist_rewards.errors import ModelError
+from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.replies import Engine, sample_replies
-from checklist_rewards.replies.sampling import CHUNK_REPLIES
+from checklist_rewards.replies import sampling as sampling_module
 from checklist_rewards.store import Store
 from tests.generators.fakes import Replies
 
@@ -88,33 +88,67 @@ def test_greedy_replies_depend_on_neither_seed_nor_number(store):
     assert len(backend.sampled) == 1
 
 
-def test_a_broken_chunk_costs_its_own_replies_and_is_asked_again(store):
-    prompts = [user(str(i)) for i in range(CHUNK_REPLIES + 3)]
-    broken = Replies(echo, breaks_at=[1])
-    replies = sample_replies(Engine(backend=broken), prompts, WARM, store)
-    assert {r.unanswered for (r,) in replies[:CHUNK_REPLIES]} == {"backend_error: the engine broke"}
-    assert texts(replies[CHUNK_REPLIES:]) == [[f"{i} 0"] for i in range(CHUNK_REPLIES, CHUNK_REPLIES + 3)]
+def test_all_that_is_missing_is_asked_for_in_one_call(store):
+    backend = Replies(echo)
+    sample_replies(Engine(backend=backend), [user("7"), user("8")], WARM, store)
+    sample_replies(Engine(backend=backend), [user(str(i)) for i in range(1000)], WARM, store)
+    assert [len(asked) for asked, _ in backend.sampled] == [2, 998]
+
+
+def breaks(text, sampling):
+    if text == "break":
+        raise BackendError("the engine broke")
+    return echo(text, sampling)
+
+
+def test_a_broken_engine_costs_the_replies_that_had_not_arrived_and_they_are_asked_for_again(store):
+    prompts = [user(text) for text in ("a", "b", "break", "c")]
+    replies = sample_replies(Engine(backend=Replies(breaks)), prompts, WARM, store)
+    lost = "backend_error: the engine broke"
+    assert [(r.text, r.unanswered) for (r,) in replies] == [("a 0", None), ("b 0", None), (None, lost), (None, lost)]
     again = Replies(echo)
     assert texts(sample_replies(Engine(backend=again), prompts, WARM, store)) == [
-        [f"{i} 0"] for i in range(len(prompts))
+        ["a 0"],
+        ["b 0"],
+        ["break 0"],
+        ["c 0"],
     ]
-    assert [len(asked) for asked, _ in again.sampled] == [CHUNK_REPLIES]
+    assert [asked for asked, _ in again.sampled] == [["break", "c"]]
 
 
-def test_a_run_that_died_asks_only_for_the_chunks_it_did_not_finish_and_asks_for_them_whole(store):
-    prompts = [user(str(i)) for i in range(3 * CHUNK_REPLIES)]
+def test_replies_are_stored_while_the_engine_is_at_work(store, monkeypatch):
+    monkeypatch.setattr(sampling_module, "STORE_SECONDS", 0)
+    stored = []
 
-    def dies(text, sampling):
-        if text == str(2 * CHUNK_REPLIES):
+    def rule(text, sampling):
+        stored.append(len(Store(store.path)))
+        return text
+
+    sample_replies(Engine(backend=Replies(rule)), [user(text) for text in "abc"], WARM, store)
+    assert stored == [0, 1, 2]
+
+
+def test_an_interruption_keeps_what_had_arrived_and_the_rest_is_as_if_nothing_had_happened(store):
+    def interrupted(count):
+        seen.append(count)
+        if len(seen) == 3:
             raise KeyboardInterrupt
-        return echo(text, sampling)
 
+    prompts, seen = [user(text) for text in "abcde"], []
     with pytest.raises(KeyboardInterrupt):
-        sample_replies(Engine(backend=Replies(dies)), prompts, WARM, store)
-    again, whole = Replies(echo), Replies(echo)
+        sample_replies(Engine(backend=Replies(echo)), prompts, WARM, store, interrupted)
+    again = Replies(echo)
     resumed = sample_replies(Engine(backend=again), prompts, WARM, store)
-    assert resumed == sample_replies(Engine(backend=whole), prompts, WARM)
-    assert again.sampled == whole.sampled[2:]
+    assert [asked for asked, _ in again.sampled] == [["d", "e"]]
+    assert resumed == sample_replies(Engine(backend=Replies(echo)), prompts, WARM)
+
+
+def test_progress_is_told_of_every_reply_as_it_arrives(store):
+    sample_replies(Engine(backend=Replies(echo)), [user("a")], WARM, store)
+    seen = []
+    prompts = [user(text) for text in ("a", "b", "c", "b", "a")]
+    sample_replies(Engine(backend=Replies(echo)), prompts, WARM, store, seen.append)
+    assert seen == [2, 2, 1]  # the stored one, then b, which was asked for twice, then c
 
 
 def test_a_prompt_that_is_too_long_says_so_and_stays_so(store):
@@ -138,7 +172,7 @@ def test_a_model_that_is_not_there_is_refused():
         sample_replies(Engine("/no/such/place"), [user("a")], WARM)
 
 
-def test_the_pocket_model_gives_the_same_samples_in_a_rerun_and_in_another_store(pocket, tmp_path):
+def test_the_pocket_model_gives_the_same_samples_in_a_rerun_in_another_store_and_in_any_company(pocket, tmp_path):
     prompts = [user(f'Write a note. Mention the word "{word}".') for word in ("bako", "rimo", "tuve")]
     sampling = Sampling(24, 1.0, n=2, seed=3)
     one, two = (Store(tmp_path / name) for name in ("one.sqlite", "two.sqlite"))
@@ -146,3 +180,5 @@ def test_the_pocket_model_gives_the_same_samples_in_a_rerun_and_in_another_store
     assert replies == sample_replies(Engine(backend=pocket), prompts, sampling, one)
     assert replies == sample_replies(Engine(backend=pocket), prompts, sampling, two)
     assert all(reply.text is not None for of_prompt in replies for reply in of_prompt)
+    assert replies[1:2] == sample_replies(Engine(backend=pocket), prompts[1:2], sampling)
+    assert replies[::-1] == sample_replies(Engine(backend=pocket), prompts[::-1], sampling)

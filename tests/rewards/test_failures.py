@@ -119,7 +119,7 @@ class TestRetries:
 
     def test_a_judge_that_answers_whole_checklists_is_asked_for_the_whole_one(self):
         class Writes(FakeBackend):
-            def generate(self, prompts, sampling):
+            def generate(self, prompts, sampling, arrived=None):
                 self.calls.append(list(prompts))
                 if len(self.calls) == 1:
                     raise BackendError("the engine broke")

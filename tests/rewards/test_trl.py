@@ -297,7 +297,7 @@ def test_a_pipeline_gives_its_scorer_and_its_scale(name):
     rewards = ChecklistReward(pipe, shaping=["earned"])(**batch)
     samples = [Sample(*row) for row in zip(batch["checklist"], batch["completions"], batch["prompts"], strict=True)]
     assert rewards == [score.expected_score for score in pipe.score_batch(samples)]
-    assert {labels for _, _, labels in pipe.scorer.judge.backend.reads} == {
+    assert {labels for _, _, labels in pipe.scorer.judge.engine.load().reads} == {
         ("yes", "no") if name == "tick" else tuple("0123456789")
     }
 

@@ -5,7 +5,8 @@ A label read asks for one token with the twenty most likely ones. P(label) sums 
 mass, which the judge holds against its floor, is never too high. Where a server gives no log-probabilities the label
 is the word that the model wrote.
 
-What a server does not take is left out of the requests to it: `without` names it ([`FEATURES`]).
+What a server does not take is left out of the requests to it: `without` names it ([`FEATURES`]). Control strings in
+messages are neutralized, except in the system message, which is this package's own text (`neutral`).
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from checklist_rewards.backends.base import LabelRead, Messages, Reply, Sampling
+from checklist_rewards.backends.base import LabelRead, Message, Messages, Reply, Sampling
+from checklist_rewards.backends.bounds import THINKING_TOKENS, WORD_TOKENS, thinks
 from checklist_rewards.backends.encoding import encodable
 from checklist_rewards.backends.openai.failures import Failure
+from checklist_rewards.backends.openai.neutral import neutral
 from checklist_rewards.chat import strip_thinking
 
 FEATURES = {
+    "no_thinking": re.compile(r"chat_template_kwargs|enable_thinking", re.I),
     "schema": re.compile(r"response_format|json_?schema|schema|structured|guided|grammar", re.I),
     "logprobs": re.compile(r"logprob", re.I),
     "max_tokens": re.compile(r"max_completion_tokens", re.I),
@@ -30,10 +34,12 @@ FEATURES = {
     "seed": re.compile(r"\bseed\b", re.I),
 }
 """What a server may refuse, and how its complaint names it."""
+_NO_THINKING = {"enable_thinking": False}
+_KEYS = {"schema": "response_format", "no_thinking": "chat_template_kwargs"}
+_UNNAMED = ("no_thinking", "schema", "logprobs")
+"""What is left out where a complaint names nothing, in this order."""
+_BROKEN_OFF = ("abort", "aborted", "cancelled", "error")
 TOP = 20
-_WORD_TOKENS = 16
-_THINKING_TOKENS = 4096
-_THINKS = re.compile(r"(?:^|/)(?:o[134]|gpt-5)(?![a-z0-9])(?!.*chat)", re.I)
 _WORD = re.compile(r"[^\w]*(\w+)[^\w]*(?:[.,:;!\n].*)?", re.DOTALL)
 _SPACE = "▁Ġ \t\n"
 
@@ -41,29 +47,40 @@ _SPACE = "▁Ġ \t\n"
 def refused_by(model: str) -> frozenset[str]:
     """What the servers of `model` are known to refuse: OpenAI's reasoning models sample their own way, give no
     log-probabilities, and count their thinking among the tokens."""
-    return frozenset({"logprobs", "max_tokens", "temperature", "top_p"} if _THINKS.search(model) else ())
+    return frozenset({"logprobs", "max_tokens", "temperature", "top_p"} if thinks(model) else ())
 
 
 def suspects(failure: Failure, sent: Sequence[str], without: frozenset[str]) -> frozenset[str]:
-    """Which features to leave out after a bad request: what the complaint names, else the most demanding one."""
+    """Which features to leave out after a bad request: what the complaint names, else the least usual one."""
     left = [feature for feature in sent if feature not in without]
     named = [feature for feature in left if FEATURES[feature].search(failure.reason)]
-    return frozenset(named or [feature for feature in left if feature in ("schema", "logprobs")][:1])
+    return frozenset(named or [feature for feature in left if feature in _UNNAMED][:1])
 
 
-def label_body(model: str, messages: Messages, without: frozenset[str]) -> dict[str, Any]:
-    """A request for one label."""
-    if "logprobs" in without:
-        return _body(model, messages, _WORD_TOKENS, without) | _sampled(Sampling(), without)
-    likely = {"logprobs": True, "top_logprobs": TOP}
-    return _body(model, messages, 1, without) | likely | _sampled(Sampling(), without)
+def label_body(
+    model: str, messages: Messages, without: frozenset[str], controls: Sequence[str] = ()
+) -> dict[str, Any]:
+    """A request for one label; a chat template that opens a thinking block is asked to leave it out. `controls` are
+    further control strings to neutralize."""
+    body = _body(model, messages, WORD_TOKENS if "logprobs" in without else 1, without, controls)
+    if "logprobs" not in without:
+        body |= {"logprobs": True, "top_logprobs": TOP}
+    if "no_thinking" not in without:
+        body["chat_template_kwargs"] = _NO_THINKING
+    return body | _sampled(Sampling(), without)
 
 
 def reply_body(
-    model: str, messages: Messages, sampling: Sampling, n: int, room: int, without: frozenset[str]
+    model: str,
+    messages: Messages,
+    sampling: Sampling,
+    n: int,
+    room: int,
+    without: frozenset[str],
+    controls: Sequence[str] = (),
 ) -> dict[str, Any]:
     """A request for `n` replies of at most `room` tokens."""
-    body = _body(model, messages, min(room, sampling.max_tokens), without)
+    body = _body(model, messages, min(room, sampling.max_tokens), without, controls)
     body |= _sampled(sampling, without) | ({"n": n} if n > 1 else {})
     if sampling.schema is not None and "schema" not in without:
         schema = {"name": "reply", "schema": json.loads(sampling.schema)}
@@ -73,16 +90,17 @@ def reply_body(
 
 def features(body: dict[str, Any]) -> list[str]:
     """Which of [`FEATURES`] a request asks for."""
-    keys = {"schema": "response_format"}
-    return [feature for feature in FEATURES if keys.get(feature, feature) in body]
+    return [feature for feature in FEATURES if _KEYS.get(feature, feature) in body]
 
 
 def label_of(choice: Any, labels: Sequence[str]) -> LabelRead:
     """The label in an answer."""
+    if (broken := broken_off(choice)) is not None:
+        return LabelRead(None, broken)
     likely = _likely(choice)
     if likely:
         forms = [[p for token, p in likely if _same(token, label)] for label in labels]
-        return LabelRead(tuple(_logsumexp(form) for form in forms))
+        return LabelRead(tuple(_logsumexp(form) for form in forms), exact=False)
     text, missing = _text(choice)
     if text is None:
         return LabelRead(None, missing)
@@ -99,26 +117,40 @@ def reply_of(choice: Any) -> Reply:
     return Reply(text, choice.get("finish_reason") if isinstance(choice, dict) else None, missing)
 
 
+def broken_off(choice: Any) -> str | None:
+    """The reason of an answer that the server did not finish (a request that was aborted); None for a finished one."""
+    finish = choice.get("finish_reason") if isinstance(choice, dict) else None
+    return f"backend_error: the server ended the answer with {finish!r}" if finish in _BROKEN_OFF else None
+
+
 def choices_of(body: dict[str, Any]) -> list[Any]:
     """The choices of a response, in order."""
     choices = [choice for choice in body["choices"] if isinstance(choice, dict)]
     return sorted(choices, key=lambda choice: choice.get("index") or 0)
 
 
-def usage_of(body: dict[str, Any]) -> tuple[int, int, int]:
-    """Tokens of the prompt, of these those that the server had in its cache, and tokens of all replies."""
+def usage_of(body: dict[str, Any]) -> tuple[int, int | None, int]:
+    """Tokens of the prompt, of these those that the server had in its cache (None if it does not say), and tokens of
+    all replies."""
     usage = body.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
-    return usage.get("prompt_tokens") or 0, cached or 0, usage.get("completion_tokens") or 0
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    return usage.get("prompt_tokens") or 0, cached, usage.get("completion_tokens") or 0
 
 
-def _body(model: str, messages: Messages, tokens: int, without: frozenset[str]) -> dict[str, Any]:
-    chat = [{**message, "content": encodable(message["content"])} for message in messages]
+def _body(
+    model: str, messages: Messages, tokens: int, without: frozenset[str], controls: Sequence[str]
+) -> dict[str, Any]:
+    chat = [{**message, "content": _content(message, controls)} for message in messages]
     if "max_tokens" in without:
-        return {"model": model, "messages": chat, "max_completion_tokens": tokens + _THINKING_TOKENS}
+        return {"model": model, "messages": chat, "max_completion_tokens": tokens + THINKING_TOKENS}
     return {"model": model, "messages": chat, "max_tokens": tokens}
+
+
+def _content(message: Message, controls: Sequence[str]) -> str:
+    text = encodable(message["content"])
+    return text if message["role"] == "system" else neutral(text, controls)
 
 
 def _sampled(sampling: Sampling, without: frozenset[str]) -> dict[str, Any]:
@@ -154,6 +186,8 @@ def _text(choice: Any) -> tuple[str | None, str | None]:
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(message, dict):
         return None, "error_body"
+    if (broken := broken_off(choice)) is not None:
+        return None, broken
     finish = choice.get("finish_reason")
     if message.get("refusal") or finish == "content_filter":
         return None, "refused"

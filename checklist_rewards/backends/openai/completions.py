@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from checklist_rewards.backends.openai.chat import broken_off
 from checklist_rewards.backends.reads import Answer
 
 NO_TOKENS = "backend_error: the server gave no log-probability of the label"
@@ -39,6 +40,8 @@ def answers(choices: Sequence[Any], ids: Sequence[int], count: int) -> list[Answ
 
 
 def _named(choice: dict[str, Any], ids: Sequence[int]) -> Answer:
+    if (broken := broken_off(choice)) is not None:
+        return broken
     try:
         top = choice["logprobs"]["top_logprobs"][0]
         named = {token: float(top[f"token_id:{token}"]) for token in ids}

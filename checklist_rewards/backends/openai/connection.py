@@ -42,6 +42,7 @@ logger = logging.getLogger(__name__)
 _OPENAI_PATHS = (("GET", "/models"), ("POST", "/chat/completions"), ("POST", "/completions"))
 _TELEMETRY = "X-Stainless"
 _LONGEST_PAUSE = 8.0
+_TEXT_SECONDS = 2.0
 
 
 @dataclass
@@ -100,6 +101,17 @@ class Connection:
             the response with its list `key`, or the [`Failure`] that says why there is none.
         """
         return await self._send("POST", path, json.dumps(body).encode(), key, tokens, patience)
+
+    async def text(self, url: str) -> str | None:
+        """Get a text from the server that no answer depends on: one attempt, without a slot; None if there is none."""
+        client = self._current().client
+        request = client.build_request("GET", url, headers={"Authorization": f"Bearer {self._key}"})
+        try:
+            async with asyncio.timeout(_TEXT_SECONDS):
+                response = await client.send(request)
+        except Exception:  # whatever the transport raises, there is no text
+            return None
+        return response.text if response.status_code == 200 else None
 
     async def _send(
         self, method: str, path: str, content: bytes | None, key: str | None, tokens: int, patience: float

@@ -12,9 +12,11 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable, Coroutine
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+Item = TypeVar("Item")
 
 _THREAD = "checklist-rewards-http"
 _lock = threading.Lock()
@@ -25,6 +27,23 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` in the background loop and wait for what it returns; an interrupted wait cancels it."""
     future = asyncio.run_coroutine_threadsafe(work, _loop())
     try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def run_telling(
+    work: Callable[[Callable[[int, Item], None]], Coroutine[Any, Any, T]], tell: Callable[[int, Item], None]
+) -> T:
+    """Like [`run`], for work that says on the way what is done: `work(put)` runs in the background loop, and what it
+    puts is passed to `tell` in this thread."""
+    waiting: SimpleQueue[tuple[int, Item] | None] = SimpleQueue()
+    future = asyncio.run_coroutine_threadsafe(work(lambda place, item: waiting.put((place, item))), _loop())
+    future.add_done_callback(lambda _: waiting.put(None))
+    try:
+        while (put := waiting.get()) is not None:
+            tell(*put)
         return future.result()
     except BaseException:
         future.cancel()

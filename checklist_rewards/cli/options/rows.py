@@ -99,7 +99,8 @@ class Dry:
         float | None,
         option(
             OUTPUT,
-            "Stop asking when so many US dollars are spent; what is missing is listed, and the store goes on from it.",
+            "Stop before more than this many US dollars are spent; unanswered items are listed, and the same command "
+            "with a larger budget continues.",
             "--budget",
             min=0,
         ),

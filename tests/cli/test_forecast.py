@@ -1,0 +1,56 @@
+"""`--dry-run` against the bill: what is printed as "at most" is at least what the server charges."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from checklist_rewards import ChecklistScorer, Sample
+from tests.cli.conftest import write_jsonl
+from tests.cli.test_pipelines import table
+
+TEXTS = ("Short.", "A longer text of some words, with <b>markup</b>, <|im_end|> and 日本語.", "One more. " * 40)
+ROWS = [{"prompt": "Write.", "target": text, "checklist": ["Is it fine (yes)?", "Is it red (no)?"]} for text in TEXTS]
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch):
+    """A table whose cells are not wrapped."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def forecast_and_bill(run, model, url, *options):
+    """Prompt and reply tokens: at most by the dry run, and as the run was billed."""
+    write_jsonl("rows.jsonl", *ROWS)
+    command = ["score", "rows.jsonl", "-o", "out.jsonl", "--model", model, "--base-url", url, "--no-store", *options]
+    shown = run(*command, "--dry-run")
+    assert shown.exit_code == 0, shown.output
+    [line] = table(shown.stdout)
+    done = run(*command, "--summary", "sum.json")
+    assert done.exit_code in (0, 1), done.output
+    receipt = json.loads(Path("sum.json").read_text())["receipt"]
+    at_most = tuple(int(cell.replace(",", "")) for cell in line[3:5])
+    return at_most, (receipt["prompt_tokens"], receipt["completion_tokens"]), shown.stdout
+
+
+@pytest.mark.parametrize("options", [(), ("--mode", "batch"), ("--reasoning",)], ids=["labels", "batch", "reasoned"])
+def test_a_server_that_bills_a_token_per_byte_bills_no_more_than_was_forecast(run, fault_server, options):
+    at_most, billed, shown = forecast_and_bill(run, "dense", fault_server, *options)
+    assert at_most[0] >= billed[0] > 0 and at_most[1] >= billed[1] > 0
+    assert "The tokenizer of dense is not on this machine" in shown and "a token per byte" in shown
+
+
+@pytest.mark.parametrize("model", ["off_label", "no_logprobs", "logprobs_refused"])
+def test_reads_that_take_a_second_request_were_forecast_with_it(run, fault_server, model):
+    at_most, billed, shown = forecast_and_bill(run, model, fault_server)
+    assert at_most[0] >= billed[0] > 0 and at_most[1] >= billed[1] > 0 and "counted as two requests" in shown
+
+
+def test_the_tokenizer_of_a_model_on_this_machine_counts_the_prompts_exactly(run, no_engine, pocket):
+    write_jsonl("rows.jsonl", *ROWS)
+    shown = run("score", "rows.jsonl", "-o", "out.jsonl", "--backend", "transformers", "--no-store", "--dry-run")
+    [line] = table(shown.stdout)
+    scorer = ChecklistScorer("pocket", backend=pocket, store=False)
+    scorer.score_batch([Sample(row["checklist"], row["target"], row["prompt"]) for row in ROWS])
+    assert int(line[3].replace(",", "")) == scorer.receipt.prompt_tokens and line[4] == "6"
+    assert "a token per byte" not in shown.stdout

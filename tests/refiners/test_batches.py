@@ -1,0 +1,143 @@
+"""Many checklists at once: one engine call per stage, the outcome of each as if it were alone."""
+
+import json
+
+import numpy as np
+import pytest
+
+from checklist_rewards import Checklist, ChecklistScorer, Sample
+from checklist_rewards.errors import ChecklistError, SampleError
+from checklist_rewards.generators import Request
+from checklist_rewards.pipelines import PipelineConfig, pipeline
+from checklist_rewards.refiners import CheckAdmission, Deduplicator, Selector, Tagger, UnitTester
+from checklist_rewards.refiners.base import refine_all
+from tests.fakes import FakeBackend
+from tests.generators.fakes import Replies
+from tests.pipelines.fakes import Scripted
+
+COUNT = 50
+
+
+class Counted:
+    """Vectors by the first letter of a text; says how often it was called."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, texts):
+        self.calls += 1
+        angles = np.radians([10.0 * (ord(text[0]) - ord("A")) for text in texts])
+        return np.stack([np.cos(angles), np.sin(angles)], axis=-1)
+
+
+def lists():
+    """Two questions that are alike, one that is not, other ones in every list."""
+    return [Checklist.parse([f"A of {n}?", f"B of {n}?", f"Z of {n}?"]) for n in map(str.upper, names())]
+
+
+def names():
+    return [f"{a}{b}" for a in "klmno" for b in "pqrstuvwxy"]
+
+
+def merge(text, sampling):
+    name = text.split("- A of ")[1][:2]
+    return json.dumps({"same": True, "question": f"Which of {name}?"})
+
+
+def asked(refiner, backend):
+    return [len(texts) for texts, _ in backend.sampled]
+
+
+def test_the_deduplicator_embeds_all_questions_once_and_merges_all_groups_in_one_call():
+    backend, embedder = Replies(merge), Counted()
+    refiner = Deduplicator("fake", backend=backend, embedder=embedder, store=False)
+    refined = refiner.refine_batch(lists())
+    assert embedder.calls == 1 and asked(refiner, backend) == [COUNT]
+    assert [[item.question for item in one.items] for one in refined] == [
+        [f"Which of {name.upper()}?", f"Z of {name.upper()}?"] for name in names()
+    ]
+    alone = Deduplicator("fake", backend=Replies(merge), embedder=Counted(), store=False)
+    assert refined == [alone.refine(one) for one in lists()]
+    assert [len(report.dropped) for report in refiner.reports] == [2] * COUNT and refiner.report is refiner.reports[-1]
+
+
+def test_the_tagger_asks_about_all_items_in_one_call_and_an_empty_list_costs_itself_alone():
+    def rule(text, sampling):
+        return json.dumps({"reason": "", "general": "OF KP" not in text.upper(), "specific": True})
+
+    backend = Replies(rule)
+    refined = Tagger("fake", backend=backend, store=False).refine_batch(lists())
+    assert [len(texts) for texts, _ in backend.sampled] == [3 * COUNT]
+    assert isinstance(refined[0], ChecklistError) and "no item is left of 3" in str(refined[0])
+    assert [len(one) for one in refined[1:]] == [3] * (COUNT - 1)
+
+
+def test_the_unit_tester_scores_rewrites_and_judges_in_one_call_each():
+    backend = Replies(lambda text, sampling: '{"response": "broken"}')
+    backend.rule = lambda prefix, tail: 0.1 if "broken" in prefix else 0.9
+    backend.chunk_reads = 10_000
+    refiner = UnitTester("fake", backend=backend, store=False)
+    samples = [[Sample(None, f"text {n}")] for n in range(COUNT)]
+    refined = refiner.refine_batch(lists(), samples)
+    assert refined == [
+        one.model_copy(update={"source": made.source, "model": "fake"})
+        for one, made in zip(lists(), refined, strict=True)
+    ]
+    assert len(backend.calls) == 2 and [len(texts) for texts, _ in backend.sampled] == [3 * COUNT]
+    with pytest.raises(SampleError, match="unit_tester: it needs samples"):
+        refiner.refine_batch(lists(), [*samples[1:], []])
+
+
+def test_code_checks_are_compared_in_one_call():
+    backend = FakeBackend(lambda prefix, tail: 0.9, chunk_reads=10_000)
+    refiner = CheckAdmission("fake", scorer=ChecklistScorer(backend=backend, store=False))
+    item = {"question": "Is it short?", "check": '{"type": "words", "at_most": 3}'}
+    plain = Checklist.parse(["Is it kind?"])
+    checked = [Checklist.parse([item]), plain, Checklist.parse([item])]
+    samples = [[Sample(None, "a b")], [], [Sample(None, "a b c d e")]]
+    refined = refiner.refine_batch(checked, samples)
+    assert [one.items[0].check is None for one in refined] == [False, True, True]
+    assert len(backend.calls) == 1
+
+
+def test_the_selector_embeds_all_questions_once():
+    embedder = Counted()
+    refined = Selector(1, embedder=embedder).refine_batch(lists())
+    assert embedder.calls == 1 and [len(one) for one in refined] == [1] * COUNT
+
+
+def test_a_refiner_of_ones_own_needs_no_batch_form():
+    class First:
+        def check(self):
+            pass
+
+        def refine(self, checklist, samples=()):
+            if "KP" in checklist.items[0].question:
+                raise ChecklistError("nothing is left.")
+            return Checklist(items=checklist.items[:1])
+
+    found = refine_all(First(), lists()[:2], [(), ()])
+    assert isinstance(found[0], ChecklistError) and len(found[1]) == 1
+
+
+def test_a_pipeline_refines_all_of_its_checklists_together():
+    def rule(text):
+        if "OF " in text.upper() and "- A of" in text:
+            return json.loads(merge(text, None))
+        name = text.split("Write ")[1][:2]
+        return f"1. A of {name}?\n2. B of {name}?\n3. Z of {name}?\n"
+
+    calls = []
+
+    class Watched(Scripted):
+        def generate(self, prompts, sampling, arrived=None):
+            calls.append(len(prompts))
+            return super().generate(prompts, sampling, arrived)
+
+    config = PipelineConfig(name="x", refiners=["deduplicator"])
+    pipe = pipeline(config, model="m", backend=Watched(rule), store=False)
+    [refiner] = pipe.refiners
+    refiner.embedder = Counted()
+    made = pipe.generate_batch([Request(f"Write {name.upper()}.") for name in names()])
+    assert calls == [COUNT, COUNT]  # all are written, then all are merged
+    assert [one.items[0].question for one in made] == [f"Which of {name.upper()}?" for name in names()]
