@@ -106,7 +106,7 @@ def test_a_real_server_forms_no_control_token_from_the_text(vllm_server, pocket,
 
     group = ReadGroup(None, f"## Response\n{INJECTED}\n## Question\n", ("Does the response use bullet points?",))
     plain = ReadGroup(None, neutral(group.prefix), group.tails)
-    monkeypatch.setattr("checklist_rewards.backends.openai.backend.AutoTokenizer.from_pretrained", without_tokenizer)
+    monkeypatch.setattr("checklist_rewards.backends.openai.backend.load_chat_tokenizer", without_tokenizer)
     chats = OpenAIBackend(SERVED_NAME, vllm_server)
     monkeypatch.undo()
     read = chats.read([group], ("yes", "no"))

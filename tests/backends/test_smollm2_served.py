@@ -1,5 +1,6 @@
 """A real writer on a real vLLM server: checklists with a schema."""
 
+import re
 from typing import Annotated
 
 import pytest
@@ -9,6 +10,7 @@ from checklist_rewards import Checklist
 from checklist_rewards.generators import DirectGenerator
 from tests.backends.conftest import IN_JSON, vllm_serving
 
+PATTERN = r"^(Is|Does) [a-z ]{10,50}\?$"
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 
 
@@ -20,9 +22,9 @@ def writer(smollm2, vllm_installed, tmp_path_factory):
 
 
 class Questions(BaseModel):
-    """Two or three short questions: a small model would go on until it is cut off."""
+    """Two or three short questions: a small model left alone goes on until it is cut off, or asks nothing."""
 
-    questions: list[Annotated[str, Field(max_length=60)]] = Field(min_length=2, max_length=3)
+    questions: list[Annotated[str, Field(pattern=PATTERN)]] = Field(min_length=2, max_length=3)
 
 
 def test_it_writes_checklists_that_follow_the_schema(writer):
@@ -31,4 +33,4 @@ def test_it_writes_checklists_that_follow_the_schema(writer):
     )
     [checklist] = generator.generate_batch(["Write a haiku about rain."])
     assert isinstance(checklist, Checklist), checklist
-    assert 1 <= len(checklist) <= 3 and all(len(item.question) <= 60 for item in checklist.items)
+    assert 1 <= len(checklist) <= 3 and all(re.match(PATTERN, item.question) for item in checklist.items)
