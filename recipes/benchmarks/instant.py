@@ -65,6 +65,8 @@ _CARD = {"id": "instant", "object": "model", "root": str(pocket_dir()), "max_mod
 _MODELS = http({"object": "list", "data": [_CARD | {"id": name} for name in ("instant", SLOW)]})
 _CHATS = http({"object": "list", "data": [{"id": name, "object": "model"} for name in ("instant", SLOW)]})
 
+_NOTHING = http({})
+
 
 def answer(path: bytes, body: bytes) -> bytes:
     """The response to a request."""
@@ -76,6 +78,8 @@ def answer(path: bytes, body: bytes) -> bytes:
         if b"question_index" in body:
             return _answers(len(_QUESTION.findall(body)))
         return _LABEL if b'"logprobs"' in body else _ANSWER
+    if not path.endswith(b"/completions"):
+        return _NOTHING
     asked = json.loads(body)
     return completions(len(asked["prompt"]), tuple(asked["logprob_token_ids"]))
 
