@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal, get_args
 
-from checklist_rewards.backends import Messages, Sampling
+from checklist_rewards.backends import Engine, Messages, Sampling
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Progress
-from checklist_rewards.replies import Engine, sample_replies
+from checklist_rewards.replies import sample_replies
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
-from checklist_rewards.store import Store
 
 Ties = Literal["keep", "first", "shortest"]
 TIES: tuple[str, ...] = get_args(Ties)

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from checklist_rewards.backends import Backend, Engine
-from checklist_rewards.calibration import Calibration
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Judge, Progress, Read, Receipt
 from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.build import MODES, Mode, build_judge, is_remote, leave, loaded_calibration, one_of
 from checklist_rewards.judges.calibrated import CalibratedJudge
+from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.checked import ALLOW_CODE, CHECK_USES, AllowCode, CheckedJudge, Checks
 from checklist_rewards.judges.examples import FewShot
 from checklist_rewards.judges.jury import load_jury
@@ -39,7 +40,6 @@ from checklist_rewards.scores import (
     Score,
     score_checklist,
 )
-from checklist_rewards.store import Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,14 +26,13 @@ from rich.table import Table
 from trl import TrlParser
 
 from checklist_rewards import Checklist, ChecklistScorer
-from checklist_rewards.backends import Sampling
+from checklist_rewards.backends import Engine, Sampling
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
+from checklist_rewards.files.rows import read_rows, write_rows
+from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.generators import DirectGenerator
-from checklist_rewards.replies import Engine
 from checklist_rewards.rerank import Pool, Ranking, rank, rerank_batch, sample_candidates, selection
-from checklist_rewards.rows import read_rows, write_rows
-from checklist_rewards.store import Store, open_store
 
 Gold = Callable[[int, str], float]
 """How good a text is as an answer to the prompt at this position."""

@@ -30,10 +30,10 @@ from transformers.utils import logging as transformers_logging
 
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.backends import engine_identity, pocket_dir
+from checklist_rewards.files.rows import atomic_path, write_rows
 from checklist_rewards.preferences import Mined, Pool, Rule, mine_pairs, preference_card, rows_of
 from checklist_rewards.rerank import Pool as Candidates
 from checklist_rewards.rerank import rerank_batch
-from checklist_rewards.rows import atomic_path, write_rows
 
 CONFIG = Path(__file__).parent / "pocket" / "dpo" / "config_cpu.yaml"
 TRAIN_SEED, TEST_SEED = 900, 901

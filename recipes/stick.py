@@ -31,12 +31,11 @@ from rich.table import Table
 from trl import TrlParser
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import Sampling
+from checklist_rewards.backends import Engine, Sampling
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
+from checklist_rewards.files.store import open_store
 from checklist_rewards.generators import DirectGenerator
-from checklist_rewards.refine import METHODS, UNSCORED, Refinement, refine_batch
-from checklist_rewards.replies import Engine
-from checklist_rewards.store import open_store
+from checklist_rewards.self_refine import METHODS, UNSCORED, Refinement, refine_batch
 
 MEASURES = {"score": "score (judge)", "gold": "gold (code)"}
 CHOICES = {"last": "the answer that stands", "best": "the best so far by score"}

@@ -3,11 +3,10 @@
 import pytest
 
 from checklist_rewards import ChecklistScorer, Sample
-from checklist_rewards.backends import Sampling
+from checklist_rewards.backends import Engine, Sampling
 from checklist_rewards.errors import SampleError
-from checklist_rewards.replies import Engine
+from checklist_rewards.files.store import Store
 from checklist_rewards.rerank import Pool, Ranking, rank, rerank, rerank_batch, sample_candidates, selection
-from checklist_rewards.store import Store
 from tests.fakes import FakeBackend
 
 

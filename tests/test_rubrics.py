@@ -12,8 +12,8 @@ from checklist_rewards.datasets import checklist_features, import_checklists
 from checklist_rewards.datasets.importing import imported_rows
 from checklist_rewards.datasets.rubrics import rubric_format
 from checklist_rewards.errors import ChecklistError, ChecklistRewardsError, SampleError
+from checklist_rewards.files.rows import write_rows
 from checklist_rewards.judges.examples import FewShot
-from checklist_rewards.rows import write_rows
 from tests.judges.fakes import Lettered
 
 DATA = Path(__file__).parent / "data"

@@ -9,10 +9,10 @@ import torch
 from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.backends import ReadGroup
 from checklist_rewards.errors import ChecklistRewardsError, PromptError
+from checklist_rewards.files.store import Store
 from checklist_rewards.prompts import parse_prompt
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import rescore
-from checklist_rewards.store import Store
 from tests.fakes import FakeBackend
 
 QUESTIONS = [

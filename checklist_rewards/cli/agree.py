@@ -13,7 +13,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from checklist_rewards.agreement import (
+from checklist_rewards.checklists import YES
+from checklist_rewards.cli.groups import grouped
+from checklist_rewards.cli.labels import LABELS, Json, Labelled, Plots, Resamples, Seed, check_outputs
+from checklist_rewards.cli.report import bars, write_json
+from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.agreement import (
     Bootstrap,
     Comparison,
     JudgedRow,
@@ -28,15 +33,10 @@ from checklist_rewards.agreement import (
     units_against_labels,
     units_of_judges,
 )
-from checklist_rewards.agreement.bootstrap import DEFAULT_RESAMPLES
-from checklist_rewards.agreement.categories import AGAINST_LABELS, CATEGORICAL
-from checklist_rewards.agreement.plots import plot_confusion, plot_reliability
-from checklist_rewards.calibration import YES_NO
-from checklist_rewards.checklists import YES
-from checklist_rewards.cli.groups import grouped
-from checklist_rewards.cli.labels import LABELS, Json, Labelled, Plots, Resamples, Seed, check_outputs
-from checklist_rewards.cli.report import bars, write_json
-from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.agreement.bootstrap import DEFAULT_RESAMPLES
+from checklist_rewards.evaluation.agreement.categories import AGAINST_LABELS, CATEGORICAL
+from checklist_rewards.evaluation.agreement.plots import plot_confusion, plot_reliability
+from checklist_rewards.judges.calibration import YES_NO
 
 _ORDER = (
     *CATEGORICAL,

@@ -12,11 +12,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from checklist_rewards.agreement import Bootstrap, JudgedRow
-from checklist_rewards.agreement.bootstrap import DEFAULT_RESAMPLES
-from checklist_rewards.agreement.plots import plot_reliability
-from checklist_rewards.calibrate import KindReport, ThresholdChoice, ThresholdRule, fit_calibration, labelled_reads
-from checklist_rewards.calibration import Calibration, CalibrationMap, CalibrationMethod
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.columns import Columns
 from checklist_rewards.cli.groups import grouped
@@ -25,11 +20,22 @@ from checklist_rewards.cli.report import bars, write_json
 from checklist_rewards.cli.report import console as told
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.agreement import Bootstrap, JudgedRow
+from checklist_rewards.evaluation.agreement.bootstrap import DEFAULT_RESAMPLES
+from checklist_rewards.evaluation.agreement.plots import plot_reliability
+from checklist_rewards.evaluation.calibration import (
+    KindReport,
+    ThresholdChoice,
+    ThresholdRule,
+    fit_calibration,
+    labelled_reads,
+)
+from checklist_rewards.files.rows import atomic_path
 from checklist_rewards.judges import Read
 from checklist_rewards.judges.calibrated import EMPTY
-from checklist_rewards.rows import atomic_path
+from checklist_rewards.judges.calibration import Calibration, CalibrationMap, CalibrationMethod
 from checklist_rewards.scorer import ChecklistScorer
-from checklist_rewards.verdicts import Verdict
+from checklist_rewards.scores import Verdict
 
 _FIT = "What is fitted"
 

@@ -9,14 +9,14 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from checklist_rewards.agreement import JudgedRow, labels_of, pairs_of, read_scored
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.columns import read_checklist
 from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.report import console, write_json
 from checklist_rewards.errors import SampleError
-from checklist_rewards.replay import DEFAULT_TOLERANCE, as_rows, choose, plot_curve, replay
-from checklist_rewards.rows import atomic_path
+from checklist_rewards.evaluation.agreement import JudgedRow, labels_of, pairs_of, read_scored
+from checklist_rewards.evaluation.cascade_replay import DEFAULT_TOLERANCE, as_rows, choose, plot_curve, replay
+from checklist_rewards.files.rows import atomic_path
 
 _SHOWN_STEP = 5
 

@@ -11,7 +11,7 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli.files import RowFile
 from checklist_rewards.cli.report import console, write_json
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rows import write_rows
+from checklist_rewards.files.rows import write_rows
 
 Format = Literal["auto", "rows", "autorubric", "rubric", "healthbench", "rar", "autochecklist"]
 

@@ -11,8 +11,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from checklist_rewards.agreement import Bootstrap, Figure
-from checklist_rewards.agreement.bootstrap import DEFAULT_RESAMPLES
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.labels import Json, Resamples, Seed, check_outputs
@@ -20,6 +18,8 @@ from checklist_rewards.cli.report import bars, refuse, write_json
 from checklist_rewards.distill.folds import cross_validate, held_out_figures, model_card, no_better_than_chance
 from checklist_rewards.distill.labels import LabelledPair, folds_of, read_labels
 from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.agreement import Bootstrap, Figure
+from checklist_rewards.evaluation.agreement.bootstrap import DEFAULT_RESAMPLES
 
 _LABELS, _TRAINING = "Labels", "Training"
 

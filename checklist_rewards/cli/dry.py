@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from checklist_rewards.backends import Arrived, Messages, Progress, Reply, Sampling
+from checklist_rewards.backends import Arrived, Engine, Messages, Progress, Reply, Sampling
 from checklist_rewards.backends.remote import REMOTE
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.checklists import Checklist
@@ -21,15 +21,14 @@ from checklist_rewards.cli.files import CHUNK_ROWS
 from checklist_rewards.cli.forecast import Counter, Line, placeholder, show
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import GenerationError, SampleError
+from checklist_rewards.files.store import Key, Store
 from checklist_rewards.generators import Request
 from checklist_rewards.judges.base import Prices
 from checklist_rewards.pipelines import Pipeline
 from checklist_rewards.pipelines.pipeline import Scorer
-from checklist_rewards.refine import Method, Task, refine_batch
-from checklist_rewards.replies import Engine
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Score, Verdict, score_checklist
-from checklist_rewards.store import Key, Store
+from checklist_rewards.self_refine import Method, Task, refine_batch
 
 _CANDIDATES, _CANDIDATE = 4, "A candidate of some length, as they are. " * 25
 _REFINED = "What the refiners ask is not counted: it depends on the checklists."

@@ -11,7 +11,7 @@ from typing import Any
 
 from checklist_rewards.cli.columns import Columns
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rows import Row, file_format, read_rows_for
+from checklist_rewards.files.rows import Row, file_format, read_rows_for
 
 CHUNK_ROWS = 4096
 """Rows in memory at once: few enough for any file, and many, because the last replies of a chunk are waited for before

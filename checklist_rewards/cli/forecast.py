@@ -24,6 +24,7 @@ from rich.table import Table
 
 from checklist_rewards.backends import (
     Arrived,
+    Engine,
     LabelRead,
     Messages,
     ReadGroup,
@@ -38,7 +39,7 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ConfigError, SampleError
 from checklist_rewards.judges.base import Prices
 from checklist_rewards.pipelines.files import read_text, read_value
-from checklist_rewards.replies import BACKEND_ERROR, Engine
+from checklist_rewards.replies import BACKEND_ERROR
 
 _UNANSWERED = f"{BACKEND_ERROR}: dry run"  # what the store does not keep
 _USUAL_ITEMS = 10

@@ -18,8 +18,8 @@ from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.report import Report, bars, warn_if_pocket, write_json
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import GenerationError, SampleError
+from checklist_rewards.files.rows import write_rows
 from checklist_rewards.pipelines import Pipeline, source_from
-from checklist_rewards.rows import write_rows
 
 
 @grouped

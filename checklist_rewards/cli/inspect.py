@@ -19,16 +19,16 @@ from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.report import bars, console, warn_if_pocket, write_json
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
-from checklist_rewards.inspection.items import FLAGS, ItemAnalysis, flagged
-from checklist_rewards.inspection.meta import Review, reads_of, review
-from checklist_rewards.inspection.page import page
-from checklist_rewards.inspection.paraphrase import Paraphraser, reworded
-from checklist_rewards.inspection.similarity import category_figures, similarity
+from checklist_rewards.evaluation.items.items import FLAGS, ItemAnalysis, flagged
+from checklist_rewards.evaluation.items.meta import Review, reads_of, review
+from checklist_rewards.evaluation.items.page import page
+from checklist_rewards.evaluation.items.paraphrase import Paraphraser, reworded
+from checklist_rewards.evaluation.items.similarity import category_figures, similarity
+from checklist_rewards.files.rows import Row, atomic_path, read_rows
 from checklist_rewards.refiners.embedding import SentenceEmbedder
-from checklist_rewards.results import SCORE_COLUMN, score_from
-from checklist_rewards.rows import Row, atomic_path, read_rows
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
+from checklist_rewards.scores.table import SCORE_COLUMN, score_from
 
 _WHAT = "What is looked at"
 _SHOWN = 20

@@ -9,13 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from checklist_rewards.agreement import Answer, JudgedRow, labels_of, read_scored
-from checklist_rewards.agreement.scored import ID
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.columns import read_checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rows import read_rows
+from checklist_rewards.evaluation.agreement import Answer, JudgedRow, labels_of, read_scored
+from checklist_rewards.evaluation.agreement.scored import ID
+from checklist_rewards.files.rows import read_rows
 
 LABELS = "Labels and groups"
 DEFAULT_KEY = "labels"

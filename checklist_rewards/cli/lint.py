@@ -12,15 +12,15 @@ import typer
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli.columns import read_checklist
 from checklist_rewards.cli.report import console, refuse
-from checklist_rewards.documents import read_text, read_value
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError, PromptError, SampleError
+from checklist_rewards.files.documents import read_text, read_value
+from checklist_rewards.files.rows import FORMATS as ROWS
+from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges.checked import usable_check
 from checklist_rewards.judges.jury import load_jury
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.pipelines.config import FORMATS
 from checklist_rewards.prompts import Kind, lint_prompt, prompts_dir
-from checklist_rewards.rows import FORMATS as ROWS
-from checklist_rewards.rows import read_rows
 
 CHECKLIST = "checklist"
 """The key of the rows that holds it."""

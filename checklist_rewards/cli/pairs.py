@@ -17,6 +17,7 @@ from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.report import Report, bars, warn_if_pocket
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.rows import Row, atomic_path, file_format, write_rows
 from checklist_rewards.preferences import (
     Form,
     Pair,
@@ -31,7 +32,6 @@ from checklist_rewards.preferences import (
     rows_of,
 )
 from checklist_rewards.rerank import check_candidates
-from checklist_rewards.rows import Row, atomic_path, file_format, write_rows
 from checklist_rewards.scorer import ChecklistScorer, Sample
 
 _RULE = "Which pairs"

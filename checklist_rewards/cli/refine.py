@@ -18,7 +18,8 @@ from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.report import Report, bars, warn_if_pocket
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
-from checklist_rewards.refine import (
+from checklist_rewards.files.rows import Row, write_rows
+from checklist_rewards.self_refine import (
     DEFAULT_ROUNDS,
     NO_CHECKLIST,
     NO_REPLY,
@@ -27,7 +28,6 @@ from checklist_rewards.refine import (
     Task,
     refine_batch,
 )
-from checklist_rewards.rows import Row, write_rows
 
 _PANEL = "Answers"
 

@@ -21,12 +21,12 @@ from rich.table import Table
 from checklist_rewards.backends.models import POCKET
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError
+from checklist_rewards.files.rows import atomic_path
 from checklist_rewards.judges import Receipt
 from checklist_rewards.judges.budget import BUDGET
 from checklist_rewards.progress import AddBar, progress_on
-from checklist_rewards.rows import atomic_path
 from checklist_rewards.scores import Score
-from checklist_rewards.tally import Tally
+from checklist_rewards.scores.tally import Tally
 
 console = Console(stderr=True, soft_wrap=True, highlight=False)
 

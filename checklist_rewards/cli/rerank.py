@@ -17,6 +17,7 @@ from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.report import Report, bars, warn_if_pocket
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.rows import Row, write_rows
 from checklist_rewards.judges import Progress
 from checklist_rewards.rerank import (
     Pool,
@@ -28,7 +29,6 @@ from checklist_rewards.rerank import (
     sample_candidates,
     selection,
 )
-from checklist_rewards.rows import Row, write_rows
 from checklist_rewards.scorer import ChecklistScorer
 
 RANKING_COLUMNS = ("checklist_best", "checklist_ranks", "checklist_scores")

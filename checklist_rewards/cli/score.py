@@ -21,10 +21,10 @@ from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.report import Report, bars, warn_if_pocket
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import GenerationError, SampleError
+from checklist_rewards.files.rows import Row, write_rows
 from checklist_rewards.judges import Progress
 from checklist_rewards.pipelines import Pipeline, source_from
 from checklist_rewards.pipelines.requests import TRIED
-from checklist_rewards.rows import Row, write_rows
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Score
 

@@ -14,12 +14,12 @@ from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import prices_from
 from checklist_rewards.cli.report import Report
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.store import Store
 from checklist_rewards.judges.base import Judge, Prices, Receipt
 from checklist_rewards.judges.budget import BUDGET, Budget
 from checklist_rewards.judges.jury import load_jury
 from checklist_rewards.judges.meter import Meter
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble
-from checklist_rewards.store import Store
 
 _WRITER_FIELDS = ("reference", "context", "candidates", "chosen", "rejected")
 

@@ -19,8 +19,8 @@ from datasets.fingerprint import get_temporary_cache_files_directory
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.spool import ArrowSpool
 from checklist_rewards.generators import Request
-from checklist_rewards.spool import ArrowSpool
 
 PROMPT = "prompt"
 CHECKLIST_COLUMNS = ("checklist", "checklist_id", "checklist_source", "checklist_model")

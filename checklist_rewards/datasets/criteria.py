@@ -20,7 +20,7 @@ from typing import Any
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistError
-from checklist_rewards.scales import with_abstention
+from checklist_rewards.scores.scales import with_abstention
 
 _STATEMENT = "Does this describe the response?\n{statement}"
 _KIND = re.compile(r"\A\s*(essential|important|optional|pitfall)(?: criteria)?\s*:\s*", re.IGNORECASE)

@@ -28,8 +28,8 @@ from checklist_rewards.datasets.columns import (
 from checklist_rewards.datasets.criteria import json_or_text
 from checklist_rewards.datasets.rubrics import DOCUMENTS, FORMATS, FoundRows, read_rubrics, rubric_format
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rows import Row, read_rows
-from checklist_rewards.scales import with_abstention
+from checklist_rewards.files.rows import Row, read_rows
+from checklist_rewards.scores.scales import with_abstention
 
 TARGET, CHECKLIST = "target", "checklist"
 AUTO, ROWS = "auto", "rows"

@@ -26,10 +26,10 @@ from typing import Any, Literal, get_args
 
 from checklist_rewards.checklists import CANNOT_ASSESS, NO, YES, Checklist
 from checklist_rewards.datasets.criteria import CriteriaReader, json_or_text, keys_of
-from checklist_rewards.documents import read_text, read_value
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.documents import read_text, read_value
+from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.pipelines.config import FORMATS as DOCUMENTS
-from checklist_rewards.rows import Row, read_rows
 
 RubricFormat = Literal["autorubric", "rubric", "healthbench", "rar", "autochecklist"]
 FORMATS: tuple[str, ...] = get_args(RubricFormat)

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from checklist_rewards.agreement import Bootstrap, Categories, Figure, Numbers
 from checklist_rewards.backends.base import Backend, ReadGroup
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.distill.labels import LabelledPair, by_target, folds_of
+from checklist_rewards.evaluation.agreement import Bootstrap, Categories, Figure, Numbers
 
 Train = Callable[[Sequence[LabelledPair], Path], object]
 """Trains an encoder on pairs into a folder."""

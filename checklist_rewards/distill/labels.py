@@ -16,7 +16,7 @@ from typing import Any
 
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rows import Row, read_rows
+from checklist_rewards.files.rows import Row, read_rows
 
 SCORE = "checklist_score"
 

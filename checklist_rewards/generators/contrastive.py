@@ -18,16 +18,16 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from checklist_rewards.backends import Backend, Messages, Progress, Sampling
+from checklist_rewards.backends import Backend, Engine, Messages, Progress, Sampling
 from checklist_rewards.chat import strip_thinking
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError, PromptError, SampleError
+from checklist_rewards.files.store import Store
 from checklist_rewards.generators.base import Request, check_numbers
 from checklist_rewards.generators.direct import DirectGenerator
 from checklist_rewards.generators.shapes import WeightedQuestions
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.replies import Engine, sample_replies
-from checklist_rewards.store import Store
+from checklist_rewards.replies import sample_replies
 
 DEFAULT_PROMPT = "generators/rlcf_candidate"
 ONE_MODEL_TEMPERATURE, SEVERAL_MODELS_TEMPERATURE = 0.9, 0.7

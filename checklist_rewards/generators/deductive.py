@@ -18,6 +18,7 @@ from typing import Any, Literal, get_args
 from checklist_rewards.backends import Backend, Engine, Messages
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.store import Store
 from checklist_rewards.generators.base import check_numbers
 from checklist_rewards.generators.parsing import is_question, tidy
 from checklist_rewards.generators.shapes import Questions, Shape
@@ -32,7 +33,6 @@ from checklist_rewards.generators.stages import (
     questions_of,
 )
 from checklist_rewards.refiners import Deduplicator
-from checklist_rewards.store import Store
 
 Augmentation = Literal["both", "elaboration", "diversification", "none"]
 _MODES = {"elaboration": "elaborate", "diversification": "diversify"}

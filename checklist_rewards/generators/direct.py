@@ -18,15 +18,15 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from checklist_rewards.backends import Backend, Messages, Progress, Reply, Sampling
+from checklist_rewards.backends import Backend, Engine, Messages, Progress, Reply, Sampling
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError, SampleError
+from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.generators.base import Request, check_numbers, check_request
 from checklist_rewards.generators.parsing import parse_questions
 from checklist_rewards.generators.shapes import ask_in_shape, items_of, list_field
 from checklist_rewards.prompts import PromptTemplate, fence, load_prompt
-from checklist_rewards.replies import Engine, ask, sample_replies
-from checklist_rewards.store import Store, open_store
+from checklist_rewards.replies import ask, sample_replies
 from checklist_rewards.version import __version__
 
 DEFAULT_PROMPT = "generators/tick"

@@ -19,13 +19,13 @@ from checklist_rewards.backends import Backend, Engine
 from checklist_rewards.backends.base import TOO_LONG
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError, SampleError
+from checklist_rewards.files.store import Store
 from checklist_rewards.generators.base import check_numbers
 from checklist_rewards.generators.shapes import SourcedQuestions, items_of
 from checklist_rewards.generators.sources import Feedback
 from checklist_rewards.generators.stages import CorpusWriter, Prompt, Run, StagePrompt, Step, Watcher, numbered
 from checklist_rewards.refiners import Deduplicator, Refiner, Selector, Tagger, UnitTester
 from checklist_rewards.scorer import ChecklistScorer, Sample
-from checklist_rewards.store import Store
 
 
 class InductiveGenerator(CorpusWriter):

@@ -19,6 +19,7 @@ from typing import Any
 from checklist_rewards.backends import Backend, Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.store import Store
 from checklist_rewards.generators.base import check_numbers
 from checklist_rewards.generators.parsing import is_question, tidy
 from checklist_rewards.generators.shapes import Questions, Shape
@@ -33,7 +34,6 @@ from checklist_rewards.generators.stages import (
     numbered,
     questions_of,
 )
-from checklist_rewards.store import Store
 
 SUB_QUESTIONS = (2, 3)
 _ABOUT = ("dimension", "definition")

@@ -19,14 +19,14 @@ from typing import ClassVar, TypeVar
 
 from pydantic import BaseModel
 
-from checklist_rewards.backends import Backend, Messages, Sampling
+from checklist_rewards.backends import Backend, Engine, Messages, Sampling
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, GenerationError, PromptError, SampleError, StageError
+from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.generators.base import Stage, check_numbers
 from checklist_rewards.generators.shapes import ask_in_shape, items_of
 from checklist_rewards.prompts import PromptTemplate, load_prompt
-from checklist_rewards.replies import Engine, ask
-from checklist_rewards.store import Store, open_store
+from checklist_rewards.replies import ask
 from checklist_rewards.version import __version__
 
 logger = logging.getLogger(__name__)

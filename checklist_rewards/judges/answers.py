@@ -24,7 +24,7 @@ from typing import Any
 from checklist_rewards.chat import strip_thinking
 from checklist_rewards.checklists import NO, YES, ChecklistItem, content_hash
 from checklist_rewards.errors import ChecklistError
-from checklist_rewards.scales import ONE_TOKEN_STEPS
+from checklist_rewards.scores.scales import ONE_TOKEN_STEPS
 
 _AROUND = " \t\r\n*_\"'`“”‘’.,:;!()[]"
 _YES_NO = {YES: YES, NO: NO}

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from checklist_rewards.backends import Messages, Progress, Reply, Sampling
-from checklist_rewards.replies import Engine, sample_replies
-from checklist_rewards.store import Store
+from checklist_rewards.backends import Engine, Messages, Progress, Reply, Sampling
+from checklist_rewards.files.store import Store
+from checklist_rewards.replies import sample_replies
 
 Value = TypeVar("Value")
 

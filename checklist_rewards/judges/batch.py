@@ -26,16 +26,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from checklist_rewards.backends import Backend, Messages, Progress, Sampling
+from checklist_rewards.backends import Backend, Engine, Messages, Progress, Sampling
 from checklist_rewards.checklists import ChecklistItem
+from checklist_rewards.files.store import Store
 from checklist_rewards.judges.answers import check_askable, in_order, named, question_for_words
 from checklist_rewards.judges.asking import UNPARSABLE, Lost, Question, Unreadable, put
 from checklist_rewards.judges.base import Paid, Read, Receipt
 from checklist_rewards.judges.meter import Meter, prompt_key
 from checklist_rewards.prompts import PromptTemplate, load_prompt
-from checklist_rewards.replies import Engine, extract_json
+from checklist_rewards.replies import extract_json
 from checklist_rewards.scores import Verdict
-from checklist_rewards.store import Store
 
 BATCH_PROMPT = "judges/batch"
 MISSING = "missing"

@@ -24,12 +24,12 @@ from dataclasses import dataclass, fields
 from itertools import accumulate, chain, groupby
 from typing import Any
 
-from checklist_rewards.backends import Arrived, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends import Arrived, Engine, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.backends.bounds import Bounds, Tokens
 from checklist_rewards.backends.remote import REMOTE
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.judges.base import Prices
-from checklist_rewards.replies import BACKEND_ERROR, Engine
+from checklist_rewards.replies import BACKEND_ERROR
 
 BUDGET = "budget"
 _ROUNDING = 1e-9

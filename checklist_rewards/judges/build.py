@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from checklist_rewards.backends import BACKENDS, Backend, Engine, RewardServer, choose_backend, is_encoder
-from checklist_rewards.calibration import Calibration, read_alike
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.judges.base import Judge
 from checklist_rewards.judges.batch import BatchJudge
 from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.calibrated import CalibratedJudge
+from checklist_rewards.judges.calibration import Calibration, read_alike
 from checklist_rewards.judges.encoder import EncoderJudge
 from checklist_rewards.judges.examples import DEFAULT_SHOTS, FewShot
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT, LogprobJudge
@@ -25,7 +26,6 @@ from checklist_rewards.judges.quality import QualityJudge
 from checklist_rewards.judges.reasoned import ReasonedJudge
 from checklist_rewards.judges.remote import RemoteJudge
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.store import Store, open_store
 
 Mode = Literal["item", "batch", "quality"]
 MODES: tuple[str, ...] = get_args(Mode)

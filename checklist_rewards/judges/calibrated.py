@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from checklist_rewards.backends.base import is_transient, transient_reason
-from checklist_rewards.calibration import Calibration, kind_of
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ChecklistError, ModelError
 from checklist_rewards.judges.base import Judge, Progress, Read, Receipt
-from checklist_rewards.verdicts import Verdict
+from checklist_rewards.judges.calibration import Calibration, kind_of
+from checklist_rewards.scores import Verdict
 
 EMPTY = ""
 UNCALIBRATED = "uncalibrated"

@@ -19,7 +19,7 @@ from dataclasses import replace
 from checklist_rewards.errors import NoServerError
 from checklist_rewards.judges.base import Judge, Progress, Read
 from checklist_rewards.judges.several import Several, ask, share, silence
-from checklist_rewards.verdicts import Verdict
+from checklist_rewards.scores import Verdict
 
 DEFAULT_MARGIN = 0.5
 

@@ -29,7 +29,7 @@ from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.checks import Check, parse_check, sandbox
 from checklist_rewards.errors import CheckError, ChecklistError
 from checklist_rewards.judges.base import Judge, Read, Receipt
-from checklist_rewards.verdicts import Verdict
+from checklist_rewards.scores import Verdict
 
 logger = logging.getLogger(__name__)
 

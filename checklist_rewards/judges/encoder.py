@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from checklist_rewards.backends import Backend, Engine
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import ChecklistError
+from checklist_rewards.files.store import Key, Store, key_of
 from checklist_rewards.judges.answers import check_askable
 from checklist_rewards.judges.base import Read
 from checklist_rewards.judges.logprob import Labels, LogprobJudge
 from checklist_rewards.judges.plan import RenderedRead
-from checklist_rewards.store import Key, Store, key_of
 
 _FORMAT = "encoder-read-1"
 _LABELS = {YES: YES, NO: NO}

@@ -28,9 +28,9 @@ from typing import Any
 from checklist_rewards.chat import completion_text, prompt_text
 from checklist_rewards.checklists import Checklist, ChecklistItem, content_hash
 from checklist_rewards.errors import ChecklistError, SampleError
+from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.judges.answers import named
 from checklist_rewards.prompts import fence
-from checklist_rewards.rows import Row, read_rows
 
 DEFAULT_SHOTS = 4
 _INTRODUCED = "How the question further down was answered about other responses shows how strictly it is meant."

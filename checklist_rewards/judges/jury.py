@@ -26,14 +26,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from checklist_rewards.documents import read_text, read_value
+from checklist_rewards.backends import Engine
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError
+from checklist_rewards.files.documents import read_text, read_value
+from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.judges.base import Judge
 from checklist_rewards.judges.build import build_judge, engine_of
 from checklist_rewards.judges.cascade import CascadeJudge
 from checklist_rewards.judges.panel import PanelJudge
-from checklist_rewards.replies import Engine
-from checklist_rewards.store import Store, open_store
 
 _KINDS: dict[str, Any] = {"panel": PanelJudge, "cascade": CascadeJudge}
 Limited = Callable[[Engine], Engine]

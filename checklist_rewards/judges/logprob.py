@@ -27,15 +27,14 @@ from pathlib import Path
 from checklist_rewards.backends import Backend, Engine, LabelRead, Progress, is_kept
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import BackendError
+from checklist_rewards.files.store import Key, Store, key_of
 from checklist_rewards.judges.answers import check_readable, question_for_reads
 from checklist_rewards.judges.base import Paid, Read, Receipt
 from checklist_rewards.judges.examples import FewShot
 from checklist_rewards.judges.plan import Pace, PlannedGroup, RenderedRead, chunks, distinct, group_by_prefix
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.replies import BACKEND_ERROR
-from checklist_rewards.scores import Verdict
-from checklist_rewards.store import Key, Store, key_of
-from checklist_rewards.verdicts import Method
+from checklist_rewards.scores import Method, Verdict
 
 logger = logging.getLogger(__name__)
 

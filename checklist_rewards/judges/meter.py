@@ -9,10 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from checklist_rewards.backends import Arrived, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.backends import Arrived, Engine, Messages, ReadGroup, ReadResult, Reply, Sampling
+from checklist_rewards.files.store import Key, key_of
 from checklist_rewards.judges.base import Receipt
-from checklist_rewards.replies import Engine
-from checklist_rewards.store import Key, key_of
 
 
 class Meter:

@@ -44,7 +44,7 @@ from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import ChecklistError, NoServerError, SampleError
 from checklist_rewards.judges.base import Judge, Progress, Read
 from checklist_rewards.judges.several import Several, ask, share, silence
-from checklist_rewards.verdicts import DEFAULT_THRESHOLD, Verdict, answer_of
+from checklist_rewards.scores import DEFAULT_THRESHOLD, Verdict, answer_of
 
 Rule = Literal["mean", "median", "min", "max", "majority", "weighted", "mode", "unanimous", "any"]
 RULES: tuple[str, ...] = get_args(Rule)

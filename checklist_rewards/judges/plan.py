@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from checklist_rewards.backends.base import ReadGroup
-from checklist_rewards.store import Key
+from checklist_rewards.files.store import Key
 
 _CHUNK_SECONDS = 5.0
 _GROWTH = 8

@@ -24,17 +24,17 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from checklist_rewards.backends import Backend, Progress, Sampling
+from checklist_rewards.backends import Backend, Engine, Progress, Sampling
 from checklist_rewards.checklists import ChecklistItem
+from checklist_rewards.files.store import Key, Store
 from checklist_rewards.judges.answers import check_askable, in_order, named, question_for_words, said
 from checklist_rewards.judges.asking import Lost, Question, Unreadable, put
 from checklist_rewards.judges.base import Paid, Read, Receipt
 from checklist_rewards.judges.examples import FewShot
 from checklist_rewards.judges.meter import Meter, prompt_key
 from checklist_rewards.prompts import PromptTemplate, load_prompt
-from checklist_rewards.replies import Engine, extract_json
+from checklist_rewards.replies import extract_json
 from checklist_rewards.scores import Verdict
-from checklist_rewards.store import Key, Store
 
 REASONED_PROMPT = "judges/reasoned"
 WORD_PROMPT = "judges/item"

@@ -21,8 +21,7 @@ from checklist_rewards.backends.remote import RewardServer
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ModelError
 from checklist_rewards.judges.base import Paid, Read, Receipt
-from checklist_rewards.scores import Score
-from checklist_rewards.verdicts import Verdict, answer_of
+from checklist_rewards.scores import Score, Verdict, answer_of
 
 _WAVE = 1024
 """Rows handed over at once; progress is told after each wave."""

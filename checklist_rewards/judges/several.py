@@ -13,7 +13,7 @@ from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import NoServerError, SampleError
 from checklist_rewards.judges.base import Judge, Progress, Read, Receipt
 from checklist_rewards.replies import BACKEND_ERROR
-from checklist_rewards.verdicts import Verdict
+from checklist_rewards.scores import Verdict
 
 logger = logging.getLogger(__name__)
 

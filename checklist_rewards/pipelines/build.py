@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from checklist_rewards.backends import Engine
+from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Judge
 from checklist_rewards.pipelines.config import GeneratorConfig, RefinerConfig, ScorerConfig, entry_of
-from checklist_rewards.replies import Engine
-from checklist_rewards.store import Store
 
 
 def build_generator(

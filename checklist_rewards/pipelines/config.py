@@ -24,11 +24,11 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, f
 
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError
+from checklist_rewards.files.rows import atomic_path
 from checklist_rewards.pipelines.parts import GENERATORS, REFINERS, SCORERS
 from checklist_rewards.pipelines.registry import SURROUNDINGS, Entry
 from checklist_rewards.pipelines.shapes import shape_named
 from checklist_rewards.prompts import prompts_dir
-from checklist_rewards.rows import atomic_path
 
 FORMATS = (".json", ".yaml", ".yml")
 DEFAULT_MODE = "item"

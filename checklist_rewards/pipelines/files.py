@@ -8,8 +8,8 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
-from checklist_rewards.documents import read_text, read_value
 from checklist_rewards.errors import ConfigError
+from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.pipelines.config import PipelineConfig, complaint, config_format
 
 

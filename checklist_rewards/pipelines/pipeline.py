@@ -21,9 +21,10 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from checklist_rewards.backends import Backend, Progress
+from checklist_rewards.backends import Backend, Engine, Progress
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistError, ConfigError, GenerationError, SampleError
+from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.generators import Request
 from checklist_rewards.generators.base import check_request
 from checklist_rewards.judges import Budget, Judge
@@ -35,11 +36,9 @@ from checklist_rewards.pipelines.requests import CANDIDATES, TEXTS, a_few, reque
 from checklist_rewards.pipelines.sources import source_from
 from checklist_rewards.refiners import CheckAdmission, UnitTester
 from checklist_rewards.refiners.base import refine_all
-from checklist_rewards.replies import Engine
-from checklist_rewards.scales import on_scale, ordinal_scale
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Score
-from checklist_rewards.store import Store, open_store
+from checklist_rewards.scores.scales import on_scale, ordinal_scale
 
 logger = logging.getLogger(__name__)
 

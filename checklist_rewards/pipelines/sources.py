@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from checklist_rewards.documents import read_text, read_value
 from checklist_rewards.errors import ConfigError
+from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.pipelines.config import PipelineConfig, complaint, config_format
 from checklist_rewards.pipelines.files import line_of
 

@@ -19,11 +19,11 @@ from pathlib import Path
 from checklist_rewards.backends import Backend, Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError
+from checklist_rewards.files.store import Store
 from checklist_rewards.judges.checked import AllowCode, run_check, usable_check
 from checklist_rewards.refiners.base import Note, Outcome, ReportingRefiner, check_samples, share
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
-from checklist_rewards.store import Store
 
 
 class CheckAdmission(ReportingRefiner):

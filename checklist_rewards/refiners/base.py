@@ -18,13 +18,13 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from checklist_rewards.backends import Backend, Sampling
+from checklist_rewards.backends import Backend, Engine, Sampling
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, GenerationError, PromptError, SampleError
+from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.prompts import PromptTemplate, load_prompt
-from checklist_rewards.replies import Engine, ask
+from checklist_rewards.replies import ask
 from checklist_rewards.scorer import Sample
-from checklist_rewards.store import Store, open_store
 from checklist_rewards.version import __version__
 
 logger = logging.getLogger(__name__)

@@ -23,6 +23,7 @@ from pydantic import BaseModel
 from checklist_rewards.backends import Backend, Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
+from checklist_rewards.files.store import Store
 from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.refiners.base import Asker, Note, Outcome, ReportingRefiner, share
 from checklist_rewards.refiners.embedding import (
@@ -34,7 +35,6 @@ from checklist_rewards.refiners.embedding import (
     similarities_of,
 )
 from checklist_rewards.scorer import Sample
-from checklist_rewards.store import Store
 
 DEFAULT_PROMPT = "refiners/merge"
 _FARTHEST = 2.0

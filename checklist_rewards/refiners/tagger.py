@@ -15,10 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from checklist_rewards.backends import Backend, Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError, SampleError
+from checklist_rewards.files.store import Store
 from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.refiners.base import Asker, Note, Outcome, ReportingRefiner
 from checklist_rewards.scorer import Sample
-from checklist_rewards.store import Store
 
 DEFAULT_PROMPT = "refiners/tag"
 QUALITIES: Mapping[str, str] = {

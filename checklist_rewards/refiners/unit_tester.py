@@ -21,11 +21,11 @@ from pydantic import BaseModel
 from checklist_rewards.backends import Backend, Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
+from checklist_rewards.files.store import Store
 from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.refiners.base import Asker, Note, Outcome, ReportingRefiner, check_samples, share, whole_number
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import PASS_CREDIT, Score
-from checklist_rewards.store import Store
 
 DEFAULT_PROMPT = "refiners/rewrite_to_fail"
 

@@ -25,7 +25,7 @@ from dataclasses import asdict, replace
 
 from checklist_rewards.backends import Engine, Messages, Progress, Reply, Sampling, is_kept
 from checklist_rewards.errors import BackendError
-from checklist_rewards.store import Key, Store, key_of
+from checklist_rewards.files.store import Key, Store, key_of
 
 logger = logging.getLogger(__name__)
 

@@ -29,8 +29,8 @@ from trl.models.utils import unwrap_model_for_generation
 from checklist_rewards.chat import completion_text, opens_thinking, prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.rows import atomic_path
 from checklist_rewards.rewards.content import described
-from checklist_rewards.rows import atomic_path
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score, ratio
 

@@ -15,9 +15,8 @@ from contextlib import AbstractContextManager, ExitStack
 from multiprocessing.context import get_spawning_popen
 from typing import Any
 
-from checklist_rewards.backends import choose_backend
+from checklist_rewards.backends import Engine, choose_backend
 from checklist_rewards.errors import ModelError
-from checklist_rewards.replies import Engine
 
 _ASYNC_WORKER = "trl.experimental.async_grpo.async_rollout_worker"
 _IN_PROCESS = ("transformers", "vllm", "encoder")

@@ -53,9 +53,9 @@ from checklist_rewards.rewards.log import RewardLog, numbers_of
 from checklist_rewards.rewards.placement import awake, check_child
 from checklist_rewards.rewards.steps import Judged, Shaping
 from checklist_rewards.rewards.transcript import transcript_text
-from checklist_rewards.scales import on_scale, ordinal_scale
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import PRIMARY_METRICS, PrimaryMetric, Score, rescore
+from checklist_rewards.scores.scales import on_scale, ordinal_scale
 
 Target = Literal["last", "transcript"]
 TARGETS: tuple[str, ...] = get_args(Target)

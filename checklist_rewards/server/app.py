@@ -37,7 +37,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from checklist_rewards.errors import BackendError, ChecklistRewardsError, ConfigError, ModelError, StoreError
-from checklist_rewards.microbatch import (
+from checklist_rewards.rewards.integrations.labelled import unscored_reason
+from checklist_rewards.rewards.integrations.queue import (
     DEFAULT_MAX_BATCH,
     DEFAULT_MAX_QUEUE,
     DEFAULT_MAX_WAIT,
@@ -45,7 +46,6 @@ from checklist_rewards.microbatch import (
     QueueClosed,
     QueueFull,
 )
-from checklist_rewards.rewards.samplewise import unscored_reason
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
 from checklist_rewards.server.meter import PATHS, Meter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from checklist_rewards.microbatch import MicroBatcher
+from checklist_rewards.rewards.integrations.queue import MicroBatcher
 
 SCORING_PATHS = ("/score", "/reward")
 PATHS = (*SCORING_PATHS, "/health", "/metrics")

@@ -15,7 +15,7 @@ from typing import Any
 from checklist_rewards.chat import opens_thinking, strip_thinking
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistRewardsError
-from checklist_rewards.rewards.samplewise import answer_after, labelled_sample
+from checklist_rewards.rewards.integrations.labelled import answer_after, labelled_sample
 from checklist_rewards.scorer import ChecklistScorer, Sample
 
 ErrorRecord = dict[str, Any]

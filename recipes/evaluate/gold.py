@@ -28,8 +28,8 @@ from checklist_rewards import Checklist, ChecklistScorer, Sample, Score
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.datasets import import_checklists
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
-from checklist_rewards.rows import write_rows
-from checklist_rewards.tally import Tally
+from checklist_rewards.files.rows import write_rows
+from checklist_rewards.scores.tally import Tally
 
 CHUNK_ROWS = 256
 

@@ -27,7 +27,7 @@ from checklist_rewards.checks.ifeval import INSTRUCTIONS, check_of_instruction, 
 from checklist_rewards.checks.language import language_of
 from checklist_rewards.checks.text import capitals_in, sentences_of
 from checklist_rewards.errors import CheckError, ChecklistRewardsError, SampleError
-from checklist_rewards.rows import write_rows
+from checklist_rewards.files.rows import write_rows
 
 SEEDS = 50
 RESAMPLES = 2000

@@ -36,15 +36,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from trl import TrlParser
 
-from checklist_rewards.agreement import Bootstrap, Categories, Figure, Mean, Numbers
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.distill.labels import LabelledPair
 from checklist_rewards.distill.training import Training, train_encoder
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
+from checklist_rewards.evaluation.agreement import Bootstrap, Categories, Figure, Mean, Numbers
+from checklist_rewards.files.rows import write_rows
+from checklist_rewards.files.store import Store
 from checklist_rewards.judges import EncoderJudge, Read
 from checklist_rewards.progress import progress_on
-from checklist_rewards.rows import write_rows
-from checklist_rewards.store import Store
 
 OVERLAP, LEXICAL, ENCODERS, ALL = "word overlap", "lexical regression", "both encoders", "encoders + lexical"
 PUBLISHED = {"word overlap": (0.520, 0.494), "RoBERTa-large, fine-tuned": (0.642, 0.601)}

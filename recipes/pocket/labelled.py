@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from pocket.data import ask, spoil  # noqa: E402
 from pocket.world import FAMILIES, WORD_FAMILIES, Task, tasks, write_response  # noqa: E402
 
-from checklist_rewards.rows import write_rows  # noqa: E402
+from checklist_rewards.files.rows import write_rows  # noqa: E402
 
 VIOLATE = 0.4
 

@@ -19,9 +19,8 @@ from pocket.world import ADJECTIVES, EVERYDAY_WORDS, Constraint, Task, sample_ta
 
 from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
 from checklist_rewards.prompts import load_prompt
-from checklist_rewards.refine import feedback_of
-from checklist_rewards.scores import score_checklist
-from checklist_rewards.verdicts import Verdict
+from checklist_rewards.scores import Verdict, score_checklist
+from checklist_rewards.self_refine import feedback_of
 
 PROMPTS = ("refine/from_checklist", "refine/from_critique", "refine/critique")
 NOTHING = "Nothing is wrong."

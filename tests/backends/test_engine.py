@@ -14,8 +14,8 @@ import torch
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Engine, ReadGroup, Sampling, load_backend, pocket_dir
 from checklist_rewards.errors import ModelError
+from checklist_rewards.files.store import Store
 from checklist_rewards.judges import LogprobJudge
-from checklist_rewards.store import Store
 from tests.fakes import FakeBackend
 
 LABELS = ("yes", "no")

@@ -6,12 +6,12 @@ import threading
 import pytest
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import LabelRead, ReadGroup, Reply, Sampling, is_kept, pocket_dir
+from checklist_rewards.backends import Engine, LabelRead, ReadGroup, Reply, Sampling, is_kept, pocket_dir
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.servers import SERVERS
 from checklist_rewards.errors import ModelError
-from checklist_rewards.replies import Engine, sample_replies
-from checklist_rewards.store import Store
+from checklist_rewards.files.store import Store
+from checklist_rewards.replies import sample_replies
 from tests.backends.brokenserver import SERVED_NAME, connect
 
 LABELS = ("yes", "no")

@@ -10,11 +10,11 @@ from pydantic import BaseModel
 from typer.testing import CliRunner
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample
-from checklist_rewards.backends import Sampling
+from checklist_rewards.backends import Engine, Sampling
 from checklist_rewards.cli import app
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators import DirectGenerator
-from checklist_rewards.replies import Engine, ask
+from checklist_rewards.replies import ask
 from tests.backends.brokenserver import SERVED_NAME
 from tests.cli.test_forecast import forecast_and_bill
 

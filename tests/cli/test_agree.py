@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.agreement.files import LOST, scored_file
 from tests.cli.conftest import write_jsonl
+from tests.evaluation.agreement.files import LOST, scored_file
 
 ITEMS = ["Is it red?", "Is it big?"]
 

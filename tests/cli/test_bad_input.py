@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from checklist_rewards.rows import write_rows
+from checklist_rewards.files.rows import write_rows
 from tests.cli.conftest import write_jsonl
 
 GOOD = '{"input": "Say hi.", "target": "hi", "checklist": ["Is it short?"]}\n'

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from checklist_rewards.calibration import Calibration
-from tests.agreement.files import scored_file
+from checklist_rewards.judges.calibration import Calibration
 from tests.cli.conftest import read_jsonl, write_jsonl
+from tests.evaluation.agreement.files import scored_file
 
 
 def overconfident(path="scored.jsonl", judge="org/judge"):

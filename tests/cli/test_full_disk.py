@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checklist_rewards.store import Store
+from checklist_rewards.files.store import Store
 from tests.cli.conftest import write_jsonl
 
 QUESTIONS = ["Is it short?", "Is it kind?"]

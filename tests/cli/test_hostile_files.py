@@ -9,12 +9,12 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from checklist_rewards.agreement import labels_of, read_scored
-from checklist_rewards.calibration import Calibration
 from checklist_rewards.cli.columns import Columns, read_checklist
 from checklist_rewards.datasets.importing import imported_rows
 from checklist_rewards.distill.labels import read_labels
 from checklist_rewards.errors import ChecklistRewardsError
+from checklist_rewards.evaluation.agreement import labels_of, read_scored
+from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.examples import FewShot
 from checklist_rewards.judges.jury import load_jury
 from checklist_rewards.pipelines import get_pipeline, source_from

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from checklist_rewards.files.rows import write_rows
 from checklist_rewards.prompts import prompts_dir
-from checklist_rewards.rows import write_rows
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 

@@ -7,7 +7,7 @@ import pytest
 
 from checklist_rewards import ChecklistScorer, Sample, Score
 from checklist_rewards.backends import Reply
-from checklist_rewards.rows import read_rows
+from checklist_rewards.files.rows import read_rows
 from tests.cli.conftest import read_jsonl, write_jsonl
 
 QUESTIONS = ["Does the response end with a question mark?", "Does the response contain a digit?"]

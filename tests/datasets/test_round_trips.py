@@ -12,7 +12,7 @@ from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.checks import parse_check
 from checklist_rewards.datasets import import_checklists
 from checklist_rewards.errors import ChecklistError
-from checklist_rewards.rows import read_rows, write_rows
+from checklist_rewards.files.rows import read_rows, write_rows
 from tests.cli.conftest import read_jsonl, run, write_jsonl  # noqa: F401 - a fixture
 
 SHORT = {"question": "Is it short?"}

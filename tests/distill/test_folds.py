@@ -2,7 +2,6 @@
 
 import pytest
 
-from checklist_rewards.agreement import Bootstrap, Figure
 from checklist_rewards.backends import ReadGroup
 from checklist_rewards.distill.folds import (
     cross_validate,
@@ -12,6 +11,7 @@ from checklist_rewards.distill.folds import (
     read_pairs,
 )
 from checklist_rewards.distill.labels import LabelledPair
+from checklist_rewards.evaluation.agreement import Bootstrap, Figure
 from tests.fakes import FakeBackend
 
 PAIRS = [LabelledPair(f"t{n}", "q", label, f"g{n}") for n, label in enumerate((1.0, 0.75, 0.5, 0.0))]

@@ -7,7 +7,7 @@ import pytest
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.distill.labels import LabelledPair, by_target, folds_of, read_labels
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rows import write_rows
+from checklist_rewards.files.rows import write_rows
 from tests.cli.conftest import write_jsonl
 from tests.fakes import FakeBackend
 

@@ -3,10 +3,9 @@ import re
 import pytest
 
 from checklist_rewards import Checklist, __version__
-from checklist_rewards.backends import Reply
+from checklist_rewards.backends import Engine, Reply
 from checklist_rewards.errors import GenerationError, ModelError, PromptError, SampleError
 from checklist_rewards.generators import CategorizedQuestions, ContrastiveGenerator, Request
-from checklist_rewards.replies import Engine
 from tests.generators.fakes import Replies
 
 GOOD = '{"questions": [{"question": "Is it short?", "weight": 90}]}'

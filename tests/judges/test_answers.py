@@ -4,7 +4,7 @@ import pytest
 
 from checklist_rewards import ChecklistItem, Option
 from checklist_rewards.judges.answers import named, said
-from checklist_rewards.scales import ordinal_scale
+from checklist_rewards.scores.scales import ordinal_scale
 
 PLAIN = ChecklistItem(question="Is it short?")
 STEPS = ChecklistItem(question="How short?", options=ordinal_scale(101))

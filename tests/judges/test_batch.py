@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from checklist_rewards import ChecklistItem, ChecklistScorer, Sample
 from checklist_rewards.backends import Reply
 from checklist_rewards.errors import BackendError
+from checklist_rewards.files.store import Store
 from checklist_rewards.judges import BatchJudge, Read
 from checklist_rewards.judges.answers import in_order
 from checklist_rewards.judges.asking import Unreadable
 from checklist_rewards.judges.batch import read_answers
-from checklist_rewards.scales import ordinal_scale
-from checklist_rewards.store import Store
+from checklist_rewards.scores.scales import ordinal_scale
 from tests.judges.fakes import Script
 
 ITEMS = [ChecklistItem(question=f"Is it {word}?") for word in ("short", "polite", "red", "new")]

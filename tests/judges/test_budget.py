@@ -5,13 +5,21 @@ import pickle
 import pytest
 
 from checklist_rewards import ChecklistScorer, Sample
-from checklist_rewards.backends import LabelRead, ReadGroup, ReadResult, Reply, RewardServer, Sampling, is_transient
+from checklist_rewards.backends import (
+    Engine,
+    LabelRead,
+    ReadGroup,
+    ReadResult,
+    Reply,
+    RewardServer,
+    Sampling,
+    is_transient,
+)
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.errors import BackendError, SampleError
+from checklist_rewards.files.store import open_store
 from checklist_rewards.judges.budget import Budget, Budgeted
 from checklist_rewards.pipelines import pipeline
-from checklist_rewards.replies import Engine
-from checklist_rewards.store import open_store
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Script
 

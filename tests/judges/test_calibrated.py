@@ -4,14 +4,14 @@ import pytest
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import is_transient
-from checklist_rewards.calibration import Calibration, CalibrationMap
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ChecklistError, ModelError, SampleError
+from checklist_rewards.files.store import Store
 from checklist_rewards.judges import LogprobJudge, Read
 from checklist_rewards.judges.calibrated import CalibratedJudge
+from checklist_rewards.judges.calibration import Calibration, CalibrationMap
 from checklist_rewards.judges.panel import PanelJudge
-from checklist_rewards.store import Store
-from checklist_rewards.verdicts import Verdict
+from checklist_rewards.scores import Verdict
 from tests.fakes import FakeBackend
 from tests.judges.voters import Voter
 

@@ -6,7 +6,7 @@ from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.errors import NoServerError, SampleError
 from checklist_rewards.judges import CascadeJudge
 from checklist_rewards.judges.cascade import margin_of
-from checklist_rewards.verdicts import Verdict
+from checklist_rewards.scores import Verdict
 from tests.judges.voters import DEAD, Absent, Voter, sure
 
 CHECKLIST = ["Is it sure?", "Is it unsure?", "Is it lost?"]

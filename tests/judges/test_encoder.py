@@ -13,8 +13,8 @@ from checklist_rewards.backends.encoder_rows import WINDOW, EncoderTexts, rows_o
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.distill.training import Training, train_encoder
 from checklist_rewards.errors import BackendError, ChecklistError, ModelError, SampleError
+from checklist_rewards.files.store import Store
 from checklist_rewards.judges import EncoderJudge, Read
-from checklist_rewards.store import Store
 from tests.encoders import WORDS, mentions, tiny_bert
 
 YES_NO = ("yes", "no")

@@ -9,11 +9,11 @@ import pytest
 
 from checklist_rewards import Checklist, ChecklistItem, ChecklistScorer, Option, Sample
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.store import Store
 from checklist_rewards.judges import BatchJudge, LogprobJudge, Read, ReasonedJudge
 from checklist_rewards.judges.answers import in_order
-from checklist_rewards.scales import ordinal_scale, with_abstention
-from checklist_rewards.store import Store
-from checklist_rewards.verdicts import Verdict, answer_of
+from checklist_rewards.scores import Verdict, answer_of
+from checklist_rewards.scores.scales import ordinal_scale, with_abstention
 from tests.judges.fakes import Lettered, Script
 
 

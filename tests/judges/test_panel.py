@@ -9,8 +9,7 @@ from checklist_rewards.errors import ChecklistError, NoServerError, SampleError
 from checklist_rewards.judges import PanelJudge, Read
 from checklist_rewards.judges.panel import combine
 from checklist_rewards.rewards.failures import asked_again
-from checklist_rewards.scores import rescore, score_checklist
-from checklist_rewards.verdicts import Verdict, answer_of
+from checklist_rewards.scores import Verdict, answer_of, rescore, score_checklist
 from tests.judges.voters import DEAD, Absent, Voter, sure
 
 PLAIN = ChecklistItem(question="Is it short?")

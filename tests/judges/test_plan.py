@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from checklist_rewards.files.store import key_of
 from checklist_rewards.judges.plan import Pace, RenderedRead, chunks, distinct, group_by_prefix
-from checklist_rewards.store import key_of
 
 
 def read(prefix: str, tail: str, system: str | None = None) -> RenderedRead:

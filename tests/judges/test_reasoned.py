@@ -7,11 +7,11 @@ import pytest
 from checklist_rewards import Checklist, ChecklistItem, Option
 from checklist_rewards.backends import Reply
 from checklist_rewards.errors import BackendError
+from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Read, ReasonedJudge
 from checklist_rewards.judges.answers import in_order
-from checklist_rewards.scales import ordinal_scale
 from checklist_rewards.scores import rescore, score_checklist
-from checklist_rewards.store import Store
+from checklist_rewards.scores.scales import ordinal_scale
 from tests.judges.fakes import Script
 
 SHORT, POLITE = ChecklistItem(question="Is it short?"), ChecklistItem(question="Is it polite?")

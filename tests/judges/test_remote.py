@@ -16,13 +16,13 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from checklist_rewards import ChecklistScorer, Sample
-from checklist_rewards.backends import RewardServer, Sampling, choose_backend
+from checklist_rewards.backends import Engine, RewardServer, Sampling, choose_backend
 from checklist_rewards.backends.remote import ROWS
 from checklist_rewards.backends.servers import Settings
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.judges import PanelJudge, RemoteJudge
-from checklist_rewards.replies import Engine, sample_replies
+from checklist_rewards.replies import sample_replies
 from checklist_rewards.rewards.placement import in_process
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.server import build_app

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import NoServerError
 from checklist_rewards.judges import Progress, Read, Receipt
-from checklist_rewards.verdicts import Verdict
+from checklist_rewards.scores import Verdict
 
 
 class Voter:

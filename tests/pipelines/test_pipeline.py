@@ -6,10 +6,10 @@ import pytest
 
 from checklist_rewards import Checklist, backends
 from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
+from checklist_rewards.files.store import Store
 from checklist_rewards.generators import Dimensions
 from checklist_rewards.pipelines import ConfigError, PipelineConfig, pipeline
 from checklist_rewards.pipelines.builtin import UNIVERSAL
-from checklist_rewards.store import Store
 from tests.pipelines.fakes import Scripted
 
 ROW = {"input": "Write a note.", "target": "A note.", "reference": "The best note."}

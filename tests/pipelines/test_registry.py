@@ -4,6 +4,7 @@ import pytest
 from pydantic import BaseModel
 
 from checklist_rewards import Checklist
+from checklist_rewards.backends import Engine
 from checklist_rewards.pipelines import (
     GENERATORS,
     REFINERS,
@@ -16,7 +17,6 @@ from checklist_rewards.pipelines import (
     register_refiner,
     register_scorer,
 )
-from checklist_rewards.replies import Engine
 from checklist_rewards.scores import Verdict, score_checklist
 from tests.pipelines.fakes import Scripted
 

@@ -6,9 +6,8 @@ import pytest
 from best_of_n import BestOfNArguments, compare, main
 
 from checklist_rewards import Checklist, ChecklistScorer
-from checklist_rewards.backends import Reply, Sampling
+from checklist_rewards.backends import Engine, Reply, Sampling
 from checklist_rewards.errors import SampleError
-from checklist_rewards.replies import Engine
 from tests.fakes import FakeBackend
 
 

@@ -7,9 +7,9 @@ from pocket.labelled import labelled_rows
 from pocket.world import parse_question
 
 from checklist_rewards import ChecklistScorer, Sample
-from checklist_rewards.agreement import Bootstrap, compare, labels_of, read_scored, units_against_labels
-from checklist_rewards.calibrate import fit_calibration, labelled_reads
-from checklist_rewards.results import BatchScore
+from checklist_rewards.evaluation.agreement import Bootstrap, compare, labels_of, read_scored, units_against_labels
+from checklist_rewards.evaluation.calibration import fit_calibration, labelled_reads
+from checklist_rewards.scores.table import BatchScore
 
 
 def test_labels_are_the_truth_by_code():

@@ -26,8 +26,8 @@ from realsumm import (  # noqa: E402
     summary_correlations,
 )
 
-from checklist_rewards.agreement import Bootstrap  # noqa: E402
 from checklist_rewards.errors import SampleError  # noqa: E402
+from checklist_rewards.evaluation.agreement import Bootstrap  # noqa: E402
 from tests.encoders import WORDS, tiny_bert  # noqa: E402
 
 

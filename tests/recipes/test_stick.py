@@ -9,9 +9,8 @@ from stick import StickArguments, curves, main, spread
 
 from checklist_rewards import Checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.refine import METHODS, Refinement, Round
-from checklist_rewards.scores import score_checklist
-from checklist_rewards.verdicts import Verdict
+from checklist_rewards.scores import Verdict, score_checklist
+from checklist_rewards.self_refine import METHODS, Refinement, Round
 
 ASKED = PocketTask("Write.", (Constraint("digits"), Constraint("question")))
 CHECKLIST = Checklist.parse(["Is it good?"])

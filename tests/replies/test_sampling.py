@@ -1,10 +1,10 @@
 import pytest
 
-from checklist_rewards.backends import Reply, Sampling
+from checklist_rewards.backends import Engine, Reply, Sampling
 from checklist_rewards.errors import BackendError, ModelError
-from checklist_rewards.replies import Engine, sample_replies
+from checklist_rewards.files.store import Store
+from checklist_rewards.replies import sample_replies
 from checklist_rewards.replies import sampling as sampling_module
-from checklist_rewards.store import Store
 from tests.generators.fakes import Replies
 
 WARM = Sampling(max_tokens=8, temperature=1.0)

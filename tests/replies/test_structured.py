@@ -3,10 +3,10 @@ from typing import Literal
 import pytest
 from pydantic import BaseModel
 
-from checklist_rewards.backends import Reply, Sampling
+from checklist_rewards.backends import Engine, Reply, Sampling
 from checklist_rewards.errors import GenerationError
-from checklist_rewards.replies import Engine, ask, extract_json
-from checklist_rewards.store import Store
+from checklist_rewards.files.store import Store
+from checklist_rewards.replies import ask, extract_json
 from tests.generators.fakes import Replies
 
 

@@ -10,8 +10,8 @@ from trl import DPOConfig, DPOTrainer, KTOConfig, KTOTrainer, RewardConfig, Rewa
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.backends import pocket_dir
+from checklist_rewards.files.rows import write_rows
 from checklist_rewards.preferences import Pool, mine_pairs, rows_of
-from checklist_rewards.rows import write_rows
 from tests.fakes import FakeBackend
 from tests.rewards.test_trainers import ON_CPU, by_hash, rows
 

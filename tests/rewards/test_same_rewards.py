@@ -15,9 +15,9 @@ from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.chat import strip_thinking
 from checklist_rewards.cli import app as command_line
 from checklist_rewards.rerank import rerank
-from checklist_rewards.rewards.openrlhf import ChecklistRewardFunc
+from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
+from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore
 from checklist_rewards.rewards.trl import ChecklistReward
-from checklist_rewards.rewards.verl import ChecklistComputeScore
 from tests.rewards.hosts import VerifierFunction, openrlhf_executor, verl_reward_loop
 
 CHECKLIST = [

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from checklist_rewards.backends import BackendName
+from checklist_rewards.backends import BackendName, Engine
 from checklist_rewards.backends.remote import REMOTE
 from checklist_rewards.cli.options.base import JUDGE, OUTPUT, engine_settings, given, option
-from checklist_rewards.replies import Engine
 from checklist_rewards.scores import Abstention, PrimaryMetric
 
 Model = Annotated[

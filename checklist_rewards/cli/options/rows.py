@@ -10,8 +10,8 @@ import typer
 
 from checklist_rewards.cli.options.base import OUTPUT, PIPELINE, ROWS, option
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.pipelines import PipelineConfig, load_config
-from checklist_rewards.store import Store, open_store
 
 InputKey = Annotated[
     list[str] | None,

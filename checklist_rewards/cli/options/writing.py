@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from checklist_rewards.backends import BackendName
+from checklist_rewards.backends import BackendName, Engine
 from checklist_rewards.backends.remote import REMOTE
 from checklist_rewards.cli.options.base import WRITER, engine_settings, given, option
 from checklist_rewards.cli.options.judging import Backend, BaseUrl, EngineSettings, Judge
 from checklist_rewards.errors import SampleError
-from checklist_rewards.replies import Engine
 
 
 @dataclass(frozen=True)

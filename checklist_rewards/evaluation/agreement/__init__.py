@@ -1,0 +1,51 @@
+"""Do judges agree with people, and with each other? Figures with intervals, and tests.
+
+`scored` reads rows and labels, `compare` puts all figures together; `categories`, `numbers`, `raters` and `pairs` are
+the figures themselves, `bootstrap` their intervals over groups, `paired` the tests between two judges.
+"""
+
+from checklist_rewards.evaluation.agreement.bootstrap import Bootstrap, Figure
+from checklist_rewards.evaluation.agreement.categories import Categories
+from checklist_rewards.evaluation.agreement.compare import (
+    Comparison,
+    Section,
+    Target,
+    Unit,
+    compare,
+    compare_judges,
+    compare_raters,
+    units_against_labels,
+    units_of_judges,
+)
+from checklist_rewards.evaluation.agreement.numbers import Mean, Numbers
+from checklist_rewards.evaluation.agreement.paired import PairedTest, paired_test, permutation_p
+from checklist_rewards.evaluation.agreement.pairs import Preferences
+from checklist_rewards.evaluation.agreement.raters import Raters
+from checklist_rewards.evaluation.agreement.scored import Answer, JudgedRow, labels_of, pairs_of, read_scored
+
+__all__ = [
+    "Answer",
+    "Bootstrap",
+    "Categories",
+    "Comparison",
+    "Figure",
+    "JudgedRow",
+    "Mean",
+    "Numbers",
+    "PairedTest",
+    "Preferences",
+    "Raters",
+    "Section",
+    "Target",
+    "Unit",
+    "compare",
+    "compare_judges",
+    "compare_raters",
+    "labels_of",
+    "paired_test",
+    "pairs_of",
+    "permutation_p",
+    "read_scored",
+    "units_against_labels",
+    "units_of_judges",
+]

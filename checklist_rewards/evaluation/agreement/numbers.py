@@ -1,0 +1,128 @@
+"""Agreement of two sides on numbers: correlations, errors, and the distance of their distributions.
+
+The figures of the whole are scipy's and scikit-learn's. Those of a draw of the bootstrap are computed from weights in
+numpy, on values that were sorted once; tests hold the two to each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from checklist_rewards.validation import extra
+
+NUMERICAL = ("pearson", "spearman", "kendall", "rmse", "mae", "bias", "emd", "ks", "auc")
+
+
+class Numbers:
+    """Two sides' numbers of the same units.
+
+    Args:
+        one, other (sequence of `float`, as long as each other).
+
+    Figures:
+        pearson, spearman, kendall (tau-b): None where a side is constant or there are fewer than two units.
+        rmse, mae: of `one - other`.
+        bias: mean of `one - other`.
+        emd: earth mover's distance of the two distributions (Wasserstein-1), in the numbers' own unit.
+        ks: largest distance of the two cumulative distributions (Kolmogorov-Smirnov), in [0, 1].
+        auc: probability that `one` ranks a unit that `other` calls 1 above one that it calls 0, ties half; None unless
+            `other` has both, and nothing else.
+    """
+
+    def __init__(self, one: Sequence[float], other: Sequence[float]):
+        self.one, self.other = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
+        self._grid, codes = np.unique(np.concatenate([self.one, self.other]), return_inverse=True)
+        self._one, self._other = codes[: len(self.one)], codes[len(self.one) :]
+        self._gaps = np.diff(self._grid)
+        self._binary = bool(len(self.other)) and bool(np.isin(self.other, (0.0, 1.0)).all())
+
+    def figures(self) -> dict[str, float | None]:
+        """See [`Measure`]."""
+        stats, metrics = extra("scipy.stats", "sklearn.metrics")
+        one, other = self.one, self.other
+        found: dict[str, float | None] = dict.fromkeys(NUMERICAL)
+        if len(one):
+            found |= {
+                "rmse": metrics.root_mean_squared_error(other, one),
+                "mae": metrics.mean_absolute_error(other, one),
+                "bias": np.mean(one - other),
+                "emd": stats.wasserstein_distance(one, other),
+            }
+            with np.errstate(divide="ignore"):  # of the p-value, where there is one unit
+                found["ks"] = stats.ks_2samp(one, other, method="asymp").statistic
+        if _varies(one) and _varies(other):
+            found |= {
+                "pearson": stats.pearsonr(one, other).statistic,
+                "spearman": stats.spearmanr(one, other).statistic,
+                "kendall": _tau(one, other),
+            }
+        if self._binary and _varies(other):
+            found["auc"] = metrics.roc_auc_score(other, one)
+        return {name: None if value is None else float(value) for name, value in found.items()}
+
+    def replicate(self, weights: np.ndarray) -> dict[str, float]:
+        """See [`Measure`]."""
+        size, total = len(self._grid), weights.sum()
+        counts = [np.bincount(codes, weights, size) for codes in (self._one, self._other)]
+        cumulative = [np.cumsum(count) for count in counts]
+        gaps = np.abs(cumulative[0] - cumulative[1])[:-1] / total
+        error = self.one - self.other
+        varied = all(np.count_nonzero(count) > 1 for count in counts)
+        ranks = [above - (count - 1) / 2 for above, count in zip(cumulative, counts, strict=True)]
+        return {
+            "pearson": _correlation(self.one, self.other, weights) if varied else math.nan,
+            "spearman": _correlation(ranks[0][self._one], ranks[1][self._other], weights) if varied else math.nan,
+            "kendall": self._kendall(weights) if varied else math.nan,
+            "rmse": math.sqrt(weights @ error**2 / total),
+            "mae": float(weights @ np.abs(error) / total),
+            "bias": float(weights @ error / total),
+            "emd": float(gaps @ self._gaps),
+            "ks": float(gaps.max(initial=0)),
+            "auc": self._auc(weights) if self._binary else math.nan,
+        }
+
+    def _kendall(self, weights: np.ndarray) -> float:
+        chosen = np.repeat(np.arange(len(weights)), weights)
+        return _tau(self._one[chosen], self._other[chosen])
+
+    def _auc(self, weights: np.ndarray) -> float:
+        positive = weights * self.other
+        above = np.bincount(self._one, positive, len(self._grid))
+        below = np.bincount(self._one, weights - positive, len(self._grid))
+        pairs = above.sum() * below.sum()
+        return float(above @ (np.cumsum(below) - below / 2) / pairs) if pairs > 0 else math.nan
+
+
+class Mean:
+    """The mean of some numbers, under a name of its own: a share, where they are true or false."""
+
+    def __init__(self, name: str, values: Sequence[float | bool] | np.ndarray):
+        self.name, self.values = name, np.asarray(values, dtype=float)
+
+    def figures(self) -> dict[str, float | None]:
+        """See [`Measure`]."""
+        return {self.name: float(self.values.mean()) if len(self.values) else None}
+
+    def replicate(self, weights: np.ndarray) -> dict[str, float]:
+        """See [`Measure`]."""
+        return {self.name: float(weights @ self.values / weights.sum())}
+
+
+def _varies(values: np.ndarray) -> bool:
+    return len(values) > 1 and bool((values != values[0]).any())
+
+
+def _tau(one: np.ndarray, other: np.ndarray) -> float:
+    [stats] = extra("scipy.stats")
+    # Of its p-value, which nobody asks for, the asymptotic one is much the cheapest; two units have none.
+    method = "asymptotic" if len(one) > 2 else "exact"
+    return float(stats.kendalltau(one, other, method=method).statistic)
+
+
+def _correlation(one: np.ndarray, other: np.ndarray, weights: np.ndarray) -> float:
+    one, other = (side - weights @ side / weights.sum() for side in (one, other))
+    spread = math.sqrt((weights @ one**2) * (weights @ other**2))
+    return float(weights @ (one * other) / spread) if spread > 0 else math.nan

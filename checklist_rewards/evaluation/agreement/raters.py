@@ -1,0 +1,103 @@
+"""Agreement among any number of judges: Krippendorff's alpha and Fleiss' kappa.
+
+Alpha takes units that some judges left unanswered, as long as two answered; Fleiss' kappa takes only those that all
+answered. Both are sums over units, so a draw of the bootstrap reweights them. The figures of the whole are those of
+krippendorff and statsmodels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from checklist_rewards.validation import extra
+
+
+class Raters:
+    """Several judges' answers to items with the same possible answers.
+
+    Args:
+        answers (sequence of sequences): for every unit what each judge answered, None for no answer.
+        values (mapping of `str` to `float` or None): the possible answers with what they are worth, in [0, 1].
+
+    Figures:
+        alpha: Krippendorff's, nominal (2011); None where only one answer was ever given.
+        interval_alpha: the same with squared distances of the values, without abstentions.
+        fleiss_kappa: Fleiss (1971); None for fewer than two judges, or where only one answer was ever given.
+    """
+
+    def __init__(self, answers: Sequence[Sequence[str | None]], values: Mapping[str, float | None]):
+        codes = {label: code for code, label in enumerate(values)}
+        self.judges = len(answers[0]) if answers else 0
+        self.counts = np.zeros((len(answers), len(codes)), dtype=np.int64)
+        for unit, row in enumerate(answers):
+            for answer in row:
+                if answer is not None:
+                    self.counts[unit, codes[answer]] += 1
+        self.values = np.array([math.nan if value is None else value for value in values.values()])
+        valued = ~np.isnan(self.values)
+        self._nominal = _Coincidences(self.counts, 1.0 - np.eye(len(codes)))
+        self._interval = _Coincidences(
+            self.counts[:, valued], np.subtract.outer(self.values[valued], self.values[valued]) ** 2
+        )
+        self._complete = (self.counts.sum(1) == self.judges) & (self.judges > 1)
+
+    def figures(self) -> dict[str, float | None]:
+        """See [`Measure`]."""
+        krippendorff, raters = extra("krippendorff", "statsmodels.stats.inter_rater")
+        found: dict[str, float | None] = {"alpha": None, "interval_alpha": None, "fleiss_kappa": None}
+        if self._nominal.varied:
+            found["alpha"] = float(krippendorff.alpha(value_counts=self.counts, level_of_measurement="nominal"))
+        if self._interval.varied:
+            domain = self.values[~np.isnan(self.values)]
+            counts = self._interval.counts
+            found["interval_alpha"] = float(
+                krippendorff.alpha(value_counts=counts, value_domain=domain, level_of_measurement="interval")
+            )
+        complete = self.counts[self._complete]
+        if np.count_nonzero(complete.sum(0)) > 1:
+            found["fleiss_kappa"] = float(raters.fleiss_kappa(complete, method="fleiss"))
+        return found
+
+    def replicate(self, weights: np.ndarray) -> dict[str, float]:
+        """See [`Measure`]."""
+        return {
+            "alpha": self._nominal.alpha(weights),
+            "interval_alpha": self._interval.alpha(weights),
+            "fleiss_kappa": self._fleiss(weights * self._complete),
+        }
+
+    def _fleiss(self, weights: np.ndarray) -> float:
+        total = weights.sum()
+        if not total:
+            return math.nan
+        shares = weights @ self.counts / (total * self.judges)
+        chance = shares @ shares
+        equal = ((self.counts**2).sum(1) - self.judges) / (self.judges * (self.judges - 1))
+        return float((weights @ equal / total - chance) / (1 - chance)) if chance < 1 else math.nan
+
+
+class _Coincidences:
+    """Alpha from units: observed disagreement of the pairs within a unit over that of all pairs."""
+
+    def __init__(self, counts: np.ndarray, distances: np.ndarray):
+        self.counts, self.distances = counts, distances
+        answered = counts.sum(1)
+        self._pairable = answered > 1
+        within = np.einsum("uc,ck,uk->u", counts, distances, counts)
+        self._observed = within / np.maximum(answered - 1, 1)  # a unit weighs as much as it has answers
+
+    @property
+    def varied(self) -> bool:
+        """Whether two answers differ at all."""
+        counts = self.counts[self._pairable].sum(0)
+        return bool(counts @ self.distances @ counts > 0)
+
+    def alpha(self, weights: np.ndarray) -> float:
+        """With every unit counted so often."""
+        weights = weights * self._pairable
+        counts = weights @ self.counts
+        expected = counts @ self.distances @ counts
+        return float(1 - (counts.sum() - 1) * (weights @ self._observed) / expected) if expected > 0 else math.nan

@@ -1,0 +1,147 @@
+"""Fitting one map, and choosing one threshold.
+
+scikit-learn fits Platt and isotonic maps, scipy the temperature. Platt's targets are smoothed as he does (1999,
+section 2.2), so that reads which are all right do not make the slope infinite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from checklist_rewards.checklists import NO, YES
+from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.calibration.reads import LabelledRead
+from checklist_rewards.judges.calibration import (
+    YES_NO,
+    CalibrationMap,
+    CalibrationMethod,
+    calibrated_probabilities,
+    kind_of,
+)
+from checklist_rewards.validation import extra
+
+ThresholdRule = Literal["f1", "cost"]
+THRESHOLD_RULES: tuple[str, ...] = get_args(ThresholdRule)
+_TEMPERATURES = (0.05, 20.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdChoice:
+    """How the threshold of yes/no items is chosen.
+
+    Args:
+        by (`str`): f1: highest F1 of yes. cost: lowest cost.
+        false_yes, false_no (`float`, *optional*, default to `1`): what a wrong yes and a wrong no cost.
+    """
+
+    by: ThresholdRule
+    false_yes: float = 1.0
+    false_no: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.by not in THRESHOLD_RULES:
+            raise SampleError(f"threshold by {self.by!r} is not known; allowed: {', '.join(THRESHOLD_RULES)}.")
+        if not (0 < self.false_yes < math.inf and 0 < self.false_no < math.inf):
+            raise SampleError(f"a wrong answer costs more than 0, got {self.false_yes} and {self.false_no}.")
+
+    def best(self, probabilities: np.ndarray, truths: np.ndarray) -> float:
+        """The threshold, halfway between two probabilities; of equally good ones the one nearest to 0.5."""
+        values, codes = np.unique(probabilities, return_inverse=True)
+        yes = np.bincount(codes, truths, len(values))
+        no = np.bincount(codes, 1 - truths, len(values))
+        # Place k: everything from the k-th value up is yes; the last place says yes to nothing.
+        true_yes = np.append(np.cumsum(yes[::-1])[::-1], 0)
+        false_yes = np.append(np.cumsum(no[::-1])[::-1], 0)
+        false_no = yes.sum() - true_yes
+        if self.by == "f1":
+            quality = 2 * true_yes / np.maximum(2 * true_yes + false_yes + false_no, 1)
+        else:
+            quality = -(self.false_yes * false_yes + self.false_no * false_no)
+        places = np.concatenate([[0.0], (values[:-1] + values[1:]) / 2, [1.0]])
+        good = places[quality >= quality.max() - 1e-12]
+        return float(good[np.abs(good - 0.5).argmin()])
+
+
+def fit_map(
+    reads: Sequence[LabelledRead], method: CalibrationMethod, threshold: ThresholdChoice | None = None
+) -> CalibrationMap:
+    """The map of one method, fitted on all of `reads`, which are of one kind.
+
+    Raises [`SampleError`] where it cannot be fitted.
+    """
+    labels = {read.label for read in reads}
+    binary = kind_of(reads[0].item) == YES_NO
+    if binary and labels != {YES, NO}:
+        raise SampleError(f"labels of both yes and no are needed to fit a map, got only {', '.join(sorted(labels))}.")
+    if method != "temperature" and not binary:
+        raise SampleError(f"a {method} map is for yes/no items; items with options take temperature.")
+    if method == "temperature":
+        fitted = CalibrationMap(method=method, temperature=_temperature(reads), reads=len(reads))
+    else:
+        odds, truths = _odds(reads), _truths(reads)
+        if method == "platt":
+            slope, intercept = _platt(odds, truths)
+            fitted = CalibrationMap(method=method, slope=slope, intercept=intercept, reads=len(reads))
+        else:
+            fitted = CalibrationMap(method=method, knots=_isotonic(odds, truths), reads=len(reads))
+    if threshold is None:
+        return fitted
+    probabilities = np.array([mapped(fitted, read)[YES] for read in reads])
+    return fitted.model_copy(update={"threshold": threshold.best(probabilities, _truths(reads))})
+
+
+def mapped(map: CalibrationMap, read: LabelledRead) -> dict[str, float]:
+    """The read's calibrated probabilities."""
+    return calibrated_probabilities(map, read.probabilities, read.empty)
+
+
+def _odds(reads: Sequence[LabelledRead]) -> np.ndarray:
+    return np.array([read.odds for read in reads])
+
+
+def _truths(reads: Sequence[LabelledRead]) -> np.ndarray:
+    return np.array([read.label == YES for read in reads], dtype=float)
+
+
+def _temperature(reads: Sequence[LabelledRead]) -> float:
+    """The temperature with the highest likelihood, from 0.05 to 20."""
+    optimize, special = extra("scipy.optimize", "scipy.special")
+    scores = np.stack([read.scores for read in reads])
+    labels = [list(read.probabilities).index(read.label) for read in reads]
+
+    def loss(log_temperature: float) -> float:
+        logs = special.log_softmax(scores / math.exp(log_temperature), axis=1)
+        return -float(logs[np.arange(len(labels)), labels].mean())
+
+    found = optimize.minimize_scalar(loss, bounds=tuple(map(math.log, _TEMPERATURES)), method="bounded")
+    return math.exp(found.x)
+
+
+def _platt(odds: np.ndarray, truths: np.ndarray) -> tuple[float, float]:
+    [linear] = extra("sklearn.linear_model")
+    positive, negative = truths.sum(), len(truths) - truths.sum()
+    targets = np.where(truths > 0, (positive + 1) / (positive + 2), 1 / (negative + 2))
+    # A soft target t is a yes of weight t and a no of weight 1 - t.
+    model = linear.LogisticRegression(C=np.inf, max_iter=1000)
+    model.fit(
+        np.concatenate([odds, odds])[:, None],
+        np.repeat([1, 0], len(odds)),
+        sample_weight=np.concatenate([targets, 1 - targets]),
+    )
+    slope, intercept = float(model.coef_[0, 0]), float(model.intercept_[0])
+    if slope <= 0:
+        raise SampleError(
+            f"the judge's P(yes) falls where the truth is yes (slope {slope:.3f}): no rising map makes it right."
+        )
+    return slope, intercept
+
+
+def _isotonic(odds: np.ndarray, truths: np.ndarray) -> tuple[tuple[float, float], ...]:
+    [isotonic] = extra("sklearn.isotonic")
+    model = isotonic.IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(odds, truths)
+    return tuple(zip(model.X_thresholds_.tolist(), model.y_thresholds_.tolist(), strict=True))

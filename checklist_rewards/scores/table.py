@@ -1,0 +1,337 @@
+"""A scored batch: the scores with the rows they belong to, as a table, and as files that give back what went in.
+
+[`BatchScore`] is what a run leaves behind. Its means are those of [`Tally`]. It goes to a pandas `DataFrame`, to JSONL
+and to Parquet, and comes back equal: a score is kept whole in one column, `checklist_score`, so it can be scored again
+without an engine.
+
+- JSONL: one row per line with its score beside its own keys. Whatever JSON has comes back as it was.
+- Parquet: a column is kept as Arrow's own type where every value comes back from it as it was, and as JSON text where
+  not (rows that lack the key, values of mixed types). Which is which is in the field's metadata.
+- DataFrame: the row's columns and `checklist_score` as objects, and the numbers of the score as float columns beside
+  them (`checklist_score.primary_score` and so on), for reading only. A key that a row lacks is `pandas.NA` there.
+
+What comes back as it was is what JSON has: strings, finite numbers, booleans, None, lists and mappings with names as
+keys. In files, NaN and infinities are null and dates are text, as everywhere in this package.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, ValidationError
+
+from checklist_rewards.errors import SampleError
+from checklist_rewards.files.rows import atomic_path, read_rows
+from checklist_rewards.files.spool import as_json, check_names, json_reader
+from checklist_rewards.scores.score import Score
+from checklist_rewards.scores.tally import PassRate, Tally, tally
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+SCORE_COLUMN = "checklist_score"
+NUMBERS = (
+    "primary_score",
+    "pass_rate",
+    "weighted_score",
+    "expected_score",
+    "normalized_score",
+    "raw_score",
+    "quality",
+    "scaled_score_1_5",
+    "answered",
+    "total",
+    "answered_weight",
+    "lower",
+    "upper",
+)
+"""Columns of a DataFrame, each under `checklist_score.`."""
+_ENCODING = b"checklist_rewards"
+_JSON = b"json"
+
+
+@dataclass(frozen=True)
+class BatchScore:
+    """Scores of a batch, and the rows they belong to.
+
+    Args:
+        scores (sequence of [`Score`] or None): None for a row that was not scored, such as one without a checklist.
+        rows (sequence of mappings, *optional*): as many; empty ones where there are none.
+
+    Raises:
+        SampleError: if rows and scores do not fit, or a row has a score of its own.
+    """
+
+    scores: tuple[Score | None, ...]
+    rows: tuple[Mapping[str, Any], ...] = ()
+
+    def __init__(self, scores: Iterable[Score | None], rows: Iterable[Mapping[str, Any]] | None = None):
+        scores = tuple(scores)
+        kept = tuple({} for _ in scores) if rows is None else tuple(dict(row) for row in rows)
+        if len(kept) != len(scores):
+            raise SampleError(f"got {len(kept)} rows for {len(scores)} scores; there is one row per score.")
+        for number, row in enumerate(kept, start=1):
+            taken = next((name for name in row if name == SCORE_COLUMN or name.startswith(f"{SCORE_COLUMN}.")), None)
+            if taken is not None:
+                raise SampleError(f"row {number} has a column {taken!r} already; rename it, the score is kept there.")
+        object.__setattr__(self, "scores", scores)
+        object.__setattr__(self, "rows", kept)
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    @cached_property
+    def tally(self) -> Tally:
+        """All totals."""
+        return tally(score for score in self.scores if score is not None)
+
+    @property
+    def macro(self) -> float | None:
+        """Mean of the pass rates."""
+        return self.tally.macro
+
+    @property
+    def micro(self) -> float | None:
+        """Passed over answered items (DRFR)."""
+        return self.tally.micro
+
+    @property
+    def mean(self) -> float | None:
+        """Mean primary score."""
+        return self.tally.mean
+
+    @property
+    def by_category(self) -> dict[str, PassRate]:
+        """Pass rates of the items of each category, in order of first appearance."""
+        return self.tally.by_category
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """One row per score; see the module for the columns."""
+        import pandas as pd
+
+        columns: dict[str, Any] = {}
+        for name, values in _columns(self.rows).items():
+            columns[name] = _objects([pd.NA if value is _ABSENT else value for value in values])
+        columns[SCORE_COLUMN] = _objects([None if s is None else s.model_dump(mode="json") for s in self.scores])
+        for name in NUMBERS:
+            values = [None if score is None else getattr(score, name) for score in self.scores]
+            columns[f"{SCORE_COLUMN}.{name}"] = pd.Series(values, dtype="float64")
+        for category in self.by_category:
+            rates = [None if s is None else s.category_pass_rates.get(category) for s in self.scores]
+            columns[f"{SCORE_COLUMN}.category/{category}"] = pd.Series(rates, dtype="float64")
+        return pd.DataFrame(columns, index=range(len(self)))
+
+    @classmethod
+    def from_dataframe(cls, frame: pd.DataFrame) -> BatchScore:
+        """What [`to_dataframe`] was made from. Raises [`SampleError`] if there is no `checklist_score` in it."""
+        import pandas as pd
+
+        _require_scores(frame.columns, "the DataFrame")
+        names = [name for name in frame.columns if not str(name).startswith(f"{SCORE_COLUMN}.")]
+        records = [
+            {name: value for name, value in zip(names, values, strict=True) if value is not pd.NA}
+            for values in zip(*(frame[name].tolist() for name in names), strict=True)
+        ]
+        return cls._of((record, f"row {number}") for number, record in enumerate(records, start=1))
+
+    def to_jsonl(self, path: str | Path) -> None:
+        """Write a JSONL file; it appears whole or not at all."""
+        with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+            for row, score in zip(self.rows, self.scores, strict=True):
+                dumped = None if score is None else score.model_dump(mode="json")
+                file.write(as_json({**row, SCORE_COLUMN: dumped}) + "\n")
+
+    @classmethod
+    def from_jsonl(cls, path: str | Path) -> BatchScore:
+        """What [`to_jsonl`], or the command line, has written. Raises [`SampleError`] naming the line."""
+        return cls._of((row.data, row.where) for row in read_rows(path))
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write a Parquet file; it appears whole or not at all. Raises [`SampleError`] for a column name that is not
+        valid Unicode."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        columns = _columns(self.rows)
+        check_names(columns)
+        arrays, described = [], []
+        for name, values in columns.items():
+            array, encoding = _encoded(values, None)
+            arrays.append(array)
+            described.append(pa.field(name, array.type, metadata=encoding))
+        dumped = [None if score is None else score.model_dump(mode="json") for score in self.scores]
+        array, encoding = _encoded(dumped, _score_type())
+        table = pa.Table.from_arrays(
+            [*arrays, array], schema=pa.schema([*described, pa.field(SCORE_COLUMN, array.type, metadata=encoding)])
+        )
+        with atomic_path(path) as temporary:
+            pq.write_table(table, temporary)
+
+    @classmethod
+    def from_parquet(cls, path: str | Path) -> BatchScore:
+        """What [`to_parquet`] has written. Raises [`SampleError`] naming the row."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            table = pq.read_table(path)
+        except (pa.ArrowException, OSError) as error:
+            raise SampleError(f"{path}: cannot be read as Parquet ({error}).") from error
+        _require_scores(table.column_names, str(path))
+        try:
+            columns = {field.name: _decoded(table[field.name], field) for field in table.schema}
+        except (ValueError, RecursionError) as error:
+            raise SampleError(f"{path}: a column of JSON holds something else ({error}).") from None
+        records = [
+            {name: values[index] for name, values in columns.items() if values[index] is not _ABSENT}
+            for index in range(table.num_rows)
+        ]
+        return cls._of((record, f"{path}, row {number}") for number, record in enumerate(records, start=1))
+
+    @classmethod
+    def _of(cls, records: Iterable[tuple[Mapping[str, Any], str]]) -> BatchScore:
+        scores, rows = [], []
+        for record, where in records:
+            _require_scores(record, where)
+            row = dict(record)
+            scores.append(score_from(row.pop(SCORE_COLUMN), where))
+            rows.append(row)
+        return cls(scores, rows)
+
+
+def score_from(value: Any, where: str) -> Score | None:
+    """The score in a cell of a file: a mapping, or in CSV its JSON text; None for none.
+
+    Raises [`SampleError`] that begins with `where`.
+    """
+    try:
+        value = _told(json.loads(value) if isinstance(value, str) and value else value)
+        return None if value in (None, "") else Score.model_validate(value)
+    except ValidationError as error:
+        detail = error.errors(include_url=False)[0]
+        field = "".join(f".{part}" for part in detail["loc"])
+        raise SampleError(f"{where}: {SCORE_COLUMN}{field} is no score: {detail['msg']}.") from None
+    except (ValueError, RecursionError) as error:
+        raise SampleError(f"{where}: {SCORE_COLUMN} is no JSON ({error}); got {value!r:.60}.") from None
+
+
+class _Absent:
+    """A key that a row does not have."""
+
+
+_ABSENT: Any = _Absent()
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name, _ABSENT) for row in rows] for name in names}
+
+
+def _objects(values: Sequence[Any]) -> pd.Series:
+    import numpy as np
+    import pandas as pd
+
+    cells = np.empty(len(values), dtype=object)
+    for index, value in enumerate(values):
+        cells[index] = value  # one by one: given a list, pandas makes NaN of None and an array of lists
+    return pd.Series(cells, dtype=object)
+
+
+def _encoded(values: Sequence[Any], type: pa.DataType | None) -> tuple[pa.Array, dict[bytes, bytes] | None]:
+    """An Arrow array of `values` and how it is to be read back."""
+    import pyarrow as pa
+
+    if not any(value is _ABSENT for value in values):
+        try:
+            array = pa.array(values, type, from_pandas=False)
+            if array.type != pa.null() and _same(_plain(_stored(array)), values):
+                return array, None
+        except (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError):
+            pass
+    texts = [None if value is _ABSENT else as_json(value) for value in values]
+    return pa.array(texts, pa.string()), {_ENCODING: _JSON}
+
+
+def _stored(array: pa.Array) -> list[Any]:
+    """What Parquet gives back of an array. Raises what Arrow raises for a type that Parquet does not have."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"column": array}), sink)
+    return pq.read_table(pa.BufferReader(sink.getvalue()))["column"].to_pylist()
+
+
+def _decoded(column: pa.ChunkedArray, field: pa.Field) -> list[Any]:
+    values = column.to_pylist()
+    if (field.metadata or {}).get(_ENCODING) == _JSON:
+        return [_ABSENT if value is None else json.loads(value) for value in values]
+    reader = json_reader(field.type)
+    return _plain(values if reader is None else [reader(value) for value in values])
+
+
+def _plain(value: Any) -> Any:
+    """Arrow's maps, which come as lists of pairs, as mappings; everything else as it is."""
+    if isinstance(value, list):
+        if value and all(isinstance(pair, tuple) for pair in value):
+            return dict(value)
+        return [_plain(entry) for entry in value]
+    return {key: _plain(entry) for key, entry in value.items()} if isinstance(value, dict) else value
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal, and of the same types all through: 1, 1.0 and True are three things."""
+    return json.dumps(one, sort_keys=True, default=repr) == json.dumps(other, sort_keys=True, default=repr)
+
+
+def _score_type() -> pa.DataType:
+    return _arrow_type(Score)
+
+
+def _arrow_type(annotation: Any) -> pa.DataType:
+    """The Arrow type of a field of a score: of text, numbers, mappings of names to numbers, and tuples of records."""
+    import pyarrow as pa
+
+    plain = {float: pa.float64(), int: pa.int64(), bool: pa.bool_(), str: pa.string()}
+    if annotation in plain:
+        return plain[annotation]
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return pa.struct([(name, _arrow_type(field.annotation)) for name, field in annotation.model_fields.items()])
+    if is_dataclass(annotation):
+        hints = get_type_hints(annotation)
+        return pa.struct([(field.name, _arrow_type(hints[field.name])) for field in fields(annotation)])
+    origin, inner = get_origin(annotation), [each for each in get_args(annotation) if each is not NoneType]
+    if origin is dict:
+        return pa.map_(*map(_arrow_type, inner))
+    if origin is tuple:
+        return pa.list_(_arrow_type(inner[0]))
+    return pa.string() if origin is Literal else _arrow_type(inner[0])
+
+
+def _told(value: Any) -> Any:
+    """A score as a mapping. Parquet gives every mapping of a column the keys of all: labels that are another item's
+    have null, and go."""
+    if not isinstance(value, Mapping) or not isinstance(value.get("items"), list):
+        return value
+    return {**value, "items": [_own_labels(item) for item in value["items"]]}
+
+
+def _own_labels(item: Any) -> Any:
+    if not isinstance(item, Mapping):
+        return item
+    labels = {name: item[name] for name in ("probabilities", "uncalibrated") if isinstance(item.get(name), Mapping)}
+    own = {name: {k: p for k, p in found.items() if p is not None} or None for name, found in labels.items()}
+    votes = item.get("votes")
+    return {**item, **own} | ({"votes": [_own_labels(vote) for vote in votes]} if isinstance(votes, list) else {})
+
+
+def _require_scores(names: Iterable[Any], where: str) -> None:
+    if SCORE_COLUMN not in (known := list(names)):
+        raise SampleError(f"{where}: there is no column {SCORE_COLUMN!r}; it has {known}.")

@@ -1,0 +1,32 @@
+"""Scored files as the command line writes them, made from verdicts instead of a judge."""
+
+from pathlib import Path
+
+from checklist_rewards.checklists import Checklist
+from checklist_rewards.scores import Verdict, score_checklist
+from checklist_rewards.scores.table import BatchScore
+
+LOST = "lost"
+
+
+def said(answer: object, judge: str = "fake") -> Verdict:
+    """P(yes), or probabilities of options, or a word; LOST for a read that failed."""
+    if answer == LOST:
+        return Verdict(unanswered="backend_error: gone", judge=judge)
+    if isinstance(answer, str):
+        return Verdict(answer=answer, judge=judge, method="word")
+    probabilities = {"yes": answer, "no": 1 - answer} if isinstance(answer, float) else answer
+    return Verdict(probabilities, mass=0.9, judge=judge, method="logprobs")
+
+
+def scored_file(path: str | Path, *rows: dict, judge: str = "fake", **rules: object) -> Path:
+    """Each row has "checklist" and, under "said", what the judge says to every item; the rest is kept as columns.
+    `rules` are those of `score_checklist`."""
+    scores, kept = [], []
+    for row in rows:
+        checklist = Checklist.parse(row["checklist"])
+        scores.append(score_checklist(checklist, [said(each, judge) for each in row["said"]], **rules))
+        kept.append({key: value for key, value in row.items() if key != "said"})
+    batch = BatchScore(scores, kept)
+    (batch.to_parquet if str(path).endswith(".parquet") else batch.to_jsonl)(path)
+    return Path(path)

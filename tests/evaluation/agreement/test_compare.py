@@ -1,0 +1,180 @@
+"""Two sides put together: coverage apart from agreement, a section for each kind of item, targets and preferences."""
+
+import json
+
+import pytest
+
+from checklist_rewards.evaluation.agreement import (
+    Bootstrap,
+    compare,
+    compare_judges,
+    compare_raters,
+    labels_of,
+    pairs_of,
+    read_scored,
+    units_against_labels,
+    units_of_judges,
+)
+from checklist_rewards.evaluation.agreement.compare import ALL
+from tests.evaluation.agreement.files import LOST, scored_file
+
+NONE = Bootstrap(resamples=0)
+GRADED = {"question": "How clear?", "options": [{"label": "poor", "value": 0}, {"label": "fine", "value": 1}]}
+
+
+def against_labels(path, **options):
+    rows = read_scored(path)
+    units, targets = units_against_labels(rows, [labels_of(row, row.data.get("labels"), "labels") for row in rows])
+    return compare(("judge", "labels"), units, targets, NONE, against_labels=True, **options), units
+
+
+def test_what_was_not_answered_is_in_the_coverage_and_nowhere_else(tmp_path):
+    rows = [
+        {"checklist": ["Is it red?", "Is it big?"], "said": [0.9, LOST], "labels": [True, True]},
+        {"checklist": ["Is it red?", "Is it big?"], "said": [0.9, 0.1], "labels": [False, None]},
+    ]
+    found, _ = against_labels(scored_file(tmp_path / "s.jsonl", *rows))
+    section = found.items["yes/no"]
+    assert (found.units, found.coverage.value) == (3, pytest.approx(2 / 3))  # the unlabelled item is no unit
+    assert section.units == 2 and section.figures["accuracy"].value == 0.5
+    assert section.confusion == ((1, 1), (0, 0)) and section.labels == ("yes", "no")
+
+
+def test_an_outage_changes_no_agreement_figure(tmp_path):
+    answered = {"checklist": ["Is it red?", "Is it big?"], "said": [0.9, 0.3], "labels": [True, True]}
+    lost = {**answered, "said": [LOST, LOST]}
+    before, _ = against_labels(scored_file(tmp_path / "a.jsonl", answered))
+    after, _ = against_labels(scored_file(tmp_path / "b.jsonl", answered, lost))
+    assert after.items == before.items and after.targets == before.targets
+    assert (before.coverage.value, after.coverage.value) == (1.0, 0.5)
+
+
+def test_checklists_that_differ_from_row_to_row_have_intervals(tmp_path):
+    rows = [
+        {"checklist": [f"Is it {word}?" for word in words], "said": [0.9] * len(words), "labels": labels}
+        for words, labels in (("ab", [1, 0]), ("cde", [1, 1, 0]), ("f", [1]), ("gh", [0, 0]))
+    ]
+    judged = read_scored(scored_file(tmp_path / "s.jsonl", *rows))
+    units, targets = units_against_labels(judged, [labels_of(row, row.data["labels"], "labels") for row in judged])
+    found = compare(("judge", "labels"), units, targets, Bootstrap(100), against_labels=True)
+    for name in ("accuracy", "precision", "f1", "rmse", "bias"):
+        figure = found.items["yes/no"].figures[name]
+        assert figure.low < figure.value < figure.high
+
+
+def test_every_kind_of_item_has_a_section_and_all_together_one_more(tmp_path):
+    said = [0.9, {"poor": 0.8, "fine": 0.2}, {"poor": 0.1, "fine": 0.9}]
+    checklist = ["Is it red?", GRADED, {**GRADED, "question": "How short?"}]
+    path = scored_file(tmp_path / "s.jsonl", {"checklist": checklist, "said": said, "labels": [True, "fine", "fine"]})
+    found, _ = against_labels(path)
+    assert {kind: section.units for kind, section in found.items.items()} == {
+        "yes/no": 1,
+        "poor=0 | fine=1": 2,
+        ALL: 3,
+    }
+    assert found.items[ALL].figures["accuracy"].value == pytest.approx(2 / 3)  # no item is left out of it
+    assert found.items[ALL].figures["mae"].value == pytest.approx((0.1 + 0.8 + 0.1) / 3)
+    assert "kappa" not in found.items[ALL].figures
+
+
+def test_targets_are_compared_with_the_score_that_their_labels_give(tmp_path):
+    checklist = [{"question": "Is it red?", "weight": 3}, {"question": "Is it rude?", "weight": -1}]
+    rows = [
+        # Judge: (3 x .8 - 1 x .5) / 3; labels: (3 - 1) / 3.
+        {"checklist": checklist, "said": [0.8, 0.5], "labels": [True, True]},
+        {"checklist": checklist, "said": [0.2, 0.0], "labels": [False, None]},  # not all labelled: no true score
+    ]
+    found, _ = against_labels(scored_file(tmp_path / "s.jsonl", *rows))
+    assert found.targets.units == 1
+    assert found.targets.figures["bias"].value == pytest.approx(1.9 / 3 - 2 / 3)
+
+
+ABSTAINING = {
+    "question": "True?",
+    "options": [{"label": "yes", "value": 1}, {"label": "no", "value": 0}, {"label": "cannot_assess", "na": True}],
+}
+
+
+@pytest.mark.parametrize("name", ["s.jsonl", "s.parquet"])
+@pytest.mark.parametrize(("abstention", "score"), [("skip", 1.0), ("zero", 0.5), ("partial", 0.75), ("fail", 0.5)])
+def test_labels_are_aggregated_by_the_rules_of_the_judges_score(tmp_path, name, abstention, score):
+    said = {"said": ["yes", "cannot_assess"], "labels": ["yes", "cannot_assess"]}
+    path = scored_file(tmp_path / name, {"checklist": ["Is it red?", ABSTAINING], **said}, abstention=abstention)
+    [row] = read_scored(path)
+    _, [target] = units_against_labels([row], [labels_of(row, row.data["labels"], "labels")])
+    # The judge gives every answer that the labels give, so both get the same score.
+    assert (target.one, target.other) == (score, score)
+
+
+def test_a_file_without_recorded_rules_uses_the_defaults_and_its_metric(tmp_path):
+    rows = {"checklist": ["Is it red?", "Is it big?", ABSTAINING], "said": ["yes", "no", "cannot_assess"]}
+    path = scored_file(tmp_path / "s.jsonl", {**rows, "labels": ["yes", "no", "cannot_assess"]}, primary_metric="pass")
+    data = json.loads(path.read_text())
+    assert data["checklist_score"].pop("aggregation") == {
+        "primary_metric": "pass",
+        "threshold": 0.6,
+        "min_answered": 0.5,
+        "abstention": "skip",
+    }
+    path.write_text(json.dumps(data))
+    [row] = read_scored(path)
+    assert row.score.aggregation is None
+    _, [target] = units_against_labels([row], [labels_of(row, row.data["labels"], "labels")])
+    assert (target.one, target.other) == (0.5, 0.5)
+
+
+def test_numbers_per_target_make_preferences(tmp_path):
+    rows = [{"checklist": ["Is it red?"], "said": [p], "labels": gold} for p, gold in ((0.9, 1), (0.2, 0.5), (0.4, 0))]
+    found, _ = against_labels(scored_file(tmp_path / "s.jsonl", *rows), inputs=["x", "x", "x"])
+    assert found.targets.figures["spearman"].value == pytest.approx(0.5)  # ranks 3 1 2 and 3 2 1
+    assert found.preferences.units == 3
+    assert found.preferences.figures["wins"].value == pytest.approx(2 / 3)
+    assert found.preferences.figures["wpld"].value == pytest.approx(2 / 3)  # one pair is turned around
+
+
+def two_judges(tmp_path):
+    checklist = ["Is it red?", "Is it big?", "Is it old?"]
+    rows = [{"id": str(i), "checklist": checklist, "labels": [True, False, True]} for i in range(4)]
+    one = [{**row, "said": [0.9, 0.1, 0.9]} for row in rows]
+    other = [{**row, "said": [0.9, 0.8, LOST]} for row in rows[:3]]
+    return scored_file(tmp_path / "one.jsonl", *one), scored_file(tmp_path / "other.jsonl", *other, judge="other")
+
+
+def test_two_judges_are_matched_by_row_and_item(tmp_path):
+    one, other = map(read_scored, two_judges(tmp_path))
+    pairs, unmatched = pairs_of(one, other[::-1], ("one", "other"))  # the order of rows does not matter
+    units, targets, unmatched_items = units_of_judges(pairs)
+    found = compare(
+        ("one", "other"), units, targets, NONE, against_labels=False, unmatched_rows=unmatched, unmatched_items=0
+    )
+    assert (unmatched, unmatched_items, found.units) == (1, 0, 9)
+    assert found.coverage.value == pytest.approx(6 / 9)
+    assert found.items["yes/no"].figures["accuracy"].value == 0.5
+    assert "precision" not in found.items["yes/no"].figures  # neither judge is the truth
+    assert found.items["yes/no"].figures["rmse"].value == pytest.approx((0.49 / 2) ** 0.5)
+
+
+def test_items_that_one_judge_was_not_asked_are_counted(tmp_path):
+    row = {"id": "a", "said": [0.9, 0.9]}
+    one = read_scored(scored_file(tmp_path / "1.jsonl", {**row, "checklist": ["Is it red?", "Is it big?"]}))
+    other = read_scored(scored_file(tmp_path / "2.jsonl", {**row, "checklist": ["Is it red?", "Is it new?"]}))
+    units, _, unmatched = units_of_judges(pairs_of(one, other, ("1", "2"))[0])
+    assert (len(units), unmatched) == (1, 2)
+
+
+def test_two_judges_are_tested_on_the_items_that_both_answered(tmp_path):
+    sides = []
+    for path in two_judges(tmp_path):
+        rows = read_scored(path)
+        sides.append(units_against_labels(rows, [labels_of(row, row.data["labels"], "labels") for row in rows])[0])
+    found = compare_judges(("one", "other"), *sides, NONE)
+    # Three rows of two items each: both are right about the first item, only one judge about the second.
+    assert (found.units, found.only_one_right, found.only_other_right) == (6, 3, 0)
+    assert found.permutation_p == pytest.approx(2 / 2**3)
+    assert found.error_difference == pytest.approx((0.1 - 0.8) / 2)
+
+
+def test_several_judges_among_each_other(tmp_path):
+    one, other = map(read_scored, two_judges(tmp_path))
+    sections = compare_raters([one, other, one], NONE)
+    assert sections["yes/no"].units == 9 and sections["yes/no"].figures["fleiss_kappa"].value is not None

@@ -1,0 +1,141 @@
+"""Reading scored rows and labels: what is matched, and what is refused with which sentence."""
+
+import re
+
+import pytest
+
+from checklist_rewards.checklists import Checklist
+from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.agreement import labels_of, pairs_of, read_scored
+from checklist_rewards.evaluation.agreement.scored import answer_given, kind_of
+from tests.evaluation.agreement.files import LOST, scored_file
+
+GRADED = {"question": "How clear?", "options": [{"label": "poor", "value": 0}, {"label": "fine", "value": 1}]}
+ABSTAINING = {
+    "question": "True?",
+    "options": [{"label": "yes", "value": 1}, {"label": "no", "value": 0}, {"label": "cannot_assess", "na": True}],
+}
+
+
+def only(path, **options):
+    [row] = read_scored(path, **options)
+    return row
+
+
+def row_of(tmp_path, *checklist, **more):
+    said = [{"poor": 0.5, "fine": 0.5} if item is GRADED else 0.9 for item in checklist]
+    return only(scored_file(tmp_path / "s.jsonl", {"checklist": list(checklist), "said": said, **more}))
+
+
+def test_answers_are_read_with_their_soft_values(tmp_path):
+    said = [0.7, {"poor": 0.25, "fine": 0.75}, {"yes": 0.3, "no": 0.1, "cannot_assess": 0.6}, LOST, "no"]
+    checklist = ["Is it red?", GRADED, ABSTAINING, "Is it big?", "Is it old?"]
+    row = only(scored_file(tmp_path / "s.jsonl", {"checklist": checklist, "said": said}))
+    answers = [answer_given(item, line) for item, line in zip(row.items, row.score.items, strict=True)]
+    assert [a and (a.label, a.value, a.soft) for a in answers] == [
+        ("yes", 1, 0.7),
+        ("fine", 1, 0.75),
+        ("cannot_assess", None, pytest.approx(0.75)),  # of the labels that carry a value
+        None,
+        ("no", 0, 0),  # in words, without probabilities
+    ]
+    assert [kind_of(item) for item in row.items[:3]] == [
+        "yes/no",
+        "poor=0 | fine=1",
+        "yes=1 | no=0 | cannot_assess=na",
+    ]
+
+
+@pytest.mark.parametrize("value", [[True, "fine"], [1, 1], ["Yes", "fine"], [1.0, 1.0], '["yes", "fine"]'])
+def test_labels_of_every_form(tmp_path, value):
+    found = labels_of(row_of(tmp_path, "Is it red?", GRADED), value, "labels")
+    assert [(answer.label, answer.value) for answer in found] == [("yes", 1), ("fine", 1)]
+
+
+def test_labels_by_item_id_may_leave_items_out(tmp_path):
+    row = row_of(tmp_path, "Is it red?", "Is it big?", "Is it red?")
+    assert row.keys[2] == f"{row.keys[0]}#2"  # the same question again has a key of its own
+    found = labels_of(row, {row.keys[1]: "no", row.keys[2]: True}, "labels")
+    assert [answer and answer.label for answer in found] == [None, "no", "yes"]
+
+
+def test_a_number_labels_the_whole_target_and_null_nothing(tmp_path):
+    row = row_of(tmp_path, "Is it red?")
+    assert labels_of(row, 4, "stars") == 4.0 and labels_of(row, "0.5", "stars") == 0.5
+    assert labels_of(row, None, "stars") is None and labels_of(row, "", "stars") is None
+    [single] = labels_of(row, True, "labels")  # of a row with one item, a bare label
+    assert single.label == "yes"
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ([True], "row 1: 'labels' has 1 labels for 2 items"),
+        (
+            [True, "great"],
+            "row 1, item 2 ('How clear?'): the label 'great' is none of its answers; allowed: poor, fine",
+        ),
+        ([0.5, None], "row 1, item 1 ('Is it red?'): the label 0.5"),
+        ({"nobody": True}, "an item 'nobody', which the score does not have"),
+        ("perhaps", "must be a list with a label for each of the 2 items"),
+        (float("nan"), "must be a finite number"),
+    ],
+)
+def test_what_cannot_be_a_label_is_refused(tmp_path, value, words):
+    row = row_of(tmp_path, "Is it red?", GRADED)
+    with pytest.raises(SampleError, match=re.escape(words)):
+        labels_of(row, value, "labels")
+
+
+def test_groups_and_ids_come_from_columns(tmp_path):
+    row = {"checklist": ["Is it red?"], "said": [0.9]}
+    path = scored_file(tmp_path / "s.jsonl", {**row, "id": "a", "doc": 7}, {**row, "id": "b", "doc": 7})
+    assert [(r.id, r.group) for r in read_scored(path, group_key="doc")] == [("a", "7"), ("b", "7")]
+    assert [(r.id, r.group) for r in read_scored(path)] == [("a", "a"), ("b", "b")]
+    with pytest.raises(SampleError, match="row 2: 'doc' is '7' as in .*row 1"):
+        read_scored(path, id_key="doc")
+    with pytest.raises(SampleError, match=r"there is nothing under 'page' \(--group-key\)"):
+        read_scored(path, group_key="page")
+
+
+def test_options_need_a_checklist_that_says_what_they_count_for(tmp_path):
+    path = scored_file(tmp_path / "s.jsonl", {"checklist": [GRADED], "said": [{"poor": 0.5, "fine": 0.5}]})
+    text = path.read_text().replace('"checklist":', '"questions":')
+    path.write_text(text)
+    with pytest.raises(SampleError, match="is answered by poor, fine, and no checklist says"):
+        read_scored(path)
+    assert only(path, checklist_key="questions").known
+    assert only(path, shared=Checklist.parse([GRADED])).items[0].values == {"poor": 0, "fine": 1}
+
+
+def test_a_scale_put_on_plain_questions_is_known_by_its_labels(tmp_path):
+    scale = [{"label": str(i), "value": i / 2} for i in range(3)]
+    checklist = [{"question": "Polite?", "options": scale}]
+    path = scored_file(tmp_path / "s.jsonl", {"checklist": checklist, "said": [{"0": 0.0, "1": 0.5, "2": 0.5}]})
+    path.write_text(path.read_text().replace('"checklist":', '"questions":'))
+    row = only(path)
+    assert row.items[0].values == {"0": 0, "1": 0.5, "2": 1} and not row.known  # nobody knows its weight
+
+
+def test_parquet_and_csv_hold_the_same(tmp_path):
+    from checklist_rewards.files.rows import read_rows, write_rows
+
+    path = scored_file(
+        tmp_path / "s.jsonl", {"checklist": ["Is it red?", GRADED], "said": [0.7, {"poor": 1.0, "fine": 0.0}]}
+    )
+    for ending in (".csv", ".parquet"):
+        with write_rows(tmp_path / f"s{ending}") as rows:
+            for row in read_rows(path):
+                rows.write(row.data)
+        assert only(tmp_path / f"s{ending}").score == only(path).score
+
+
+def test_files_without_scores_and_files_of_other_rows_are_refused(tmp_path):
+    row = {"checklist": ["Is it red?"], "said": [0.9]}
+    one = scored_file(tmp_path / "one.jsonl", {**row, "id": "a"})
+    other = scored_file(tmp_path / "other.jsonl", {**row, "id": "b"}, {**row, "id": "c"})
+    with pytest.raises(SampleError, match="have no row in common: the first ids are 'a' and 'b'"):
+        pairs_of(read_scored(one), read_scored(other), ("one", "other"))
+    (tmp_path / "plain.jsonl").write_text('{"id": "a"}\n')
+    with pytest.raises(SampleError, match="no column 'checklist_score'"):
+        read_scored(tmp_path / "plain.jsonl")

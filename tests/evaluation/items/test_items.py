@@ -1,0 +1,118 @@
+"""Item analysis against figures worked by hand."""
+
+import numpy as np
+import pytest
+
+from checklist_rewards.checklists import Checklist
+from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.items.items import ItemAnalysis, flagged
+from checklist_rewards.evaluation.items.page import page
+from checklist_rewards.scores import Verdict, score_checklist
+
+CHECKLIST = Checklist.parse(["a?", "b?", {"question": "c?", "weight": -1, "category": "penalty"}])
+
+
+def scored(answers, checklist=CHECKLIST):
+    """One score per string of answers: y, n, or - for unanswered."""
+    verdicts = {"y": Verdict(answer="yes"), "n": Verdict(answer="no"), "-": Verdict(unanswered="too_long")}
+    return [score_checklist(checklist, [verdicts[letter] for letter in row], min_answered=0) for row in answers]
+
+
+def analysed(answers, checklist=CHECKLIST):
+    analysis = ItemAnalysis()
+    for score in scored(answers, checklist):
+        analysis.add(score)
+    return analysis
+
+
+def test_pass_rate_and_variance():
+    a, b, c = analysed(["yyn", "yny", "yyn", "nny", "y-n"]).report()
+    assert (a.answered, a.pass_rate, a.variance) == (5, 0.8, pytest.approx(0.16))
+    assert (b.answered, b.unanswered, b.pass_rate) == (4, 1, 0.5)
+    assert (c.pass_rate, c.category) == (0.6, "penalty")  # a penalty passes where the answer is no
+
+
+def test_discrimination_is_the_item_rest_correlation():
+    a, *_ = analysed(["yyn", "yyn", "yny", "nny", "nyy"]).report()
+    # a passes 1 1 1 0 0; of the others pass 1, 1, 0, 0, .5 (c passes on "n")
+    assert a.discrimination == pytest.approx(np.corrcoef([1, 1, 1, 0, 0], [1, 1, 0, 0, 0.5])[0, 1])
+
+
+def test_under_five_targets_or_without_variance_there_is_no_correlation():
+    assert analysed(["yyn", "nny", "yyn", "nny"]).report()[0].discrimination is None
+    assert analysed(["yyn"] * 8).report()[0].discrimination is None
+
+
+def test_the_item_with_the_same_answers():
+    a, b, c = analysed(["yyy", "nny", "yyn", "nnn", "yyy", "nnn"]).report()
+    assert (a.same_answers, a.phi) == ("b?", pytest.approx(1))
+    assert (b.same_answers, b.phi) == ("a?", pytest.approx(1))
+    assert "same_answers" in a.flags and "same_answers" not in c.flags
+
+
+def test_flags():
+    reports = {line.question: line for line in analysed(["yyn", "yny", "yyn", "yny", "yy-", "yn-"]).report()}
+    assert "always_passes" in reports["a?"].flags
+    assert reports["b?"].flags == ()
+    assert "often_unanswered" in reports["c?"].flags
+    assert [line.question for line in flagged(list(reports.values()))] == ["a?", "c?"]
+    inverted = analysed(["yny", "yny", "nyn", "nyn", "yny", "nyn"]).report()[0]
+    assert inverted.discrimination == pytest.approx(-1) and "inverted" in inverted.flags
+
+
+def test_items_of_different_checklists_are_never_compared():
+    analysis = analysed(["yyn", "nny"] * 4)
+    for score in scored(["y", "n"] * 4, Checklist.parse(["d?"])):
+        analysis.add(score)
+    *_, d = analysis.report()
+    assert (d.answered, d.phi, d.discrimination) == (8, None, None)
+
+
+def test_stability_counts_answered_repeats():
+    analysis = ItemAnalysis()
+    first, again, third = scored(["yyn", "ynn", "y-y"])
+    analysis.add(first)
+    analysis.add_repeat(first, again)
+    analysis.add_repeat(first, third)
+    a, b, c = analysis.report()
+    assert [(line.stability, line.repeats) for line in (a, b, c)] == [(1, 2), (0, 1), (0.5, 2)]
+    assert "unstable" in b.flags and "unstable" not in a.flags
+    with pytest.raises(SampleError, match="a repeat has 1 items, its first scoring has 3"):
+        analysis.add_repeat(first, scored(["y"], Checklist.parse(["a?"]))[0])
+
+
+def test_samples_of_one_judge_are_repeats_and_votes_of_several_are_not():
+    def voted(*judges):
+        votes = tuple(
+            Verdict(answer=said, judge=judge) for said, judge in zip("yes yes no".split(), judges, strict=True)
+        )
+        return score_checklist(Checklist.parse(["a?"]), [Verdict(answer="yes", method="votes", votes=votes)])
+
+    analysis = ItemAnalysis()
+    analysis.add(voted("one", "one", "one"))
+    analysis.add(voted("one", "two", "three"))
+    alone = (Verdict(answer="yes", judge="one"), Verdict(unanswered="unparsable", judge="one"))
+    analysis.add(score_checklist(Checklist.parse(["a?"]), [Verdict(answer="yes", method="votes", votes=alone)]))
+    [a] = analysis.report()
+    assert (a.stability, a.repeats) == (pytest.approx(2 / 3), 3)
+
+
+def test_wordings_are_compared_where_they_could_be_the_same_question():
+    def embed(texts):
+        near = {"Is it polite?": (1, 0.1), "Is it courteous?": (1, 0), "Is it not polite?": (1, 0.1), "Rain?": (0, 1)}
+        return [near[text] for text in texts]
+
+    checklist = Checklist.parse(["Is it polite?", "Is it courteous?", "Is it not polite?", "Rain?"])
+    polite, courteous, negated, rain = analysed(["yyny"], checklist).report(embed)
+    assert (polite.same_words, courteous.same_words) == ("Is it courteous?", "Is it polite?")
+    assert "same_words" in polite.flags
+    assert negated.similarity is None  # no other question has its "not"
+    assert rain.similarity < 0.2 and "same_words" not in rain.flags
+
+
+def test_the_page_holds_every_item_escaped_and_the_plots():
+    checklist = Checklist.parse(["Is <b> bold?", "Is it short?"])
+    reports = analysed(["yy", "nn", "yy", "nn", "yn"], checklist).report()
+    text = page(reports, title="a & b", targets=5, figures={"Meta": {"atomic": None, "BLEU": 12.5}})
+    assert "Is &lt;b&gt; bold?" in text and "a &amp; b" in text and "<b>" not in text
+    assert "data:image/png;base64," in text and "12.500" in text and "<script" not in text

@@ -1,0 +1,255 @@
+import datetime
+import json
+import math
+import os
+import signal
+import stat
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checklist_rewards.errors import SampleError
+from checklist_rewards.files.rows import FORMATS, read_rows, read_rows_for, write_rows
+
+
+def read(path):
+    return [row.data for row in read_rows(path)]
+
+
+def write(path, rows):
+    with write_rows(path) as out:
+        for row in rows:
+            out.write(row)
+    return path
+
+
+@pytest.mark.parametrize("extension", FORMATS)
+def test_what_is_written_is_read(tmp_path, extension):
+    rows = [{"input": 'a\r\n"b", c', "target": ""}, {"input": "ü \u2028 {x} </s>", "target": "x" * 200_000}]
+    assert read(write(tmp_path / f"rows{extension}", rows)) == rows
+
+
+@pytest.mark.parametrize("extension", [".jsonl", ".parquet"])
+def test_nested_values_come_back_as_they_were(tmp_path, extension):
+    rows = [{"checklist": [{"question": "Is it short?", "weight": 1.5}], "n": 1}]
+    assert read(write(tmp_path / f"rows{extension}", rows)) == rows
+
+
+def test_in_csv_a_list_stands_in_its_cell_as_json_and_null_is_empty(tmp_path):
+    path = write(tmp_path / "rows.csv", [{"checklist": ["Is it short?"], "score": 0.5, "none": None, "flag": True}])
+    assert path.read_bytes().decode() == 'checklist,score,none,flag\r\n"[""Is it short?""]",0.5,,true\r\n'
+
+
+@pytest.mark.parametrize("extension", FORMATS)
+def test_rows_need_not_have_the_same_keys(tmp_path, extension):
+    path = write(tmp_path / f"rows{extension}", [{"a": "1"}, {"b": "2"}])
+    empty = {".jsonl": [{"a": "1"}, {"b": "2"}], ".csv": [{"a": "1", "b": ""}, {"a": "", "b": "2"}]}
+    assert read(path) == empty.get(extension, [{"a": "1", "b": None}, {"a": None, "b": "2"}])
+
+
+@pytest.mark.parametrize("extension", FORMATS)
+def test_nothing_appears_when_the_block_fails_and_what_was_there_stays(tmp_path, extension):
+    path = tmp_path / f"rows{extension}"
+    with pytest.raises(KeyboardInterrupt), write_rows(path) as out:
+        out.write({"a": "1"})
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
+    write(path, [{"a": "old"}])
+    with pytest.raises(ZeroDivisionError), write_rows(path) as out:
+        out.write({"a": 1 / 0})
+    assert read(path) == [{"a": "old"}]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_file_is_not_there_before_it_is_complete(tmp_path):
+    with write_rows(tmp_path / "rows.jsonl") as out:
+        out.write({"a": 1})
+        assert not (tmp_path / "rows.jsonl").exists()
+    assert (tmp_path / "rows.jsonl").exists()
+
+
+def test_a_written_file_has_the_permissions_of_any_new_file(tmp_path):
+    (tmp_path / "plain").touch()
+    path = write(tmp_path / "new" / "rows.jsonl", [])
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE((tmp_path / "plain").stat().st_mode)
+
+
+KILLED = """
+import os, signal, sys
+from checklist_rewards.files.rows import write_rows
+with write_rows(sys.argv[1]) as rows:
+    rows.write({"a": 1})
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("extension", FORMATS)
+def test_what_a_killed_process_left_is_removed_and_what_another_one_writes_is_not(tmp_path, extension):
+    path = tmp_path / f"rows[1]{extension}"
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(path)])
+    assert killed.returncode == -signal.SIGKILL and len(os.listdir(tmp_path)) == 1
+    neighbours = [tmp_path / name for name in (f".rows1{extension}.00000000.tmp", f".rows[1]{extension}.tmp")]
+    for neighbour in neighbours:
+        neighbour.touch()
+    with write_rows(path) as alive:
+        [being_written] = set(tmp_path.iterdir()) - set(neighbours)
+        write(path, [{"a": "2"}])
+        assert set(tmp_path.iterdir()) == {path, being_written, *neighbours} and read(path) == [{"a": "2"}]
+        alive.write({"a": "3"})
+    assert set(tmp_path.iterdir()) == {path, *neighbours} and read(path) == [{"a": "3"}]
+
+
+def test_json_has_no_nan_so_it_is_null(tmp_path):
+    path = write(tmp_path / "rows.jsonl", [{"a": math.nan, "b": [math.inf, {"c": -math.inf}], "d": 1.5}])
+    assert path.read_text() == '{"a": null, "b": [null, {"c": null}], "d": 1.5}\n'
+
+
+def test_half_a_surrogate_pair_is_written_as_valid_utf8(tmp_path):
+    rows = [{"a": "\ud800", "b": "ü"}]
+    assert read(write(tmp_path / "rows.jsonl", rows)) == rows
+    assert read(write(tmp_path / "rows.csv", rows)) == [{"a": "?", "b": "ü"}]
+    assert read(write(tmp_path / "rows.parquet", rows)) == [{"a": "?", "b": "ü"}]
+
+
+def test_parquet_keeps_dates_and_json_has_them_as_text(tmp_path):
+    day = datetime.datetime(2026, 1, 2, 3, 4)
+    assert read(write(tmp_path / "rows.parquet", [{"t": day}])) == [{"t": day}]
+    assert read(write(tmp_path / "rows.jsonl", [{"t": day}])) == [{"t": "2026-01-02T03:04:00"}]
+
+
+def test_a_value_that_json_has_no_form_for_is_refused(tmp_path):
+    with pytest.raises(SampleError, match="a value of type object cannot be written"):
+        write(tmp_path / "rows.jsonl", [{"a": object()}])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_the_output_cannot_hold_is_refused_while_rows_are_read(tmp_path):
+    image = write(tmp_path / "images.parquet", [{"n": 1, "image": None}, {"n": 2, "image": {"bytes": b"\x89PNG"}}])
+    message = r"images.parquet, row 2, 'image': a value of type bytes cannot be written as JSON: .* .drop the column"
+    for output in ("out.jsonl", "out.csv"):
+        with pytest.raises(SampleError, match=message):
+            list(read_rows_for(image, output))
+    assert len(list(read_rows_for(image, "out.parquet"))) == 2
+    half = write(tmp_path / "half.jsonl", [{"a": 1}, {"a": 1, "\ud800": 2}])
+    message = (
+        r"half.jsonl, line 2, a Parquet column cannot be named '\\ud800': half a surrogate pair is not valid Unicode"
+    )
+    with pytest.raises(SampleError, match=message):
+        list(read_rows_for(half, "out.parquet"))
+    assert len(list(read_rows_for(half, "out.jsonl"))) == 2
+    with pytest.raises(SampleError, match="a Parquet column cannot be named"):
+        write(tmp_path / "out.parquet", [{"\ud800": 1}])
+    assert read(write(tmp_path / "out.parquet", [{"a": {"\ud800": 1}}])) == [{"a": '{"\\ud800": 1}'}]
+
+
+def test_arrows_json_type_is_read_as_what_it_holds(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from datasets import Dataset, Features, Json, List, Value
+
+    columns = {
+        "checklist": [["a?", {"question": "b?"}], None, [{"question": "c?", "weight": -2}, None]],
+        "item": [{"check": {"type": "words"}, "n": 1}, None, {"check": None, "n": 2}],
+        "text": ['{"not": "json"}'] * 3,
+    }
+    types = {"checklist": List(Json()), "item": {"check": Json(), "n": Value("int64")}, "text": Value("string")}
+    path = tmp_path / "rows.parquet"
+    Dataset.from_dict(columns, features=Features(types)).to_parquet(path)
+    rows = read(path)
+    assert {name: [row[name] for row in rows] for name in columns} == columns
+    pq.write_table(pa.table({"a": pa.array(["{}", "{"], pa.json_())}), path)
+    with pytest.raises(SampleError, match=r"rows.parquet, row 2: a column of type JSON holds something else"):
+        read(path)
+
+
+def test_in_parquet_null_whole_and_decimal_numbers_are_one_column_however_late_they_come(tmp_path):
+    rows = [{"n": None}] * 1500 + [{"n": 1}] * 1500 + [{"n": 0.5}]
+    values = [row["n"] for row in read(write(tmp_path / "rows.parquet", rows))]
+    assert values == [None] * 1500 + [1.0] * 1500 + [0.5]
+
+
+def test_in_parquet_a_struct_has_the_fields_of_all_its_rows(tmp_path):
+    rows = [{"score": {"items": []}}] * 1500 + [{"score": {"items": [{"p": {"yes": 0.5}}], "quality": 3}}]
+    got = read(write(tmp_path / "rows.parquet", rows))
+    assert got[0] == {"score": {"items": [], "quality": None}}
+    assert got[-1] == rows[-1]
+
+
+@pytest.mark.parametrize(
+    "values", [["text", ["list"]], [1, "text"], [{}, None], [2**70, 1], [{str(i): i} for i in range(300)]]
+)
+def test_in_parquet_values_without_a_common_type_are_json_text(tmp_path, caplog, values):
+    got = [row["v"] for row in read(write(tmp_path / "rows.parquet", [{"v": value} for value in values]))]
+    assert got == [v if v is None or isinstance(v, str) else json.dumps(v) for v in values]
+    assert "column 'v' is written as JSON text" in caplog.text
+
+
+_TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@given(rows=st.lists(st.dictionaries(_TEXT, _TEXT, min_size=1, max_size=4), max_size=4))
+def test_any_text_survives_jsonl(tmp_path_factory, rows):
+    assert read(write(tmp_path_factory.mktemp("rows") / "rows.jsonl", rows)) == rows
+
+
+@given(rows=st.lists(st.tuples(_TEXT, _TEXT), min_size=1, max_size=4))
+def test_any_text_survives_csv_and_parquet(tmp_path_factory, rows):
+    rows = [{"a": a, "b": b} for a, b in rows]
+    folder = tmp_path_factory.mktemp("rows")
+    assert read(write(folder / "rows.csv", rows)) == rows
+    assert read(write(folder / "rows.parquet", rows)) == rows
+
+
+def test_rows_are_numbered_by_the_line_they_begin_on(tmp_path):
+    (tmp_path / "a.jsonl").write_text('\ufeff{"a": 1}\n\n  \n{"a": 2}')
+    (tmp_path / "a.csv").write_text('\ufeffa\n"1\n1"\n\n2\n')
+    write(tmp_path / "a.parquet", [{"a": 1}, {"a": 2}])
+    for name, numbers in (("a.jsonl", [1, 4]), ("a.csv", [2, 5]), ("a.parquet", [1, 2])):
+        assert [row.number for row in read_rows(tmp_path / name)] == numbers
+    assert next(iter(read_rows(tmp_path / "a.jsonl"))).where == f"{tmp_path}/a.jsonl, line 1"
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+def test_an_empty_file_has_no_rows(tmp_path, name):
+    (tmp_path / name).touch()
+    assert read(tmp_path / name) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", b'{"a": 1}\n{"a": 1,}\n', r"a\.jsonl, line 2, column 9: not valid JSON"),
+        ("a.jsonl", b'{"a": 1}\n[1]\n', r"a\.jsonl, line 2: expected a JSON object, got list \[1\]"),
+        ("a.jsonl", b'{"a": 1}\n{"a": "\xff"}\n', r"a\.jsonl, line 2, byte 8: not UTF-8"),
+        ("a.jsonl", b'{"a": ' + b"[" * 100_000, r"a\.jsonl, line 1: not valid JSON"),
+        ("a.csv", b"a,b\n1,2\n1,2,3\n", r"a\.csv, line 3: 3 cells where the header names 2 columns"),
+        ("a.csv", b"a,a\n1,2\n", r"a\.csv, line 1: two columns have the same name"),
+        ("a.csv", b'a,b\n1,"2\n', r"a\.csv, line 2: not valid CSV"),
+        ("a.csv", b"a,b\n1,\xff\n", r"a\.csv, line 2, byte 3: not UTF-8"),
+        ("a.parquet", b"not parquet", r"a\.parquet: cannot be read as Parquet"),
+    ],
+)
+def test_a_malformed_row_is_named(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(SampleError, match=message):
+        read(tmp_path / name)
+
+
+def test_a_file_that_cannot_be_opened_is_refused_at_once(tmp_path):
+    with pytest.raises(SampleError, match="none.jsonl: cannot be read .No such file"):
+        read_rows(tmp_path / "none.jsonl")
+    (tmp_path / "folder.jsonl").mkdir()
+    with pytest.raises(SampleError, match="folder.jsonl: cannot be read .Is a directory"):
+        read_rows(tmp_path / "folder.jsonl")
+    with pytest.raises(SampleError, match="folder.jsonl: cannot be written, it is a folder"):
+        write(tmp_path / "folder.jsonl", [])
+
+
+@pytest.mark.parametrize(("name", "shown"), [("a.json", "extension '.json' is not known"), ("a", "has no extension")])
+def test_an_unknown_extension_is_refused_with_the_known_ones(name, shown):
+    for use in (read_rows, lambda path: write(path, [])):
+        with pytest.raises(SampleError, match=rf"{shown}; allowed: \.jsonl, \.csv, \.parquet"):
+            use(name)

@@ -1,0 +1,259 @@
+"""The store: content-addressed, shared by processes, and harmless when it breaks."""
+
+import json
+import pickle
+import sqlite3
+import subprocess
+import sys
+import threading
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checklist_rewards import store as store_module
+from checklist_rewards.errors import StoreError
+from checklist_rewards.files.store import Store, default_store_path, key_of, open_store
+
+
+def test_what_was_put_is_there_again_in_another_process_of_the_same_file(tmp_path):
+    store = Store(tmp_path / "deep" / "store.sqlite")
+    long = "a long reply ü\n" * 1000
+    store.put([(key_of("a"), "1"), (key_of("b"), long)])
+    assert Store(store.path).get([key_of("a"), key_of("b"), key_of("c")]) == {key_of("a"): "1", key_of("b"): long}
+    assert len(store) == 2
+
+
+def test_the_first_answer_of_a_key_stays(tmp_path):
+    store = Store(tmp_path / "store.sqlite")
+    store.put([(key_of("a"), "first")])
+    store.put([(key_of("a"), "second")])
+    assert store.get([key_of("a")]) == {key_of("a"): "first"}
+
+
+def test_thousands_of_keys_are_looked_up_at_once(tmp_path):
+    store = Store(tmp_path / "store.sqlite")
+    keys = [key_of(str(n)) for n in range(3000)]
+    store.put((key, str(n)) for n, key in enumerate(keys))
+    assert list(store.get(keys).values()) != [] and len(store.get(keys)) == 3000
+
+
+@given(st.lists(st.text(), max_size=4), st.lists(st.text(), max_size=4))
+def test_different_parts_have_different_keys(one, other):
+    assert (key_of(*one) == key_of(*other)) == (one == other)
+
+
+def test_several_processes_write_at_once(tmp_path):
+    path = tmp_path / "store.sqlite"
+    code = (
+        "import sys; from checklist_rewards.files.store import Store, key_of\n"
+        "store = Store(sys.argv[1])\n"
+        "for n in range(100): store.put([(key_of(sys.argv[2], str(n)), 'x')])\n"
+    )
+    workers = [subprocess.Popen([sys.executable, "-c", code, path, name]) for name in "abc"]
+    assert [worker.wait() for worker in workers] == [0, 0, 0]
+    assert len(Store(path)) == 300
+
+
+def test_a_store_waits_for_the_process_that_is_making_it(tmp_path):
+    path = tmp_path / "store.sqlite"
+    maker = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    maker.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(0.2, maker.commit)
+    release.start()
+    store = Store(path)
+    release.join()
+    store.put([(key_of("a"), "x")])
+    assert len(store) == 1
+
+
+def test_a_store_is_used_from_threads_and_survives_pickling(tmp_path):
+    store = Store(tmp_path / "store.sqlite")
+    threads = [threading.Thread(target=store.put, args=([(key_of(str(n)), str(n))],)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(pickle.loads(pickle.dumps(store))) == 8
+
+
+def test_a_file_that_is_no_store_is_refused_with_what_to_do(tmp_path):
+    path = tmp_path / "store.sqlite"
+    path.write_text("this is a letter, not a database " * 100)
+    with pytest.raises(StoreError, match="cannot be opened.*--no-store"):
+        Store(path)
+    assert path.read_text().startswith("this is a letter")
+
+
+def test_a_full_disk_costs_the_resume_not_the_run(tmp_path, caplog):
+    store = Store(tmp_path / "store.sqlite")
+    pages = store._connection().execute("PRAGMA page_count").fetchone()[0]
+    store._connection().execute(f"PRAGMA max_page_count={pages + 2}")
+    for n in range(3):
+        store.put((key_of(f"{n} {m}"), "x" * 400) for m in range(200))
+    assert caplog.text.count("takes no more answers") == 1
+    assert "database or disk is full" in caplog.text
+    with pytest.raises(sqlite3.OperationalError):
+        store._connection().execute("CREATE TABLE big AS SELECT randomblob(1000000)")
+
+
+def test_open_store_takes_what_a_user_passes(tmp_path):
+    assert open_store(False) is open_store(None) is None
+    assert open_store(tmp_path / "a.sqlite").path == tmp_path / "a.sqlite"
+    assert open_store(True).path == default_store_path()
+
+
+KEY, OTHER = key_of("a"), key_of("b")
+
+
+def stored(path, key=KEY):
+    """The raw value of a key, as SQLite has it."""
+    with sqlite3.connect(path) as connection:
+        return connection.execute("SELECT value FROM answers WHERE key = ?", (key,)).fetchall()
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["no JSON", "[1, 2]", "7", b"not zlib", zlib.compress(b"\xff"), 7, None, 2.5],
+    ids=["not-json", "another-shape", "a-number", "not-zlib", "not-utf8", "an-int", "null", "a-float"],
+)
+def test_a_value_that_cannot_be_decoded_is_a_miss_and_the_next_answer_replaces_it(tmp_path, value, caplog):
+    store = Store(tmp_path / "store.sqlite")
+    store.put([(OTHER, '{"answer": "no"}')])
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("INSERT INTO answers VALUES (?, ?)", (KEY, value))
+
+    def decode(key, text):
+        return json.loads(text)["answer"]
+
+    assert store.get([KEY, OTHER], decode) == {OTHER: "no"}
+    assert "1 answers in the store" in caplog.text and "cannot be decoded" in caplog.text
+    store.put([(KEY, '{"answer": "yes"}')])
+    assert store.get([KEY, OTHER], decode) == {KEY: "yes", OTHER: "no"}
+
+
+def test_a_text_that_is_not_utf8_costs_itself_and_not_its_neighbours(tmp_path):
+    store = Store(tmp_path / "store.sqlite")
+    store.put([(OTHER, "fine")])
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("INSERT INTO answers VALUES (?, CAST(x'22ff22' AS TEXT))", (KEY,))
+    assert store.get([KEY, OTHER]) == {OTHER: "fine"}
+    assert stored(store.path) == []
+
+
+def test_a_store_that_is_corrupted_while_open_costs_the_resume_not_the_run(tmp_path, caplog):
+    store = Store(tmp_path / "store.sqlite")
+    store.put((key_of(str(n)), "x" * 300) for n in range(500))
+    store._connection().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    store._connection().execute("PRAGMA cache_size=0")
+    with store.path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xaa" * (store.path.stat().st_size - 4096))
+    keys = [key_of(str(n)) for n in range(500)]
+    assert store.get(keys) == store.get(keys) == {}
+    store.put([(KEY, "y")])
+    assert caplog.text.count("cannot be read") == 1 and "malformed" in caplog.text
+
+
+def test_a_table_that_is_gone_costs_the_resume_not_the_run(tmp_path, caplog):
+    store = Store(tmp_path / "store.sqlite")
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("DROP TABLE answers")
+    store.put([(KEY, "y")])
+    assert store.get([KEY]) == {}
+    assert caplog.text.count("no such table") == 2
+
+
+def test_a_store_that_may_only_be_read_still_gives_what_it_has(tmp_path, caplog):
+    store = Store(tmp_path / "store.sqlite")
+    store.put([(KEY, "x")])
+    store._connection().execute("PRAGMA query_only=ON")
+    store.put([(OTHER, "y")])
+    store.put([(OTHER, "y")])
+    assert store.get([KEY, OTHER]) == {KEY: "x"}
+    assert caplog.text.count("takes no more answers (attempt to write a readonly database)") == 1
+
+
+@pytest.mark.parametrize("also", [[], ["-wal", "-shm"]], ids=["the file", "the file and its log"])
+def test_answers_are_kept_after_the_file_was_removed(tmp_path, caplog, also):
+    store = Store(tmp_path / "store.sqlite")
+    store.put([(KEY, "x")])
+    for name in ["", *also]:
+        (tmp_path / f"store.sqlite{name}").unlink()
+    store.put([(OTHER, "y")])
+    assert caplog.text.count("was removed or replaced while in use") == 1
+    assert Store(store.path).get([KEY, OTHER]) == {OTHER: "y"}
+
+
+def test_a_replaced_file_is_the_store_from_then_on(tmp_path):
+    store, fuller = Store(tmp_path / "store.sqlite"), Store(tmp_path / "fuller.sqlite")
+    fuller.put([(KEY, "x")])
+    fuller._connection().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    fuller._connection().close()
+    fuller.path.replace(store.path)
+    with ThreadPoolExecutor(1) as thread:  # which has no connection yet
+        assert thread.submit(store.get, [KEY]).result() == {KEY: "x"}
+    assert store.get([KEY]) == {KEY: "x"}
+    store.put([(OTHER, "y")])
+    assert Store(store.path).get([KEY, OTHER]) == {KEY: "x", OTHER: "y"}
+
+
+def test_a_file_replaced_by_something_else_costs_the_resume_not_the_run(tmp_path, caplog):
+    store = Store(tmp_path / "store.sqlite")
+    letter = tmp_path / "letter"
+    letter.write_text("this is a letter, not a database " * 100)
+    letter.replace(store.path)
+    assert store.get([KEY]) == {}
+    store.put([(KEY, "x")])
+    assert caplog.text.count("file is not a database") == 1
+    assert store.path.read_text().startswith("this is a letter")
+
+
+MOUNTS = """\
+22 27 0:21 / /proc rw,relatime - proc proc rw
+27 0 259:1 / / rw,relatime shared:1 master:2 - ext4 /dev/root rw
+90 27 0:40 / {folder} rw,relatime - {kind} server:/export rw
+91 90 259:2 / {folder}/local\\040disk rw - xfs /dev/sdb1 rw
+"""
+
+
+@pytest.mark.parametrize("kind", ["nfs4", "cifs", "lustre", "fuse.sshfs"])
+def test_on_a_network_file_system_there_is_no_write_ahead_log(tmp_path, monkeypatch, caplog, kind):
+    monkeypatch.setattr(store_module, "_MOUNTS", tmp_path / "mountinfo")
+    (tmp_path / "mountinfo").write_text(MOUNTS.format(folder=tmp_path, kind=kind))
+    store = Store(tmp_path / "deep" / "store.sqlite")
+    assert store._connection().execute("PRAGMA journal_mode").fetchone() == ("truncate",)
+    assert caplog.text.count(f"is on a network file system ({kind})") == 1
+    store.put([(KEY, "x")])
+    assert Store(store.path).get([KEY]) == {KEY: "x"}
+
+
+@pytest.mark.parametrize(("kind", "folder"), [("ext4", "deep"), ("nfs4", "local disk")])
+def test_on_a_local_disk_there_is_one(tmp_path, monkeypatch, caplog, kind, folder):
+    monkeypatch.setattr(store_module, "_MOUNTS", tmp_path / "mountinfo")
+    (tmp_path / "mountinfo").write_text(MOUNTS.format(folder=tmp_path, kind=kind))
+    store = Store(tmp_path / folder / "store.sqlite")
+    assert store._connection().execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert not caplog.text
+
+
+def test_without_working_locks_a_network_file_system_costs_the_resume_not_the_run(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(store_module, "_MOUNTS", tmp_path / "mountinfo")
+    monkeypatch.setattr(store_module, "_LOCK_TIMEOUT_S", 0)
+    (tmp_path / "mountinfo").write_text(MOUNTS.format(folder=tmp_path, kind="nfs"))
+    held = sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None)
+    held.execute("PRAGMA journal_mode=DELETE")
+    held.execute("CREATE TABLE answers (key BLOB PRIMARY KEY, value) WITHOUT ROWID")
+    held.execute("BEGIN EXCLUSIVE")
+    store = Store(tmp_path / "store.sqlite")
+    store.put([(KEY, "x")])
+    assert store.get([KEY]) == {}
+    assert caplog.text.count("cannot be read (database is locked)") == 1
+
+
+def test_a_folder_that_takes_no_file_is_refused_with_what_to_do(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be opened.*--no-store"):
+        Store(tmp_path / "file" / "store.sqlite")

@@ -1,0 +1,150 @@
+"""What adapters do beside rewarding: labels that cannot be used, samples that are not scored, settings that travel.
+
+That they all give the same rewards is in `test_same_rewards.py`; the hosts they are called by are in `hosts.py`.
+"""
+
+import asyncio
+import pickle
+from types import SimpleNamespace
+
+import pytest
+
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.errors import ChecklistError, SampleError
+from checklist_rewards.rewards import samplewise
+from checklist_rewards.rewards.integrations.labelled import SamplewiseReward, Unscored, answer_after
+from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
+from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore
+from tests.conftest import HANG
+from tests.fakes import FakeBackend
+from tests.rewards.hosts import openrlhf_executor
+
+CHECKLIST = ["Does the response end with a question mark?"]
+
+
+def boom(prefix: str, tail: str) -> bool:
+    return "boom" in prefix
+
+
+def broken_scorer() -> ChecklistScorer:
+    return ChecklistScorer(backend=FakeBackend(fails=boom, chunk_reads=1), store=False)
+
+
+def test_what_the_judge_does_not_answer_raises_and_spares_the_neighbours():
+    compute_score = ChecklistComputeScore(broken_scorer(), max_wait=0.05).compute_score_async
+
+    async def both():
+        calls = [compute_score(data_source="d", solution_str=t, ground_truth=["Is it?"]) for t in ("fine", "boom")]
+        return await asyncio.gather(*calls, return_exceptions=True)
+
+    fine, failed = asyncio.run(both())
+    assert fine["score"] == 0.5
+    assert isinstance(failed, Unscored) and "answered 0 of 1 items (1 backend_error)" in str(failed)
+
+
+def test_a_number_for_the_unscored_is_the_users_choice_and_is_logged():
+    reward = ChecklistComputeScore(broken_scorer(), unscored=0.25)
+    fine, failed = reward.compute_score_batch(["d"] * 2, ["fine", "boom"], [["Is it?"]] * 2)
+    assert fine == {
+        "score": 0.5,
+        "checklist/pass_rate": 0.0,
+        "checklist/answered_weight": 1.0,
+        "checklist/scored": 1.0,
+    }
+    assert failed == {
+        "score": 0.25,
+        "checklist/pass_rate": -1.0,
+        "checklist/answered_weight": 0.0,
+        "checklist/scored": 0.0,
+    }
+    for wrong in (True, "0", float("nan")):
+        with pytest.raises(SampleError, match="unscored="):
+            SamplewiseReward(broken_scorer(), unscored=wrong)
+
+
+def test_calls_of_one_sample_each_reach_the_engine_as_a_batch():
+    backend = FakeBackend()
+    scorer = ChecklistScorer(backend=backend, store=False)
+    reward = ChecklistRewardFunc(scorer, max_wait=HANG, max_batch=4)  # a batch waits until it is full
+    rewards = openrlhf_executor(reward, [f"Q: {n}" for n in range(8)], ["Q: "] * 8, [["Is it?"]] * 8)
+    assert rewards == [0.5] * 8
+    assert reward.queue.batches == 2
+
+
+@pytest.mark.parametrize(
+    ("label", "error", "says"),
+    [
+        ("no json", SampleError, "row 2: a label given as a string must be JSON"),
+        (
+            {"checklist": ["Is it?"], "inptu": "x"},
+            SampleError,
+            "row 2: unknown key 'inptu' in a label; allowed: check",
+        ),
+        ({"checklist": ["Is it?"], "input": 7}, SampleError, "row 2: input must be a string, got int 7"),
+        ([], ChecklistError, "row 2: .*empty"),
+        (None, ChecklistError, "row 2: expected a list of questions"),
+    ],
+)
+def test_a_broken_label_is_refused_with_its_row_before_anything_is_asked(label, error, says):
+    backend = FakeBackend()
+    reward = ChecklistComputeScore(ChecklistScorer(backend=backend, store=False))
+    with pytest.raises(error, match=says):
+        reward.compute_score_batch(["d"] * 2, ["a", "b"], [["Is it?"], label])
+    assert not backend.asked
+
+
+def test_the_answer_is_cut_out_of_a_decoded_query():
+    assert answer_after("Hi ", "<s>Hi  there </s>", "row 1") == " there "
+    assert answer_after("", "there<|endoftext|><|im_end|>\n", "row 1") == "there"
+    with pytest.raises(SampleError, match="row 3: the query does not contain its prompt 'Hello'"):
+        answer_after("Hello", "lo there", "row 3")
+
+
+def test_a_label_says_what_was_asked_where_the_host_does_not():
+    seen = []
+    scorer = ChecklistScorer(backend=FakeBackend(lambda prefix, tail: seen.append(prefix) or 0.5), store=False)
+    label = {"checklist": ["Is it?"], "input": "Name a colour.", "history": "user: Hello"}
+    ChecklistRewardFunc(scorer)(["<raw>Red"], ["<raw>"], [label])
+    assert "Name a colour." in seen[0] and "<raw>" not in seen[0]
+
+
+def test_adapters_travel_to_other_processes_as_their_settings():
+    reward = ChecklistRewardFunc(model="pocket", backend="transformers", store=False, max_batch=7, unscored=0.0)
+    copy = pickle.loads(pickle.dumps(reward))
+    assert (copy.queue.max_batch, copy.unscored, copy.__name__) == (7, 0.0, "reward_func")
+
+
+def test_rows_without_a_checklist_are_refused_where_the_host_holds_it(pocket, adapter):
+    with pytest.raises(SampleError, match="needs reward_spec.ground_truth"):
+        adapter("skyrl").ChecklistEnv({}, {})
+    env = adapter("nemo_rl").ChecklistEnvironment()
+    with pytest.raises(SampleError, match="row 1: extra_env_info needs the key 'checklist'"):
+        env.step([[{"role": "assistant", "content": "x"}]], [None])
+    with pytest.raises(SampleError, match="row 1: the message log has no assistant message"):
+        env.step([[{"role": "user", "content": "x"}]], [{"checklist": CHECKLIST}])
+    judge = adapter("verifiers").ChecklistJudge()
+    with pytest.raises(SampleError, match="no field 'checklist'"):
+        asyncio.run(judge.score(SimpleNamespace(prompt_text=""), SimpleNamespace(last_reply="x")))
+
+
+def test_the_configured_reward_is_one_per_process_and_needs_its_file(adapter, monkeypatch):
+    assert samplewise.configured() is samplewise.configured()
+    monkeypatch.delenv("CHECKLIST_REWARDS_CONFIG")
+    with pytest.raises(SampleError, match="CHECKLIST_REWARDS_CONFIG"):
+        samplewise.configured()
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("metric: pass", "metric is for TRL's trainers; set primary_metric"),
+        ("shaping: [clipped]", "shaping is for TRL's trainers"),
+        ("target: transcript", "target is for TRL's trainers"),
+    ],
+)
+def test_a_setting_that_these_hosts_would_not_follow_is_refused(tmp_path, monkeypatch, setting, words):
+    config = tmp_path / "reward.yaml"
+    config.write_text(f"model: pocket\nstore: false\n{setting}\n")
+    monkeypatch.setenv("CHECKLIST_REWARDS_CONFIG", str(config))
+    with pytest.raises(SampleError, match=f"reward.yaml: {words}"):
+        samplewise.configured()

@@ -1,0 +1,228 @@
+"""A scored batch as a table and as files: what goes in comes back, and the totals are those of the scores."""
+
+import json
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from checklist_rewards import Checklist, Option
+from checklist_rewards.errors import SampleError
+from checklist_rewards.files.rows import read_rows, write_rows
+from checklist_rewards.scores import Verdict, rescore, score_checklist
+from checklist_rewards.scores.table import BatchScore, score_from
+
+CHECKLIST = Checklist.parse(
+    [
+        {"question": "Is it short?", "category": "form"},
+        {"question": "Is it red?", "category": "form", "weight": 2},
+        {"question": "Is it rude?", "category": "tone", "weight": -1},
+        "Is it new?",
+    ]
+)
+
+
+def p(yes: float) -> Verdict:
+    return Verdict({"yes": yes, "no": 1 - yes}, mass=1.0, judge="m", method="logprobs")
+
+
+LOST = Verdict(unanswered="backend_error: gone")
+ONE = score_checklist(CHECKLIST, [p(0.9), p(0.2), p(0.1), p(0.8)])
+TWO = score_checklist(CHECKLIST, [p(0.9), LOST, p(0.9), Verdict(answer="no", reasoning="Because.", quality=4)])
+NONE = score_checklist(CHECKLIST, [LOST] * 4)
+
+
+def test_totals_are_those_of_the_scores():
+    batch = BatchScore([ONE, TWO, None, NONE])
+    assert len(batch) == 4 and batch.rows == ({},) * 4
+    assert batch.macro == pytest.approx((3 / 4 + 1 / 3) / 2)
+    assert batch.micro == pytest.approx(4 / 7)
+    assert batch.mean == pytest.approx(ONE.primary_score / 2 + TWO.primary_score / 2)
+    assert list(batch.by_category) == ["form", "tone"]
+    form, tone = batch.by_category["form"], batch.by_category["tone"]
+    assert (form.macro, form.micro, form.counted) == (pytest.approx((1 / 2 + 1) / 2), pytest.approx(2 / 3), 3)
+    assert (tone.macro, tone.micro) == (0.5, 0.5)
+    assert ONE.category_pass_rates == {"form": 0.5, "tone": 1.0}
+    assert NONE.category_pass_rates == {"form": None, "tone": None}
+    nothing = BatchScore([])
+    assert nothing.macro is nothing.micro is nothing.mean is None and nothing.by_category == {}
+
+
+def test_the_table_has_the_rows_the_scores_and_their_numbers():
+    frame = BatchScore([ONE, TWO, None], [{"n": 1, "text": "a"}, {"n": 2, "text": None}, {"n": 3}]).to_dataframe()
+    assert list(frame.columns[:3]) == ["n", "text", "checklist_score"]
+    assert frame["n"].tolist() == [1, 2, 3] and frame["text"].tolist()[:2] == ["a", None]
+    assert frame["text"].iloc[2] is pd.NA
+    assert frame["checklist_score.pass_rate"].tolist()[:2] == [0.75, pytest.approx(1 / 3)]
+    assert frame["checklist_score.quality"].tolist()[1] == 4.0
+    assert frame["checklist_score.category/form"].mean() == pytest.approx(0.75)
+    assert frame["checklist_score.primary_score"].isna().tolist() == [False, False, True]
+
+
+def test_a_filtered_table_is_a_batch_again():
+    frame = BatchScore([ONE, TWO, NONE], [{"n": n} for n in range(3)]).to_dataframe()
+    good = BatchScore.from_dataframe(frame[frame["checklist_score.pass_rate"] > 0.5])
+    assert good == BatchScore([ONE], [{"n": 0}])
+
+
+def test_a_batch_that_was_read_is_scored_again_without_an_engine(tmp_path):
+    BatchScore([ONE, TWO]).to_parquet(tmp_path / "b.parquet")
+    read = BatchScore.from_parquet(tmp_path / "b.parquet")
+    assert [rescore(CHECKLIST, score) for score in read.scores] == [ONE, TWO]
+
+
+def test_plain_columns_stay_plain_in_parquet(tmp_path):
+    import pyarrow.parquet as pq
+
+    rows = [{"id": 1, "text": "a", "tags": ["x"], "mixed": 1}, {"id": 2, "text": None, "tags": [], "mixed": "1"}]
+    BatchScore([ONE, TWO], rows).to_parquet(tmp_path / "b.parquet")
+    types = {field.name: str(field.type) for field in pq.read_schema(tmp_path / "b.parquet")}
+    assert (types["id"], types["text"], types["mixed"]) == ("int64", "string", "string")
+    assert types["tags"].startswith("list<") and types["checklist_score"].startswith("struct<primary_score: double")
+    assert pq.read_table(tmp_path / "b.parquet")["checklist_score"][1].as_py()["quality"] == 4.0
+
+
+def test_a_score_in_a_cell_of_any_file_is_the_score(tmp_path):
+    """Arrow gives the mappings of all rows the same keys, in votes too; CSV has text."""
+    options = [Option(label="cold", value=0), Option(label="warm", value=1)]
+    checklist = Checklist.parse(["Is it?", {"question": "How warm?", "options": options}])
+    votes = [
+        Verdict({"yes": 0.9, "no": 0.1}, judge="one", uncalibrated={"yes": 0.8, "no": 0.2}),
+        Verdict({"cold": 0.3, "warm": 0.7}, judge="one"),
+    ]
+    score = score_checklist(checklist, [replace(vote, votes=(vote,)) for vote in votes])
+    for name in ("rows.jsonl", "rows.csv", "rows.parquet"):
+        with write_rows(tmp_path / name) as out:
+            out.write({"checklist_score": score.model_dump()})
+            out.write({"checklist_score": None})
+        cells = [row.data["checklist_score"] for row in read_rows(tmp_path / name)]
+        assert [score_from(cell, "row") for cell in cells] == [score, None], name
+    with pytest.raises(SampleError, match="row 1: checklist_score is no JSON"):
+        score_from("good", "row 1")
+    with pytest.raises(SampleError, match=r"row 1: checklist_score.primary_score is no score"):
+        score_from('{"items": 3}', "row 1")
+    for text in ("[" * 20_000, "9" * 5000):
+        with pytest.raises(SampleError, match="row 1: checklist_score is no JSON"):
+            score_from(text, "row 1")
+
+
+def test_a_panels_votes_are_a_column_of_their_own_types_in_parquet(tmp_path):
+    import pyarrow.parquet as pq
+
+    votes = (p(0.9), Verdict({"yes": 0.3, "no": 0.7}, judge="n", uncalibrated={"yes": 0.4, "no": 0.6}), LOST)
+    score = score_checklist(CHECKLIST, [replace(p(0.6), method="panel", votes=votes)] * 4)
+    BatchScore([score, ONE]).to_parquet(tmp_path / "b.parquet")
+    [field] = pq.read_schema(tmp_path / "b.parquet")
+    vote = field.type.field("items").type.value_type.field("votes").type.value_type
+    assert (
+        str(vote.field("probabilities").type).startswith("map<string, double") and vote.field("mass").type == "double"
+    )
+    assert str(field.type.field("items").type.value_type.field("agreement").type) == "double"
+    assert BatchScore.from_parquet(tmp_path / "b.parquet") == BatchScore([score, ONE])
+
+
+def test_scores_that_datasets_saved_are_read(tmp_path):
+    """The labels of items differ, so `datasets` keeps their probabilities as JSON."""
+    from datasets import load_dataset
+
+    options = [Option(label="cold", value=0), Option(label="warm", value=1)]
+    checklist = Checklist.parse(["Is it?", {"question": "How warm?", "options": options}])
+    score = score_checklist(checklist, [p(0.75), Verdict({"cold": 0.25, "warm": 0.75})])
+    other = score_checklist(Checklist.parse(["Is it?"]), [LOST])
+    BatchScore([score, other], [{"n": 1}, {"n": 2}]).to_jsonl(tmp_path / "b.jsonl")
+    loaded = load_dataset("json", data_files=str(tmp_path / "b.jsonl"), split="train", cache_dir=str(tmp_path))
+    loaded.to_parquet(tmp_path / "b.parquet")
+    assert BatchScore.from_parquet(tmp_path / "b.parquet").scores == (score, other)
+    cells = [row.data["checklist_score"] for row in read_rows(tmp_path / "b.parquet")]
+    assert [score_from(cell, "row") for cell in cells] == [score, other]
+
+
+def test_half_a_surrogate_pair_survives(tmp_path):
+    lost = score_checklist(Checklist.parse(["a?"]), [Verdict(answer="no", reasoning="cut \ud83d")])
+    batch = BatchScore([lost], [{"text": "half \ud83d"}])
+    batch.to_jsonl(tmp_path / "b.jsonl")
+    batch.to_parquet(tmp_path / "b.parquet")
+    assert BatchScore.from_jsonl(tmp_path / "b.jsonl") == BatchScore.from_parquet(tmp_path / "b.parquet") == batch
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+names = st.sampled_from(["prompt", "target", "n", "meta", "ü", ""])
+SCALE = (Option(label="low", value=0.0), Option(label="high", value=0.75), Option(label="n a", na=True))
+
+
+@st.composite
+def scores(draw):
+    items, verdicts = [], []
+    for number in range(draw(st.integers(1, 3))):
+        item = {"question": f"{draw(st.text(min_size=1, max_size=5))} {number}?", "weight": draw(st.floats(0.5, 3))}
+        item |= {"category": draw(st.sampled_from([None, "form", "tone"])), "required": draw(st.booleans())}
+        kind = draw(st.sampled_from(["lost", "read", "word", "options"]))
+        if kind == "options":
+            item["options"] = SCALE
+            verdicts.append(Verdict({"low": 0.25, "high": 0.5, "n a": 0.25}, mass=draw(st.floats(0, 1))))
+        elif kind == "read":
+            yes = draw(st.floats(0, 1))
+            verdicts.append(Verdict({"yes": yes, "no": 1 - yes}, mass=1.0, judge="m", method="logprobs"))
+        elif kind == "word":
+            grade = draw(st.none() | st.integers(1, 5))
+            verdicts.append(Verdict(answer="no", reasoning=draw(st.none() | st.text()), method="reply", quality=grade))
+        else:
+            verdicts.append(LOST)
+        items.append(item)
+    return score_checklist(Checklist.parse(items), verdicts)
+
+
+@st.composite
+def batches(draw):
+    found = draw(st.lists(st.none() | scores(), max_size=4))
+    return BatchScore(found, [draw(st.dictionaries(names, values, max_size=4)) for _ in found])
+
+
+def exact(batch: BatchScore):
+    """With the type of every value: 1, 1.0 and True are equal, and are three things."""
+    return json.dumps(batch.rows, sort_keys=True), [s and s.model_dump_json() for s in batch.scores]
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(batches())
+def test_what_goes_in_comes_back(tmp_path_factory, batch):
+    folder = tmp_path_factory.mktemp("batch")
+    batch.to_jsonl(folder / "b.jsonl")
+    batch.to_parquet(folder / "b.parquet")
+    for again in (
+        BatchScore.from_dataframe(batch.to_dataframe()),
+        BatchScore.from_jsonl(folder / "b.jsonl"),
+        BatchScore.from_parquet(folder / "b.parquet"),
+    ):
+        assert exact(again) == exact(batch)
+        assert again == batch
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda folder: BatchScore([ONE], []), "got 0 rows for 1 scores"),
+        (lambda folder: BatchScore([ONE], [{"checklist_score": 1}]), "row 1 has a column 'checklist_score' already"),
+        (lambda folder: BatchScore([ONE], [{"checklist_score.x": 1}]), "'checklist_score.x' already"),
+        (lambda folder: BatchScore.from_dataframe(pd.DataFrame({"a": [1]})), "no column 'checklist_score'.*'a'"),
+        (lambda folder: BatchScore.from_jsonl(folder / "plain.jsonl"), "plain.jsonl, line 1: there is no column"),
+        (lambda folder: BatchScore.from_jsonl(folder / "odd.jsonl"), "odd.jsonl, line 1: checklist_score.* no score"),
+        (lambda folder: BatchScore.from_parquet(folder / "odd.jsonl"), "odd.jsonl: cannot be read as Parquet"),
+        (lambda folder: BatchScore.from_parquet(folder / "gone"), "gone: cannot be read as Parquet"),
+        (
+            lambda folder: BatchScore([ONE], [{"\ud800": 1}]).to_parquet(folder / "b"),
+            "a Parquet column cannot be named",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(tmp_path, make, words):
+    (tmp_path / "plain.jsonl").write_text('{"a": 1}\n')
+    (tmp_path / "odd.jsonl").write_text('{"checklist_score": {"answered": "many"}}\n')
+    with pytest.raises(SampleError, match=words):
+        make(tmp_path)

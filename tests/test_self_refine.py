@@ -1,0 +1,181 @@
+"""Self-refinement with scripted replies: which texts are asked for, what they are told, when it stops."""
+
+import pytest
+
+from checklist_rewards import Checklist, ChecklistScorer
+from checklist_rewards.backends import Engine, Reply, Sampling
+from checklist_rewards.errors import ChecklistError, SampleError
+from checklist_rewards.files.store import Store
+from checklist_rewards.generators import DirectGenerator
+from checklist_rewards.self_refine import Task, feedback_of, refine_batch
+from tests.fakes import FakeBackend
+from tests.generators.fakes import Replies
+
+ITEMS = ["Is it red?", "Is it round?"]
+
+
+def knows(prefix: str, tail: str) -> float | None:
+    """Yes if the question's word stands in the response; nothing is read of a cursed one."""
+    response = prefix[prefix.rindex("<target-") :]
+    return None if "cursed" in response else 0.9 if tail.split()[2].rstrip("?") in response else 0.1
+
+
+def scorer_on(rule=knows, **options) -> ChecklistScorer:
+    return ChecklistScorer(backend=FakeBackend(rule, chunk_reads=1, **options), store=False)
+
+
+def improving(text: str, sampling: Sampling) -> str:
+    """Adds the word of the first question that is said to be wrong."""
+    if "but it should be" not in text:
+        return "a thing"
+    response = text.split("<response-")[1].split("\n")[1]
+    question = next(line for line in text.split("\n") if "but it should be" in line)
+    return f"{response} {question.split()[3].rstrip('?')}"
+
+
+def refine(reply=improving, tasks=None, *, scorer=None, **options):
+    engine = Replies(reply)
+    found = refine_batch(
+        tasks or [Task("Draw.", ITEMS)], Engine("m", engine), scorer or scorer_on(), **{"store": None, **options}
+    )
+    return found, engine
+
+
+def test_it_answers_until_every_item_passes():
+    (done,), engine = refine()
+    assert [step.text for step in done.rounds] == ["a thing", "a thing red", "a thing red round"]
+    assert [step.score.pass_rate for step in done.rounds] == [0.0, 0.5, 1.0]
+    assert (done.stopped, done.best, done.text) == ("passed", 2, "a thing red round")
+    assert done.rounds[0].feedback is None
+    assert done.rounds[2].feedback == "Wrong:\n- Is it round? no, but it should be yes.\n\nRight:\n- Is it red? yes"
+
+
+def test_a_sampled_round_has_a_seed_of_its_own():
+    _, engine = refine(sampling=Sampling(temperature=1.0, seed=5))
+    assert [sampling.seed for _, sampling in engine.sampled] == [5, 6, 7]
+
+
+def test_rounds_are_limited_and_none_is_enough_to_answer_and_score():
+    (done,), _ = refine(rounds=1)
+    assert len(done.rounds) == 2 and done.stopped == "rounds"
+    (plain,), _ = refine(rounds=0)
+    assert [step.text for step in plain.rounds] == ["a thing"] and plain.rounds[0].score is not None
+
+
+def test_all_tasks_of_a_round_are_sampled_together_and_those_that_passed_are_left_alone():
+    tasks = [Task("Draw.", ITEMS), Task("Paint.", ["Is it a?"]), Task("Write.", ITEMS[:1])]
+    found, engine = refine(tasks=tasks)
+    assert [len(done.rounds) for done in found] == [3, 1, 2]
+    assert [len(texts) for texts, _ in engine.sampled] == [3, 2, 1]
+
+
+def test_the_best_round_is_the_earliest_of_equals():
+    replies = iter(["red", "a thing", "red again", "nothing"])
+    (done,), _ = refine(lambda text, sampling: next(replies), rounds=3)
+    assert [step.score.pass_rate for step in done.rounds] == [0.5, 0.0, 0.5, 0.0]
+    assert done.best == 0 and done.text == "red"
+
+
+def test_penalties_and_reasons_are_said_and_unanswered_items_are_not():
+    checklist = Checklist.parse([{"question": "Is it a?", "weight": -1}, "Is it b?", "Is it cursed?", "Is it c?"])
+    scorer = scorer_on(
+        lambda prefix, tail: None if "cursed" in tail else 0.9 if " a?" in tail or " c?" in tail else 0.1
+    )
+    assert feedback_of(checklist, scorer.score(checklist, "x")) == (
+        "Wrong:\n- Is it a? yes, but it should be no.\n- Is it b? no, but it should be yes.\n\nRight:\n- Is it c? yes"
+    )
+
+
+def test_critique_is_told_a_review_in_its_own_words_and_nothing_of_the_checklist():
+    def reply(text: str, sampling: Sampling) -> str:
+        if "write only the review" in text:
+            return "Too plain."
+        return "a red thing" if "Too plain." in text else "a thing"
+
+    (done,), engine = refine(reply, method="critique", rounds=2)
+    assert [step.text for step in done.rounds] == ["a thing", "a red thing", "a red thing"]
+    assert [step.feedback for step in done.rounds] == [None, "Too plain.", "Too plain."]
+    assert (done.stopped, done.best) == ("rounds", 1)
+    assert not any("Is it red?" in text for texts, _ in engine.sampled for text in texts)
+
+
+def test_it_writes_its_own_checklists_where_there_are_none():
+    def reply(text: str, sampling: Sampling) -> str:
+        if "a number before it" in text:
+            return "no list" if "Paint" in text else "1. Is it red?\n2. Is it round?"
+        return improving(text, sampling)
+
+    engine = Replies(reply)
+    generator = DirectGenerator("m", backend=engine, store=False, temperature=0.0)
+    tasks = ["Draw.", "Paint.", Task("Write.", ITEMS[:1])]
+    done, failed, given = refine_batch(tasks, Engine("m", engine), scorer_on(), generator)
+    assert [item.question for item in done.checklist.items] == ITEMS and done.stopped == "passed"
+    assert failed.stopped.startswith("no_checklist: ") and failed.checklist is None
+    assert [(step.text, step.score) for step in failed.rounds] == [("a thing", None)] and failed.text == "a thing"
+    assert len(given.checklist.items) == 1 and given.stopped == "passed"
+
+
+# --- what fails
+
+
+def test_a_judge_that_fails_ends_it_and_its_round_is_never_the_best():
+    (done,), _ = refine(lambda text, sampling: "cursed red round" if "should be" in text else "red")
+    assert [step.text for step in done.rounds] == ["red", "cursed red round"]
+    assert done.stopped == "unscored" and done.text == "red"
+    (never,), _ = refine(lambda text, sampling: "cursed")
+    assert (never.best, never.text, never.stopped) == (None, "cursed", "unscored")
+
+
+def test_an_item_without_an_answer_is_neither_feedback_nor_a_pass():
+    scorer = scorer_on(lambda prefix, tail: None if "round" in tail else 0.9)
+    (done,), _ = refine(scorer=scorer)
+    assert done.stopped == "no_feedback" and len(done.rounds) == 1
+
+
+def test_a_missing_reply_ends_its_task_and_costs_no_other():
+    def reply(text: str, sampling: Sampling) -> str | Reply:
+        if "Paint" in text and ("should be" in text or "first" in text):
+            return Reply(None, unanswered="too_long")
+        return improving(text, sampling)
+
+    found, _ = refine(reply, [Task("Draw.", ITEMS), Task("Paint.", ITEMS), Task("Paint first.", ITEMS)])
+    assert [done.stopped for done in found] == ["passed", "no_reply: too_long", "no_reply: too_long"]
+    assert [done.text for done in found] == ["a thing red round", "a thing", None]
+
+
+@pytest.mark.parametrize(
+    ("tasks", "options", "error", "words"),
+    [
+        ([Task("A", ITEMS)], {"method": "talk"}, SampleError, "method='talk'.*critique"),
+        ([Task("A", ITEMS)], {"rounds": -1}, SampleError, "rounds=-1"),
+        ([Task("A", ITEMS), Task(" ", ITEMS)], {}, SampleError, "task 2: the prompt asks nothing"),
+        ([Task(7, ITEMS)], {}, SampleError, "task 1: a prompt must be a string"),
+        ([Task("A", [])], {}, ChecklistError, "task 1.*empty"),
+        (["A"], {}, SampleError, "task 1: there is no checklist, and no generator"),
+    ],
+)
+def test_bad_tasks_are_refused_before_anything_is_asked(tasks, options, error, words):
+    with pytest.raises(error, match=words):
+        refine(lambda text, sampling: pytest.fail("asked"), tasks, **options)
+
+
+# --- again, and really
+
+
+def test_a_rerun_asks_for_nothing(tmp_path):
+    store = Store(tmp_path / "store.sqlite")
+    first, engine = refine(store=store)
+    again, silent = refine(lambda text, sampling: pytest.fail("asked"), store=store)
+    assert again == first and not silent.sampled and engine.sampled
+
+
+def test_thinking_is_no_part_of_an_answer():
+    (done,), _ = refine(lambda text, sampling: "<think>red?</think>red round")
+    assert done.rounds[0].text == "red round" and done.stopped == "passed"
+
+
+def test_the_pocket_model_refines_itself(pocket, scorer):
+    tasks = [Task('Write something. Include the word "bonta".', ['Does the response mention the word "bonta"?'])]
+    (done,) = refine_batch(tasks, Engine("pocket", pocket), scorer, rounds=2, sampling=Sampling(max_tokens=32))
+    assert 1 <= len(done.rounds) <= 3 and done.text
+    assert all(step.score.answered_weight <= 1 for step in done.rounds)
