@@ -139,6 +139,11 @@ class ChecklistItem(BaseModel):
         return {label: value for label, value in self.values.items() if value is not None} == {YES: 1.0, NO: 0.0}
 
 
+_MOST_PARSED = 1024
+_LONGEST_KEY = 100_000
+_PARSED: dict[str, Checklist] = {}
+
+
 class Checklist(BaseModel):
     """The items about one input (or one corpus), at least one of them with a weight other than 0.
 
@@ -190,6 +195,18 @@ class Checklist(BaseModel):
         """
         if isinstance(value, Checklist):
             return value
+        key = _key(value)
+        if key is not None and key in _PARSED:
+            return _PARSED[key]
+        checklist = cls._parse(value, where)
+        if key is not None:
+            if len(_PARSED) >= _MOST_PARSED:
+                _PARSED.clear()
+            _PARSED[key] = checklist
+        return checklist
+
+    @classmethod
+    def _parse(cls, value: Any, where: str) -> Checklist:
         while isinstance(value, str):
             try:
                 value = json.loads(value)
@@ -210,6 +227,16 @@ class Checklist(BaseModel):
             return cls(items=items, **extra)
         except ValidationError as error:
             raise ChecklistError(f"{where}: {_first(error)}.") from None
+
+
+def _key(value: Any) -> str | None:
+    """What equal values have in common, where they are plain JSON values: completions of one prompt have the same
+    checklist, which is then parsed once. None for other values, and for long ones."""
+    try:
+        key = json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return key if len(key) <= _LONGEST_KEY else None
 
 
 def _parse_item(value: Any, where: str) -> ChecklistItem:

@@ -24,15 +24,7 @@ from typing import Any, Literal, get_args
 from checklist_rewards.checklists import Checklist, content_hash
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.shaping import item_credits
-from checklist_rewards.scores import (
-    ABSTENTIONS,
-    DEFAULT_MIN_ANSWERED,
-    DEFAULT_THRESHOLD,
-    Abstention,
-    Score,
-    Verdict,
-    score_checklist,
-)
+from checklist_rewards.scores import Aggregation, Score, Verdict, score_checklist
 from checklist_rewards.version import __version__
 
 Select = Literal["best_vs_worst", "random", "rlcf"]
@@ -94,26 +86,20 @@ class Rule:
     """Share of pairs that rlcf keeps, in (0, 1]; 0.4 where it is None. The other rules keep all."""
     seed: int = 0
     """Another seed, other random pairs. The pair of a prompt does not depend on the other prompts."""
-    threshold: float = DEFAULT_THRESHOLD
-    """The scorer's, as the two below: scores of shared items are added up anew."""
-    min_answered: float = DEFAULT_MIN_ANSWERED
-    abstention: Abstention = "skip"
 
     def __post_init__(self) -> None:
         allowed = {
             "select": get_args(Select),
             "ties": get_args(Ties),
             "unanswered": get_args(Unanswered),
-            "abstention": ABSTENTIONS,
         }
         for name, words in allowed.items():
             if getattr(self, name) not in words:
                 raise SampleError(
                     f"{name}={getattr(self, name)!r} is not known; allowed: {', '.join(map(repr, words))}."
                 )
-        for name in ("min_margin", "threshold", "min_answered"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise SampleError(f"{name}={getattr(self, name)!r} is not allowed: it must be in [0, 1].")
+        if not 0 <= self.min_margin <= 1:
+            raise SampleError(f"min_margin={self.min_margin!r} is not allowed: it must be in [0, 1].")
         if self.top_fraction is not None and not 0 < self.top_fraction <= 1:
             raise SampleError(f"top_fraction={self.top_fraction!r} is not allowed: it must be above 0 and at most 1.")
         if self.top_fraction is not None and self.select != "rlcf":
@@ -313,7 +299,7 @@ def _compared(pool: Pool, a: int, b: int, rule: Rule) -> _Comparison | None:
         return None
     else:
         shared = [x.unanswered is None and y.unanswered is None for x, y in zip(one.items, other.items, strict=True)]
-        values = _on_shared(pool.checklist, one, shared, rule), _on_shared(pool.checklist, other, shared, rule)
+        values = _on_shared(pool.checklist, one, shared), _on_shared(pool.checklist, other, shared)
     first, second = values
     if first is None or second is None:
         return None
@@ -322,7 +308,7 @@ def _compared(pool: Pool, a: int, b: int, rule: Rule) -> _Comparison | None:
     return _Comparison(a, b, first, second)
 
 
-def _on_shared(checklist: Checklist, score: Score, shared: Sequence[bool], rule: Rule) -> float | None:
+def _on_shared(checklist: Checklist, score: Score, shared: Sequence[bool]) -> float | None:
     # The items stay in the checklist: whether it has penalties only, and how much of it is answered, are its own.
     verdicts = [
         line.verdict() if kept else Verdict(unanswered="not_shared")
@@ -331,10 +317,7 @@ def _on_shared(checklist: Checklist, score: Score, shared: Sequence[bool], rule:
     return score_checklist(
         checklist,
         verdicts,
-        primary_metric=score.primary_metric,  # type: ignore[arg-type] # a score holds the name as plain text
-        threshold=rule.threshold,
-        min_answered=rule.min_answered,
-        abstention=rule.abstention,
+        score.aggregation or Aggregation(primary_metric=score.primary_metric),  # type: ignore[arg-type]
         quality=score.quality,
     ).primary_score
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checklist_rewards.backends import Backend, Engine
+from checklist_rewards.backends import Backend, Engine, is_transient
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
@@ -36,6 +36,7 @@ from checklist_rewards.scores import (
     DEFAULT_THRESHOLD,
     PRIMARY_METRICS,
     Abstention,
+    Aggregation,
     PrimaryMetric,
     Score,
     score_checklist,
@@ -180,10 +181,9 @@ class ChecklistScorer:
         for name, value in (("threshold", threshold), ("min_answered", min_answered), ("mass_floor", mass_floor)):
             _share(name, value)
         self.mode = mode
-        self.primary_metric: PrimaryMetric = primary_metric
-        self.threshold = threshold
-        self.min_answered = min_answered
-        self.abstention: Abstention = abstention
+        self.aggregation = Aggregation(
+            primary_metric=primary_metric, threshold=threshold, min_answered=min_answered, abstention=abstention
+        )
         self.checks: Checks = checks
         self.allow_code = allow_code
         self.judge: Judge
@@ -243,52 +243,66 @@ class ChecklistScorer:
         """Score one target; see [`Sample`] for the arguments."""
         return self.score_batch([Sample(checklist, target, input, reference, history)])[0]
 
-    def score_batch(self, samples: Sequence[Sample], progress: Progress | None = None) -> list[Score]:
-        """Score samples, all reads planned together.
+    def score_batch(
+        self, samples: Sequence[Sample], progress: Progress | None = None, *, retries: int = 0
+    ) -> list[Score]:
+        """Score samples in one plan: identical reads are computed once and completions of one prompt share its prefix.
 
         Args:
-            samples (sequence of [`Sample`]).
-            progress (callable, *optional*): told how many reads were answered since its last call.
+            samples (sequence of [`Sample`]):
+                Targets with their checklists, in any order.
+            progress (`Callable[[int], None]`, *optional*):
+                Called with the number of reads answered since the last call.
+            retries (`int`, *optional*, defaults to `0`):
+                How often to repeat reads that failed for a transient reason (timeout, lost connection, 5xx).
 
         Returns:
-            list of [`Score`], one per sample, in order.
+            `list[Score]`: One per sample, in the same order. A read that the judge did not answer is unanswered in the
+            score, with the reason; it never counts as yes or no.
 
         Raises:
-            SampleError, ChecklistError: naming the sample (from 1) and the item, before anything is asked.
-            ModelError: if the judge cannot be used.
+            SampleError, ChecklistError: For a sample that cannot be scored, named by its number (from 1) and item.
+                Nothing has been sent to the judge at that point.
+            ModelError: If the judge cannot be used.
         """
         answerer = self.answerer
-        checklists = [
-            self._checked(sample, f"sample {number}", answerer) for number, sample in enumerate(samples, start=1)
-        ]
+        checklists = self._checked(samples, answerer)
         self.check()
         reads = [
             Read(item, sample.target, sample.input, sample.reference, sample.history, number)
             for number, (sample, checklist) in enumerate(zip(samples, checklists, strict=True))
             for item in checklist.items
         ]
-        verdicts = iter(answerer.judge(reads, progress))
+        verdicts = answerer.judge(reads, progress)
+        for _ in range(retries):
+            failed = [place for place, verdict in enumerate(verdicts) if is_transient(verdict.unanswered)]
+            if not failed:
+                break
+            for place, verdict in zip(failed, answerer.judge([reads[place] for place in failed]), strict=True):
+                verdicts[place] = verdict
+        answers = iter(verdicts)
         return [
-            score_checklist(
-                checklist,
-                [next(verdicts) for _ in checklist.items],
-                primary_metric=self.primary_metric,
-                threshold=self.threshold,
-                min_answered=self.min_answered,
-                abstention=self.abstention,
-            )
+            score_checklist(checklist, [next(answers) for _ in checklist.items], self.aggregation)
             for checklist in checklists
         ]
 
-    def _checked(self, sample: Sample, where: str, answerer: Judge) -> Checklist:
-        checklist = Checklist.parse(sample.checklist, where)
-        for name in ("target", "input", "reference", "history"):
-            text = getattr(sample, name)
-            if not isinstance(text, str) and (text is not None or name == "target"):
-                raise SampleError(f"{where}: {name} must be a string, got {type(text).__name__} {text!r:.60}.")
-        for item in checklist.items:
-            answerer.check_item(item, where)
-        return checklist
+    def _checked(self, samples: Sequence[Sample], answerer: Judge) -> list[Checklist]:
+        """The samples' checklists. One that several samples share is checked once."""
+        checklists: list[Checklist] = []
+        usable: set[int] = set()
+        for number, sample in enumerate(samples, start=1):
+            where = f"sample {number}"
+            checklist = Checklist.parse(sample.checklist, where)
+            for name in ("target", "input", "reference", "history"):
+                text = getattr(sample, name)
+                if not isinstance(text, str) and (text is not None or name == "target"):
+                    raise SampleError(f"{where}: {name} must be a string, got {type(text).__name__} {text!r:.60}.")
+            if id(checklist) not in usable:
+                for item in checklist.items:
+                    answerer.check_item(item, where)
+                usable.add(id(checklist))
+            checklists.append(checklist)
+        return checklists
 
 
 def _share(name: str, value: object) -> None:

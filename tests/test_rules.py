@@ -12,7 +12,7 @@ from checklist_rewards.errors import ChecklistRewardsError, PromptError
 from checklist_rewards.files.store import Store
 from checklist_rewards.prompts import parse_prompt
 from checklist_rewards.rewards.trl import ChecklistReward
-from checklist_rewards.scores import rescore
+from checklist_rewards.scores import Aggregation, rescore
 from tests.fakes import FakeBackend
 
 QUESTIONS = [
@@ -139,7 +139,7 @@ def test_rule_8_a_whole_run_is_scored_again_without_an_engine(pocket):
 
     stored = Score.model_validate_json(line)
     penalty = Checklist.parse([{"question": QUESTIONS[0], "weight": -2}, *QUESTIONS[1:]])
-    other = rescore(penalty, stored, primary_metric="weighted", threshold=0.3)
+    other = rescore(penalty, stored, Aggregation(primary_metric="weighted", threshold=0.3))
     assert [item.confidence for item in other.items] == [item.confidence for item in stored.items]
     assert other.primary_metric == "weighted" and math.isfinite(other.raw_score)
     assert json.loads(line)["items"][0]["mass"] is not None

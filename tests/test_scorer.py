@@ -131,7 +131,7 @@ def test_a_prompt_of_the_wrong_kind_is_refused():
 )
 def test_the_settings_choose_the_judge_and_the_defaults(options, judge, metric, temperature):
     scorer = ChecklistScorer("pocket", backend="transformers", store=False, **options)
-    assert type(scorer.judge) is judge and scorer.primary_metric == metric
+    assert type(scorer.judge) is judge and scorer.aggregation.primary_metric == metric
     if temperature is not None:
         assert scorer.judge.sampling.temperature == temperature
     pickle.loads(pickle.dumps(scorer)).check()
@@ -177,5 +177,5 @@ def test_a_score_survives_json_and_a_scorer_survives_pickling():
     copy = pickle.loads(
         pickle.dumps(ChecklistScorer("pocket", backend="transformers", primary_metric="pass", store=False))
     )
-    assert copy.primary_metric == "pass"
+    assert copy.aggregation.primary_metric == "pass"
     assert score.primary_score == 0.0

@@ -109,9 +109,6 @@ def pairs(
         unanswered,
         top_fraction,
         seed,
-        scorer.threshold,
-        scorer.min_answered,
-        scorer.abstention,
     )
     file = RowFile(files.rows, files.output, files.summary)
     card = _card_path(card, files)

@@ -30,50 +30,11 @@ from typing import Any, Literal, TypeVar, get_args
 from accelerate.state import PartialState, is_initialized
 from accelerate.utils import gather_object
 
-from checklist_rewards.backends import is_transient
-from checklist_rewards.judges import Read
 from checklist_rewards.rewards.content import content_key
-from checklist_rewards.scorer import ChecklistScorer, Sample
-from checklist_rewards.scores import Score, score_checklist
 
 OnFailure = Literal["row", "group", "raise"]
 ON_FAILURE: tuple[str, ...] = get_args(OnFailure)
 Item = TypeVar("Item")
-
-
-def asked_again(scorer: ChecklistScorer, samples: Sequence[Sample], scores: Sequence[Score]) -> list[Score]:
-    """`scores`, after the reads that ended for a transient reason were put to the judge once more.
-
-    Answers that are there stay as they are.
-
-    Args:
-        scorer ([`ChecklistScorer`]): what gave `scores`.
-        samples (sequence of [`Sample`]): what of, with parsed checklists.
-        scores (sequence of [`Score`]).
-    """
-    reads = [
-        Read(item, sample.target, sample.input, sample.reference, sample.history, number)
-        for number, (sample, score) in enumerate(zip(samples, scores, strict=True))
-        for item, line in zip(sample.checklist.items, score.items, strict=True)
-        if is_transient(line.unanswered)
-    ]
-    if not reads:
-        return list(scores)
-    verdicts = iter(scorer.answerer.judge(reads))
-    return [
-        score_checklist(
-            sample.checklist,
-            [next(verdicts) if is_transient(line.unanswered) else line.verdict() for line in score.items],
-            primary_metric=scorer.primary_metric,
-            threshold=scorer.threshold,
-            min_answered=scorer.min_answered,
-            abstention=scorer.abstention,
-            quality=score.quality,
-        )
-        if any(is_transient(line.unanswered) for line in score.items)
-        else score
-        for sample, score in zip(samples, scores, strict=True)
-    ]
 
 
 def abstained(rewards: Sequence[float | None], groups: Sequence[Hashable], failed: set[Any]) -> list[float | None]:

@@ -29,7 +29,7 @@ from typing import Literal
 
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.scores import PASS_CREDIT, Abstention, Aggregation, ItemScore, Score, score_checklist
+from checklist_rewards.scores import PASS_CREDIT, Score, credit_of, rescore
 
 Answers = Literal["soft", "hard"]
 Gate = Literal["multiply", "floor"]
@@ -61,9 +61,12 @@ def item_credits(checklist: Checklist, score: Score, answers: Answers = "soft") 
             f"the score has items {[line.id for line in score.items]!r:.80}, expected those of its checklist, "
             f"{[item.id for item in checklist.items]!r:.80}."
         )
-    rules = score.aggregation or Aggregation()
+    if any(line.value is not None and line.soft is None for line in score.items):
+        score = rescore(checklist, score)  # a file from before soft values were recorded
+    values = [line.value if answers == "hard" else line.soft for line in score.items]
     return [
-        _credit(item, line, answers, rules.abstention) for item, line in zip(checklist.items, score.items, strict=True)
+        None if value is None else credit_of(item.weight, value)
+        for item, value in zip(checklist.items, values, strict=True)
     ]
 
 
@@ -229,16 +232,6 @@ def centred(values: Sequence[float | None], groups: Sequence[Hashable], spread: 
         None if value is None else (value - means[group]) / scales[group]
         for value, group in zip(values, groups, strict=True)
     ]
-
-
-def _credit(item: ChecklistItem, line: ItemScore, answers: Answers, abstention: Abstention) -> float | None:
-    if line.value is None:
-        return None
-    if answers == "hard" or line.probabilities is None:
-        return line.value if item.weight >= 0 else 1 - line.value
-    # The soft credit of an item is the expected score of a checklist of nothing else. Its size of weight is no matter.
-    alone = item.model_copy(update={"weight": 1.0 if item.weight >= 0 else -1.0, "required": False})
-    return score_checklist(Checklist(items=(alone,)), [line.verdict()], abstention=abstention).expected_score
 
 
 def _known(

@@ -45,7 +45,6 @@ from checklist_rewards.rewards.failures import (
     abstained,
     adds_up,
     are_pairs,
-    asked_again,
     failed_on_any_rank,
     ranks,
 )
@@ -54,7 +53,7 @@ from checklist_rewards.rewards.placement import awake, check_child
 from checklist_rewards.rewards.steps import Judged, Shaping
 from checklist_rewards.rewards.transcript import transcript_text
 from checklist_rewards.scorer import ChecklistScorer, Sample
-from checklist_rewards.scores import PRIMARY_METRICS, PrimaryMetric, Score, rescore
+from checklist_rewards.scores import PRIMARY_METRICS, PrimaryMetric, Score
 from checklist_rewards.scores.scales import on_scale, ordinal_scale
 
 Target = Literal["last", "transcript"]
@@ -130,7 +129,7 @@ class ChecklistReward:
         scorer, scale = _scorer_of(scorer, scorer_arguments)
         if metric is not None and metric not in PRIMARY_METRICS:
             raise SampleError(f"metric={metric!r} is not known; allowed: {', '.join(PRIMARY_METRICS)}.")
-        if metric == "quality" and "quality" not in (scorer.mode, scorer.primary_metric):
+        if metric == "quality" and "quality" not in (scorer.mode, scorer.aggregation.primary_metric):
             raise SampleError(f"metric='quality' needs a scorer of mode='quality', which grades; got {scorer.mode!r}.")
         if not isinstance(name, str) or not name or name in _TAKEN_NAMES:
             raise SampleError(f"name={name!r} is not allowed; it is a string other than {', '.join(_TAKEN_NAMES)}.")
@@ -199,12 +198,10 @@ class ChecklistReward:
         started = time.perf_counter()
         known = [sample for sample in samples if sample is not None]
         with awake(self.scorer.judge):
-            found = self.scorer.score_batch(known)
-            for _ in range(self.retries):
-                found = asked_again(self.scorer, known, found)
+            found = self.scorer.score_batch(known, retries=self.retries)
         seconds = time.perf_counter() - started
         order = iter(found)
-        scores = [None if sample is None else self._rescored(sample.checklist, next(order)) for sample in samples]
+        scores = [None if sample is None else self._under_metric(next(order)) for sample in samples]
         pairs = are_pairs(prompts, log_extra is not None or log_metric is not None, trainer_state)
         rewards = self._rewards(prompts, samples, scores, pairs, self.fails_by_group(log_metric))
         if log_extra is not None:
@@ -346,18 +343,8 @@ class ChecklistReward:
             "score": None if score is None else score.model_dump(),
         }
 
-    def _rescored(self, checklist: Checklist, score: Score) -> Score:
-        if self.metric is None or self.metric == score.primary_metric:
-            return score
-        scorer = self.scorer
-        return rescore(
-            checklist,
-            score,
-            primary_metric=self.metric,
-            threshold=scorer.threshold,
-            min_answered=scorer.min_answered,
-            abstention=scorer.abstention,
-        )
+    def _under_metric(self, score: Score) -> Score:
+        return score if self.metric is None else score.under(self.metric)
 
 
 class AsyncReward:

@@ -1,9 +1,11 @@
 """Verdicts, scores, and the arithmetic between them.
 
-`verdict.py` holds the outcome of one read, `score.py` every aggregate of one target, `tally.py` those of a batch,
-`scales.py` ordinal options, and `table.py` scores as columns of a file. The first two are imported from here.
+`verdict.py` holds the outcome of one read, `score.py` the score of one target, `aggregate.py` makes one of the other,
+`tally.py` aggregates batches, `scales.py` has ordinal options, and `table.py` writes scores as columns of a file. The
+names of the first three are imported from here.
 """
 
+from checklist_rewards.scores.aggregate import level, rescore, score_checklist
 from checklist_rewards.scores.score import (
     ABSTENTIONS,
     BEST_QUALITY,
@@ -17,10 +19,8 @@ from checklist_rewards.scores.score import (
     ItemScore,
     PrimaryMetric,
     Score,
-    level,
+    credit_of,
     ratio,
-    rescore,
-    score_checklist,
 )
 from checklist_rewards.scores.verdict import DEFAULT_THRESHOLD, Method, Verdict, Vote, answer_of, vote_of
 
@@ -42,6 +42,7 @@ __all__ = [
     "Verdict",
     "Vote",
     "answer_of",
+    "credit_of",
     "level",
     "ratio",
     "rescore",

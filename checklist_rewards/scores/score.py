@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
 from pydantic import BaseModel, ConfigDict
 
-from checklist_rewards.checklists import YES, Checklist, ChecklistItem
-from checklist_rewards.scores.verdict import DEFAULT_THRESHOLD, Method, Verdict, Vote, answer_of, vote_of
+from checklist_rewards.errors import SampleError
+from checklist_rewards.scores.verdict import DEFAULT_THRESHOLD, Method, Verdict, Vote
 
 PrimaryMetric = Literal["pass", "weighted", "expected", "normalized", "quality"]
 Abstention = Literal["skip", "zero", "partial", "fail"]
@@ -34,7 +34,6 @@ DEFAULT_MIN_ANSWERED = 0.5
 PARTIAL_CREDIT = 0.5
 PASS_CREDIT = 0.5
 LEAST_QUALITY, BEST_QUALITY = 1, 5
-_LEVELS = ((0.2, "no_10"), (0.4, "no_30"), (0.6, "unsure"), (0.8, "yes_70"))
 
 
 class Aggregation(BaseModel):
@@ -48,6 +47,15 @@ class Aggregation(BaseModel):
     abstention: Abstention = "skip"
 
 
+class Counted(NamedTuple):
+    """One item as the aggregates use it."""
+
+    weight: float
+    value: float
+    soft: float
+    required: bool
+
+
 @dataclass(frozen=True, slots=True)
 class ItemScore:
     """One line of a score: what was answered, and what it counts for. A number that does not exist is None."""
@@ -58,6 +66,12 @@ class ItemScore:
     """ "yes", "no" or an option's label; None when unanswered."""
     value: float | None = None
     """Hard value in [0, 1]; None when unanswered or when the abstention is skipped."""
+    soft: float | None = None
+    """Soft value in [0, 1]: the sum over labels of P(label) x value; the hard value where there are no
+    probabilities. None where `value` is."""
+    weight: float | None = None
+    """The item's weight; None in files written before it was recorded."""
+    required: bool = False
     passed: bool | None = None
     """Credit of the hard answer >= 0.5, so for a penalty: the answer was no."""
     confidence: float | None = field(init=False, default=None)
@@ -83,6 +97,20 @@ class ItemScore:
     def __post_init__(self) -> None:
         if self.answer is not None and self.probabilities is not None:
             object.__setattr__(self, "confidence", self.probabilities.get(self.answer))
+
+    def counted(self, credit: float | None = None) -> Counted:
+        """The item as the aggregates use it; with `credit`, as if it had been answered with that credit."""
+        weight = self.weight or 0.0
+        if credit is not None:
+            value = credit_of(weight, credit)
+            return Counted(weight, value, value, self.required)
+        value = self.value or 0.0
+        return Counted(weight, value, value if self.soft is None else self.soft, self.required)
+
+    def credit(self, soft: bool = True) -> float | None:
+        """What the item earns, in [0, 1]: its value, for a penalty 1 - value. None if it has no value."""
+        value = self.soft if soft and self.soft is not None else self.value
+        return None if value is None else credit_of(self.weight or 0.0, value)
 
     def verdict(self) -> Verdict:
         """The read behind this line, to score it again."""
@@ -136,6 +164,67 @@ class Score(BaseModel):
     """The rules this score was computed with; None in files written before they were recorded."""
     items: tuple[ItemScore, ...]
 
+    @classmethod
+    def of(cls, items: Sequence[ItemScore], aggregation: Aggregation, quality: float | None = None) -> Score:
+        """Aggregate item scores that have their weights.
+
+        Args:
+            items (sequence of [`ItemScore`]):
+                One per item of the checklist, in its order.
+            aggregation ([`Aggregation`]):
+                The rules. The items' values already follow its threshold and abstention.
+            quality (`float`, *optional*):
+                Grade from 1 to 5 of the whole target.
+        """
+        counted = [line.counted() for line in items if line.value is not None]
+        missing = [line for line in items if line.unanswered is not None]
+        any_probabilities = any(line.value is not None and line.probabilities is not None for line in items)
+        weights = [line.weight or 0.0 for line in items]
+        only_penalties = not any(weight > 0 for weight in weights)
+        metric = aggregation.primary_metric
+        metrics = _metrics(counted, only_penalties, any_probabilities, quality)
+        lower, upper = (
+            _gated(_metrics(full, only_penalties, any_probabilities, bound)[metric], full)
+            for full, bound in (
+                (counted + [line.counted(credit) for line in missing], grade if quality is None else quality)
+                for credit, grade in ((0.0, LEAST_QUALITY), (1.0, BEST_QUALITY))
+            )
+        )
+        all_weight = math.fsum(map(abs, weights))
+        answered_weight = 1 - math.fsum(abs(line.weight or 0.0) for line in missing) / all_weight
+        answered_weight = min(1.0, max(0.0, answered_weight))
+        enough = len(missing) < len(items) and answered_weight >= aggregation.min_answered
+        return cls(
+            primary_score=_gated(metrics[metric], counted) if enough else None,
+            primary_metric=metric,
+            pass_rate=metrics["pass"],
+            weighted_score=metrics["weighted"],
+            expected_score=metrics["expected"],
+            normalized_score=metrics["normalized"],
+            raw_score=math.fsum(c.weight * c.value for c in counted) if counted else None,
+            quality=quality,
+            answered=len(items) - len(missing),
+            total=len(items),
+            answered_weight=answered_weight,
+            lower=lower,
+            upper=upper,
+            required_passed=_required_passed(counted, missing),
+            aggregation=aggregation,
+            items=tuple(items),
+        )
+
+    def under(self, metric: PrimaryMetric) -> Score:
+        """The same answers with another primary metric; other rules need the checklist ([`rescore`]).
+
+        Raises:
+            SampleError: For a score from a file that was written before weights and rules were recorded.
+        """
+        if metric == self.primary_metric:
+            return self
+        if self.aggregation is None or any(line.weight is None for line in self.items):
+            raise SampleError("this score was saved without its weights; use rescore(checklist, score) instead.")
+        return Score.of(self.items, self.aggregation.model_copy(update={"primary_metric": metric}), self.quality)
+
     @property
     def scaled_score_1_5(self) -> float | None:
         """4 x pass_rate + 1."""
@@ -162,142 +251,17 @@ class Score(BaseModel):
         return Counter(item.unanswered.partition(":")[0] for item in self.items if item.unanswered is not None)
 
 
-class _Counted(NamedTuple):
-    """One item as the aggregates see it."""
-
-    weight: float
-    value: float
-    soft: float
-    required: bool
-
-
-def score_checklist(
-    checklist: Checklist,
-    verdicts: Sequence[Verdict],
-    *,
-    primary_metric: PrimaryMetric = "expected",
-    threshold: float = DEFAULT_THRESHOLD,
-    min_answered: float = DEFAULT_MIN_ANSWERED,
-    abstention: Abstention = "skip",
-    quality: float | None = None,
-) -> Score:
-    """Aggregate one target's verdicts.
-
-    Args:
-        checklist ([`Checklist`]): the questions.
-        verdicts (sequence of [`Verdict`], one per item, in the checklist's order).
-        primary_metric (`str`): which aggregate becomes `primary_score`: pass, weighted, expected, normalized, or
-            quality mapped to [0, 1] as (quality - 1) / 4.
-        threshold (`float`): a yes/no item is answered yes from this P(yes) up.
-        min_answered (`float`): share of sum |w| below which `primary_score` is None, in [0, 1].
-        abstention (`str`): what "cannot assess" counts for. skip: left out; zero: value 0; partial: half the value of
-            a positive item, nothing for a penalty; fail: the worst option, for a penalty the highest.
-        quality (`float`, *optional*): grade from 1 to 5 of the whole target; defaults to the one that came with the
-            verdicts, if one did.
-
-    Returns:
-        [`Score`]
-    """
-    if len(verdicts) != len(checklist.items):
-        raise ValueError(f"got {len(verdicts)} verdicts for {len(checklist.items)} items")
-    lines: list[ItemScore] = []
-    counted: list[_Counted] = []
-    missing: list[ChecklistItem] = []
-    any_probabilities = False
-    for item, verdict in zip(checklist.items, verdicts, strict=True):
-        if verdict.unanswered is not None:
-            lines.append(_unanswered(item, verdict, threshold))
-            missing.append(item)
-            continue
-        answer = answer_of(item, verdict, threshold)
-        value = _value(item, answer, abstention)
-        passed = None
-        if value is not None:
-            soft = value if verdict.probabilities is None else _soft(item, verdict.probabilities, abstention, value)
-            passed = _credit(item.weight, value) >= PASS_CREDIT
-            any_probabilities |= verdict.probabilities is not None
-            counted.append(_Counted(item.weight, value, soft, item.required))
-        lines.append(_answered(item, verdict, answer, value, passed, threshold))
-
-    if quality is None:
-        quality = next((verdict.quality for verdict in verdicts if verdict.quality is not None), None)
-    metrics = _metrics(counted, checklist.only_penalties, any_probabilities, quality)
-    primary = _gated(metrics[primary_metric], counted)
-    lower, upper = (
-        _gated(_metrics(full, checklist.only_penalties, any_probabilities, bound)[primary_metric], full)
-        for full, bound in (
-            (counted + [_filled(item, credit) for item in missing], grade if quality is None else quality)
-            for credit, grade in ((0.0, LEAST_QUALITY), (1.0, BEST_QUALITY))
-        )
-    )
-    all_weight = math.fsum(abs(item.weight) for item in checklist.items)
-    answered_weight = 1 - math.fsum(abs(item.weight) for item in missing) / all_weight
-    answered_weight = min(1.0, max(0.0, answered_weight))
-    enough = len(missing) < len(checklist.items) and answered_weight >= min_answered
-    return Score(
-        primary_score=primary if enough else None,
-        primary_metric=primary_metric,
-        pass_rate=metrics["pass"],
-        weighted_score=metrics["weighted"],
-        expected_score=metrics["expected"],
-        normalized_score=metrics["normalized"],
-        raw_score=math.fsum(c.weight * c.value for c in counted) if counted else None,
-        quality=quality,
-        answered=len(checklist.items) - len(missing),
-        total=len(checklist.items),
-        answered_weight=answered_weight,
-        lower=lower,
-        upper=upper,
-        required_passed=_required_passed(counted, missing),
-        aggregation=Aggregation(
-            primary_metric=primary_metric, threshold=threshold, min_answered=min_answered, abstention=abstention
-        ),
-        items=tuple(lines),
-    )
-
-
-def rescore(
-    checklist: Checklist,
-    score: Score,
-    *,
-    primary_metric: PrimaryMetric = "expected",
-    threshold: float = DEFAULT_THRESHOLD,
-    min_answered: float = DEFAULT_MIN_ANSWERED,
-    abstention: Abstention = "skip",
-) -> Score:
-    """Aggregate a stored score's reads again, matched to `checklist` by item id: new weights or gates, no engine.
-
-    Items of `checklist` that the stored score does not know are unanswered("not_read").
-    """
-    reads = {line.id: line.verdict() for line in score.items}
-    verdicts = [reads.get(item.id, Verdict(unanswered="not_read")) for item in checklist.items]
-    return score_checklist(
-        checklist,
-        verdicts,
-        primary_metric=primary_metric,
-        threshold=threshold,
-        min_answered=min_answered,
-        abstention=abstention,
-        quality=score.quality,
-    )
-
-
-def level(yes: float) -> str:
-    """P(yes) in words: no_10, no_30, unsure, yes_70 or yes_90."""
-    return next((name for bound, name in _LEVELS if yes < bound), "yes_90")
-
-
 def ratio(numerator: float, denominator: float) -> float | None:
     """`numerator / denominator`; None where there is nothing to divide by."""
     return numerator / denominator if denominator else None
 
 
 def _metrics(
-    counted: Sequence[_Counted], only_penalties: bool, any_probabilities: bool, quality: float | None
+    counted: Sequence[Counted], only_penalties: bool, any_probabilities: bool, quality: float | None
 ) -> dict[str, float | None]:
-    passed = sum(_credit(c.weight, c.value) >= PASS_CREDIT for c in counted)
+    passed = sum(credit_of(c.weight, c.value) >= PASS_CREDIT for c in counted)
     pass_rate = ratio(passed, len(counted))
-    soft_credit = ratio(math.fsum(_credit(c.weight, c.soft) for c in counted), len(counted))
+    soft_credit = ratio(math.fsum(credit_of(c.weight, c.soft) for c in counted), len(counted))
     return {
         "pass": pass_rate,
         "weighted": _weighted([(c.weight, c.value) for c in counted], only_penalties),
@@ -317,88 +281,18 @@ def _weighted(pairs: Sequence[tuple[float, float]], only_penalties: bool) -> flo
     return min(1.0, max(0.0, total / scale + only_penalties))
 
 
-def _gated(metric: float | None, counted: Sequence[_Counted]) -> float | None:
-    failed = any(c.required and _credit(c.weight, c.value) < PASS_CREDIT for c in counted)
+def _gated(metric: float | None, counted: Sequence[Counted]) -> float | None:
+    failed = any(c.required and credit_of(c.weight, c.value) < PASS_CREDIT for c in counted)
     return 0.0 if failed and metric is not None else metric
 
 
-def _required_passed(counted: Sequence[_Counted], missing: Sequence[ChecklistItem]) -> bool | None:
-    gates = [_credit(c.weight, c.value) >= PASS_CREDIT for c in counted if c.required]
+def _required_passed(counted: Sequence[Counted], missing: Sequence[ItemScore]) -> bool | None:
+    gates = [credit_of(c.weight, c.value) >= PASS_CREDIT for c in counted if c.required]
     if not all(gates):
         return False
     return True if gates and not any(item.required for item in missing) else None
 
 
-def _filled(item: ChecklistItem, credit: float) -> _Counted:
-    value = _credit(item.weight, credit)
-    return _Counted(item.weight, value, value, item.required)
-
-
-def _credit(weight: float, value: float) -> float:
+def credit_of(weight: float, value: float) -> float:
+    """The value of an item, or of a penalty 1 - value."""
     return value if weight >= 0 else 1 - value
-
-
-def _value(item: ChecklistItem, answer: str, abstention: Abstention) -> float | None:
-    value = item.values[answer]
-    if value is not None or abstention == "skip":
-        return value
-    if abstention == "fail":
-        known = [v for v in item.values.values() if v is not None]
-        return min(known) if item.weight >= 0 else max(known)
-    return PARTIAL_CREDIT if abstention == "partial" and item.weight >= 0 else 0.0
-
-
-def _soft(item: ChecklistItem, probabilities: Mapping[str, float], abstention: Abstention, hard: float) -> float:
-    weighed = [(p, _value(item, label, abstention)) for label, p in probabilities.items()]
-    known = [(p, v) for p, v in weighed if v is not None]
-    scale = math.fsum(p for p, _ in known)
-    return min(1.0, max(0.0, math.fsum(p * v for p, v in known) / scale)) if scale > 0 else hard
-
-
-def _unanswered(item: ChecklistItem, verdict: Verdict, threshold: float) -> ItemScore:
-    return ItemScore(
-        id=item.id,
-        question=item.question,
-        mass=verdict.mass,
-        probabilities=_plain(verdict.probabilities),
-        unanswered=verdict.unanswered,
-        reasoning=verdict.reasoning,
-        judge=verdict.judge,
-        method=verdict.method,
-        category=item.category,
-        votes=_votes(item, verdict, threshold),
-        uncalibrated=_plain(verdict.uncalibrated),
-    )
-
-
-def _answered(
-    item: ChecklistItem, verdict: Verdict, answer: str, value: float | None, passed: bool | None, threshold: float
-) -> ItemScore:
-    probabilities = _plain(verdict.probabilities)
-    votes = _votes(item, verdict, threshold)
-    named = [vote.answer for vote in votes or () if vote.answer is not None]
-    return ItemScore(
-        id=item.id,
-        question=item.question,
-        answer=answer,
-        value=value,
-        passed=passed,
-        level=level(probabilities[YES]) if probabilities is not None and item.options is None else None,
-        mass=verdict.mass,
-        probabilities=probabilities,
-        reasoning=verdict.reasoning,
-        judge=verdict.judge,
-        method=verdict.method,
-        category=item.category,
-        votes=votes,
-        agreement=ratio(named.count(answer), len(named)),
-        uncalibrated=_plain(verdict.uncalibrated),
-    )
-
-
-def _plain(probabilities: Mapping[str, float] | None) -> dict[str, float] | None:
-    return None if probabilities is None else dict(probabilities)
-
-
-def _votes(item: ChecklistItem, verdict: Verdict, threshold: float) -> tuple[Vote, ...] | None:
-    return tuple(vote_of(item, vote, threshold) for vote in verdict.votes) or None

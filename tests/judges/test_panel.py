@@ -8,8 +8,7 @@ from checklist_rewards.checklists import Checklist, ChecklistItem, Option
 from checklist_rewards.errors import ChecklistError, NoServerError, SampleError
 from checklist_rewards.judges import PanelJudge, Read
 from checklist_rewards.judges.panel import combine
-from checklist_rewards.rewards.failures import asked_again
-from checklist_rewards.scores import Verdict, answer_of, rescore, score_checklist
+from checklist_rewards.scores import Aggregation, Verdict, answer_of, rescore, score_checklist
 from tests.judges.voters import DEAD, Absent, Voter, sure
 
 PLAIN = ChecklistItem(question="Is it short?")
@@ -142,10 +141,8 @@ def test_a_quorum_that_permanent_failures_rule_out_is_not():
 def test_a_reward_asks_a_panel_again_that_lost_its_quorum():
     fails = iter([Verdict(unanswered="timeout"), sure(0.9)])
     panel = PanelJudge([Voter(sure(0.8)), Voter(lambda read: next(fails))], quorum=1)
-    scorer, samples = ChecklistScorer(judge=panel), [Sample(Checklist.parse(["Is it?"]), "text")]
-    scores = scorer.score_batch(samples)
-    assert scores[0].primary_score is None
-    assert asked_again(scorer, samples, scores)[0].primary_score == pytest.approx(0.85)
+    [score] = ChecklistScorer(judge=panel).score_batch([Sample(["Is it?"], "text")], retries=1)
+    assert score.primary_score == pytest.approx(0.85)
 
 
 def test_a_judge_without_a_server_is_a_failure_while_there_is_a_quorum(caplog):
@@ -185,7 +182,7 @@ def test_votes_and_agreement_are_in_the_score_and_survive_a_rescore():
     assert line.votes[2].unanswered == "backend_error: gone"
     assert (line.answer, line.agreement) == ("no", 0.5)  # .55 is under the threshold; one of two agrees
     assert score.mean_agreement == 0.5
-    again = rescore(checklist, score, threshold=0.5)
+    again = rescore(checklist, score, Aggregation(threshold=0.5))
     assert (again.items[0].answer, again.items[0].agreement) == ("yes", 0.5)
     assert again.items[0].votes == line.votes
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from checklist_rewards import Checklist, ChecklistScorer, Score
-from checklist_rewards.scores import rescore
+from checklist_rewards.scores import Aggregation, rescore
 from tests.judges.fakes import Script
 
 QUESTIONS = ["Is it short?", {"question": "Is it polite?", "weight": 3}]
@@ -69,7 +69,7 @@ def test_another_metric_may_be_primary_and_the_grade_survives_storing_and_rescor
     score, _ = scored(graded(4, "yes", "no"), primary_metric="weighted")
     assert (score.primary_score, score.quality) == (0.25, 4)
     stored = Score.model_validate_json(score.model_dump_json())
-    again = rescore(Checklist.parse(QUESTIONS), stored, primary_metric="quality")
+    again = rescore(Checklist.parse(QUESTIONS), stored, Aggregation(primary_metric="quality"))
     assert (again.quality, again.primary_score) == (4, 0.75)
 
 

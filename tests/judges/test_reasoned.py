@@ -10,7 +10,7 @@ from checklist_rewards.errors import BackendError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Read, ReasonedJudge
 from checklist_rewards.judges.answers import in_order
-from checklist_rewards.scores import rescore, score_checklist
+from checklist_rewards.scores import Aggregation, rescore, score_checklist
 from checklist_rewards.scores.scales import ordinal_scale
 from tests.judges.fakes import Script
 
@@ -150,7 +150,7 @@ def test_the_majority_is_the_answer_and_the_shares_are_its_probabilities():
 def test_a_majority_below_the_threshold_is_a_majority_also_when_scored_again():
     checklist = Checklist(items=(SHORT,))
     verdict = votes(SHORT, *["yes"] * 4, *["no"] * 3)  # 0.571: a read at this probability would be a no
-    score = score_checklist(checklist, [verdict], threshold=0.6)
+    score = score_checklist(checklist, [verdict], Aggregation(threshold=0.6))
     assert score.items[0].answer == "yes" and score.expected_score == pytest.approx(4 / 7)
     assert rescore(checklist, type(score).model_validate_json(score.model_dump_json())) == score
 

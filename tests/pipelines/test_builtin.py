@@ -93,14 +93,14 @@ def test_the_defaults_reach_the_parts(name):
     for key in ("min_items", "max_items"):
         if key in generator:
             assert getattr(pipe.generator, key) == generator[key]
-    assert pipe.scorer.primary_metric == scorer["metric"]
+    assert pipe.scorer.aggregation.primary_metric == scorer["metric"]
     assert pipe.corpus_level == (name in ("checkeval", "interacteval", "feedback"))
 
 
 def test_what_a_caller_passes_beats_the_preset():
     pipe = pipeline("tick", store=False, generator={"max_items": 20}, scorer={"mode": "item", "metric": "expected"})
     assert pipe.generator.max_items == 20 and pipe.generator.min_items == 2
-    assert pipe.scorer.primary_metric == "expected"
+    assert pipe.scorer.aggregation.primary_metric == "expected"
     with pytest.raises(ConfigError, match="pipeline 'tick': generator.max_itmes: unknown key"):
         pipeline("tick", generator={"max_itmes": 20})
 

@@ -23,7 +23,7 @@ def test_the_module_attribute_is_built_from_the_yaml_file_that_the_environment_n
     )
     reward = module.reward
     assert (reward.__name__, reward.metric, reward.categories) == ("tone", "pass", ("style", "fact"))
-    assert reward.scorer.threshold == 0.7
+    assert reward.scorer.aggregation.threshold == 0.7
     assert module.reward is reward
 
 

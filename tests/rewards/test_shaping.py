@@ -21,7 +21,7 @@ from checklist_rewards.rewards.shaping import (
     less,
     penalties,
 )
-from checklist_rewards.scores import Verdict, score_checklist
+from checklist_rewards.scores import Aggregation, Verdict, score_checklist
 
 LOST = Verdict(unanswered="backend_error: gone")
 MIXED = Checklist.parse(
@@ -61,7 +61,7 @@ def test_soft_credits_count_an_abstention_as_the_score_did():
     checklist = Checklist.parse([{"question": "How?", "options": options}])
     half_absent = Verdict({"good": 0.4, "bad": 0.1, "n/a": 0.5})
     for abstention, credit in (("skip", None), ("zero", 0.4), ("partial", 0.65), ("fail", 0.4)):
-        score = score_checklist(checklist, [half_absent], abstention=abstention)
+        score = score_checklist(checklist, [half_absent], Aggregation(abstention=abstention))
         expected = None if credit is None else pytest.approx(credit)
         assert item_credits(checklist, score) == [expected] and score.expected_score == expected
 

@@ -351,7 +351,7 @@ def test_a_pickled_reward_is_its_settings(tmp_path):
     )
     copy = pickle.loads(pickle.dumps(reward))
     assert (copy.__name__, copy.metric, copy.column, copy.categories) == ("tone", "pass", "rubric", ("a",))
-    assert copy.scorer.threshold == 0.7 and copy.scorer.judge.store.path == tmp_path / "store.sqlite"
+    assert copy.scorer.aggregation.threshold == 0.7 and copy.scorer.judge.store.path == tmp_path / "store.sqlite"
     assert pickle.loads(pickle.dumps(reward.as_async())).__name__ == "tone"
     assert len(pickle.dumps(reward)) < 10_000
 

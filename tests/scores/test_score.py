@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards import Checklist, ChecklistItem, Option
-from checklist_rewards.scores import ABSTENTIONS, PRIMARY_METRICS, Score, Verdict, level, rescore, score_checklist
+from checklist_rewards.scores import (
+    ABSTENTIONS,
+    PRIMARY_METRICS,
+    Aggregation,
+    Score,
+    Verdict,
+    level,
+    rescore,
+    score_checklist,
+)
 from checklist_rewards.scores.tally import tally
 
 LOST = Verdict(unanswered="backend_error: gone")
@@ -27,7 +36,7 @@ def weights(*values: float) -> Checklist:
 
 
 def test_every_aggregate_of_a_plain_checklist():
-    score = score_checklist(weights(2, 1, 1), [p(0.9), p(0.5), p(0.6)], primary_metric="weighted")
+    score = score_checklist(weights(2, 1, 1), [p(0.9), p(0.5), p(0.6)], Aggregation(primary_metric="weighted"))
     assert [item.answer for item in score.items] == ["yes", "no", "yes"]  # yes from 0.6 up: 0.5 is unsure, so no
     assert score.pass_rate == pytest.approx(2 / 3)
     assert score.weighted_score == score.primary_score == pytest.approx(3 / 4)
@@ -41,7 +50,7 @@ def test_every_aggregate_of_a_plain_checklist():
 
 
 def test_a_penalty_takes_from_the_score_and_passes_when_it_is_not_earned():
-    score = score_checklist(weights(4, -1), [p(1.0), p(0.75)], primary_metric="weighted")
+    score = score_checklist(weights(4, -1), [p(1.0), p(0.75)], Aggregation(primary_metric="weighted"))
     assert score.weighted_score == pytest.approx((4 - 1) / 4)
     assert score.expected_score == pytest.approx((4 - 0.75) / 4)
     assert [item.passed for item in score.items] == [True, False]
@@ -57,7 +66,7 @@ def test_a_checklist_of_penalties_only_starts_at_one():
 
 def test_the_penalty_branch_is_chosen_by_the_checklist_not_by_what_was_answered():
     # +10 was lost and -5 answered no: a score by the answered items alone would be a perfect 1.
-    score = score_checklist(weights(10, -5), [LOST, p(0.0)], min_answered=0)
+    score = score_checklist(weights(10, -5), [LOST, p(0.0)], Aggregation(min_answered=0))
     assert score.weighted_score is None
     assert score.primary_score is None
     assert (score.lower, score.upper) == (0.0, 1.0)
@@ -65,7 +74,7 @@ def test_the_penalty_branch_is_chosen_by_the_checklist_not_by_what_was_answered(
 
 
 def test_unanswered_items_leave_numerator_and_denominator():
-    score = score_checklist(weights(1, 1, 2), [p(1.0), LOST, p(0.0)], primary_metric="weighted")
+    score = score_checklist(weights(1, 1, 2), [p(1.0), LOST, p(0.0)], Aggregation(primary_metric="weighted"))
     assert score.weighted_score == pytest.approx(1 / 3)
     assert score.pass_rate == pytest.approx(1 / 2)
     assert score.answered_weight == pytest.approx(3 / 4)
@@ -77,8 +86,8 @@ def test_unanswered_items_leave_numerator_and_denominator():
 def test_too_little_answered_is_none_never_zero():
     verdicts = [p(1.0), LOST, LOST]
     assert score_checklist(weights(1, 1, 1), verdicts).primary_score is None
-    assert score_checklist(weights(1, 1, 1), verdicts, min_answered=0.3).primary_score == 1.0
-    nothing = score_checklist(weights(1, 1), [LOST, LOST], min_answered=0)
+    assert score_checklist(weights(1, 1, 1), verdicts, Aggregation(min_answered=0.3)).primary_score == 1.0
+    nothing = score_checklist(weights(1, 1), [LOST, LOST], Aggregation(min_answered=0))
     assert nothing.primary_score is nothing.pass_rate is nothing.raw_score is nothing.expected_score is None
     assert (nothing.answered, nothing.answered_weight, nothing.lower, nothing.upper) == (0, 0.0, 0.0, 1.0)
 
@@ -125,14 +134,16 @@ def test_abstentions_follow_the_sign_of_the_item(abstention, positive, penalty):
             items=(ChecklistItem(question="a?"), ChecklistItem(question="b?", options=NA, weight=weight))
         )
         verdicts = [p(1.0), Verdict(answer="cannot_assess")]
-        score = score_checklist(checklist, verdicts, primary_metric="weighted", abstention=abstention)
+        score = score_checklist(checklist, verdicts, Aggregation(primary_metric="weighted", abstention=abstention))
         assert score.primary_score == pytest.approx(expected)
         assert score.answered == 2  # an abstention is an answer
         assert score.lower == score.upper == score.primary_score
 
 
 def test_answers_in_words_have_no_probabilities_and_normalized_is_the_pass_rate():
-    score = score_checklist(weights(1, 1), [Verdict(answer="yes"), Verdict(answer="no")], primary_metric="normalized")
+    score = score_checklist(
+        weights(1, 1), [Verdict(answer="yes"), Verdict(answer="no")], Aggregation(primary_metric="normalized")
+    )
     assert score.primary_score == score.pass_rate == score.expected_score == 0.5
     assert score.items[0].confidence is None
 
@@ -224,7 +235,7 @@ def test_a_lost_read_moves_the_score_only_within_its_stated_bounds(case, options
     checklist, verdicts = case
     broken = [LOST if n in lost else verdict for n, verdict in enumerate(verdicts)]
     whole = score_checklist(checklist, verdicts, **options)
-    partial = score_checklist(checklist, broken, min_answered=0, **options)
+    partial = score_checklist(checklist, broken, Aggregation(min_answered=0, **options))
     if partial.lower is None or partial.upper is None:
         assert partial.primary_score is None
         return
@@ -267,19 +278,19 @@ def test_the_reason_of_a_failure_never_matters(case, index):
 
 def test_a_majority_of_votes_is_no_matter_of_the_threshold():
     shares = {"yes": 4 / 7, "no": 3 / 7}
-    voted = score_checklist(weights(1), [Verdict(shares, "yes", method="votes")], threshold=0.6)
-    read = score_checklist(weights(1), [Verdict(shares, method="logprobs")], threshold=0.6)
+    voted = score_checklist(weights(1), [Verdict(shares, "yes", method="votes")], Aggregation(threshold=0.6))
+    read = score_checklist(weights(1), [Verdict(shares, method="logprobs")], Aggregation(threshold=0.6))
     assert (voted.items[0].answer, read.items[0].answer) == ("yes", "no")
     assert voted.expected_score == read.expected_score == pytest.approx(4 / 7)
 
 
 def test_a_grade_is_the_quality_and_may_be_the_primary_score():
     verdicts = [Verdict(answer="yes", quality=4), Verdict(answer="no", quality=4)]
-    score = score_checklist(weights(1, 1), verdicts, primary_metric="quality")
+    score = score_checklist(weights(1, 1), verdicts, Aggregation(primary_metric="quality"))
     assert (score.quality, score.primary_score, score.lower, score.upper) == (4, 0.75, 0.75, 0.75)
-    unknown = score_checklist(weights(1), [Verdict(answer="yes")], primary_metric="quality")
+    unknown = score_checklist(weights(1), [Verdict(answer="yes")], Aggregation(primary_metric="quality"))
     assert (unknown.quality, unknown.primary_score, unknown.lower, unknown.upper) == (None, None, 0.0, 1.0)
-    assert rescore(weights(1, 1), score, primary_metric="pass").quality == 4
+    assert rescore(weights(1, 1), score, Aggregation(primary_metric="pass")).quality == 4
 
 
 def test_pass_rates_by_category():

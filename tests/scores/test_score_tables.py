@@ -13,7 +13,7 @@ from checklist_rewards.backends import Reply
 from checklist_rewards.errors import SampleError
 from checklist_rewards.judges import ReasonedJudge
 from checklist_rewards.judges.panel import PanelJudge
-from checklist_rewards.scores import Score, Verdict, score_checklist
+from checklist_rewards.scores import Aggregation, Score, Verdict, score_checklist
 from checklist_rewards.scores.scales import with_abstention
 from tests.judges.fakes import Script
 
@@ -107,7 +107,7 @@ def test_soft_values_weigh_the_abstention_by_its_probability(weight, by_strategy
     checklist = Checklist(items=(item(0, weight, False), item(1, 1, False)))
     read = Verdict({"yes": 0.5, "no": 0.3, "cannot_assess": 0.2})
     for strategy, soft in zip(STRATEGIES, by_strategy, strict=True):
-        score = score_checklist(checklist, [read, Verdict(answer="yes")], abstention=strategy)
+        score = score_checklist(checklist, [read, Verdict(answer="yes")], Aggregation(abstention=strategy))
         assert score.items[0].answer == "yes"
         expected = (2 * soft + 1) / 3 if weight > 0 else max(0, 1 - 2 * soft)
         assert score.expected_score == pytest.approx(expected), strategy
@@ -174,7 +174,7 @@ def test_bounds_of_what_was_lost(entries, lower, upper):
 def test_a_required_item_that_abstains_gates_as_its_strategy_says(said, strategy, primary, required_passed):
     checklist = Checklist(items=(item(0, 1, False, required=True), item(1, 1, False)))
     verdicts = [verdict("cannot_assess" if said == "na" else said), Verdict(answer="yes")]
-    score = score_checklist(checklist, verdicts, primary_metric="weighted", abstention=strategy)
+    score = score_checklist(checklist, verdicts, Aggregation(primary_metric="weighted", abstention=strategy))
     assert (score.primary_score, score.required_passed) == (pytest.approx(primary), required_passed)
 
 

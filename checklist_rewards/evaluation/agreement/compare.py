@@ -21,7 +21,7 @@ from checklist_rewards.evaluation.agreement.paired import PairedTest, paired_tes
 from checklist_rewards.evaluation.agreement.pairs import Preferences, pairs_within
 from checklist_rewards.evaluation.agreement.raters import Raters
 from checklist_rewards.evaluation.agreement.scored import Answer, JudgedRow, answer_given, kind_of
-from checklist_rewards.scores import Verdict, score_checklist
+from checklist_rewards.scores import Aggregation, Verdict, score_checklist
 
 ALL = "all items"
 
@@ -269,9 +269,9 @@ def _true_score(row: JudgedRow, labels: Sequence[Answer | None]) -> float | None
     score = row.score
     if not row.known or any(label is None for label in labels) or score.primary_metric == "quality":
         return None
-    rules = {"primary_metric": score.primary_metric} if score.aggregation is None else score.aggregation.model_dump()
+    rules = score.aggregation or Aggregation(primary_metric=score.primary_metric)  # type: ignore[arg-type]
     verdicts = [Verdict(answer=label.label) for label in labels if label is not None]
-    return score_checklist(Checklist(items=row.items), verdicts, **rules).primary_score
+    return score_checklist(Checklist(items=row.items), verdicts, rules).primary_score
 
 
 def _error(unit: Unit) -> float | None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.scores import Verdict, score_checklist
+from checklist_rewards.scores import Aggregation, Verdict, score_checklist
 from checklist_rewards.scores.table import BatchScore
 
 LOST = "lost"
@@ -25,7 +25,7 @@ def scored_file(path: str | Path, *rows: dict, judge: str = "fake", **rules: obj
     scores, kept = [], []
     for row in rows:
         checklist = Checklist.parse(row["checklist"])
-        scores.append(score_checklist(checklist, [said(each, judge) for each in row["said"]], **rules))
+        scores.append(score_checklist(checklist, [said(each, judge) for each in row["said"]], Aggregation(**rules)))
         kept.append({key: value for key, value in row.items() if key != "said"})
     batch = BatchScore(scores, kept)
     (batch.to_parquet if str(path).endswith(".parquet") else batch.to_jsonl)(path)

@@ -1,0 +1,136 @@
+"""From verdicts to a score: every item's line, and [`Score.of`] them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from checklist_rewards.checklists import YES, Checklist, ChecklistItem
+from checklist_rewards.scores.score import (
+    PARTIAL_CREDIT,
+    PASS_CREDIT,
+    Abstention,
+    Aggregation,
+    ItemScore,
+    Score,
+    credit_of,
+    ratio,
+)
+from checklist_rewards.scores.verdict import Verdict, Vote, answer_of, vote_of
+
+_LEVELS = ((0.2, "no_10"), (0.4, "no_30"), (0.6, "unsure"), (0.8, "yes_70"))
+
+
+def score_checklist(
+    checklist: Checklist,
+    verdicts: Sequence[Verdict],
+    aggregation: Aggregation | None = None,
+    *,
+    quality: float | None = None,
+) -> Score:
+    """Aggregate one target's verdicts.
+
+    Args:
+        checklist ([`Checklist`]):
+            The questions.
+        verdicts (sequence of [`Verdict`]):
+            One per item, in the checklist's order.
+        aggregation ([`Aggregation`], *optional*):
+            The rules. Defaults to `Aggregation()`.
+        quality (`float`, *optional*):
+            Grade from 1 to 5 of the whole target. Defaults to the one that came with the verdicts, if any.
+
+    Returns:
+        [`Score`]
+    """
+    if len(verdicts) != len(checklist.items):
+        raise ValueError(f"got {len(verdicts)} verdicts for {len(checklist.items)} items")
+    rules = aggregation or Aggregation()
+    if quality is None:
+        quality = next((verdict.quality for verdict in verdicts if verdict.quality is not None), None)
+    lines = [_line(item, verdict, rules) for item, verdict in zip(checklist.items, verdicts, strict=True)]
+    return Score.of(lines, rules, quality)
+
+
+def rescore(checklist: Checklist, score: Score, aggregation: Aggregation | None = None) -> Score:
+    """Aggregate a stored score's reads again, matched to `checklist` by item id: other weights or rules, no engine.
+
+    Items of `checklist` that the stored score does not have are unanswered("not_read").
+
+    Args:
+        checklist ([`Checklist`]):
+            The questions, with the weights and gates to use.
+        score ([`Score`]):
+            The stored score.
+        aggregation ([`Aggregation`], *optional*):
+            The rules. Defaults to those the score was computed with.
+    """
+    reads = {line.id: line.verdict() for line in score.items}
+    verdicts = [reads.get(item.id, Verdict(unanswered="not_read")) for item in checklist.items]
+    return score_checklist(checklist, verdicts, aggregation or score.aggregation, quality=score.quality)
+
+
+def level(yes: float) -> str:
+    """P(yes) in words: no_10, no_30, unsure, yes_70 or yes_90."""
+    return next((name for bound, name in _LEVELS if yes < bound), "yes_90")
+
+
+def _value(item: ChecklistItem, answer: str, abstention: Abstention) -> float | None:
+    value = item.values[answer]
+    if value is not None or abstention == "skip":
+        return value
+    if abstention == "fail":
+        known = [v for v in item.values.values() if v is not None]
+        return min(known) if item.weight >= 0 else max(known)
+    return PARTIAL_CREDIT if abstention == "partial" and item.weight >= 0 else 0.0
+
+
+def _soft(item: ChecklistItem, probabilities: Mapping[str, float], abstention: Abstention, hard: float) -> float:
+    weighed = [(p, _value(item, label, abstention)) for label, p in probabilities.items()]
+    known = [(p, v) for p, v in weighed if v is not None]
+    scale = math.fsum(p for p, _ in known)
+    return min(1.0, max(0.0, math.fsum(p * v for p, v in known) / scale)) if scale > 0 else hard
+
+
+def _line(item: ChecklistItem, verdict: Verdict, rules: Aggregation) -> ItemScore:
+    probabilities = _plain(verdict.probabilities)
+    votes = tuple(vote_of(item, vote, rules.threshold) for vote in verdict.votes) or None
+    answer = value = soft = passed = agreement = None
+    if verdict.unanswered is None:
+        answer = answer_of(item, verdict, rules.threshold)
+        value = _value(item, answer, rules.abstention)
+        agreement = _agreement(answer, votes or ())
+    if value is not None and answer is not None:
+        soft = value if probabilities is None else _soft(item, probabilities, rules.abstention, value)
+        passed = credit_of(item.weight, value) >= PASS_CREDIT
+    rated = answer is not None and probabilities is not None and item.options is None
+    return ItemScore(
+        id=item.id,
+        question=item.question,
+        answer=answer,
+        value=value,
+        soft=soft,
+        weight=item.weight,
+        required=item.required,
+        passed=passed,
+        level=level(probabilities[YES]) if rated and probabilities is not None else None,
+        mass=verdict.mass,
+        probabilities=probabilities,
+        unanswered=verdict.unanswered,
+        reasoning=verdict.reasoning,
+        judge=verdict.judge,
+        method=verdict.method,
+        category=item.category,
+        votes=votes,
+        agreement=agreement,
+        uncalibrated=_plain(verdict.uncalibrated),
+    )
+
+
+def _agreement(answer: str, votes: Sequence[Vote]) -> float | None:
+    named = [vote.answer for vote in votes if vote.answer is not None]
+    return ratio(named.count(answer), len(named))
+
+
+def _plain(probabilities: Mapping[str, float] | None) -> dict[str, float] | None:
+    return None if probabilities is None else dict(probabilities)
