@@ -19,6 +19,15 @@ def test_a_list_of_strings_a_list_of_dicts_and_json_give_the_same_checklist():
     assert Checklist.parse(json.loads(strings.model_dump_json())) == strings
 
 
+def test_equal_values_are_parsed_once():
+    value = [{"question": "Is it short?", "weight": 2}]
+    parsed = Checklist.parse(value)
+    assert Checklist.parse(json.loads(json.dumps(value))) is parsed
+    value[0]["weight"] = 3
+    assert Checklist.parse(value).items[0].weight == 3
+    assert Checklist.parse(value, "row 2") is not parsed
+
+
 def test_none_stands_for_absent_as_arrow_gives_it_back():
     row = {"id": None, "question": "Is it short?", "weight": None, "category": None, "required": None, "options": None}
     item = Checklist.parse([row | {"check": None}]).items[0]

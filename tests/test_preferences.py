@@ -16,7 +16,7 @@ from checklist_rewards.preferences import (
     preference_card,
     rows_of,
 )
-from checklist_rewards.scores import Verdict, score_checklist
+from checklist_rewards.scores import Aggregation, Verdict, score_checklist
 
 TWO = Checklist.parse(["Short?", "Funny?"])
 LOST = None
@@ -28,7 +28,7 @@ def pool(*rows, checklist=TWO, prompt="Say it.", texts=None, least=0.5):
         score_checklist(
             checklist,
             [Verdict(unanswered="backend_error") if p is None else Verdict({"yes": p, "no": 1 - p}) for p in row],
-            min_answered=least,
+            Aggregation(min_answered=least),
         )
         for row in rows
     ]
@@ -114,7 +114,6 @@ def test_of_equal_differences_the_earlier_pair_stays():
         ({"top_fraction": 0.5}, "belongs to select='rlcf'"),
         ({"select": "rlcf", "top_fraction": 0.0}, "above 0"),
         ({"ties": "keep", "min_margin": 0.1}, "contradict"),
-        ({"abstention": "maybe"}, "abstention='maybe'"),
     ],
 )
 def test_a_rule_that_cannot_be_is_refused(settings, words):
@@ -130,7 +129,7 @@ def test_candidates_are_compared_on_what_was_answered_for_both():
     three = Checklist.parse(["Short?", "Funny?", "Kind?"])
     pair = choose_pair(pool((0.8, 1, LOST), (0.9, 0.3, 0.1), checklist=three), Rule())
     assert texts(pair) == ("text 0", "text 1") and pair.score_rejected == pytest.approx(0.6)
-    pair = choose_pair(pool((0.8, LOST, 1), (0.9, 0.9, LOST), checklist=three), Rule(min_answered=0.3))
+    pair = choose_pair(pool((0.8, LOST, 1), (0.9, 0.9, LOST), checklist=three, least=0.3), Rule())
     assert texts(pair) == ("text 1", "text 0") and pair.margin == pytest.approx(0.1)
 
 
@@ -161,11 +160,10 @@ def test_no_answer_to_a_lost_item_turns_a_pair_of_bounds(one, other, truth):
 @given(three_items, three_items)
 def test_shared_pairs_do_not_see_what_only_one_was_asked(one, other):
     """Answers to items lost for the other candidate change neither the order nor the margin."""
-    rule = Rule(min_answered=0.0)
     masked = [
         tuple(p if q is not None else None for p, q in zip(a, b, strict=True)) for a, b in ((one, other), (other, one))
     ]
-    found, again = (choose_pair(pool(*rows, checklist=THREE, least=0.0), rule) for rows in ((one, other), masked))
+    found, again = (choose_pair(pool(*rows, checklist=THREE, least=0.0), Rule()) for rows in ((one, other), masked))
     if isinstance(found, Pair):
         assert isinstance(again, Pair) and texts(again) == texts(found)
         assert again.margin == pytest.approx(found.margin)

@@ -7,6 +7,7 @@ import pytest
 from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.errors import ChecklistError, ModelError, PromptError, SampleError
 from checklist_rewards.judges import BatchJudge, LogprobJudge, QualityJudge, ReasonedJudge
+from checklist_rewards.scores import Verdict
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Script
 
@@ -18,6 +19,27 @@ def knows(prefix: str, tail: str) -> float:
 
 def scorer_on(backend=None, **options) -> ChecklistScorer:
     return ChecklistScorer(backend=backend or FakeBackend(knows), store=False, **options)
+
+
+def test_reads_that_failed_for_a_transient_reason_are_repeated_on_request():
+    answers = {"Is it short?": ["timeout", "timeout", "yes"], "Is it kind?": ["too_long"], "Is it red?": ["yes"]}
+    asked = []
+
+    class Flaky:
+        name, receipt = "flaky", None
+
+        def check(self): ...
+        def check_item(self, item, where): ...
+
+        def judge(self, reads, progress=None):
+            asked.append([read.item.question for read in reads])
+            said = [answers[question].pop(0) for question in asked[-1]]
+            return [Verdict(answer=word) if word == "yes" else Verdict(unanswered=word) for word in said]
+
+    scorer = ChecklistScorer(judge=Flaky())
+    [score] = scorer.score_batch([Sample(list(answers), "text")], retries=5)
+    assert asked == [list(answers), ["Is it short?"], ["Is it short?"]]
+    assert [line.unanswered for line in score.items] == [None, "too_long", None]
 
 
 def test_scores_come_back_in_the_order_of_the_samples():

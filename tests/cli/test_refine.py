@@ -10,7 +10,7 @@ from checklist_rewards.backends import Sampling
 from tests.cli.conftest import read_jsonl, write_jsonl
 from tests.cli.test_pipelines import table
 from tests.generators.fakes import Replies
-from tests.test_refine import ITEMS, improving, knows
+from tests.test_self_refine import ITEMS, improving, knows
 
 
 @pytest.fixture

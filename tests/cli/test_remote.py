@@ -9,8 +9,8 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.server import build_app
 from tests.cli.conftest import read_jsonl, write_jsonl
 from tests.fakes import FakeBackend
+from tests.rewards.integrations.test_queue import knows
 from tests.serving import serving
-from tests.test_microbatch import knows
 
 ROWS = [
     {"prompt": "Say.", "completion": f"{text} thing", "checklist": ["Is red?"]} for text in ("red", "blue", "boom")

@@ -139,7 +139,7 @@ def test_every_way_of_judging_can_be_served(run, monkeypatch):
         result = run("serve", "--port", 0, "--no-store", *options)
         assert result.exit_code == 0, result.stderr
     quality, reasoned, batch, thresholded = served
-    assert (quality.mode, batch.mode, thresholded.threshold) == ("quality", "batch", 0.9)
+    assert (quality.mode, batch.mode, thresholded.aggregation.threshold) == ("quality", "batch", 0.9)
     assert type(reasoned.judge) is ReasonedJudge
     assert loaded == [scorer.judge for scorer in served]
 

@@ -47,9 +47,9 @@ def test_a_scorer_answers_with_calibrated_probabilities():
 
 def test_the_fitted_threshold_stands_unless_another_is_given(tmp_path):
     calibration().save(tmp_path / "map.json")
-    assert scorer(calibration=tmp_path / "map.json").threshold == 0.3
-    assert scorer(calibration=tmp_path / "map.json", threshold=0.8).threshold == 0.8
-    assert scorer(calibration=calibration(SAME)).threshold == 0.6 == scorer().threshold
+    assert scorer(calibration=tmp_path / "map.json").aggregation.threshold == 0.3
+    assert scorer(calibration=tmp_path / "map.json", threshold=0.8).aggregation.threshold == 0.8
+    assert scorer(calibration=calibration(SAME)).aggregation.threshold == 0.6 == scorer().aggregation.threshold
 
 
 def test_a_calibration_of_another_judge_is_refused_before_anything_is_asked():

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards import Checklist, ChecklistItem, Option
+from checklist_rewards.errors import SampleError
 from checklist_rewards.scores import (
     ABSTENTIONS,
     PRIMARY_METRICS,
@@ -225,8 +226,8 @@ def test_order_does_not_matter(case, options, rng: random.Random):
     order = list(range(len(verdicts)))
     rng.shuffle(order)
     shuffled = Checklist(items=tuple(checklist.items[i] for i in order))
-    assert numbers(score_checklist(shuffled, [verdicts[i] for i in order], **options)) == numbers(
-        score_checklist(checklist, verdicts, **options)
+    assert numbers(score_checklist(shuffled, [verdicts[i] for i in order], Aggregation(**options))) == numbers(
+        score_checklist(checklist, verdicts, Aggregation(**options))
     )
 
 
@@ -234,7 +235,7 @@ def test_order_does_not_matter(case, options, rng: random.Random):
 def test_a_lost_read_moves_the_score_only_within_its_stated_bounds(case, options, lost):
     checklist, verdicts = case
     broken = [LOST if n in lost else verdict for n, verdict in enumerate(verdicts)]
-    whole = score_checklist(checklist, verdicts, **options)
+    whole = score_checklist(checklist, verdicts, Aggregation(**options))
     partial = score_checklist(checklist, broken, Aggregation(min_answered=0, **options))
     if partial.lower is None or partial.upper is None:
         assert partial.primary_score is None
@@ -249,7 +250,7 @@ def test_a_lost_read_moves_the_score_only_within_its_stated_bounds(case, options
 def test_weights_scale_out(case, options, factor):
     checklist, verdicts = case
     scaled = Checklist(items=tuple(i.model_copy(update={"weight": i.weight * factor}) for i in checklist.items))
-    before, after = (score_checklist(c, verdicts, **options).model_dump() for c in (checklist, scaled))
+    before, after = (score_checklist(c, verdicts, Aggregation(**options)).model_dump() for c in (checklist, scaled))
     for name in ("pass_rate", "weighted_score", "expected_score", "normalized_score", "primary_score"):
         assert after[name] == (None if before[name] is None else pytest.approx(before[name], abs=1e-6))
 
@@ -257,7 +258,9 @@ def test_weights_scale_out(case, options, factor):
 @given(cases(), settings_of_a_scorer, st.sets(st.integers(0, 7)))
 def test_every_score_is_none_or_finite_in_the_unit_interval(case, options, lost):
     checklist, verdicts = case
-    score = score_checklist(checklist, [LOST if n in lost else v for n, v in enumerate(verdicts)], **options)
+    score = score_checklist(
+        checklist, [LOST if n in lost else v for n, v in enumerate(verdicts)], Aggregation(**options)
+    )
     for name in ("primary_score", "pass_rate", "weighted_score", "expected_score", "normalized_score"):
         value = getattr(score, name)
         assert value is None or 0 <= value <= 1
@@ -323,3 +326,22 @@ def test_a_file_that_has_p_yes_for_a_confidence_is_not_misread():
     before["items"][0]["confidence"] = 0.002
     assert Score.model_validate(before) == score == Score.model_validate(score.model_dump())
     assert score.model_dump()["items"][0]["confidence"] == 0.998
+
+
+@given(cases(), settings_of_a_scorer, st.sets(st.integers(0, 7)), st.sampled_from(PRIMARY_METRICS))
+def test_another_metric_needs_no_checklist(case, options, lost, metric):
+    checklist, verdicts = case
+    broken = [LOST if n in lost else verdict for n, verdict in enumerate(verdicts)]
+    score = score_checklist(checklist, broken, Aggregation(**options))
+    stored = Score.model_validate_json(score.model_dump_json())
+    assert stored.under(metric) == score_checklist(
+        checklist, broken, Aggregation(**options | {"primary_metric": metric})
+    )
+
+
+def test_another_metric_of_a_score_from_before_weights_were_recorded_needs_the_checklist():
+    score = score_checklist(weights(1), [p(1.0)])
+    old = score.model_copy(update={"aggregation": None})
+    assert old.under("expected") is old
+    with pytest.raises(SampleError, match=r"use rescore\(checklist, score\)"):
+        old.under("pass")

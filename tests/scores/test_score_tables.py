@@ -46,7 +46,7 @@ def scored(*entries: tuple[float, object], **options) -> Score:
         items.append(item(number, weight, of_options))
         verdicts.append(verdict("na" if said == "na: option" else "cannot_assess" if said == "na" else said))
     options = {"primary_metric": "weighted", "min_answered": 0.0, **options}
-    return score_checklist(Checklist(items=tuple(items)), verdicts, **options)
+    return score_checklist(Checklist(items=tuple(items)), verdicts, Aggregation(**options))
 
 
 # --- the four strategies ---------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.items.items import ItemAnalysis, flagged
 from checklist_rewards.evaluation.items.page import page
-from checklist_rewards.scores import Verdict, score_checklist
+from checklist_rewards.scores import Aggregation, Verdict, score_checklist
 
 CHECKLIST = Checklist.parse(["a?", "b?", {"question": "c?", "weight": -1, "category": "penalty"}])
 
@@ -15,7 +15,10 @@ CHECKLIST = Checklist.parse(["a?", "b?", {"question": "c?", "weight": -1, "categ
 def scored(answers, checklist=CHECKLIST):
     """One score per string of answers: y, n, or - for unanswered."""
     verdicts = {"y": Verdict(answer="yes"), "n": Verdict(answer="no"), "-": Verdict(unanswered="too_long")}
-    return [score_checklist(checklist, [verdicts[letter] for letter in row], min_answered=0) for row in answers]
+    return [
+        score_checklist(checklist, [verdicts[letter] for letter in row], Aggregation(min_answered=0))
+        for row in answers
+    ]
 
 
 def analysed(answers, checklist=CHECKLIST):
