@@ -28,11 +28,10 @@ from checklist_rewards.backends.base import (
 )
 from checklist_rewards.backends.engine import Engine
 from checklist_rewards.backends.models import is_encoder, model_identity, pocket_dir, resolve_model, served_identity
-from checklist_rewards.backends.remote import REMOTE, RewardServer, no_engine
 from checklist_rewards.backends.servers import server_address
 from checklist_rewards.errors import ModelError
 
-BackendName = Literal["auto", "transformers", "vllm", "openai", "remote", "encoder"]
+BackendName = Literal["auto", "transformers", "vllm", "openai", "encoder"]
 ENCODER = "encoder"
 BACKENDS: tuple[str, ...] = get_args(BackendName)
 
@@ -49,7 +48,6 @@ __all__ = [
     "ReadGroup",
     "ReadResult",
     "Reply",
-    "RewardServer",
     "Sampling",
     "choose_backend",
     "engine_identity",
@@ -69,18 +67,17 @@ _lock = threading.Lock()
 def choose_backend(model: str, backend: str = "auto", base_url: str | None = None) -> str:
     """Which engine `backend` means for `model`: a server if there is a `base_url`, the encoder engine for a folder
     with a cross-encoder, else vLLM where it is importable and the model is not the pocket one, else transformers.
-    "openai" without a `base_url` is OpenAI itself; "remote" is no engine, but a reward server at `base_url`.
+    "openai" without a `base_url` is OpenAI itself.
 
     Raises [`ModelError`] for a backend that does not exist, is not installed, or contradicts `base_url`.
     """
     if backend not in BACKENDS:
-        raise ModelError(f"unknown backend {backend!r}; allowed: {', '.join(BACKENDS)}.")
-    if backend == REMOTE:
-        if base_url is None:
+        if backend == "remote":
             raise ModelError(
-                "backend='remote' needs base_url, the address of a reward server, such as 'http://localhost:8090'."
+                "backend='remote' is a reward server: it scores checklists and neither writes nor reads prompts. Name "
+                "another model for that, with its own backend or base_url."
             )
-        return backend
+        raise ModelError(f"unknown backend {backend!r}; allowed: {', '.join(BACKENDS)}.")
     if base_url is not None:
         if backend not in ("auto", "openai"):
             raise ModelError(f"base_url={base_url!r} names a server, but backend={backend!r} runs in this process.")
@@ -107,8 +104,6 @@ def engine_identity(
     """`Backend.identity` of the engine that [`load_backend`] would give, without building it: a run whose reads are
     all in the store needs no engine. A served model is known only by its name and address."""
     name = choose_backend(model, backend, base_url)
-    if name == REMOTE:
-        raise no_engine(base_url)
     if name == "openai":
         return served_identity(model, server_address(base_url))
     return model_identity(model, settings)
@@ -132,8 +127,6 @@ def load_backend(
     Raises [`ModelError`] if there is no such model or engine, or if the engine has no such setting.
     """
     name = choose_backend(model, backend, base_url)
-    if name == REMOTE:
-        raise no_engine(base_url)
     settings = dict(settings or {})
     place = server_address(base_url) if name == "openai" else None
     resolved = model if name == "openai" else resolve_model(model, settings.get("revision"))

@@ -14,7 +14,6 @@ from itertools import islice
 from typing import Any
 
 from checklist_rewards.backends import Arrived, Engine, Messages, Progress, Reply, Sampling
-from checklist_rewards.backends.remote import REMOTE
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli.files import CHUNK_ROWS
@@ -24,6 +23,7 @@ from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.store import Key, Store
 from checklist_rewards.generators import Request
 from checklist_rewards.judges.base import Prices
+from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.pipelines import Pipeline
 from checklist_rewards.pipelines.pipeline import Scorer
 from checklist_rewards.scorer import Sample

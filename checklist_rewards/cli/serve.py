@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from checklist_rewards.backends.remote import TOKEN_VARIABLE
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.report import console, warn_if_pocket
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
+from checklist_rewards.judges.remote import TOKEN_VARIABLE
 from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFAULT_MAX_QUEUE, DEFAULT_MAX_WAIT
 from checklist_rewards.rewards.placement import load
 from checklist_rewards.scorer import ChecklistScorer

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from checklist_rewards.backends import Engine, choose_backend
-from checklist_rewards.backends.remote import REMOTE
+from checklist_rewards.backends.servers import OPENAI
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import prices_from
 from checklist_rewards.cli.report import Report
@@ -19,6 +19,7 @@ from checklist_rewards.judges.base import Judge, Prices, Receipt
 from checklist_rewards.judges.budget import BUDGET, Budget
 from checklist_rewards.judges.jury import load_jury
 from checklist_rewards.judges.meter import Meter
+from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble
 
 _WRITER_FIELDS = ("reference", "context", "candidates", "chosen", "rejected")
@@ -155,4 +156,4 @@ def _alone(judges: str, concurrency: int | None, dry: o.Dry | None) -> None:
 
 def _served(engine: Engine) -> bool:
     assert isinstance(engine.backend, str)
-    return choose_backend(engine.model, engine.backend, engine.base_url) in ("openai", REMOTE)
+    return engine.backend == REMOTE or choose_backend(engine.model, engine.backend, engine.base_url) == OPENAI

@@ -26,9 +26,9 @@ from typing import Any
 
 from checklist_rewards.backends import Arrived, Engine, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.backends.bounds import Bounds, Tokens
-from checklist_rewards.backends.remote import REMOTE
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.judges.base import Prices
+from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.replies import BACKEND_ERROR
 
 BUDGET = "budget"

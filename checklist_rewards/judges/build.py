@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from checklist_rewards.backends import BACKENDS, Backend, Engine, RewardServer, choose_backend, is_encoder
-from checklist_rewards.errors import SampleError
+from checklist_rewards.backends import Backend, Engine, is_encoder
+from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.judges.base import Judge
 from checklist_rewards.judges.batch import BatchJudge
@@ -24,7 +24,7 @@ from checklist_rewards.judges.examples import DEFAULT_SHOTS, FewShot
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT, LogprobJudge
 from checklist_rewards.judges.quality import QualityJudge
 from checklist_rewards.judges.reasoned import ReasonedJudge
-from checklist_rewards.judges.remote import RemoteJudge
+from checklist_rewards.judges.remote import JUDGE_BACKENDS, REMOTE, RemoteJudge, RewardServer
 from checklist_rewards.prompts import PromptTemplate
 
 Mode = Literal["item", "batch", "quality"]
@@ -61,7 +61,7 @@ def build_judge(
     asked = engine_of(model, backend, base_url, engine)
     model, backend, base_url = asked.model, asked.backend, asked.base_url
     if isinstance(backend, str):
-        one_of("backend", backend, BACKENDS)
+        one_of("backend", backend, JUDGE_BACKENDS)
     told: dict[str, Any] = {
         "mode": mode,
         "use_logprobs": use_logprobs,
@@ -79,8 +79,10 @@ def build_judge(
     judge: Judge
     if is_remote(backend):
         leave(told, "the server (checklist-rewards serve)")
-        if isinstance(backend, str):
-            choose_backend(model, backend, base_url)  # refuses a missing address
+        if isinstance(backend, str) and base_url is None:
+            raise ModelError(
+                "backend='remote' needs base_url, the address of a reward server, such as 'http://localhost:8090'."
+            )
         server = RewardServer(str(base_url), **asked.settings) if isinstance(backend, str) else backend
         judge = RemoteJudge(server, model=model)  # type: ignore[arg-type]
         return judge if calibration is None else CalibratedJudge(judge, calibration)
@@ -133,7 +135,7 @@ def loaded_calibration(calibration: object) -> Calibration | None:
 
 def is_remote(backend: str | Backend) -> bool:
     """Whether a reward server answers."""
-    return isinstance(backend, RewardServer) or backend == "remote"
+    return isinstance(backend, RewardServer) or backend == REMOTE
 
 
 def leave(told: Mapping[str, Any], to: str) -> None:

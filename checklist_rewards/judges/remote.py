@@ -1,30 +1,56 @@
-"""The judge behind a reward server: the scorer of another process answers, this one adds up.
+"""The judge behind a reward server (`checklist-rewards serve`), and the client of that server.
 
-Reads go out as rows, those of one target together, and come back as the server's scores. Of these only the verdicts
-are taken: probabilities, mass, reasons, who answered and how, exactly as the server read them. Weights, thresholds and
-the primary metric are this side's, so a score is the one that the server's scorer would have given here.
+[`RemoteJudge`] sends the reads of a target as one row and takes the verdicts from the server's scores: probabilities,
+mass, reasons, who answered and how. Weights, thresholds and the primary metric are those of this process. How the
+questions are asked (model, prompt, mode, samples) and where answers are stored is set on the server.
 
-How questions are put (model, prompt, mode, number of samples), and where answers are kept, is the server's affair. A
-row that it could not score is unanswered, with its reason.
+[`RewardServer`] sends rows in requests of [`ROWS`], several at a time. Requests are repeated with growing pauses while
+the server is busy (429), fails (5xx) or cannot be reached, until their deadline. A request that is too large, or in
+which the server can use no row, is halved until the one row to blame is alone. A row that could not be scored is
+unanswered, with its reason. What no retry can repair (no server, a wrong token, another judge than the one named) is a
+[`ModelError`].
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import os
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from checklist_rewards.backends import Progress
+from pydantic import ValidationError
+
+from checklist_rewards.backends import BackendName, Progress
 from checklist_rewards.backends.models import POCKET
-from checklist_rewards.backends.remote import RewardServer
+from checklist_rewards.backends.servers import Settings
 from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.errors import ModelError
+from checklist_rewards.errors import ModelError, NoServerError
 from checklist_rewards.judges.base import Paid, Read, Receipt
 from checklist_rewards.scores import Score, Verdict, answer_of
 
+if TYPE_CHECKING:
+    from checklist_rewards.backends.openai.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+JudgeBackend = Literal[BackendName, "remote"]
+JUDGE_BACKENDS: tuple[str, ...] = get_args(JudgeBackend)
+REMOTE = "remote"
+TOKEN_VARIABLE = "CHECKLIST_REWARDS_TOKEN"
+ROWS = 32
+"""Rows in one request: enough to fill a batch with a few, few enough that one that fails costs little."""
+CONCURRENCY = 16
+_PATHS = (("GET", "/health"), ("POST", "/score"))
+_PATIENCE = 4.0  # as for lists of prompts: a request is answered when its last row is
+_TOO_LARGE, _NO_USABLE_ROW = 413, 422
 _WAVE = 1024
-"""Rows handed over at once; progress is told after each wave."""
+"""Rows sent at once; progress is reported after each wave."""
+_SCORES_ONLY = "it scores checklists and neither writes nor reads prompts, so name another model for that."
 
 
 class RemoteJudge(Paid):
@@ -114,6 +140,117 @@ class RemoteJudge(Paid):
         return verdict
 
 
+class RewardServer:
+    """A reward server at an address. Pickles as its settings: a copy in another process opens its own connections.
+
+    Args:
+        base_url (`str`): such as "http://localhost:8090".
+        token (`str`, *optional*): what the server wants to be shown. Defaults to what `CHECKLIST_REWARDS_TOKEN` says,
+            in the process that asks.
+        **settings: see [`Settings`] of `backends/servers.py`: `concurrency` (here 16 unless given),
+            `timeout`, `deadline`, `attempts` ...
+
+    Raises [`ModelError`] for an address that is none, and for settings that there are not.
+    """
+
+    def __init__(self, base_url: str, *, token: str | None = None, **settings: Any):
+        if not isinstance(base_url, str) or not base_url.startswith(("http://", "https://")):
+            raise ModelError(
+                f"base_url={base_url!r} is no address of a reward server; give one such as 'http://localhost:8090'."
+            )
+        self.address = base_url.rstrip("/")
+        self.token = token
+        self.settings = Settings.of({"concurrency": CONCURRENCY, **settings})
+        self._start()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("address", "token", "settings")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._start()
+
+    def _start(self) -> None:
+        self._connection: Connection | None = None
+        self._judge: str | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def identity(self) -> str:
+        """Raises [`ModelError`]: a reward server is a judge, not an engine."""
+        raise ModelError(f"the reward server at {self.address} cannot be used as an engine; {_SCORES_ONLY}")
+
+    def judge(self) -> str:
+        """The name of the server's judge; asked for once. Raises [`ModelError`] if there is no reward server."""
+        from checklist_rewards.backends.openai.failures import Failure
+        from checklist_rewards.backends.openai.loop import run
+
+        if self._judge is None:
+            found = run(self._connected().get("/health", None))
+            if isinstance(found, Failure):
+                raise NoServerError(
+                    f"no reward server answers at {self.address} ({found.reason}); give another base_url, or start "
+                    "one with: checklist-rewards serve"
+                )
+            name = found.get("judge")
+            if not isinstance(name, str):
+                raise ModelError(f"what answers at {self.address} is no reward server: its /health names no judge.")
+            self._judge = name
+        return self._judge
+
+    def score(self, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Score | str], int]:
+        """Have rows scored.
+
+        Args:
+            rows: mappings of `checklist`, `target` and, if known, `input`, `reference`, `history`.
+
+        Returns:
+            `tuple[list[Score | str], int]`: A score per row, in order, or in its place the reason why there is none;
+            and the number of requests this took.
+
+        Raises:
+            ModelError: if the server does not accept the token, or has no such path.
+        """
+        from checklist_rewards.backends.openai.loop import run
+
+        connection = self._connected()
+        parts = [rows[start : start + ROWS] for start in range(0, len(rows), ROWS)]
+
+        async def ask() -> list[tuple[list[Score | str], int]]:
+            return await asyncio.gather(*(self._part(connection, part) for part in parts))
+
+        return _joined(run(ask()))
+
+    async def _part(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Score | str], int]:
+        from checklist_rewards.backends.openai.failures import Failure
+
+        found = await connection.post("/score", {"samples": rows}, key="scores", patience=_PATIENCE)
+        if not isinstance(found, Failure):
+            return _outcomes(found, len(rows)), 1
+        if found.fatal:
+            hint = f" (set {TOKEN_VARIABLE})" if found.status == 401 else ""
+            raise ModelError(f"the reward server at {self.address} refused a request{hint}: {_said(found.reason)}")
+        if found.status in (_TOO_LARGE, _NO_USABLE_ROW) and len(rows) > 1:
+            middle = len(rows) // 2
+            halves = await asyncio.gather(self._part(connection, rows[:middle]), self._part(connection, rows[middle:]))
+            outcomes, requests = _joined(halves)
+            return outcomes, requests + 1
+        reason = found.reason
+        if found.bad_request:
+            reason = f"refused: {_said(reason)}"
+            logger.warning("the reward server at %s refused a row: %s", self.address, _said(reason))
+        return [reason] * len(rows), 1
+
+    def _connected(self) -> Connection:
+        from checklist_rewards.backends.openai.connection import Connection
+
+        with self._lock:
+            if self._connection is None:
+                token = self.token or os.environ.get(TOKEN_VARIABLE) or "EMPTY"
+                self._connection = Connection(self.address, token, self.settings, _PATHS)
+            return self._connection
+
+
 def _row(reads: Sequence[Read]) -> dict[str, Any]:
     """What the server is sent of one target."""
     first = reads[0]
@@ -125,3 +262,30 @@ def _row(reads: Sequence[Read]) -> dict[str, Any]:
 def _item(item: ChecklistItem) -> dict[str, Any]:
     # The weight changes no verdict, but its sign may (a panel's ties); a row of weights 0 only would be refused.
     return {**item.model_dump(mode="json", exclude_defaults=True), "weight": item.weight or 1.0}
+
+
+def _joined(parts: Sequence[tuple[list[Score | str], int]]) -> tuple[list[Score | str], int]:
+    return list(chain.from_iterable(outcomes for outcomes, _ in parts)), sum(requests for _, requests in parts)
+
+
+def _outcomes(found: Mapping[str, Any], rows: int) -> list[Score | str]:
+    """A score or a reason per row."""
+    scores, errors = found["scores"], found.get("errors")
+    if len(scores) != rows:
+        return ["error_body"] * rows
+    said = {error.get("row"): error.get("message") for error in errors or () if isinstance(error, Mapping)}
+    outcomes: list[Score | str] = []
+    for number, score in enumerate(scores, start=1):
+        if score is None:
+            outcomes.append(f"refused: {said.get(number, 'the server gave no reason')}")
+            continue
+        try:
+            outcomes.append(Score.model_validate(score))
+        except ValidationError:
+            outcomes.append("error_body")
+    return outcomes
+
+
+def _said(reason: str) -> str:
+    """The server's own words."""
+    return reason.removeprefix("backend_error: ").removeprefix("refused: ").partition(": ")[2] or reason

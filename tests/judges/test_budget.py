@@ -11,7 +11,6 @@ from checklist_rewards.backends import (
     ReadGroup,
     ReadResult,
     Reply,
-    RewardServer,
     Sampling,
     is_transient,
 )
@@ -19,6 +18,7 @@ from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.files.store import open_store
 from checklist_rewards.judges.budget import Budget, Budgeted
+from checklist_rewards.judges.remote import RewardServer
 from checklist_rewards.pipelines import pipeline
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Script

@@ -16,12 +16,12 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from checklist_rewards import ChecklistScorer, Sample
-from checklist_rewards.backends import Engine, RewardServer, Sampling, choose_backend
-from checklist_rewards.backends.remote import ROWS
+from checklist_rewards.backends import Engine, Sampling, choose_backend
 from checklist_rewards.backends.servers import Settings
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.judges import PanelJudge, RemoteJudge
+from checklist_rewards.judges.remote import ROWS, RewardServer
 from checklist_rewards.replies import sample_replies
 from checklist_rewards.rewards.placement import in_process
 from checklist_rewards.rewards.trl import ChecklistReward
@@ -179,7 +179,8 @@ def test_a_setting_that_there_is_not_is_refused_at_once(setting, words):
 
 
 def test_a_reward_server_is_no_engine(url):
-    assert choose_backend("pocket", "remote", url) == "remote"
+    with pytest.raises(ModelError, match="neither writes nor reads prompts"):
+        choose_backend("pocket", "remote", url)
     with pytest.raises(ModelError, match="neither writes nor reads prompts"):
         DirectGenerator(backend="remote", base_url=url).generate("Say.")
     with pytest.raises(ModelError, match="neither writes nor reads prompts"):

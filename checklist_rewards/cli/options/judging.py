@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from checklist_rewards.backends import BackendName, Engine
-from checklist_rewards.backends.remote import REMOTE
+from checklist_rewards.backends import Engine
 from checklist_rewards.cli.options.base import JUDGE, OUTPUT, engine_settings, given, option
+from checklist_rewards.judges.remote import REMOTE, JudgeBackend
 from checklist_rewards.scores import Abstention, PrimaryMetric
 
 Model = Annotated[
@@ -22,7 +22,7 @@ Model = Annotated[
     ),
 ]
 Backend = Annotated[
-    BackendName,
+    JudgeBackend,
     option(
         JUDGE,
         "The engine. auto: a server with --base-url, else vLLM if installed; for a folder by `distill`, encoder. "

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from checklist_rewards.backends import BackendName, Engine
-from checklist_rewards.backends.remote import REMOTE
+from checklist_rewards.backends import Engine
 from checklist_rewards.cli.options.base import WRITER, engine_settings, given, option
 from checklist_rewards.cli.options.judging import Backend, BaseUrl, EngineSettings, Judge
 from checklist_rewards.errors import SampleError
+from checklist_rewards.judges.remote import REMOTE, JudgeBackend
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,6 @@ def policy(judge: Judge, model: str | None, base_url: str | None, settings: Sequ
     return None
 
 
-def _backend_beside(judge: BackendName, base_url: str | None) -> BackendName:
+def _backend_beside(judge: JudgeBackend, base_url: str | None) -> JudgeBackend:
     """The backend of a second model: the judge's, unless one of the two is on a server of its own."""
     return "auto" if judge in ("openai", REMOTE) or base_url is not None else judge
