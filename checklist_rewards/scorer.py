@@ -11,25 +11,22 @@ is asked anything. What the judge then fails to answer is unanswered in the scor
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
-from checklist_rewards.backends import Backend, Engine, is_transient
+from checklist_rewards.backends import Engine, is_transient
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Judge, Progress, Read, Receipt
 from checklist_rewards.judges.budget import Budget
-from checklist_rewards.judges.build import MODES, Mode, build_judge, is_remote, leave, loaded_calibration, one_of
 from checklist_rewards.judges.calibrated import CalibratedJudge
-from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.checked import ALLOW_CODE, CHECK_USES, AllowCode, CheckedJudge, Checks
-from checklist_rewards.judges.examples import FewShot
 from checklist_rewards.judges.jury import load_jury
-from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR
-from checklist_rewards.prompts import PromptTemplate
+from checklist_rewards.judges.settings import JudgeOptions, JudgeSettings, Mode, fraction, one_of, refuse_any
 from checklist_rewards.scores import (
     ABSTENTIONS,
     DEFAULT_MIN_ANSWERED,
@@ -66,150 +63,115 @@ class ChecklistScorer:
     """Answers checklists about targets and aggregates the answers.
 
     Args:
-        model (`str` or [`Engine`], *optional*, defaults to `"pocket"`): the judge: "pocket", a folder, a Hub id, or
-            with `base_url` the name the server knows it by.
-        backend (`str`, [`Backend`] or [`RewardServer`], *optional*, defaults to `"auto"`): auto, transformers, vllm,
-            openai, remote or encoder; auto takes a server where `base_url` is given, vLLM where it is installed and
-            the model is not the pocket one, else transformers. remote is a `checklist-rewards serve` at `base_url`:
-            its judge answers, in its way; a `model` that is named must be its model. encoder is a cross-encoder, which
-            answers yes/no items by target and question alone; a folder that holds one is known for it.
-        base_url (`str`, *optional*): an OpenAI-compatible server, such as "http://localhost:8000/v1", or the reward
-            server.
-        engine (mapping, *optional*): what the engine is loaded with, by the engine's own names: of vLLM
-            `{"tensor_parallel_size": 2, "quantization": "fp8", "gpu_memory_utilization": 0.3}`, of transformers
-            `{"dtype": "bfloat16", "device_map": "auto"}`, of a server `{"concurrency": 256}`; `revision` and
-            `trust_remote_code` as in `from_pretrained`, and `adapter`, the folder of a LoRA adapter. Settings that
-            change answers are part of what stored answers are found by.
-        mode (`str`, *optional*, defaults to `"item"`): item: one question at a time. batch: all questions of a target
-            in one call. quality: the same, each answer with a justification, then a grade from 1 to 5.
-        use_logprobs (`bool`, *optional*): read an item's answer as the probabilities of one token rather than as
-            words. Defaults to True in mode item, where nothing that needs words is asked for (`capture_reasoning`,
-            `samples`, `temperature`).
-        capture_reasoning (`bool`, *optional*, defaults to `False`): have the judge reason before it answers, and keep
-            what it says. Mode quality always does.
-        samples (`int`, *optional*, defaults to `1`): replies per item, whose majority is the answer (mode item).
-        temperature (`float`, *optional*): of written replies; defaults to 0, of several samples to 0.7.
-        max_tokens (`int`, *optional*): of one written reply; defaults to what the mode needs without thinking.
-        primary_metric (`str`, *optional*): pass, weighted, expected, normalized, or quality (in mode quality, as
-            (grade - 1) / 4). Defaults to quality in mode quality, else to expected.
-        threshold (`float`, *optional*): yes from this P(yes) up; the calibration's, if it has one, else 0.6.
-        min_answered (`float`, *optional*, defaults to `0.5`): share of the weight that must be answered for a score.
-        abstention (`str`, *optional*, defaults to `"skip"`): what "cannot assess" counts for: skip, zero, partial,
-            fail.
-        mass_floor (`float`, *optional*, defaults to `0.5`): least P(yes) + P(no) for a read to count.
-        prompt (`str` or `Path`, *optional*): a Markdown file, or the name of a packaged prompt, with `{question}` in
-            mode item and `{checklist}` in the others. Defaults to the mode's own.
-        examples (path or [`FewShot`], *optional*): labelled answers, a few of which are shown with the questions that
-            have any (mode item; `judges/examples.py` has the form of the file).
-        shots (`int`, *optional*, defaults to `4`): how many are shown with a question at most.
-        example_reasons (`bool`, *optional*, defaults to `False`): show the reasons of the examples too.
-        checks (`str`, *optional*, defaults to `"only"`): who answers an item that has a code check. only: the check,
-            and no model is asked. mean: both, and P(yes) is their mean. judge: the model.
-        allow_code (`bool` or `"unsafe"`, *optional*, defaults to `False`): whether checks may run code that a model
-            may have written. True: in an isolated interpreter, which needs the extra `code` (see `checks/sandbox`).
-            "unsafe": in a plain process, which can reach files and the network.
-        calibration (path or [`Calibration`], *optional*): maps the judge's probabilities to calibrated ones; fitted on
-            reads of this judge (`checklist-rewards calibrate`).
-        budget ([`Budget`], *optional*): what may be spent, by this judge and whatever else shares the budget; or its
+        model (`str`, [`Engine`] or [`JudgeSettings`], *optional*, defaults to `"pocket"`):
+            The judge: "pocket", a folder, a Hub id, or with `base_url` the name that the server uses for it. Or all
+            settings of the judge as one value.
+        primary_metric (`str`, *optional*):
+            `pass`, `weighted`, `expected`, `normalized`, or `quality` (in mode `quality`, as (grade - 1) / 4).
+            Defaults to `quality` in mode `quality`, otherwise to `expected`.
+        threshold (`float`, *optional*):
+            An answer is yes from this P(yes) up. Defaults to the calibration's, if it has one, otherwise to 0.6.
+        min_answered (`float`, *optional*, defaults to `0.5`):
+            Share of the weight that must be answered for a score.
+        abstention (`str`, *optional*, defaults to `"skip"`):
+            What "cannot assess" counts as: `skip`, `zero`, `partial` or `fail`.
+        checks (`str`, *optional*, defaults to `"only"`):
+            What answers an item that has a code check. `only`: the check; no model is asked. `mean`: both, and P(yes)
+            is their mean. `judge`: the model.
+        allow_code (`bool` or `"unsafe"`, *optional*, defaults to `False`):
+            Whether checks may run code that a model may have written. True: in an isolated interpreter, which needs
+            the extra `code` (see `checks/sandbox`). "unsafe": in a plain process, which can reach files and the
+            network.
+        budget ([`Budget`] or mapping, *optional*):
+            What this judge and everything else that shares the budget may spend; or its
             `{"dollars": ..., "prices": {model: (in, out)}}`. Each process has its own.
-        store (`bool`, path or [`Store`], *optional*, defaults to `True`): where reads are kept; False for nowhere.
-        judge ([`Judge`] or path, *optional*): a judge object instead of everything above that describes one, or a YAML
-            file that describes a panel or a cascade of judges (`judges/jury.py`).
+        store (`bool`, path or [`Store`], *optional*, defaults to `True`):
+            Where reads are kept; False for nowhere.
+        judge ([`Judge`] or path, *optional*):
+            A judge object, or a YAML file that describes a panel or a cascade of judges (`judges/jury.py`), instead of
+            judge settings.
+        **settings:
+            All other fields of [`JudgeSettings`]: `backend`, `base_url`, `engine`, `mode`, `prompt`, `calibration` ...
 
     Raises:
-        ChecklistRewardsError: one sentence, for any argument that cannot be used. No model is loaded here: that
+        ChecklistRewardsError: One sentence, for any argument that cannot be used. No model is loaded here: that
             happens at the first read that is not in the store.
     """
 
     def __init__(
         self,
-        model: str | Engine = "pocket",
+        model: str | Engine | JudgeSettings = "pocket",
         *,
-        backend: str | Backend = "auto",
-        base_url: str | None = None,
-        engine: Mapping[str, Any] | None = None,
-        mode: Mode = "item",
-        use_logprobs: bool | None = None,
-        capture_reasoning: bool = False,
-        samples: int = 1,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
         primary_metric: PrimaryMetric | None = None,
         threshold: float | None = None,
         min_answered: float = DEFAULT_MIN_ANSWERED,
         abstention: Abstention = "skip",
-        mass_floor: float = DEFAULT_MASS_FLOOR,
-        prompt: str | Path | PromptTemplate | None = None,
-        examples: str | Path | FewShot | None = None,
-        shots: int | None = None,
-        example_reasons: bool = False,
         checks: Checks = "only",
         allow_code: AllowCode = False,
-        calibration: str | Path | Calibration | None = None,
         budget: Budget | Mapping[str, Any] | None = None,
         store: bool | str | Path | Store = True,
         judge: Judge | str | Path | None = None,
+        **settings: Unpack[JudgeOptions],
     ):
-        told: dict[str, Any] = {
-            "mode": mode,
-            "use_logprobs": use_logprobs,
-            "capture_reasoning": capture_reasoning,
-            "samples": samples,
-            "temperature": temperature,
-            "max_tokens": max_tokens,
-            "mass_floor": mass_floor,
-            "prompt": prompt,
-            "examples": examples,
-            "shots": shots,
-            "example_reasons": example_reasons,
-        }
-        described = judge is None or isinstance(judge, str | Path)
-        one_of("mode", mode, MODES)
-        if primary_metric is None:
-            primary_metric = "quality" if mode == "quality" else "expected"
-        one_of("primary_metric", primary_metric, PRIMARY_METRICS)
-        elsewhere = not described or is_remote(backend)
-        if primary_metric == "quality" and mode != "quality" and not elsewhere:
-            raise SampleError(f"primary_metric='quality' needs mode='quality', which grades; mode is {mode!r}.")
-        one_of("abstention", abstention, ABSTENTIONS)
+        if isinstance(model, JudgeSettings):
+            refuse_any(settings, "together with JudgeSettings; set it there")
+        self.settings = model if isinstance(model, JudgeSettings) else JudgeSettings(model, **settings)
         one_of("checks", checks, CHECK_USES)
         one_of("allow_code", allow_code, ALLOW_CODE)
-        calibration = loaded_calibration(calibration)
+        self.checks: Checks = checks
+        self.allow_code = allow_code
+        self.aggregation = self._aggregation(
+            primary_metric, threshold, min_answered, abstention, graded=not isinstance(judge, None | str | Path)
+        )
+        self.judge = self._judge(judge, store, budget)
+
+    def _aggregation(
+        self,
+        metric: PrimaryMetric | None,
+        threshold: float | None,
+        min_answered: float,
+        abstention: Abstention,
+        graded: bool,
+    ) -> Aggregation:
+        mode = self.settings.mode
+        if metric is None:
+            metric = "quality" if mode == "quality" else "expected"
+        one_of("primary_metric", metric, PRIMARY_METRICS)
+        if metric == "quality" and mode != "quality" and not graded and not self.settings.is_remote:
+            raise SampleError(f"primary_metric='quality' requires mode='quality', which grades; mode is {mode!r}.")
+        one_of("abstention", abstention, ABSTENTIONS)
+        calibration = self.settings.loaded_calibration
         if threshold is None:
             fitted = None if calibration is None else calibration.threshold
             threshold = DEFAULT_THRESHOLD if fitted is None else fitted
-        for name, value in (("threshold", threshold), ("min_answered", min_answered), ("mass_floor", mass_floor)):
-            _share(name, value)
-        self.mode = mode
-        self.aggregation = Aggregation(
-            primary_metric=primary_metric, threshold=threshold, min_answered=min_answered, abstention=abstention
+        for name, value in (("threshold", threshold), ("min_answered", min_answered)):
+            fraction(name, value)
+        return Aggregation(
+            primary_metric=metric, threshold=threshold, min_answered=min_answered, abstention=abstention
         )
-        self.checks: Checks = checks
-        self.allow_code = allow_code
-        self.judge: Judge
+
+    def _judge(
+        self,
+        judge: Judge | str | Path | None,
+        store: bool | str | Path | Store,
+        budget: Budget | Mapping[str, Any] | None,
+    ) -> Judge:
         if judge is None:
-            self.judge = build_judge(
-                model,
-                backend=backend,
-                base_url=base_url,
-                engine=engine,
-                store=store,
-                calibration=calibration,
-                budget=budget,
-                **told,
-            )
-            return
+            return self.settings.build(store, budget)
         if isinstance(judge, str | Path):
-            leave(
-                told | {"model": model, "backend": backend, "base_url": base_url, "engine": engine},
-                f"the file {judge}",
-            )
+            refuse_any(self.settings.changed("calibration"), f"with judge={str(judge)!r}; set it in that file")
             judge = load_jury(judge, store, None if budget is None else Budget.of(budget).limited)
         elif budget is not None:
-            raise SampleError("budget=... cannot hold a judge object; give its engine a Budgeted backend.")
+            raise SampleError("budget=... cannot limit a judge object; give its engine a Budgeted backend.")
         if not hasattr(judge, "judge"):
             raise SampleError(f"judge={judge!r:.60} is not allowed; it is a Judge or the path of a file of judges.")
-        self.judge = judge if calibration is None else CalibratedJudge(judge, calibration)
+        calibration = self.settings.loaded_calibration
+        return judge if calibration is None else CalibratedJudge(judge, calibration)
+
+    @property
+    def mode(self) -> Mode:
+        """How questions are put; see [`JudgeSettings`]."""
+        return self.settings.mode
 
     @property
     def answerer(self) -> Judge:
@@ -305,6 +267,14 @@ class ChecklistScorer:
         return checklists
 
 
-def _share(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise SampleError(f"{name}={value!r} is not allowed; it is a number from 0 to 1.")
+def _signature() -> inspect.Signature:
+    """With the fields of [`JudgeSettings`] in place of `**settings`, for `help` and for those who read signatures."""
+    own = inspect.signature(ChecklistScorer.__init__).parameters
+    there = inspect.signature(JudgeSettings).parameters
+    parameters = [own["model"]]
+    parameters += [there[name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in there if name != "model"]
+    parameters += [own[name] for name in own if name not in ("self", "model", "settings")]
+    return inspect.Signature(parameters)
+
+
+ChecklistScorer.__signature__ = _signature()  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ or
         judges: [...]
 
 The keys of `panel` are those of [`PanelJudge`], of `cascade` those of [`CascadeJudge`], and of a judge those of
-[`ChecklistScorer`] that say who is asked and how. Paths in the file (calibration, examples, prompts) start from its
+[`JudgeSettings`]. Paths in the file (calibration, examples, prompts) start from its
 folder. A key that nobody knows is refused, with the file and the judge.
 """
 
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,9 @@ from checklist_rewards.errors import ChecklistRewardsError, ConfigError
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.judges.base import Judge
-from checklist_rewards.judges.build import build_judge, engine_of
 from checklist_rewards.judges.cascade import CascadeJudge
 from checklist_rewards.judges.panel import PanelJudge
+from checklist_rewards.judges.settings import JudgeSettings
 
 _KINDS: dict[str, Any] = {"panel": PanelJudge, "cascade": CascadeJudge}
 Limited = Callable[[Engine], Engine]
@@ -76,18 +77,11 @@ def _one(entry: Any, where: str, folder: Path, store: Store | None, limited: Lim
     if isinstance(entry, Mapping) and "judges" in entry:
         return _jury(entry, where, folder, store, limited)
     entry = {"model": entry} if isinstance(entry, str) else entry
-    _known(entry, build_judge, ("store", "budget"), where)
-    settings = placed(entry, folder)
+    _known(entry, JudgeSettings, (), where)
+    settings = _made(JudgeSettings, where, **placed(entry, folder))
     if limited is not None:
-        asked = {name: settings.pop(name) for name in ("model", "backend", "base_url", "engine") if name in settings}
-        engine = _made(
-            engine_of,
-            where,
-            **{"model": "pocket", "backend": "auto", "base_url": None, "settings": None}
-            | {"settings" if name == "engine" else name: value for name, value in asked.items()},
-        )
-        settings["model"] = _made(limited, where, engine)
-    return _made(build_judge, where, store=store if store is not None else False, **settings)
+        settings = replace(settings, model=_made(limited, where, settings.asked))
+    return _made(settings.build, where, False if store is None else store)
 
 
 def placed(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:

@@ -111,7 +111,7 @@ def test_labelled_examples_are_shown_with_their_question(run, engine):
         (["--examples", "none.jsonl"], "none.jsonl: cannot be read"),
         (["--examples", "bad.jsonl"], "bad.jsonl, line 1: 'maybe' is no answer to 'Is it short?'; allowed: yes, no"),
         (["--examples", "bad.jsonl", "--mode", "batch"], "examples need mode='item'"),
-        (["--shots", "2"], "shots=2 says how a file of examples is shown"),
+        (["--shots", "2"], "shots=2 requires examples="),
     ],
 )
 def test_examples_that_cannot_be_used_are_refused_before_any_model(run, no_engine, options, words):

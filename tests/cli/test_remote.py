@@ -62,8 +62,14 @@ def test_candidates_are_ranked_by_the_server(ask, no_engine):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("score", "rows.jsonl", "-o", "s.jsonl", "--mode", "batch"), "mode='batch' says who is asked and how"),
-        (("score", "rows.jsonl", "-o", "s.jsonl", "--pipeline", "tick"), "mode='batch' says who is asked and how"),
+        (
+            ("score", "rows.jsonl", "-o", "s.jsonl", "--mode", "batch"),
+            "mode='batch' has no effect with a reward server",
+        ),
+        (
+            ("score", "rows.jsonl", "-o", "s.jsonl", "--pipeline", "tick"),
+            "mode='batch' has no effect with a reward server",
+        ),
         (("score", "rows.jsonl", "-o", "s.jsonl", "--dry-run"), "--dry-run counts what this process would ask"),
         (("score", "rows.jsonl", "-o", "s.jsonl", "--model", "org/judge"), "judges with 'pocket', not 'org/judge'"),
         (("run", "rows.jsonl", "-o", "s.jsonl"), "neither writes nor reads prompts"),

@@ -207,7 +207,7 @@ def test_the_models_of_a_pipeline_share_its_budget():
         ({"budget": 5}, "budget=5 is not allowed"),
         ({"budget": {"dollars": 5}}, "is not allowed"),
         ({"backend": RewardServer("http://localhost:9"), "budget": Budget(5, {})}, r"budget=Budget\(5, \{\}\)"),
-        ({"judge": FakeBackend, "budget": Budget(5, {})}, "cannot hold a judge object|is not allowed"),
+        ({"judge": FakeBackend, "budget": Budget(5, {})}, "cannot limit a judge object|is not allowed"),
     ],
 )
 def test_a_budget_that_cannot_hold_is_refused(arguments, words):

@@ -283,8 +283,8 @@ def test_a_scorer_takes_a_file_or_examples_and_refuses_what_contradicts(tmp_path
     assert written.judge.examples.reasons
     for settings, words in (
         ({"examples": path, "mode": "batch"}, "examples need mode='item'"),
-        ({"shots": 2}, "shots=2 says how a file of examples is shown"),
-        ({"examples": FewShot(examples(1, 1)), "example_reasons": True}, "example_reasons=True says how a file"),
+        ({"shots": 2}, "shots=2 requires examples="),
+        ({"examples": FewShot(examples(1, 1)), "example_reasons": True}, "example_reasons=True requires examples="),
         ({"examples": path, "shots": 0}, "shots=0 is not allowed"),
         ({"examples": str(tmp_path / "none.jsonl")}, "none.jsonl: cannot be read"),
     ):

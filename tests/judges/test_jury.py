@@ -58,7 +58,7 @@ def test_the_scorer_takes_the_file_and_a_judge_answers_twice_as_itself(file, poc
 
 
 def test_a_model_beside_the_file_is_refused(file):
-    with pytest.raises(ChecklistRewardsError, match=r"model='org/m' says who is asked and how; here that is left to"):
+    with pytest.raises(ChecklistRewardsError, match=r"model='org/m' has no effect with judge="):
         ChecklistScorer("org/m", judge=file(PANEL))
 
 

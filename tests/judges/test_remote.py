@@ -159,7 +159,10 @@ def test_rewards_and_callers_in_many_threads_use_it(url):
 )
 def test_how_the_judge_is_asked_is_the_servers_to_say(setting):
     name = next(iter(setting))
-    with pytest.raises(SampleError, match=f"^{name}=.* left to the server \\(checklist-rewards serve\\)"):
+    with pytest.raises(
+        SampleError,
+        match=f"^{name}=.* has no effect with a reward server; set it when starting `checklist-rewards serve`",
+    ):
         ChecklistScorer(backend="remote", base_url="http://localhost:9", **setting)
 
 

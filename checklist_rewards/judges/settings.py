@@ -1,0 +1,287 @@
+"""The settings of a judge as one value, and the judge that they describe.
+
+[`JudgeSettings`] is the only place where these settings are documented and checked. [`ChecklistScorer`], YAML files of
+judges and `CHECKLIST_REWARDS_CONFIG` are all read into it. Everything that cannot be used is refused with one sentence
+before a model is loaded: judges build their engine at the first read that is not in the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypedDict, get_args
+
+from checklist_rewards.backends import Backend, Engine, is_encoder
+from checklist_rewards.errors import ModelError, SampleError
+from checklist_rewards.files.store import Store, open_store
+from checklist_rewards.judges.base import Judge
+from checklist_rewards.judges.batch import BatchJudge
+from checklist_rewards.judges.budget import Budget
+from checklist_rewards.judges.calibrated import CalibratedJudge
+from checklist_rewards.judges.calibration import Calibration, read_alike
+from checklist_rewards.judges.encoder import EncoderJudge
+from checklist_rewards.judges.examples import DEFAULT_SHOTS, FewShot
+from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT, LogprobJudge
+from checklist_rewards.judges.quality import QualityJudge
+from checklist_rewards.judges.reasoned import ReasonedJudge
+from checklist_rewards.judges.remote import JUDGE_BACKENDS, REMOTE, RemoteJudge, RewardServer
+from checklist_rewards.prompts import PromptTemplate
+
+Mode = Literal["item", "batch", "quality"]
+MODES: tuple[str, ...] = get_args(Mode)
+
+
+@dataclass(frozen=True)
+class JudgeSettings:
+    """Which model judges, and how it is asked.
+
+    Raises:
+        ChecklistRewardsError: One sentence, for a setting that cannot be used or that contradicts another. [`build`]
+            raises it as well.
+    """
+
+    model: str | Engine = "pocket"
+    """The judge: "pocket", a folder, a Hub id, or with `base_url` the name that the server uses for it."""
+    backend: str | Backend | RewardServer = "auto"
+    """`auto`, `transformers`, `vllm`, `openai`, `encoder` or `remote`, or a backend object. `auto` is a server if
+    `base_url` is given, `encoder` for a folder with a cross-encoder, vLLM where it is installed and the model is not
+    the pocket one, else transformers. `encoder` is a cross-encoder, which answers yes/no items from the target and the
+    question alone. `remote` is a running `checklist-rewards serve` at `base_url`: its own judge settings apply;
+    `model`, if given, must match."""
+    base_url: str | None = None
+    """An OpenAI-compatible server, such as "http://localhost:8000/v1", "openai" or "openrouter"; or the reward
+    server."""
+    engine: Mapping[str, Any] | None = None
+    """Engine arguments under the engine's own names. vLLM: `{"tensor_parallel_size": 2, "quantization": "fp8"}`;
+    transformers: `{"dtype": "bfloat16", "device_map": "auto"}`; servers: `{"concurrency": 256}`; `revision` and
+    `trust_remote_code` as in `from_pretrained`; `adapter` is the folder of a LoRA adapter. Arguments that change
+    answers are part of the store key."""
+    mode: Mode = "item"
+    """`item`: one question at a time. `batch`: all questions of a target in one call. `quality`: the same, each answer
+    with a justification, followed by a grade from 1 to 5."""
+    use_logprobs: bool | None = None
+    """Read an answer as the probabilities of one token instead of as text. Defaults to True in mode `item`, unless
+    `capture_reasoning`, `samples`, `temperature` or `max_tokens` ask for text."""
+    capture_reasoning: bool = False
+    """Have the judge reason before it answers, and store its reasoning. Mode `quality` always does."""
+    samples: int = 1
+    """Replies per item; the majority is the answer (mode `item`)."""
+    temperature: float | None = None
+    """Sampling temperature of written replies. Defaults to 0, with several samples to 0.7."""
+    max_tokens: int | None = None
+    """Length limit of one written reply. Defaults to what the mode needs without thinking."""
+    mass_floor: float = DEFAULT_MASS_FLOOR
+    """Lowest P(yes) + P(no), in [0, 1], for a read to count."""
+    prompt: str | Path | PromptTemplate | None = None
+    """A Markdown file or the name of a packaged prompt, with `{question}` in mode `item` and `{checklist}` in the
+    others. Defaults to the prompt of the mode."""
+    examples: str | Path | FewShot | None = None
+    """Labelled answers, a few of which are shown with each question (mode `item`; see `judges/examples.py` for the
+    format of the file)."""
+    shots: int | None = None
+    """Most examples shown with a question. Defaults to 4."""
+    example_reasons: bool = False
+    """Show the reasons of the examples too."""
+    calibration: str | Path | Calibration | None = None
+    """Maps the judge's probabilities to calibrated ones: a file written by `checklist-rewards calibrate` for this
+    judge."""
+
+    def __post_init__(self) -> None:
+        backend = self.asked.backend
+        if isinstance(backend, str):
+            one_of("backend", backend, JUDGE_BACKENDS)
+        one_of("mode", self.mode, MODES)
+        fraction("mass_floor", self.mass_floor)
+
+    @cached_property
+    def loaded_calibration(self) -> Calibration | None:
+        """The calibration itself, read from its file if it is a path. Raises [`SampleError`] for anything else."""
+        calibration = self.calibration
+        if isinstance(calibration, str | Path):
+            return Calibration.load(calibration)
+        if calibration is not None and not isinstance(calibration, Calibration):
+            raise SampleError(f"calibration={calibration!r:.60} is not allowed; it is a Calibration or a file's path.")
+        return calibration
+
+    @property
+    def asked(self) -> Engine:
+        """The engine that answers. Raises [`ModelError`] for engine arguments that cannot be used."""
+        if isinstance(self.model, Engine):
+            return self.model
+        return Engine(self.model, self.backend, self.base_url, {} if self.engine is None else self.engine)  # type: ignore[arg-type]
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a reward server answers."""
+        return isinstance(self.asked.backend, RewardServer) or self.asked.backend == REMOTE
+
+    def changed(self, *apart: str) -> dict[str, Any]:
+        """The settings that differ from their defaults, without those named."""
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in apart}
+        return {name: value for name, value in values.items() if value != _DEFAULTS[name]}
+
+    def build(
+        self,
+        store: bool | str | Path | Store = True,
+        budget: Budget | Mapping[str, Any] | None = None,
+    ) -> Judge:
+        """The judge of these settings; no model is loaded.
+
+        Args:
+            store (`bool`, path or [`Store`], *optional*, defaults to `True`):
+                Where reads are kept; False for nowhere.
+            budget ([`Budget`] or mapping, *optional*):
+                What may be spent; see [`ChecklistScorer`].
+        """
+        calibration = self.loaded_calibration
+        judge = self._uncalibrated(open_store(store), budget)
+        return judge if calibration is None else CalibratedJudge(judge, calibration)
+
+    def _uncalibrated(self, store: Store | None, budget: Budget | Mapping[str, Any] | None) -> Judge:
+        asked = self.asked
+        limited = {} if budget is None else {"budget": budget}
+        if self.is_remote:
+            refuse_any(
+                self.changed(*_WHO) | limited, "with a reward server; set it when starting `checklist-rewards serve`"
+            )
+            return RemoteJudge(self._server(asked), model=asked.model)
+        if asked.backend == "encoder" or (asked.base_url is None and is_encoder(asked.model)):
+            given = self.changed(*_WHO) | limited
+            if given.get("use_logprobs") is True:
+                del given["use_logprobs"]
+            refuse_any(given, f"with the cross-encoder {asked.model}, which reads the target and one question only")
+            return EncoderJudge(asked, store=store)
+        use_logprobs = self.use_logprobs
+        if use_logprobs is None:
+            writes = self.capture_reasoning or self.samples != 1 or not (self.temperature is self.max_tokens is None)
+            use_logprobs = self.mode == "item" and not writes
+        _agree(self, use_logprobs)
+        few_shot = _few_shot(self.mode, self.examples, self.shots, self.example_reasons)
+        if self.loaded_calibration is not None:
+            _readable(self.loaded_calibration, self.mode, "logprobs" if use_logprobs else "votes")
+        if budget is not None:
+            asked = Budget.of(budget).limited(asked)
+        prompt = self.prompt
+        if use_logprobs:
+            asked_by = DEFAULT_PROMPT if prompt is None else prompt
+            return LogprobJudge(asked, prompt=asked_by, mass_floor=self.mass_floor, examples=few_shot, store=store)
+        written: dict[str, Any] = {
+            "prompt": prompt,
+            "temperature": self.temperature,
+            "max_tokens": self.max_tokens,
+            "store": store,
+        }
+        if self.mode == "quality":
+            return QualityJudge(asked, **written)
+        if self.mode == "batch":
+            return BatchJudge(asked, reasoning=self.capture_reasoning, **written)
+        return ReasonedJudge(
+            asked, reasoning=self.capture_reasoning, samples=self.samples, examples=few_shot, **written
+        )
+
+    def _server(self, asked: Engine) -> RewardServer:
+        if isinstance(asked.backend, RewardServer):
+            return asked.backend
+        if asked.base_url is None:
+            raise ModelError(
+                "backend='remote' needs base_url, the address of a reward server, such as 'http://localhost:8090'."
+            )
+        return RewardServer(asked.base_url, **asked.settings)
+
+
+class JudgeOptions(TypedDict, total=False):
+    """The keyword arguments that [`ChecklistScorer`] passes on to [`JudgeSettings`], for type checkers and editors."""
+
+    backend: str | Backend | RewardServer
+    base_url: str | None
+    engine: Mapping[str, Any] | None
+    mode: Mode
+    use_logprobs: bool | None
+    capture_reasoning: bool
+    samples: int
+    temperature: float | None
+    max_tokens: int | None
+    mass_floor: float
+    prompt: str | Path | PromptTemplate | None
+    examples: str | Path | FewShot | None
+    shots: int | None
+    example_reasons: bool
+    calibration: str | Path | Calibration | None
+
+
+_WHO = ("model", "backend", "base_url", "engine", "calibration")
+_DEFAULTS = {field.name: field.default for field in fields(JudgeSettings)}
+
+
+def refuse_any(settings: Mapping[str, Any], why: str) -> None:
+    """Refuse settings that would have no effect. Raises [`SampleError`] that names the first."""
+    for name, value in settings.items():
+        raise SampleError(f"{name}={value!r} has no effect {why}.")
+
+
+def one_of(name: str, value: object, allowed: Any) -> None:
+    """Refuse a value that is not allowed. Raises [`SampleError`]."""
+    if value not in allowed:
+        raise SampleError(f"{name}={value!r} is not known; allowed: {', '.join(map(repr, allowed))}.")
+
+
+def fraction(name: str, value: object) -> None:
+    """Refuse what is not a number from 0 to 1. Raises [`SampleError`]."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise SampleError(f"{name}={value!r} is not allowed; it is a number from 0 to 1.")
+
+
+def _agree(settings: JudgeSettings, use_logprobs: bool) -> None:
+    """Refuse settings that contradict each other."""
+    mode, samples, temperature, max_tokens = settings.mode, settings.samples, settings.temperature, settings.max_tokens
+    capture_reasoning = settings.capture_reasoning
+    one_of("use_logprobs", use_logprobs, (True, False))
+    one_of("capture_reasoning", capture_reasoning, (True, False))
+    for name, value in (("samples", samples), ("max_tokens", max_tokens)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise SampleError(f"{name}={value!r} is not allowed; it is a whole number from 1 up.")
+    if temperature is not None and not (isinstance(temperature, int | float) and 0 <= temperature < float("inf")):
+        raise SampleError(f"temperature={temperature!r} is not allowed; it is a number from 0 up.")
+    if use_logprobs and mode != "item":
+        raise SampleError(f"use_logprobs=True needs mode='item', one token per question; mode is {mode!r}.")
+    if samples > 1 and mode != "item":
+        raise SampleError(f"samples={samples} needs mode='item', where every question is voted on; mode is {mode!r}.")
+    if samples > 1 and temperature == 0:
+        raise SampleError(f"samples={samples} needs a temperature above 0: at 0 all replies are the same.")
+    if use_logprobs:
+        for name, given in (
+            ("capture_reasoning=True", capture_reasoning),
+            (f"samples={samples}", samples > 1),
+            (f"temperature={temperature}", temperature is not None),
+            (f"max_tokens={max_tokens}", max_tokens is not None),
+        ):
+            if given:
+                raise SampleError(f"{name} requires use_logprobs=False: a one-token read produces no text.")
+
+
+def _few_shot(
+    mode: str, examples: str | Path | FewShot | None, shots: int | None, example_reasons: bool
+) -> FewShot | None:
+    """The examples to show; None for none. Raises a [`ChecklistRewardsError`] for what cannot be shown."""
+    one_of("example_reasons", example_reasons, (True, False))
+    of_a_file = [f"shots={shots}"] * (shots is not None) + ["example_reasons=True"] * example_reasons
+    if examples is not None and mode != "item":
+        raise SampleError(f"examples need mode='item', where every question is put by itself; mode is {mode!r}.")
+    if of_a_file and not isinstance(examples, str | Path):
+        raise SampleError(f"{of_a_file[0]} requires examples=<file>.")
+    if examples is None or isinstance(examples, FewShot):
+        return examples
+    return FewShot.load(examples, DEFAULT_SHOTS if shots is None else shots, example_reasons)
+
+
+def _readable(calibration: Calibration, mode: str, read_by: str) -> None:
+    """Refuse a calibration of answers that are not read in this way."""
+    if mode != "item":
+        raise SampleError(f"calibration needs mode='item', which reads probabilities; mode is {mode!r}.")
+    if not read_alike(calibration.read_by, read_by):
+        raise SampleError(
+            f"the calibration was fitted on answers read by {calibration.read_by}, and these are read by {read_by}; "
+            "fit one on reads of this kind."
+        )
