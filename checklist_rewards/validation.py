@@ -1,4 +1,4 @@
-"""The libraries of the extra `evaluation`, imported when they are first needed: statistics, pictures, BLEU, ROUGE."""
+"""Lazy import of the libraries in the extra `evaluation`: statistics, plots, BLEU, ROUGE."""
 
 from __future__ import annotations
 
@@ -8,8 +8,18 @@ from typing import Any
 from checklist_rewards.errors import SampleError
 
 
-def extra(*names: str) -> list[Any]:
-    """Modules by name. Raises [`SampleError`] that names the extra to install."""
+def import_extra(*names: str) -> list[Any]:
+    """Import modules that belong to the extra `evaluation`.
+
+    Args:
+        *names (`str`): Full module names, such as "scipy.stats".
+
+    Returns:
+        `list`: The modules, in the same order.
+
+    Raises:
+        SampleError: If a module is not installed. The message names the extra to install.
+    """
     try:
         return [import_module(name) for name in names]
     except ImportError as error:

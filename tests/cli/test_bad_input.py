@@ -36,7 +36,7 @@ BAD_ROWS = {
     "options": (
         '{"target": "", "checklist": [{"question": "a?", "options": [{"label": "low", "value": 0}, {"label": "low", '
         '"value": 1}]}]}\n',
-        ["line 1", "share a label"],
+        ["line 1", "have the same label"],
     ),
     "a code check": ('{"target": "", "checklist": [{"question": "a?", "check": "{}"}]}\n', ["line 1", "code check"]),
     "no rows": ("\n", ["rows.jsonl", "no rows"]),

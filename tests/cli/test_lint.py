@@ -69,7 +69,7 @@ def test_without_files_the_packaged_prompts_are_checked(run):
 WRONG = {
     "order.md": ("# User\n{question}\n\n{target}\n", [], "order.md:4: {target} comes after {question}"),
     "typo.md": ("Ask about\n{input} {refrence}", [], "typo.md:2: unknown placeholder {refrence}; allowed"),
-    "system.md": ("# System\n{input}\n# User\n{input}", [], "system.md:2: {input} stands in the system part"),
+    "system.md": ("# System\n{input}\n# User\n{input}", [], "system.md:2: {input} is in the system part"),
     "front.md": ("---\nauthor: me\n---\n{input}", [], "front.md:2: front matter"),
     "kind.md": ("Ask about {input}", ["--kind", "judge"], "kind.md:1: the placeholder {target} is missing"),
     "missing.md": (None, [], "missing.md: cannot be read"),
