@@ -1,7 +1,8 @@
-"""Verdicts, scores, and the arithmetic between them.
+"""Verdicts and scores.
 
-`verdict.py` holds the outcome of one read, `score.py` every aggregate of one target, `tally.py` those of a batch,
-`scales.py` ordinal options, and `table.py` scores as columns of a file. The first two are imported from here.
+`verdict.py` defines the outcome of one read, `score.py` the aggregates of one target, `tally.py` the aggregates of a
+batch, `scales.py` ordinal options, and `table.py` scored batches as tables and files. Import verdicts and scores from
+this package.
 """
 
 from checklist_rewards.scores.score import (
