@@ -19,7 +19,7 @@ from checklist_rewards.judges.examples import FewShot
 from checklist_rewards.judges.jury import load_jury
 from checklist_rewards.pipelines import get_pipeline, source_from
 from checklist_rewards.pipelines.files import read_config
-from tests.test_results import ONE
+from tests.scores.test_table import ONE
 
 DATA = Path(__file__).parents[1] / "data"
 
