@@ -1,4 +1,4 @@
-"""Lazy import of the libraries in the extra `evaluation`: statistics, plots, BLEU, ROUGE."""
+"""The libraries of the extra `evaluation`, imported when they are first needed: statistics, pictures, BLEU, ROUGE."""
 
 from __future__ import annotations
 
@@ -9,17 +9,7 @@ from checklist_rewards.errors import SampleError
 
 
 def import_extra(*names: str) -> list[Any]:
-    """Import modules that belong to the extra `evaluation`.
-
-    Args:
-        *names (`str`): Full module names, such as "scipy.stats".
-
-    Returns:
-        `list`: The modules, in the same order.
-
-    Raises:
-        SampleError: If a module is not installed. The message names the extra to install.
-    """
+    """Import modules of the extra `evaluation` by name. Raises [`SampleError`] that names the extra to install."""
     try:
         return [import_module(name) for name in names]
     except ImportError as error:

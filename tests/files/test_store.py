@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checklist_rewards.files import store as store_module
 from checklist_rewards.errors import StoreError
+from checklist_rewards.files import store as store_module
 from checklist_rewards.files.store import Store, default_store_path, key_of, open_store
 
 
