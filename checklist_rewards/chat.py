@@ -1,14 +1,14 @@
-"""Chat as plain text: what a judge or a generator is shown of a trainer's prompts and completions.
+"""Converts a trainer's prompts and completions to plain text for a judge or a generator.
 
-Both come as strings (standard format) or as lists of chat messages (conversational), whose content is a string or a
-list of typed blocks. Of these one takes
+Prompts and completions are strings (standard format) or lists of chat messages (conversational format). The content of
+a message is a string or a list of typed blocks. Three texts are extracted:
 
-- *input*: the last user message, or the whole prompt where it is a string;
-- *history*: every other message of the prompt in order, system messages among them, as "role: text" paragraphs;
-- *target*: the completion, or of several messages (tool use) the last one by the assistant that has any text.
+- *input*: the last user message, or the whole prompt if it is a string;
+- *history*: all other messages of the prompt in order, including system messages, as "role: text" paragraphs;
+- *target*: the completion. If it has several messages (tool use), the last assistant message that contains text.
 
-Of typed blocks the text is joined with nothing in between, as chat templates do; images have no text. Thinking is no
-part of a target unless it is asked for: a policy is judged by what it answers.
+The texts of typed blocks are concatenated without a separator, as chat templates do; images are ignored. By default,
+thinking is removed from a target: a policy is judged by its answer.
 """
 
 from __future__ import annotations
@@ -25,53 +25,56 @@ _PARSED_THINKING = ("reasoning_content", "thinking")
 
 
 def prompt_text(prompt: Any) -> tuple[str | None, str | None]:
-    """Input and history of a prompt.
+    """Extract the input and the history from a prompt.
 
     Args:
-        prompt (`str` or list of messages): as the `prompt` column has it.
+        prompt (`str` or list of messages): A value of the `prompt` column.
 
     Returns:
-        `tuple`: the input, None where there is no user message; the history, None where there is none.
+        `tuple`: The input, or None if the prompt has no user message; and the history, or None if it is empty.
 
     Raises:
-        SampleError: if the prompt is neither.
+        SampleError: If the prompt is neither a string nor a list of messages.
     """
     if isinstance(prompt, str):
         return prompt, None
     messages = _messages(prompt, "a prompt")
-    asked = max((i for i, message in enumerate(messages) if message.get("role") == "user"), default=None)
+    last_user = max((i for i, message in enumerate(messages) if message.get("role") == "user"), default=None)
     turns = [(message.get("role"), strip_thinking(_content(message))) for message in messages]
-    history = "\n\n".join(f"{role}: {text}" for i, (role, text) in enumerate(turns) if text and i != asked)
-    return None if asked is None else _content(messages[asked]), history or None
+    history = "\n\n".join(f"{role}: {text}" for i, (role, text) in enumerate(turns) if text and i != last_user)
+    return None if last_user is None else _content(messages[last_user]), history or None
 
 
 def completion_text(completion: Any, *, keep_thinking: bool = False, opened: bool = False) -> str:
-    """The text of a completion that is judged; "" where the policy wrote none.
+    """Extract the text to judge from a completion.
 
     Args:
-        completion (`str` or list of messages): as a trainer hands it to a reward function. Earlier assistant messages,
-            tool calls and tool results are left out.
-        keep_thinking (`bool`, *optional*, defaults to `False`): leave thinking in. Thinking that a tokenizer has
-            parsed into a field of its own comes back in front, as a `<think>` block.
-        opened (`bool`, *optional*, defaults to `False`): the thinking block was opened before the completion began.
+        completion (`str` or list of messages): As a trainer passes it to a reward function. Earlier assistant
+            messages, tool calls and tool results are ignored.
+        keep_thinking (`bool`, *optional*, defaults to `False`): Whether to keep thinking. Thinking that a tokenizer
+            has parsed into a separate field is put in front, as a `<think>` block.
+        opened (`bool`, *optional*, defaults to `False`): Whether the prompt has already opened the thinking block.
+
+    Returns:
+        `str`: The text; "" if the completion has none.
 
     Raises:
-        SampleError: if the completion is neither.
+        SampleError: If the completion is neither a string nor a list of messages.
     """
     if isinstance(completion, str):
-        said = [completion]
+        texts = [completion]
     else:
         messages = [m for m in _messages(completion, "a completion") if m.get("role") == "assistant"]
-        said = [_thoughts(m) + _content(m) if keep_thinking else _content(m) for m in messages]
-    text = next((text for text in reversed(said) if text.strip()), "")
+        texts = [_thoughts(m) + _content(m) if keep_thinking else _content(m) for m in messages]
+    text = next((text for text in reversed(texts) if text.strip()), "")
     return text if keep_thinking else strip_thinking(text, opened=opened)
 
 
 def strip_thinking(text: str, *, opened: bool = False) -> str:
-    """`text` without its `<think>…</think>` blocks and the white space after each.
+    """Remove `<think>…</think>` blocks and the white space after each.
 
-    A block that is never closed reaches to the end: who only thought has answered nothing. A text that closes a block
-    before it opens one began inside it, because its prompt had opened it; so everything up to there is thinking.
+    A block that is never closed extends to the end of the text: a completion with thinking only has no answer. If a
+    text closes a block before it opens one, the prompt has opened the block; everything up to that point is thinking.
 
         >>> strip_thinking("<think>Two words?</think> Hello there.")
         'Hello there.'
@@ -87,7 +90,7 @@ def strip_thinking(text: str, *, opened: bool = False) -> str:
 
 
 def opens_thinking(prompt: Any) -> bool:
-    """Whether the prompt's own text ends in `<think>`, so that the completion begins inside the block."""
+    """Whether the prompt ends with `<think>`, so that the completion begins inside the block."""
     if isinstance(prompt, str):
         return prompt.rstrip().endswith(_THINK)
     last = _messages(prompt, "a prompt")[-1:]
@@ -111,4 +114,4 @@ def _content(message: Mapping[str, Any]) -> str:
 def _messages(value: Any, what: str) -> Sequence[Mapping[str, Any]]:
     if isinstance(value, Sequence) and all(isinstance(message, Mapping) for message in value):
         return value
-    raise SampleError(f"{what} must be a string or a list of mappings, as chat formats have it; got {value!r:.80}.")
+    raise SampleError(f"{what} must be a string or a list of mappings (chat messages); got {value!r:.80}.")

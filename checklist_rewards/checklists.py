@@ -1,8 +1,8 @@
-"""Checklists: the questions about one input, as plain frozen values.
+"""Checklists: the questions about one input, as plain immutable values.
 
-A checklist comes from a generator, from a dataset column or from a user's hands as a list of strings;
-[`Checklist.parse`] takes all of these and refuses what cannot be used with one sentence that names the item and the
-value. Nothing here knows models or files.
+A checklist comes from a generator, from a dataset column, or from a user as a list of strings. [`Checklist.parse`]
+accepts all of these. It rejects invalid input with an error that names the item and the value. This module depends
+neither on models nor on files.
 
     >>> checklist = Checklist.parse(["Is it short?", {"question": "Is it rude?", "weight": -2}])
     >>> [item.weight for item in checklist.items]
@@ -23,38 +23,38 @@ from checklist_rewards.errors import ChecklistError, shown
 
 YES, NO = "yes", "no"
 CANNOT_ASSESS = "cannot_assess"
-"""What an abstention is called where an item allows one and does not name it itself."""
+"""Default label of an abstention."""
 MAX_WEIGHT = 1_000_000
-"""Largest absolute weight, so that no sum of weights overflows. Published rubrics stay within 100 (HealthBench: -10 to
-10)."""
+"""Largest absolute weight. The limit prevents overflow in sums of weights; published rubrics stay within 100
+(HealthBench: -10 to 10)."""
 
 
 def content_hash(*parts: str | None, length: int = 16) -> str:
-    """Hex hash of a sequence of strings; None and "" differ, and no two sequences share an encoding."""
+    """Hexadecimal hash of a sequence of strings. None and "" give different hashes."""
     encoded = json.dumps(parts, ensure_ascii=True).encode()
     return hashlib.sha256(encoded).hexdigest()[:length]
 
 
 class Option(BaseModel):
-    """One possible answer of an item that is not a plain yes/no question."""
+    """One possible answer to an item that is not a plain yes/no question."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     label: str = Field(min_length=1)
     value: float | None = Field(default=None, ge=0, le=1, allow_inf_nan=False)
-    """The item's value when this option is chosen, in [0, 1]. Absent only for an `na` option."""
+    """The item's value when this option is chosen, in [0, 1]. None only for an `na` option."""
     na: bool = False
-    """This option means "not applicable / cannot assess": an abstention, which is an answer but carries no value."""
+    """The option is an abstention ("not applicable", "cannot assess"): an answer without a value."""
 
     @model_validator(mode="before")
     @classmethod
     def _none_is_absent(cls, data: Any) -> Any:
-        return _present(data) if isinstance(data, Mapping) else data
+        return _without_none(data) if isinstance(data, Mapping) else data
 
     @model_validator(mode="after")
     def _value_unless_na(self) -> Option:
         if (self.value is None) != self.na:
-            raise ValueError("an option has either a value in [0, 1] or na=true")
+            raise ValueError("an option must have either a value in [0, 1] or na=true")
         return self
 
 
@@ -62,19 +62,18 @@ class ChecklistItem(BaseModel):
     """One question about a target.
 
     Args:
-        question (`str`): asked about the target; must not be blank.
-        weight (`float`, *optional*, defaults to `1.0`): from -1e6 to 1e6. Negative makes the item a penalty: yes
-            costs.
-        category (`str`, *optional*): free label, used to report pass rates by category.
-        required (`bool`, *optional*, defaults to `False`): a gate. If it is answered and fails, the primary score is
-            0.
-        options (list of [`Option`], *optional*): the possible answers; None means yes (1) and no (0).
-        check (`str` or mapping, *optional*): a typed code check that answers the item without a model, as JSON text or
-            as the object itself. Text is kept as it is; an object becomes JSON text with sorted keys.
-        sources (tuple of `int`, *optional*): indices of the observations that the question came from, where a
-            generator worked from observations.
-        id (`str`, *optional*): defaults to a hash of what determines the answer (question, check, option labels), so
-            weights and values can change without a new read.
+        question (`str`): Asked about the target; must not be blank.
+        weight (`float`, *optional*, defaults to `1.0`): From -1e6 to 1e6. A negative weight makes the item a penalty:
+            the answer yes lowers the score.
+        category (`str`, *optional*): Any label. Pass rates are reported by category.
+        required (`bool`, *optional*, defaults to `False`): Whether the item is a gate: if it is answered and fails,
+            the primary score is 0.
+        options (list of [`Option`], *optional*): The possible answers. Defaults to yes (1) and no (0).
+        check (`str` or mapping, *optional*): A code check that answers the item without a model, as a mapping or as
+            JSON text. A string is stored unchanged; a mapping is stored as JSON text with sorted keys.
+        sources (tuple of `int`, *optional*): Indices of the observations from which a generator derived the question.
+        id (`str`, *optional*): Defaults to a hash of the fields that determine the answer (question, check, option
+            labels). Weights and values can therefore change without a new read.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -97,23 +96,23 @@ class ChecklistItem(BaseModel):
 
     @field_validator("weight", mode="before")
     @classmethod
-    def _a_number(cls, weight: Any) -> Any:
+    def _numeric_weight(cls, weight: Any) -> Any:
         if isinstance(weight, bool | str):
-            raise ValueError("a weight is a finite number")
+            raise ValueError("a weight must be a finite number")
         return weight
 
     @field_validator("check", mode="before")
     @classmethod
     def _check_text(cls, check: Any) -> Any:
         if isinstance(check, str):
-            return _unpacked(check, str)
+            return _decoded(check, str)
         return _canonical(check) if isinstance(check, Mapping) else check
 
     @model_validator(mode="after")
     def _content_id(self) -> ChecklistItem:
         if not self.id:
             labels = [option.label for option in self.options or ()]
-            object.__setattr__(self, "id", content_hash(self.question, self.check, *labels))  # frozen for users only
+            object.__setattr__(self, "id", content_hash(self.question, self.check, *labels))  # the model is frozen
         return self
 
     @model_validator(mode="after")
@@ -121,21 +120,21 @@ class ChecklistItem(BaseModel):
         if self.options is not None:
             labels = [option.label for option in self.options]
             if len(set(labels)) != len(labels):
-                raise ValueError(f"two options share a label: {labels}")
+                raise ValueError(f"two options have the same label: {labels}")
             if sum(not option.na for option in self.options) < 2:
-                raise ValueError("an item with options needs at least two that carry a value")
+                raise ValueError("an item with options needs at least two options that have a value")
         return self
 
     @property
     def values(self) -> dict[str, float | None]:
-        """Value of every possible answer, in [0, 1]; None for an abstention."""
+        """Value of each possible answer, in [0, 1]; None for an abstention."""
         if self.options is None:
             return {YES: 1.0, NO: 0.0}
         return {option.label: option.value for option in self.options}
 
     @property
     def yes_no(self) -> bool:
-        """Whether it is answered by yes (1) and no (0), and by nothing else but an abstention."""
+        """Whether the possible answers are yes (1), no (0) and at most an abstention."""
         return {label: value for label, value in self.values.items() if value is not None} == {YES: 1.0, NO: 0.0}
 
 
@@ -145,9 +144,9 @@ _PARSED: dict[str, Checklist] = {}
 
 
 class Checklist(BaseModel):
-    """The items about one input (or one corpus), at least one of them with a weight other than 0.
+    """The items about one input (or one corpus). At least one item must have a nonzero weight.
 
-    `source` (pipeline and version) and `model` say where the checklist came from; both are optional and not part of
+    `source` (pipeline and version) and `model` record the origin of the checklist. Both are optional and not part of
     `id`.
     """
 
@@ -162,7 +161,7 @@ class Checklist(BaseModel):
         if not self.items:
             raise ValueError("the checklist is empty; it needs at least one question")
         if all(item.weight == 0 for item in self.items):
-            raise ValueError("every weight is 0; at least one item must count")
+            raise ValueError("every weight is 0; at least one item must have another weight")
         return self
 
     def __len__(self) -> int:
@@ -175,23 +174,24 @@ class Checklist(BaseModel):
 
     @property
     def only_penalties(self) -> bool:
-        """No item has a positive weight: the score starts at 1 and penalties take from it."""
+        """Whether no item has a positive weight. The score then starts at 1 and penalties lower it."""
         return all(item.weight <= 0 for item in self.items)
 
     @classmethod
     def parse(cls, value: Any, where: str = "checklist") -> Checklist:
-        """Make a checklist from whatever a dataset row may hold.
+        """Parse a checklist from any form that a dataset row may contain.
 
         Args:
-            value: a [`Checklist`], a list of strings or of mappings with [`ChecklistItem`]'s fields, a mapping with
-                `items`, or a JSON string of any of these. In mappings None stands for absent. Items and options that
-                are JSON strings stand for what they hold: lists whose mappings have different keys come back from
-                Parquet like that.
-            where (`str`): how to name this checklist in an error ("data.jsonl, row 3").
+            value: A [`Checklist`], a list of strings or of mappings with [`ChecklistItem`]'s fields, a mapping with
+                `items`, or a JSON string of any of these. In mappings, None means that the field is absent. Items and
+                options given as JSON strings are decoded, because Parquet returns lists whose mappings have different
+                keys in that form.
+            where (`str`): The place to name in an error ("data.jsonl, row 3").
 
         Raises:
-            ChecklistError: one sentence with `where`, the item, the value and what is allowed. A question that is the
-                text of a JSON object is refused too: it is an item that some file format has turned into text.
+            ChecklistError: If the checklist is invalid. The message names `where`, the item, the value and what is
+                allowed. A question that is the text of a JSON object is also rejected: it is an item that a file
+                format has converted to text.
         """
         if isinstance(value, Checklist):
             return value
@@ -214,9 +214,9 @@ class Checklist(BaseModel):
                 raise ChecklistError(
                     f"{where}: a checklist given as a string must be JSON ({error}); got {shown(value)}."
                 ) from None
-        extra: dict[str, Any] = {}
+        origin: dict[str, Any] = {}
         if isinstance(value, Mapping) and "items" in value:
-            extra = {key: value.get(key) for key in ("source", "model")}
+            origin = {key: value.get(key) for key in ("source", "model")}
             value = value["items"]
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence):
             raise ChecklistError(
@@ -224,9 +224,9 @@ class Checklist(BaseModel):
             )
         items = tuple(_parse_item(item, f"{where}, item {index}") for index, item in enumerate(value, start=1))
         try:
-            return cls(items=items, **extra)
+            return cls(items=items, **origin)
         except ValidationError as error:
-            raise ChecklistError(f"{where}: {_first(error)}.") from None
+            raise ChecklistError(f"{where}: {_first_complaint(error)}.") from None
 
 
 def _key(value: Any) -> str | None:
@@ -242,23 +242,23 @@ def _key(value: Any) -> str | None:
 def _parse_item(value: Any, where: str) -> ChecklistItem:
     if isinstance(value, ChecklistItem):
         return value
-    value = _unpacked(value, str, dict, list)
+    value = _decoded(value, str, dict, list)
     if isinstance(value, str):
         value = {"question": value}
     if not isinstance(value, Mapping):
         raise ChecklistError(f"{where}: expected a question (string or mapping with 'question'), got {shown(value)}.")
-    present = _present(value)
-    if "options" in present:
-        options = _unpacked(present.pop("options"), list)
+    fields = _without_none(value)
+    if "options" in fields:
+        options = _decoded(fields.pop("options"), list)
         if isinstance(options, list | tuple):
-            options = [_unpacked(option, dict) for option in options]
+            options = [_decoded(option, dict) for option in options]
         if options != []:
-            present["options"] = options
+            fields["options"] = options
     try:
-        item = ChecklistItem.model_validate(present)
+        item = ChecklistItem.model_validate(fields)
     except ValidationError as error:
-        raise ChecklistError(f"{where}: {_first(error)}.") from None
-    if item.question.lstrip().startswith("{") and _json_object(item.question):
+        raise ChecklistError(f"{where}: {_first_complaint(error)}.") from None
+    if item.question.lstrip().startswith("{") and _is_json_object(item.question):
         raise ChecklistError(
             f"{where}: the question is a JSON object, not plain text; give the item itself as an object, got "
             f"{shown(item.question)}."
@@ -266,24 +266,24 @@ def _parse_item(value: Any, where: str) -> ChecklistItem:
     return item
 
 
-def _present(value: Mapping[Any, Any]) -> dict[Any, Any]:
+def _without_none(value: Mapping[Any, Any]) -> dict[Any, Any]:
     return {key: entry for key, entry in value.items() if entry is not None}
 
 
-def _unpacked(value: Any, *kinds: type) -> Any:
-    """What a string holds that is JSON of one of `kinds`; anything else as it is."""
+def _decoded(value: Any, *kinds: type) -> Any:
+    """The decoded value of a string that is JSON of one of `kinds`; any other value unchanged."""
     while isinstance(value, str) and value.lstrip()[:1] in ("{", "[", '"'):
         try:
-            held = json.loads(value)
+            decoded = json.loads(value)
         except (ValueError, RecursionError):
             return value
-        if not isinstance(held, kinds):
+        if not isinstance(decoded, kinds):
             return value
-        value = held
+        value = decoded
     return value
 
 
-def _json_object(text: str) -> bool:
+def _is_json_object(text: str) -> bool:
     try:
         return isinstance(json.loads(text), dict)
     except RecursionError:
@@ -293,12 +293,12 @@ def _json_object(text: str) -> bool:
 
 
 def _canonical(check: Mapping[Any, Any]) -> str:
-    """JSON of a check that depends on nothing a file format changes: neither the order of keys, nor nulls, nor whether
-    a whole number is a float."""
+    """Canonical JSON of a check. Differences that file formats introduce (order of keys, nulls, whole numbers as
+    floats) do not change it."""
     try:
         return json.dumps(_plain(check), ensure_ascii=False, allow_nan=False, sort_keys=True)
     except (TypeError, ValueError, RecursionError):
-        raise ValueError("a check is a JSON object") from None
+        raise ValueError("a check must be a JSON object") from None
 
 
 def _plain(value: Any) -> Any:
@@ -312,13 +312,13 @@ def _plain(value: Any) -> Any:
 def _dumped(item: ChecklistItem) -> str:
     try:
         return item.model_dump_json(exclude={"sources"})
-    except PydanticSerializationError:  # half a surrogate pair has no UTF-8
+    except PydanticSerializationError:  # an unpaired surrogate cannot be encoded as UTF-8
         return json.dumps(item.model_dump(exclude={"sources"}))
 
 
-def _first(error: ValidationError) -> str:
-    """One complaint of pydantic as `field: message, got value`; an unknown field first, for it may be a missing one's
-    wrong name."""
+def _first_complaint(error: ValidationError) -> str:
+    """One error of pydantic as `field: message, got value`. An unknown field is reported first, since it is often a
+    misspelled required one."""
     details = error.errors(include_url=False)
     detail = next((each for each in details if each["type"] == "extra_forbidden"), details[0])
     places = [

@@ -1,7 +1,8 @@
-"""Every error that this package raises on purpose.
+"""Exceptions raised by this package.
 
-Each message is one sentence for a user: what was got, what is allowed, where (file, row, item), what to do. A failed
-*read* is not an error: it is a verdict with a reason (see `scores.py`).
+Each message is one sentence for the user: the value received, the values allowed, the place (file, row, item) and the
+fix. A failed *read* (one item answered about one target) raises nothing: it becomes a verdict with a reason (see
+`scores/verdict.py`).
 """
 
 from __future__ import annotations
@@ -9,47 +10,47 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-_SHOWN = 80
+_MAX_LENGTH = 80
 
 
 class ChecklistRewardsError(Exception):
-    """Base of all errors below; the CLI prints them as one line and exits with 2."""
+    """Base class of all errors below. The CLI prints them as one line and exits with status 2."""
 
 
 class ChecklistError(ChecklistRewardsError, ValueError):
-    """A checklist, an item or a weight that cannot be used."""
+    """A checklist, item, weight or code check is invalid."""
 
 
 class PromptError(ChecklistRewardsError, ValueError):
-    """A prompt template that fails the lint, or a sample that lacks what its prompt needs."""
+    """A prompt template is invalid, or a sample lacks a field that the template requires."""
 
 
 class SampleError(ChecklistRewardsError, ValueError):
-    """A sample, row or file that cannot be scored as it is."""
+    """A sample, row or file is invalid."""
 
 
 class ModelError(ChecklistRewardsError, ValueError):
-    """A model that cannot be found, loaded, or used as a judge (for example: yes and no share a token)."""
+    """A model cannot be found, loaded or used as a judge (for example, because yes and no share a token)."""
 
 
 class NoServerError(ModelError):
-    """Nobody answers at a server's address. Of several judges the others go on without it (`judges/several.py`)."""
+    """No server responds at the given address. Several judges continue without this one (`judges/several.py`)."""
 
 
 class BackendError(ChecklistRewardsError, RuntimeError):
-    """An engine that failed while it was running. The reads concerned stay unanswered; nothing is scored."""
+    """An engine failed at run time. The affected reads are unanswered and do not count in any score."""
 
 
 class CheckError(ChecklistRewardsError, RuntimeError):
-    """A code check that broke, or ran out of time, on a text. The item stays unanswered; nothing is scored."""
+    """A code check failed or timed out on a text. The item is unanswered and does not count in the score."""
 
 
 class GenerationError(ChecklistRewardsError, RuntimeError):
-    """A checklist could not be read from a model's reply; carries the raw text.
+    """A model's reply could not be parsed, for example into a checklist.
 
     Args:
-        message (`str`): what was wrong, for the user.
-        raw (`str`): the model's last reply, unchanged.
+        message (`str`): The error message.
+        raw (`str`): The model's last reply, unchanged.
     """
 
     def __init__(self, message: str, raw: str = ""):
@@ -61,13 +62,13 @@ class GenerationError(ChecklistRewardsError, RuntimeError):
 
 
 class StageError(GenerationError):
-    """A stage of a corpus-level generator broke; `raw` is the first reply that could not be used.
+    """A stage of a corpus-level generator failed.
 
     Args:
-        message (`str`): what was wrong, for the user.
-        raw (`str`, *optional*): the reply, unchanged.
-        stage (`str`, *optional*): the name of the stage.
-        parts (sequence of `str`, *optional*): what of the source is concerned, such as names of dimensions.
+        message (`str`): The error message.
+        raw (`str`, *optional*): The first invalid reply, unchanged.
+        stage (`str`, *optional*): The name of the stage.
+        parts (sequence of `str`, *optional*): The affected parts of the source, such as the names of dimensions.
     """
 
     def __init__(self, message: str, raw: str = "", stage: str = "", parts: Sequence[str] = ()):
@@ -79,7 +80,7 @@ class StageError(GenerationError):
 
 
 class ConfigError(ChecklistRewardsError, ValueError):
-    """A pipeline's config, or a name in it, that cannot be used."""
+    """A configuration file or a name in it is invalid."""
 
 
 class StoreError(ChecklistRewardsError, RuntimeError):
@@ -92,4 +93,4 @@ def shown(value: Any) -> str:
         text = repr(value)
     except (RecursionError, ValueError):  # nested thousands deep; a number of more than 4,300 digits
         return f"a value of type {type(value).__name__} too large to show"
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    return text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 3]}..."

@@ -8,8 +8,8 @@ from typing import Any
 from checklist_rewards.errors import SampleError
 
 
-def extra(*names: str) -> list[Any]:
-    """Modules by name. Raises [`SampleError`] that names the extra to install."""
+def import_extra(*names: str) -> list[Any]:
+    """Import modules of the extra `evaluation` by name. Raises [`SampleError`] that names the extra to install."""
     try:
         return [import_module(name) for name in names]
     except ImportError as error:

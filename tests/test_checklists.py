@@ -72,7 +72,7 @@ def test_a_checklists_id_changes_with_any_weight_and_not_with_its_source():
         ([{"question": "a?", "options": [{"label": "x", "value": 1}]}], ["row 3, item 1", "at least two"]),
         (
             [{"question": "a?", "options": [{"label": "x", "value": 1}, {"label": "x", "value": 0}]}],
-            ["row 3, item 1", "share a label"],
+            ["row 3, item 1", "have the same label"],
         ),
         ([{"question": "a?", "options": [{"label": "x"}, {"label": "y", "value": 0}]}], ["row 3, item 1", "na=true"]),
         ([{"question": "a?", "options": [{"lable": "x"}]}], ["row 3, item 1", "lable", "allowed: label, value, na"]),

@@ -56,7 +56,7 @@ def test_a_field_beside_one_the_prompt_must_have_is_not_left_out_with_it(text):
     prompt = parse_prompt(text, "judge", "p.md")
     assert prompt.prefix(target="A text.", input="Write.").startswith(("<input-", "## Text"))
     with pytest.raises(
-        PromptError, match=r"p.md: the prompt needs \{input\} .it is in one section with \{(target|question)"
+        PromptError, match=r"p.md: the prompt requires \{input\} .it is in the same section as \{(target|question)"
     ):
         prompt.prefix(target="A text.")
 
@@ -124,10 +124,10 @@ def test_the_lint_refuses_with_file_and_line(text, kind, words):
 
 
 def test_a_prompt_that_is_not_there_is_refused_naming_what_is():
-    with pytest.raises(PromptError, match=r"no prompt 'judges/itme'.*judges/item"):
+    with pytest.raises(PromptError, match=r"prompt not found: 'judges/itme'.*judges/item"):
         load_prompt("judges/itme", "judge")
 
 
 def test_a_sample_without_a_field_the_prompt_must_have_is_refused():
-    with pytest.raises(PromptError, match=r"needs \{input\}"):
+    with pytest.raises(PromptError, match=r"requires \{input\}"):
         load_prompt("generators/tick", "generator").render(input=None)

@@ -203,7 +203,7 @@ def dataset_of(**changes):
         (
             "a.json",
             dataset_of(rubric=[CRITERION | {"options": [{"label": "a", "value": 1}, {"label": "b"}]}]),
-            "item 1: options.1: an option has either a value",
+            "item 1: options.1: an option must have either a value",
         ),
         ("a.json", dataset_of(rubric=[CRITERION | {"options": "a or b"}]), "item 1: 'options' must be a list of mapp"),
         (

@@ -181,7 +181,7 @@ def test_a_missing_model_or_prompt_is_refused_before_anything_is_loaded(tmp_path
         ChecklistScorer("./gone", store=False).check()
     with pytest.raises(ModelError, match="has no config.json"):
         ChecklistScorer(str(tmp_path), store=False).check()
-    with pytest.raises(PromptError, match="no prompt 'gone.md'"):
+    with pytest.raises(PromptError, match="prompt not found: 'gone.md'"):
         ChecklistScorer(prompt="gone.md", store=False)
 
 

@@ -1,6 +1,6 @@
-"""Code checks: typed specs that answer yes/no items about a text without a model.
+"""Code checks: typed specifications that answer yes/no items about a text without a model.
 
-`base.py` says what a check is and how to add one; the others hold the package's own, by what they look at.
+`base.py` defines what a check is and how to register one. The other modules contain the built-in checks by subject.
 """
 
 from checklist_rewards.checks import counts, form, language, numbers, patterns, programs, words
@@ -16,7 +16,7 @@ from checklist_rewards.checks.base import (
 )
 from checklist_rewards.errors import CheckError
 
-_BUILT_IN = (words, counts, form, language, patterns, numbers, programs)  # registered by being imported
+_BUILT_IN = (words, counts, form, language, patterns, numbers, programs)  # importing them registers their checks
 
 __all__ = [
     "CHECKS",

@@ -1,16 +1,15 @@
-"""What a code check is: a typed spec that answers a yes/no item about a text without a model.
+"""The base of code checks: typed specifications that answer yes/no items about a text without a model.
 
-A spec is a JSON object with a `type` and that type's own fields; it is what `ChecklistItem.check` holds:
+A specification is a JSON object with a `type` and the fields of that type. `ChecklistItem.check` contains one:
 
     >>> parse_check('{"type": "words", "at_most": 3}', "item 1").holds("Two words.")
     True
 
-A type is a pydantic class with a docstring for programmers, a `summary` in one line of English for whoever chooses
-checks (people and models), and an `example`. [`register_check`] adds one; the package's own are registered by
-`checks/__init__.py`.
+A check type is a pydantic class with a docstring for programmers, a one-line `summary` for users and models that
+choose checks, and an `example`. [`register_check`] adds a type. `checks/__init__.py` registers the built-in types.
 
-A spec that cannot be used is refused with one sentence before anything is judged. A check that breaks on a text, or
-runs out of time on it, raises [`CheckError`]: that leaves the item unanswered, it is no verdict about the text.
+An invalid specification raises an error before anything is judged. A check that fails or times out on a text raises
+[`CheckError`]: the item is then unanswered, and neither yes nor no counts.
 """
 
 from __future__ import annotations
@@ -21,42 +20,48 @@ from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from typing_extensions import override
 
 from checklist_rewards.errors import ChecklistError, shown
 
 _CACHED_LENGTH = 5000
-"""Characters of the longest spec that is kept parsed, so that the cache has a bound in bytes."""
+"""Longest specification, in characters, whose parsed form is cached; bounds the size of the cache."""
 
 
 class Check(BaseModel):
-    """Base of all checks."""
+    """Base class of all checks."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     summary: ClassVar[str]
-    """When the answer is yes, in one line."""
+    """One line that describes when the answer is yes."""
     example: ClassVar[Mapping[str, Any]] = {}
-    """The fields of a spec, without its `type`."""
+    """The fields of an example specification, without its `type`."""
     executes: ClassVar[bool] = False
-    """Runs code that stands in the spec or in the text."""
+    """Whether the check executes code from the specification or the text."""
 
     type: str
 
     @property
     def runs_code(self) -> bool:
-        """Whether it, or a check inside it, executes code; off unless the user allows it."""
+        """Whether this check, or a check inside it, executes code. Such checks require the user's permission."""
         return self.executes
 
     def holds(self, text: str, input: str | None = None) -> bool:
-        """Whether `text` passes; `input` is what was asked, where that is known.
+        """Whether `text` passes the check.
 
-        Raises [`CheckError`] if that cannot be found out.
+        Args:
+            text (`str`): The text to check.
+            input (`str`, *optional*): The input that the text responds to, if known.
+
+        Raises:
+            CheckError: If the check fails or times out.
         """
         raise NotImplementedError
 
 
 class Counted(Check):
-    """Base of the checks that count something and compare: at least, at most, exactly."""
+    """Base class of checks that compare a count with a bound: at least, at most, exactly."""
 
     at_least: int | None = Field(default=None, ge=0)
     at_most: int | None = Field(default=None, ge=0)
@@ -65,19 +70,19 @@ class Counted(Check):
     @model_validator(mode="after")
     def _bounded(self) -> Counted:
         if self.exactly is not None and (self.at_least is not None or self.at_most is not None):
-            raise ValueError("'exactly' stands alone, without 'at_least' or 'at_most'")
+            raise ValueError("'exactly' cannot be combined with 'at_least' or 'at_most'")
         if self.exactly is None and self.at_least is None and self.at_most is None:
-            raise ValueError("one of 'at_least', 'at_most', 'exactly' is needed")
+            raise ValueError("one of 'at_least', 'at_most', 'exactly' is required")
         if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
-            raise ValueError(f"at_least={self.at_least} is more than at_most={self.at_most}")
+            raise ValueError(f"at_least={self.at_least} is greater than at_most={self.at_most}")
         return self
 
     def count(self, text: str) -> int:
-        """How many there are in `text`."""
+        """The count in `text` that is compared with the bounds."""
         raise NotImplementedError
 
+    @override
     def holds(self, text: str, input: str | None = None) -> bool:
-        """See [`Check`]."""
         count = self.count(text)
         if self.exactly is not None:
             return count == self.exactly
@@ -85,24 +90,26 @@ class Counted(Check):
 
 
 CHECKS: dict[str, type[Check]] = {}
-"""Every registered type of check, by name."""
+"""All registered check types by name."""
 
 _Kind = TypeVar("_Kind", bound=Check)
 
 
 def register_check(kind: type[_Kind]) -> type[_Kind]:
-    """Class decorator: make a type of check known by the default of its field `type`.
+    """Class decorator that registers a check type. Its name is the default of its field `type`.
 
-    Raises [`ChecklistError`] for a name that is taken, or a class without a summary or with an example that it would
-    refuse.
+    Raises:
+        ChecklistError: If the name is taken, the class has no summary, or its example is invalid.
     """
     name = kind.model_fields["type"].default
     if not isinstance(name, str):
-        raise ChecklistError(f"{kind.__name__}: a check's type is named by its field: type: Literal['x'] = 'x'.")
+        raise ChecklistError(f"{kind.__name__}: name the check type with a field: type: Literal['x'] = 'x'.")
     if CHECKS.get(name, kind) is not kind:
-        raise ChecklistError(f"the check {name!r} exists already ({CHECKS[name].__name__}); take another name.")
+        raise ChecklistError(f"the check type {name!r} already exists ({CHECKS[name].__name__}); use another name.")
     if not hasattr(kind, "summary"):
-        raise ChecklistError(f"{kind.__name__}: a check needs a summary, one line that says when the answer is yes.")
+        raise ChecklistError(
+            f"{kind.__name__}: a check needs a summary, one line that describes when the answer is yes."
+        )
     CHECKS[name] = kind
     _parsed.cache_clear()
     try:
@@ -114,15 +121,15 @@ def register_check(kind: type[_Kind]) -> type[_Kind]:
 
 
 def example_of(kind: type[Check]) -> str:
-    """A spec of this type, as JSON."""
+    """The example specification of a check type, as JSON."""
     return json.dumps({"type": kind.model_fields["type"].default, **kind.example})
 
 
 def describe(*, executing: bool = False) -> str:
-    """All types of checks, one line each with an example: for the prompt of a model that is to choose among them.
+    """Describe all check types, one per line with an example, for the prompt of a model that chooses among them.
 
     Args:
-        executing (`bool`, *optional*, defaults to `False`): also those that execute code.
+        executing (`bool`, *optional*, defaults to `False`): Whether to include checks that execute code.
     """
     return "\n".join(
         f"- {name}: {kind.summary} Example: {example_of(kind)}"
@@ -132,14 +139,15 @@ def describe(*, executing: bool = False) -> str:
 
 
 def parse_check(spec: str, where: str) -> Check:
-    """The check that a spec describes.
+    """Parse the specification of a check.
 
     Args:
-        spec (`str`): JSON of an object with `type`.
-        where (`str`): how to name it in an error ("sample 3, item ab12").
+        spec (`str`): A JSON object with the key `type`.
+        where (`str`): The place to name in an error ("sample 3, item ab12").
 
     Raises:
-        ChecklistError: one sentence with `where`, the field, the value and what is allowed.
+        ChecklistError: If the specification is invalid. The message names `where`, the field, the value and what is
+            allowed.
     """
     try:
         return _parsed(spec) if len(spec) <= _CACHED_LENGTH else _parsed.__wrapped__(spec)
@@ -152,21 +160,21 @@ def _parsed(spec: str) -> Check:
     try:
         value = json.loads(spec)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"a code check is a JSON object with a 'type'; got {shown(spec)} ({error})") from None
+        raise ValueError(f"a code check must be a JSON object with a 'type'; got {shown(spec)} ({error})") from None
     return check_of(value)
 
 
 def check_of(value: Any) -> Check:
-    """The check of a spec that is no longer JSON text. Raises [`ValueError`] with a sentence without its end."""
+    """Create a check from a decoded specification. Raises [`ValueError`]; the message has no final full stop."""
     if isinstance(value, Check):
         return value
     name = value.get("type") if isinstance(value, Mapping) else None
     if name is None:
-        raise ValueError(f"a code check is a JSON object with a 'type'; got {shown(value)}")
+        raise ValueError(f"a code check must be a JSON object with a 'type'; got {shown(value)}")
     if not isinstance(name, str) or name not in CHECKS:
-        raise ValueError(f"the check type {shown(name)} is not known; allowed: {', '.join(CHECKS)}")
+        raise ValueError(f"unknown check type {shown(name)}; allowed: {', '.join(CHECKS)}")
     try:
-        # As JSON: there pydantic's strict mode takes a list for a tuple, but still no "5" for a number.
+        # From JSON, pydantic's strict mode accepts a list for a tuple, but still rejects "5" for a number.
         return CHECKS[name].model_validate_json(json.dumps(value))
     except ValidationError as error:
         raise ValueError(f"check {name!r}: {_complaint(error, CHECKS[name])}") from None

@@ -1,4 +1,4 @@
-"""Checks on the form of a text: casing, how it starts and ends, quotation, JSON, title, postscript, repetition."""
+"""Checks on the form of a text: casing, start and end, quotation, JSON, title, postscript, repetition."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny
+from typing_extensions import override
 
 from checklist_rewards.checks.base import Check, check_of, register_check
 from checklist_rewards.checks.text import first_word, parts_of
@@ -19,62 +20,63 @@ _JSON_KINDS = {"object": dict, "array": list}
 
 @register_check
 class Casing(Check):
-    """All letters are capitals, or none is; a text without letters passes neither."""
+    """All letters are capitals, or none are. A text without letters passes neither."""
 
-    summary = "All letters of the text are capitals ('upper'), or none is ('lower')."
+    summary = "All letters of the text are capitals ('upper'), or none are ('lower')."
     example = {"casing": "lower"}
     type: Literal["casing"] = "casing"
     casing: Literal["upper", "lower"]
 
+    @override
     def holds(self, text: str, input: str | None = None) -> bool:
-        """See [`Check`]."""
         return text.isupper() if self.casing == "upper" else text.islower()
 
 
 @register_check
 class Starts(Check):
-    """White space before it is left out; case matters only on request."""
+    """The text starts with a phrase. White space before it is ignored, and case by default."""
 
-    summary = "The text begins with this."
+    summary = "The text starts with this phrase."
     example = {"phrase": "Dear"}
     type: Literal["starts"] = "starts"
     phrase: str = Field(min_length=1)
     ignore_case: bool = True
 
+    @override
     def holds(self, text: str, input: str | None = None) -> bool:
-        """See [`Check`]."""
         text, start = text.lstrip(), self.phrase.strip()
         return text.lower().startswith(start.lower()) if self.ignore_case else text.startswith(start)
 
 
 @register_check
 class Ends(Check):
-    """White space and quotation marks around the text are left out; case matters only on request."""
+    """The text ends with a phrase. White space and quotation marks around the text are ignored, and case by
+    default."""
 
-    summary = "The text ends with this."
+    summary = "The text ends with this phrase."
     example = {"phrase": "Is there anything else?"}
     type: Literal["ends"] = "ends"
     phrase: str = Field(min_length=1)
     ignore_case: bool = True
 
+    @override
     def holds(self, text: str, input: str | None = None) -> bool:
-        """See [`Check`]."""
         text, end = text.strip().strip('"'), self.phrase.strip()
         return text.lower().endswith(end.lower()) if self.ignore_case else text.endswith(end)
 
 
 @register_check
 class ParagraphStart(Check):
-    """The first word of a paragraph; paragraphs stand between blank lines."""
+    """A paragraph starts with a given word. Paragraphs are separated by blank lines."""
 
-    summary = "The paragraph with this number (from 1) begins with this word."
+    summary = "The paragraph with this number (from 1) starts with this word."
     example = {"paragraph": 1, "word": "once"}
     type: Literal["paragraph_start"] = "paragraph_start"
     paragraph: int = Field(default=1, ge=1)
     word: str = Field(min_length=1)
 
+    @override
     def holds(self, text: str, input: str | None = None) -> bool:
-        """See [`Check`]."""
         paragraphs = [part for part in parts_of(text) if part.strip()]
         if len(paragraphs) < self.paragraph:
             return False
@@ -83,34 +85,34 @@ class ParagraphStart(Check):
 
 @register_check
 class Quoted(Check):
-    """Double quotation marks around the whole text."""
+    """The whole text is enclosed in double quotation marks."""
 
-    summary = "The whole text stands in double quotation marks."
+    summary = "The whole text is enclosed in double quotation marks."
     type: Literal["quoted"] = "quoted"
 
+    @override
     def holds(self, text: str, input: str | None = None) -> bool:
-        """See [`Check`]."""
         text = text.strip()
         return len(text) > 1 and text[0] == text[-1] == '"'
 
 
 @register_check
 class Json(Check):
-    """The whole text is JSON, alone or in one Markdown fence."""
+    """The whole text is JSON, alone or in one Markdown code block."""
 
-    summary = "The whole text is valid JSON; 'kind' and 'keys' say what it must be and which keys it must have."
+    summary = "The whole text is valid JSON, with this 'kind' and these 'keys' if they are given."
     example = {"kind": "object", "keys": ["name"]}
     type: Literal["json"] = "json"
     kind: Literal["object", "array"] | None = None
     keys: tuple[str, ...] = ()
 
+    @override
     def holds(self, text: str, input: str | None = None) -> bool:
-        """See [`Check`]."""
         text = text.strip()
         fenced = _FENCE.match(text)
         try:
             value = json.loads(fenced.group(1) if fenced else text)
-        except (ValueError, RecursionError):  # the second: nested more deeply than any parser goes
+        except (ValueError, RecursionError):  # RecursionError: nested too deeply for the parser
             return False
         if self.kind is not None and not isinstance(value, _JSON_KINDS[self.kind]):
             return False
@@ -119,67 +121,68 @@ class Json(Check):
 
 @register_check
 class Title(Check):
-    """A title in double angled brackets anywhere in one line, or a Markdown heading at the start."""
+    """The text has a title: in double angle brackets within a line, or a Markdown heading at the start."""
 
     summary = "The text has a title: <<like this>> ('angled'), or a Markdown heading at the start ('heading')."
     example = {"style": "angled"}
     type: Literal["title"] = "title"
     style: Literal["angled", "heading"]
 
+    @override
     def holds(self, text: str, input: str | None = None) -> bool:
-        """See [`Check`]."""
         if self.style == "heading":
             return _HEADING.match(text) is not None
         return any(map(_angled, text.split("\n")))
 
 
 def _angled(line: str) -> bool:
-    """Whether a line has <<something>> in it."""
+    """Whether a line contains <<something>>."""
     start, end = line.find("<<"), line.rfind(">>")
     return 0 <= start < end - 2 and bool(line[start:end].lstrip("<").rstrip(">").strip())
 
 
 @register_check
 class Postscript(Check):
-    """A line with the marker and something after it; spaces inside the marker and case do not matter."""
+    """The text contains the marker of a postscript. Case and spaces inside the marker are ignored."""
 
-    summary = "The text has a postscript that begins with this marker."
+    summary = "The text has a postscript that starts with this marker."
     example = {"marker": "P.S."}
     type: Literal["postscript"] = "postscript"
     marker: str = Field(default="P.S.", min_length=1)
 
+    @override
     def holds(self, text: str, input: str | None = None) -> bool:
-        """See [`Check`]."""
         return re.search(r"\s*".join(map(re.escape, self.marker)), text, re.IGNORECASE) is not None
 
 
 @register_check
 class RepeatsPrompt(Check):
-    """The text begins with the prompt, word for word; case and white space around it do not matter."""
+    """The text starts with the prompt, word for word. Case and surrounding white space are ignored."""
 
-    summary = "The text begins by repeating the prompt (or 'prompt', if that is given) word for word."
+    summary = "The text starts by repeating the prompt (or 'prompt', if given) word for word."
     type: Literal["repeats_prompt"] = "repeats_prompt"
     prompt: str | None = Field(default=None, min_length=1)
 
+    @override
     def holds(self, text: str, input: str | None = None) -> bool:
-        """See [`Check`]. Without a `prompt` of its own it needs the input."""
+        """Compares with `input` if the check has no `prompt`. Raises [`CheckError`] if both are missing."""
         prompt = input if self.prompt is None else self.prompt
         if prompt is None or not prompt.strip():
-            raise CheckError("there is no input that the text could repeat")
+            raise CheckError("the sample has no input that the text could repeat")
         return text.strip().lower().startswith(prompt.strip().lower())
 
 
 @register_check
 class TwoResponses(Check):
-    """Two different texts with a separator between them."""
+    """The text consists of two different responses with a separator between them."""
 
-    summary = "The text holds exactly two different responses, separated by this mark."
+    summary = "The text contains exactly two different responses, separated by this separator."
     example = {"separator": "******"}
     type: Literal["two_responses"] = "two_responses"
     separator: str = Field(default="******", min_length=1)
 
+    @override
     def holds(self, text: str, input: str | None = None) -> bool:
-        """See [`Check`]."""
         parts = text.split(self.separator)
         responses = [part.strip() for part in parts if part.strip()]
         gap = not all(part.strip() for part in parts[1:-1])
@@ -188,18 +191,18 @@ class TwoResponses(Check):
 
 @register_check
 class All(Check):
-    """Several checks at once."""
+    """The text passes several checks."""
 
-    summary = "All of the given checks hold."
+    summary = "The text passes all of the given checks."
     example = {"checks": [{"type": "words", "at_most": 50}, {"type": "casing", "casing": "lower"}]}
     type: Literal["all"] = "all"
     checks: tuple[Annotated[SerializeAsAny[Check], BeforeValidator(check_of)], ...] = Field(min_length=1)
 
     @property
+    @override
     def runs_code(self) -> bool:
-        """See [`Check`]."""
         return any(check.runs_code for check in self.checks)
 
+    @override
     def holds(self, text: str, input: str | None = None) -> bool:
-        """See [`Check`]."""
         return all(check.holds(text, input) for check in self.checks)

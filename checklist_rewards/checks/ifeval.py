@@ -1,13 +1,13 @@
-"""IFEval's 25 kinds of instructions (arXiv:2311.07911) as checks, so its prompts become checklists.
+"""IFEval's 25 kinds of instructions (arXiv:2311.07911) as code checks, to convert its prompts to checklists.
 
     >>> check_of_instruction("punctuation:no_comma", {}).holds("No, thanks.")
     False
 
-IFEval counts an empty response as following nothing, whatever the instruction: [`follows`] has that rule, a check
-alone has not. Where IFEval reads an instruction in a way of its own (any line that begins with a hyphen is a bullet,
-the number of a list item is a sentence, a keyword may stand inside a word), an option of the check says so.
+In IFEval, an empty response follows no instruction. [`follows`] applies this rule; a check alone does not. Where
+IFEval has a rule of its own (any line that starts with a hyphen is a bullet, the number of a list item is a sentence,
+a keyword may occur inside a word), an option of the check selects it.
 
-`recipes/evaluate/ifeval.py` compares with the official verdicts, and lists each that differs with its reason.
+`recipes/evaluate/ifeval.py` compares the checks with the official verdicts and lists each difference with its reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _spec(kind: str, **fields: Any) -> Spec:
 
 
 def _bound(relation: str, number: int) -> dict[str, int]:
-    """IFEval knows "at least" and "less than"."""
+    """The bound for IFEval's relations "at least" and "less than"."""
     return {"at_least": number} if relation == "at least" else {"at_most": number - 1}
 
 
@@ -85,30 +85,32 @@ _SPECS: dict[str, Callable[[Mapping[str, Any]], Spec]] = {
 }
 
 INSTRUCTIONS = tuple(_SPECS)
-"""IFEval's names of the 25 kinds."""
+"""IFEval's names of the 25 kinds of instructions."""
 
 
 def check_of_instruction(instruction: str, kwargs: Mapping[str, Any]) -> Check:
-    """The check of one instruction.
+    """Create the check of one instruction.
 
     Args:
         instruction (`str`): IFEval's `instruction_id`, such as "length_constraints:number_words".
-        kwargs (mapping): its `kwargs`; None stands for absent.
+        kwargs (mapping): IFEval's `kwargs`. None means that the argument is absent.
 
     Raises:
-        ChecklistError: for an instruction that is not IFEval's, or arguments that are missing or cannot be used.
+        ChecklistError: If the instruction is unknown, or an argument is missing or invalid.
     """
     if instruction not in _SPECS:
-        raise ChecklistError(f"instruction {instruction!r} is not IFEval's; allowed: {', '.join(INSTRUCTIONS)}.")
-    given = {name: value for name, value in kwargs.items() if value is not None}
+        raise ChecklistError(f"unknown IFEval instruction {instruction!r}; allowed: {', '.join(INSTRUCTIONS)}.")
+    arguments = {name: value for name, value in kwargs.items() if value is not None}
     try:
-        return check_of(_SPECS[instruction](given))
+        return check_of(_SPECS[instruction](arguments))
     except KeyError as error:
-        raise ChecklistError(f"instruction {instruction!r}: the argument {error} is missing; got {given!r}.") from None
+        raise ChecklistError(
+            f"instruction {instruction!r}: the argument {error} is missing; got {arguments!r}."
+        ) from None
     except (TypeError, ValueError) as error:
         raise ChecklistError(f"instruction {instruction!r}: {error}.") from None
 
 
 def follows(check: Check, response: str) -> bool:
-    """IFEval's strict verdict: an empty response follows nothing. Raises [`CheckError`] as the check does."""
+    """IFEval's strict verdict: like `check.holds`, but False for an empty response."""
     return bool(response.strip()) and check.holds(response)

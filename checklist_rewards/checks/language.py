@@ -1,4 +1,4 @@
-"""The check on the language of a text, with langdetect (the extra `checks`)."""
+"""A check on the language of a text. Requires langdetect (the extra `checks`)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from pydantic import field_validator
+from typing_extensions import override
 
 from checklist_rewards.checks.base import Check, register_check
 from checklist_rewards.errors import CheckError
 
-# ISO 639-1, and the two scripts of Chinese: what langdetect 1.0.9 has profiles of.
+# The languages that langdetect 1.0.9 supports: ISO 639-1 codes, and Chinese in two scripts.
 LANGUAGES = tuple(
     "af ar bg bn ca cs cy da de el en es et fa fi fr gu he hi hr hu id it ja kn ko lt lv mk ml mr ne nl no pa pl pt "
     "ro ru sk sl so sq sv sw ta te th tl tr uk ur vi zh-cn zh-tw".split()
@@ -19,7 +20,7 @@ LANGUAGES = tuple(
 
 @register_check
 class Language(Check):
-    """The most probable language of the whole text."""
+    """Compares the most probable language of the whole text."""
 
     summary = "The text is written in this language (ISO 639-1 code)."
     example = {"language": "en"}
@@ -30,28 +31,29 @@ class Language(Check):
     @classmethod
     def _known(cls, language: str) -> str:
         if language not in LANGUAGES:
-            raise ValueError(f"no language that can be told; allowed: {', '.join(LANGUAGES)}")
+            raise ValueError(f"unknown language; allowed: {', '.join(LANGUAGES)}")
         return language
 
+    @override
     def holds(self, text: str, input: str | None = None) -> bool:
-        """See [`Check`]. A text without letters has no language."""
+        """False for a text without letters, which has no language."""
         return language_of(text) == self.language
 
 
 @lru_cache(maxsize=1024)
 def language_of(text: str, seed: int = 0) -> str | None:
-    """The most probable language of a text; None for one without letters.
+    """The most probable language of a text, or None if it has no letters.
 
-    langdetect draws n-grams at random, so another seed may tell another language of a short or mixed text.
+    langdetect samples n-grams, so another `seed` may give another language for a short or mixed text.
 
     Raises:
-        CheckError: if langdetect is not installed.
+        CheckError: If langdetect is not installed.
     """
     try:
         from langdetect.lang_detect_exception import ErrorCode, LangDetectException
     except ImportError:
         raise CheckError(
-            "langdetect, which tells languages, is not installed (pip install 'checklist-rewards[checks]')"
+            "langdetect, which detects languages, is not installed (pip install 'checklist-rewards[checks]')"
         ) from None
     detector = _factory().create()
     detector.seed = seed
@@ -66,7 +68,7 @@ def language_of(text: str, seed: int = 0) -> str | None:
 
 @lru_cache(maxsize=1)
 def _factory() -> Any:
-    # A factory of its own: langdetect's is shared by the whole process.
+    # A separate factory, because langdetect's own is shared by the whole process.
     from langdetect.detector_factory import PROFILES_DIRECTORY, DetectorFactory
 
     factory = DetectorFactory()

@@ -1,10 +1,9 @@
-"""The check by a regular expression, with limits on its size and its time.
+"""A check with a regular expression, limited in size and time.
 
-A checklist may come from a model or from a client of the reward server, so a pattern is hostile input twice. Compiling
-it copies what a counted repeat repeats: `(?:(?:(?:a{40}){40}){40}){40}` takes seconds and 700 MB. So [`refusal`]
-bounds the size before anything is compiled. Matching may backtrack without end, and `re` cannot be interrupted. So
-patterns run on the `regex` package, whose searches take a timeout: past it the check breaks, and its item is
-unanswered.
+A checklist may come from a model or from a client of the reward server, so a pattern is untrusted input. Compiling a
+pattern expands counted repeats: `(?:(?:(?:a{40}){40}){40}){40}` takes seconds and 700 MB. [`refusal`] therefore limits
+the size before compilation. Matching may backtrack indefinitely, and `re` cannot be interrupted. Therefore the `regex`
+package is used, whose searches accept a timeout. If it expires, the check fails and the item is unanswered.
 """
 
 from __future__ import annotations
@@ -16,18 +15,20 @@ from typing import Any, Literal
 
 import regex
 from pydantic import Field, field_validator
+from typing_extensions import override
 
 from checklist_rewards.checks.base import Counted, register_check
 from checklist_rewards.errors import CheckError
 
 SECONDS = 1.0
-"""What all searches of one pattern in one text may take together."""
+"""Time limit for all searches of one pattern in one text."""
 MAX_LENGTH = 4000
-"""Characters of a pattern."""
+"""Maximum length of a pattern in characters."""
 MAX_GROUPS = 100
-"""Opening parentheses of a pattern, and so its nesting."""
+"""Maximum number of opening parentheses of a pattern, and so of its nesting."""
 MAX_COPIES = 50_000
-"""Characters of a pattern once its counted repeats are written out; they compile in some hundredths of a second."""
+"""Maximum length of a pattern after expansion of its counted repeats. Compiling that much takes some hundredths of a
+second."""
 
 _REPEAT = re.compile(r"\{([0-9]{1,9})")
 _VERBOSE = re.compile(r"\(\?[A-Za-z0-9-]*x")
@@ -35,10 +36,10 @@ _CALL = re.compile(r"\(\?(?:R|\d|&|P[>&]|[+-]\d)")
 
 
 def refusal(pattern: str) -> str | None:
-    """Why a pattern is too large to be compiled; None if it is not.
+    """Why a pattern is too large to compile, or None if it is not.
 
-    The size is an upper bound that needs no parser, so no syntax can hide a repeat from it: the length, times the
-    largest repeat of one character or set, times every repeat of a group: those that follow a `)`.
+    The size is an upper bound that does not depend on parsing, so no syntax can hide a repeat from it. It is the
+    length, times the largest repeat of a character or set, times all repeats of groups (repeats that follow a `)`).
     """
     if len(pattern) > MAX_LENGTH:
         return f"it has {len(pattern)} characters; at most {MAX_LENGTH} are allowed"
@@ -47,7 +48,7 @@ def refusal(pattern: str) -> str | None:
     if _VERBOSE.search(pattern):
         return "the flag x (verbose) is not allowed; write the pattern without spaces and comments"
     if _CALL.search(pattern):
-        return "a pattern that calls itself or one of its groups is not allowed"
+        return "recursive patterns and calls of groups are not allowed"
     one, groups = 1, 1
     for repeat in _REPEAT.finditer(pattern):
         count = max(1, int(repeat.group(1)))
@@ -67,9 +68,9 @@ def _compiled(pattern: str) -> Any:
 
 @register_check
 class Regex(Counted):
-    """Matches without overlaps. Flags stand in the pattern, such as `(?i)` for any case and `(?m)` for lines."""
+    """Counts matches without overlaps. Write flags in the pattern: `(?i)` ignores case, `(?m)` matches by line."""
 
-    summary = "The regular expression (Python's syntax) matches so many times."
+    summary = "The regular expression (Python syntax) matches the required number of times."
     example = {"pattern": "(?m)^Step [0-9]+:", "at_least": 1}
     type: Literal["regex"] = "regex"
     pattern: str = Field(min_length=1)
@@ -83,19 +84,19 @@ class Regex(Counted):
         try:
             _compiled(pattern)
         except (regex.error, RecursionError) as error:
-            raise ValueError(f"no regular expression ({error})") from None
+            raise ValueError(f"not a valid regular expression ({error})") from None
         return pattern
 
+    @override
     def count(self, text: str) -> int:
-        """See [`Counted`]."""
         end = monotonic() + SECONDS
         try:
             matches = 0
-            # finditer's own timeout is of each match; many slow ones must not add up either.
+            # The timeout of finditer applies to each match, so the total is limited here.
             for _ in _compiled(self.pattern).finditer(text, timeout=SECONDS):
                 matches += 1
                 if monotonic() > end:
                     raise TimeoutError
         except TimeoutError:
-            raise CheckError(f"the pattern {self.pattern!r:.60} was not through within {SECONDS:g} s") from None
+            raise CheckError(f"the pattern {self.pattern!r:.60} did not finish within {SECONDS:g} s") from None
         return matches

@@ -1,7 +1,7 @@
-"""Checks that run code: the text's own code, or a program that a checklist brings along.
+"""Checks that execute code: the code in a text, or a program in the checklist.
 
-Both run in the [`sandbox`](sandbox/__init__.py), and both are off unless the user allows them (`allow_code=True`,
-`--allow-code`): each takes a tenth of a second or more, and a text with an endless loop takes all of `seconds`.
+Both run in the [`sandbox`](sandbox/__init__.py) and are disabled unless the user allows them (`allow_code=True`,
+`--allow-code`). Each takes at least a tenth of a second; a text with an infinite loop takes all of `seconds`.
 """
 
 from __future__ import annotations
@@ -10,34 +10,37 @@ import re
 from typing import Literal
 
 from pydantic import Field
+from typing_extensions import override
 
 from checklist_rewards.checks.base import Check, register_check
-from checklist_rewards.checks.sandbox import EXHAUSTED, Outcome, run_code, run_program
+from checklist_rewards.checks.sandbox import EXHAUSTED, Execution, run_code, run_program
 from checklist_rewards.errors import CheckError
 
 _FENCED = re.compile(r"^```[ \t]*(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _PYTHON = ("python", "py", "python3", "")
 
 
-class _Running(Check):
+class _ExecutingCheck(Check):
     executes = True
     seconds: float = Field(default=5.0, gt=0, le=60)
-    """Computing time, in instructions that take a core about so long. Isolated Python is about ten times slower than
-    Python outside, so 5 seconds are half a second there."""
+    """Limit of computing time, counted in instructions that take a core about that long. Isolated Python is about ten
+    times slower than normal Python, so 5 seconds correspond to half a second of normal Python."""
     memory_mb: int = Field(default=512, ge=64, le=4096)
+    """Limit of memory."""
 
 
 @register_check
-class Code(_Running):
-    """The Python blocks of the text run without an exception, and so do the `tests` after them.
+class Code(_ExecutingCheck):
+    """The Python code blocks of the text run without an exception, and the `tests` pass.
 
-    `tests` is Python as in HumanEval and MBPP: imports, variables, helper functions, `assert f(x) == y`,
-    `def check(candidate): ...` or `unittest`. It runs in an interpreter of its own, where the names it does not define
-    are those of the code: functions and classes can be called there, with data or with functions of the tests. The
-    tests see results, not what is printed. An object of a class of the code can be used, but equals only itself:
-    compare its attributes, or `str(...)` of it. The code cannot be given an object of a class of the tests.
+    `tests` is Python code as in HumanEval and MBPP: imports, variables, helper functions, `assert f(x) == y`,
+    `def check(candidate): ...` or `unittest`. It runs in a separate interpreter. Names that the tests do not define
+    refer to the code: its functions and classes can be called with data or with functions of the tests. The tests see
+    return values, but not printed output. Objects of classes defined in the code can be used, but are equal only to
+    themselves: compare their attributes or `str(...)`. Objects of classes defined in the tests cannot be passed to the
+    code.
 
-    The standard library is there, except threads, processes, sockets and ctypes; other packages are not.
+    The standard library is available, except threads, processes, sockets and ctypes. Other packages are not.
     """
 
     summary = "The Python code in the text runs without an error and passes the tests (assert statements)."
@@ -45,8 +48,9 @@ class Code(_Running):
     type: Literal["code"] = "code"
     tests: str = ""
 
+    @override
     def holds(self, text: str, input: str | None = None) -> bool:
-        """See [`Check`]. A text without code passes no test."""
+        """False for a text without code."""
         code = python_of(text)
         if not code.strip():
             return False
@@ -54,13 +58,13 @@ class Code(_Running):
 
 
 @register_check
-class Program(_Running):
-    """A program with a function `holds(text)` that returns True or False (RLCF has models write such verifiers,
-    arXiv:2507.18624).
+class Program(_ExecutingCheck):
+    """A program with a function `holds(text)` that returns True or False. In RLCF (arXiv:2507.18624), models write
+    such verifiers.
 
-    A program that fails, or returns anything else, leaves the item unanswered. A text on which it runs out of time or
-    memory fails the check, because a policy could write such texts to have the item dropped; unless the program runs
-    out on the empty text too, which is the fault of the program.
+    If the program fails or returns another value, the item is unanswered. If it runs out of time or memory on a text,
+    the text fails the check, because a policy could otherwise write such texts to have the item dropped. If it also
+    runs out on the empty text, the program is at fault, and the item is unanswered.
     """
 
     summary = "A Python function holds(text), written in 'source', returns True."
@@ -68,22 +72,22 @@ class Program(_Running):
     type: Literal["program"] = "program"
     source: str = Field(min_length=1)
 
+    @override
     def holds(self, text: str, input: str | None = None) -> bool:
-        """See [`Check`]."""
-        outcome = self._run(text)
-        if outcome.failure in EXHAUSTED and self._run("").failure not in EXHAUSTED:
+        execution = self._run(text)
+        if execution.failure in EXHAUSTED and self._run("").failure not in EXHAUSTED:
             return False
-        if outcome.failure is not None:
-            raise CheckError(f"the program failed ({outcome.failure})")
-        if outcome.value not in ("True", "False"):
-            raise CheckError(f"the program returned {outcome.value:.60}; it must return True or False")
-        return outcome.value == "True"
+        if execution.failure is not None:
+            raise CheckError(f"the program failed ({execution.failure})")
+        if execution.value not in ("True", "False"):
+            raise CheckError(f"the program returned {execution.value:.60}; it must return True or False")
+        return execution.value == "True"
 
-    def _run(self, text: str) -> Outcome:
+    def _run(self, text: str) -> Execution:
         return run_program(self.source, text, seconds=self.seconds, memory_mb=self.memory_mb)
 
 
 def python_of(text: str) -> str:
-    """The Python of a text: its fenced blocks, one after another; without any, the whole text."""
+    """The Python code of a text: its fenced code blocks, concatenated. Without any, the whole text."""
     blocks = _FENCED.findall(text)
     return "\n".join(code for language, code in blocks if language.lower() in _PYTHON) if blocks else text

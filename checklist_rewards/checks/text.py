@@ -1,4 +1,4 @@
-"""How a text falls into words, sentences, paragraphs and parts: plain rules without models or data files."""
+"""Splits a text into words, sentences, paragraphs and parts with plain rules, without models or data files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 _WORD = re.compile(r"\w+")
 _END = re.compile(r"""(?<![.?!])([.?!]++)(["'”’)\]}*_]*+)(?=\s++(\S)|\s*\Z)""")
 _LONGEST = 80
-"""Characters before a full stop that are looked at."""
+"""Number of characters before a full stop that are inspected."""
 _QUOTES = "\"'”’"
 _ABBREVIATIONS = frozenset(
     "mr mrs ms dr prof sr jr st vs etc e.g i.e eg ie al approx dept est fig inc ltd co corp no vol p pp ca cf "
@@ -17,25 +17,27 @@ _ABBREVIATIONS = frozenset(
 
 
 def words_of(text: str) -> list[str]:
-    """Runs of letters, digits and underscores; what stands around an apostrophe or a hyphen is two words."""
+    """Runs of letters, digits and underscores. An apostrophe or a hyphen separates two words."""
     return _WORD.findall(text)
 
 
 def sentences_of(text: str, list_numbers: bool = False) -> list[str]:
-    """Sentences end with a full stop, a question or an exclamation mark, closing quotation marks and white space.
+    """The sentences of a text. A sentence ends with a full stop, question mark or exclamation mark, optional closing
+    quotation marks, and white space.
 
-    The full stop of an abbreviation ends none, nor does a mark in quotation marks before a small letter ("Why?" he
-    asked.), nor, unless `list_numbers`, that of a number at the beginning of a line (1. First).
+    The full stop of an abbreviation does not end a sentence. Neither does a mark inside quotation marks before a
+    lower-case letter ("Why?" he asked.). With `list_numbers`, the full stop after a number at the start of a line
+    (1. First) ends a sentence.
     """
-    found, start = [], 0
+    sentences, start = [], 0
     for match in _END.finditer(text):
         mark, closing, following = match.groups()
         before = text[max(start, match.start() - _LONGEST) : match.start()]
         if following and _goes_on(before, mark, closing, following, list_numbers):
             continue
-        found.append(text[start : match.end()].strip())
+        sentences.append(text[start : match.end()].strip())
         start = match.end()
-    return [sentence for sentence in (*found, text[start:].strip()) if sentence]
+    return [sentence for sentence in (*sentences, text[start:].strip()) if sentence]
 
 
 def _goes_on(before: str, mark: str, closing: str, following: str, list_numbers: bool) -> bool:
@@ -52,12 +54,12 @@ def _goes_on(before: str, mark: str, closing: str, following: str, list_numbers:
 
 
 def parts_of(text: str, separator: str | None = None) -> list[str]:
-    """What stands between blank lines, or between separators; parts may be blank."""
+    """The parts of a text between blank lines, or between separators. Parts may be blank."""
     return re.split(r"\n\s*\n" if separator is None else re.escape(separator), text)
 
 
 def first_word(text: str) -> str:
-    """The first word in lower case, without quotation marks before it and up to a full stop, a comma or the like."""
+    """The first word in lower case, without quotation marks before it or punctuation after it."""
     words = text.split()
     match = re.match(r"[^.,?!'\"]*", words[0].lstrip("\"'“‘")) if words else None
     return match.group().lower() if match else ""
@@ -67,5 +69,5 @@ _TOKEN = re.compile(r"[^\s()\[\]{}<>\"“”,;:!?`]+")
 
 
 def capitals_in(text: str) -> list[str]:
-    """Words without a lower-case letter and with at least one capital; a hyphen does not end a word."""
+    """Words with at least one capital letter and no lower-case letter. A hyphen does not end a word."""
     return [token for token in _TOKEN.findall(text) if token.isupper()]

@@ -1,4 +1,4 @@
-"""Checks on which words and signs a text uses: keywords, how often, forbidden words, letters."""
+"""Checks on the words and characters of a text: keywords, their number, forbidden words, letters."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from typing import Annotated, Literal
 
 from pydantic import Field
+from typing_extensions import override
 
 from checklist_rewards.checks.base import Check, Counted, register_check
 
@@ -14,7 +15,7 @@ Phrases = Annotated[tuple[Phrase, ...], Field(min_length=1)]
 
 
 def occurrences(text: str, phrase: str, whole_words: bool = True, ignore_case: bool = True) -> int:
-    """How often a phrase stands in a text, without overlaps."""
+    """Number of occurrences of a phrase in a text, without overlaps."""
     pattern = re.escape(phrase)
     if whole_words:
         pattern = rf"(?<!\w){pattern}(?!\w)"
@@ -23,9 +24,9 @@ def occurrences(text: str, phrase: str, whole_words: bool = True, ignore_case: b
 
 @register_check
 class Keywords(Check):
-    """All (or any) of the phrases are there; case matters only on request."""
+    """All (or any) of the phrases occur in the text. Case is ignored by default."""
 
-    summary = "All of the words or phrases occur in the text (with need 'any': one of them)."
+    summary = "All of the words or phrases occur in the text (with need 'any': at least one of them)."
     example = {"words": ["river", "old mill"]}
     type: Literal["keywords"] = "keywords"
     words: Phrases
@@ -33,54 +34,54 @@ class Keywords(Check):
     whole_words: bool = True
     ignore_case: bool = True
 
+    @override
     def holds(self, text: str, input: str | None = None) -> bool:
-        """See [`Check`]."""
-        found = (occurrences(text, word, self.whole_words, self.ignore_case) > 0 for word in self.words)
-        return all(found) if self.need == "all" else any(found)
+        occurs = (occurrences(text, word, self.whole_words, self.ignore_case) > 0 for word in self.words)
+        return all(occurs) if self.need == "all" else any(occurs)
 
 
 @register_check
 class Forbidden(Check):
-    """None of the phrases is there."""
+    """None of the phrases occur in the text. Case is ignored by default."""
 
-    summary = "None of the words or phrases occurs in the text."
+    summary = "None of the words or phrases occur in the text."
     example = {"words": ["very", "in conclusion"]}
     type: Literal["forbidden"] = "forbidden"
     words: Phrases
     whole_words: bool = True
     ignore_case: bool = True
 
+    @override
     def holds(self, text: str, input: str | None = None) -> bool:
-        """See [`Check`]."""
         return not any(occurrences(text, word, self.whole_words, self.ignore_case) for word in self.words)
 
 
 @register_check
 class KeywordCount(Counted):
-    """How often one phrase is there."""
+    """Counts the occurrences of one phrase. Case is ignored by default."""
 
-    summary = "The word or phrase occurs so many times."
+    summary = "The word or phrase occurs the required number of times."
     example = {"word": "river", "at_least": 2}
     type: Literal["keyword_count"] = "keyword_count"
     word: Phrase
     whole_words: bool = True
     ignore_case: bool = True
 
+    @override
     def count(self, text: str) -> int:
-        """See [`Counted`]."""
         return occurrences(text, self.word, self.whole_words, self.ignore_case)
 
 
 @register_check
 class Letters(Counted):
-    """How often the given letters, digits or signs occur, all together; capitals count as small letters."""
+    """Counts all occurrences of the given letters, digits or punctuation marks, ignoring case."""
 
-    summary = "The given letters, digits or signs occur so many times, all together."
+    summary = "The given letters, digits or punctuation marks occur the required number of times in total."
     example = {"letters": ",", "exactly": 0}
     type: Literal["letters"] = "letters"
     letters: str = Field(min_length=1)
 
+    @override
     def count(self, text: str) -> int:
-        """See [`Counted`]."""
         lowered = text.lower()
         return sum(lowered.count(letter) for letter in set(self.letters.lower()))

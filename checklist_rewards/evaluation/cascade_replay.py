@@ -19,7 +19,7 @@ from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.judges.cascade import margin_of
 from checklist_rewards.scores import DEFAULT_THRESHOLD, Score, Verdict, answer_of, ratio
-from checklist_rewards.validation import extra
+from checklist_rewards.validation import import_extra
 
 MARGINS = tuple(step / 50 for step in range(51))
 DEFAULT_TOLERANCE = 0.01
@@ -113,7 +113,7 @@ def plot_curve(curve: Sequence[Point], chosen: Point, path: str | Path) -> None:
     Raises:
         SampleError: without matplotlib (the extra `evaluation`).
     """
-    [figures] = extra("matplotlib.figure")
+    [figures] = import_extra("matplotlib.figure")
 
     known = [(point.cost, point.agreement) for point in curve if point.agreement is not None]
     figure = figures.Figure(figsize=(6, 4), layout="constrained")

@@ -1,1 +1,1 @@
-"""Rows read and written as JSONL, CSV or Parquet, documents as JSON or YAML, and the store of answers."""
+"""Reading and writing files: rows (JSONL, CSV, Parquet), documents (JSON, YAML), and the store of answers."""

@@ -1,14 +1,14 @@
-"""Files of rows: JSONL, CSV and Parquet, read as a stream and written all or nothing.
+"""Files of rows: JSONL, CSV and Parquet, read as a stream and written atomically.
 
-The extension says the format. [`read_rows`] gives one row at a time with its place in the file, so an error can name
-it; [`write_rows`] writes to a hidden file beside the target, which takes the target's name when the block ends well.
-If it does not, nothing is there that was not there before. A process that is killed leaves its hidden file; the next
-one that writes the same target removes it. Memory does not grow with the number of rows in either direction.
+The format is determined by the extension. [`read_rows`] yields one row at a time with its place in the file, so that
+errors can name it. [`write_rows`] writes to a hidden file in the same folder and renames it when the block ends
+without an error. After an error, no new file exists and an old one is unchanged. A process that is killed leaves its
+hidden file behind; the next process that writes the same file removes it. Memory does not grow with the number of
+rows, neither for reading nor for writing.
 
-CSV has no types: every cell is read as a string, and a list or mapping (a checklist, a score) stands in its cell as
-JSON.
+CSV has no types: every cell is read as a string. A list or mapping (a checklist, a score) is stored as JSON text.
 
-A value that a format cannot hold is null rather than something else: NaN and infinities in JSON and CSV.
+NaN and infinities, which JSON does not support, become null in JSON and empty in CSV.
 """
 
 from __future__ import annotations
@@ -42,43 +42,49 @@ class Row:
     """One row of a file."""
 
     number: int
-    """The line it begins on (JSONL, CSV) or its place among the rows (Parquet); from 1."""
+    """The line on which the row begins (JSONL, CSV) or the number of the row (Parquet), from 1."""
     data: dict[str, Any]
     where: str
-    """How an error names it: "data.jsonl, line 3"."""
+    """The place to name in an error: "data.jsonl, line 3"."""
 
 
 class RowWriter(Protocol):
-    """What [`write_rows`] gives."""
+    """The writer that [`write_rows`] yields."""
 
     def write(self, row: Mapping[str, Any]) -> None:
-        """Add a row. Rows need not have the same keys."""
+        """Append a row. Rows may have different keys."""
         ...
 
     def finish(self) -> None:
-        """All rows are there."""
+        """Complete the file after the last row."""
         ...
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         ...
 
 
 def file_format(path: str | Path) -> str:
-    """The extension of `path`. Raises [`SampleError`] if it is none of `FORMATS`."""
+    """The extension of `path`, in lower case. Raises [`SampleError`] if it is not one of `FORMATS`."""
     extension = Path(path).suffix.lower()
     if extension not in FORMATS:
-        kind = f"the extension {extension!r} is not known" if extension else "the file name has no extension"
-        raise SampleError(f"{path}: {kind}; allowed: {', '.join(FORMATS)}.")
+        problem = f"unknown extension {extension!r}" if extension else "the file name has no extension"
+        raise SampleError(f"{path}: {problem}; allowed: {', '.join(FORMATS)}.")
     return extension
 
 
 def read_rows(path: str | Path) -> Iterator[Row]:
     """Read a file row by row. Blank lines are skipped; an empty file has no rows.
 
+    Args:
+        path (`str` or `Path`): A .jsonl, .csv or .parquet file.
+
+    Returns:
+        `Iterator[Row]`: The rows in order.
+
     Raises:
-        SampleError: at once if the file cannot be opened or its extension is not known; at the row, naming its line,
-            if it is malformed.
+        SampleError: Immediately, if the file cannot be opened or its extension is unknown; while iterating, if a row
+            is malformed. The message names the line.
     """
     path = Path(path)
     read = {".jsonl": _read_jsonl, ".csv": _read_csv, ".parquet": _read_parquet}[file_format(path)]
@@ -90,11 +96,12 @@ def read_rows(path: str | Path) -> Iterator[Row]:
 
 
 def read_rows_for(path: str | Path, output: str | Path) -> Iterator[Row]:
-    """[`read_rows`] for rows that will be written to `output`: a value that its format cannot hold is refused now.
+    """Like [`read_rows`], for rows that will be written to `output`. Values that the output format does not support
+    are rejected when they are read.
 
     Raises:
-        SampleError: also for bytes and other values that JSON and CSV have no form for, and for a key that cannot name
-            a Parquet column.
+        SampleError: Also for bytes and other values that JSON and CSV do not support, and for a key that is not a
+            valid Parquet column name.
     """
     rows, parquet = read_rows(path), file_format(output) == ".parquet"
     if file_format(path) == ".parquet":
@@ -123,18 +130,18 @@ def _checked(rows: Iterator[Row], check: Callable[[Mapping[str, Any]], None], ad
 def write_rows(path: str | Path) -> Iterator[RowWriter]:
     """Write a file row by row: `with write_rows("out.jsonl") as rows: rows.write({...})`.
 
-    The file appears, complete, when the block ends; if the block raises, nothing appears and a file that was there
-    stays.
+    The complete file is created when the block ends. If the block raises, no file is created and an existing file is
+    unchanged.
 
     Raises:
-        SampleError: at once if the extension is not known or the folder cannot be written to.
+        SampleError: Immediately, if the extension is unknown or the folder is not writable.
     """
     path = Path(path)
-    makers: dict[str, Callable[[Path], RowWriter]]
-    makers = {".jsonl": _JsonlWriter, ".csv": _CsvWriter, ".parquet": _ParquetWriter}
-    make = makers[file_format(path)]
+    writers: dict[str, Callable[[Path], RowWriter]]
+    writers = {".jsonl": _JsonlWriter, ".csv": _CsvWriter, ".parquet": _ParquetWriter}
+    writer_class = writers[file_format(path)]
     with atomic_path(path) as temporary:
-        writer = make(temporary)
+        writer = writer_class(temporary)
         try:
             yield writer
             writer.finish()
@@ -144,9 +151,10 @@ def write_rows(path: str | Path) -> Iterator[RowWriter]:
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
-    """A new, empty file beside `path`, which takes its place when the block ends well and is removed when it does not.
+    """Yield a new, empty file in the folder of `path`. It replaces `path` when the block ends without an error and is
+    deleted otherwise.
 
-    Missing folders are made.
+    Missing folders are created.
 
     Raises [`SampleError`] if `path` cannot be written.
     """
@@ -170,21 +178,22 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
 
 def _temporary(path: Path) -> tuple[Path, int]:
-    """A new file beside `path`, and the descriptor that locks it while its process lives."""
+    """Create a temporary file in the folder of `path`; return it and the descriptor that locks it until the process
+    ends."""
     while True:
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
         if _locked(descriptor) is not False and temporary.exists():
             return temporary, descriptor
-        os.close(descriptor)  # another process took it for abandoned before it was locked
+        os.close(descriptor)  # another process removed it as abandoned before it was locked
 
 
 def _remove_abandoned(path: Path) -> None:
-    """Remove the temporary files of processes that were killed while they wrote `path`."""
+    """Remove the temporary files of processes that were killed while writing `path`."""
     for temporary in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}.tmp"):
         try:
             descriptor = os.open(temporary, os.O_RDWR)
-        except OSError:  # gone by now, or another user's
+        except OSError:  # already removed, or owned by another user
             continue
         try:
             if _locked(descriptor):
@@ -194,7 +203,8 @@ def _remove_abandoned(path: Path) -> None:
 
 
 def _locked(descriptor: int) -> bool | None:
-    """Lock a file: True if that worked, False if another process holds it, None where files cannot be locked."""
+    """Try to lock a file: True on success, False if another process holds the lock, None if locking is not
+    supported."""
     if sys.platform == "win32":
         return None
     try:
@@ -223,7 +233,7 @@ def _read_jsonl(path: Path) -> Iterator[Row]:
 
 
 def _read_csv(path: Path) -> Iterator[Row]:
-    csv.field_size_limit(_MAX_CELL)  # the library's default refuses a cell of 128 kB
+    csv.field_size_limit(_MAX_CELL)  # the library's default limit is 128 kB per cell
     reader = csv.reader((line for _, line in _lines(path)), strict=True)
     header: list[str] | None = None
     while True:
@@ -242,7 +252,7 @@ def _read_csv(path: Path) -> Iterator[Row]:
                 raise SampleError(f"{where}: two columns have the same name; the header is {header}.")
             continue
         if len(cells) != len(header):
-            raise SampleError(f"{where}: {len(cells)} cells where the header names {len(header)} columns.")
+            raise SampleError(f"{where}: the row has {len(cells)} cells, but the header has {len(header)} columns.")
         yield Row(number, dict(zip(header, cells, strict=True)), where)
 
 
@@ -267,7 +277,7 @@ def _with_json(data: dict[str, Any], readers: Mapping[str, Callable[[Any], Any]]
     try:
         return {name: readers[name](value) if name in readers else value for name, value in data.items()}
     except (ValueError, RecursionError) as error:
-        raise SampleError(f"{where}: a column of type JSON holds something else ({error}).") from None
+        raise SampleError(f"{where}: a JSON column contains invalid JSON ({error}).") from None
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -295,7 +305,7 @@ class _JsonlWriter:
 
 
 class _CsvWriter:
-    """Keeps rows aside until the names of all columns are known."""
+    """Stores rows in a temporary file until the names of all columns are known."""
 
     def __init__(self, path: Path):
         self._path = path
@@ -317,7 +327,7 @@ class _CsvWriter:
 
 
 class _ParquetWriter:
-    """Keeps rows aside until the types of all columns are known."""
+    """Stores rows in a temporary file until the types of all columns are known."""
 
     def __init__(self, path: Path):
         self._path = path

@@ -1,13 +1,13 @@
-"""The spool: rows on disk until all of them are known, then a table with one type per column.
+"""Temporary storage of rows on disk while the types of their columns are inferred.
 
-Parquet and Arrow want the columns and their types first, and a stream of rows tells them last: a `quality` that is
-null in the first thousand rows is a number in the next, an item gets a field that no item had before. So rows are kept
-in an unnamed temporary file while their types are inferred and unified batch by batch, and are read again under the
-final types. Memory holds one batch, however long the stream.
+Parquet and Arrow require the columns and their types before the first row. In a stream of rows they are known only at
+the end: a `quality` that is null in the first thousand rows may be a number in the next, and an item may have a new
+field. So rows are written to an unnamed temporary file while types are inferred and unified batch by batch. Then they
+are read again with the final types. Only one batch is in memory at a time.
 
-null, whole and decimal numbers unify; structs get the fields of all their rows. A column whose values cannot have one
-type (a list here, a text there), or would become a struct with hundreds of fields (a mapping keyed by id), is kept as
-JSON text, with a warning; nothing is dropped.
+Null, integer and decimal columns are unified; structs get the fields of all their rows. A column whose values have no
+common type (lists and strings), or that would become a struct with hundreds of fields (a mapping keyed by id), is
+stored as JSON text, with a warning. Nothing is dropped.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ _MAX_FIELDS = 256
 
 
 class Spool:
-    """Rows put aside in a temporary file, which vanishes with this object or its process.
+    """Rows in a temporary file. The file is deleted with this object or at the end of the process.
 
     Args:
-        folder (`str` or `Path`): where the file is made.
+        folder (`str` or `Path`): The folder of the temporary file.
     """
 
     def __init__(self, folder: str | Path):
         self._file = tempfile.TemporaryFile(dir=folder)
         self.columns: dict[str, None] = {}
-        """Names of all columns so far, in order of first appearance."""
+        """Names of all columns seen so far, in order of first appearance."""
 
     def write(self, row: Mapping[str, Any]) -> int:
-        """Put a row aside; returns its size in bytes."""
+        """Append a row. Returns its size in bytes."""
         self.columns.update(dict.fromkeys(row))
         data = pickle.dumps(dict(row), pickle.HIGHEST_PROTOCOL)
         self._file.write(data)
@@ -68,16 +68,16 @@ class Spool:
                 batch, start = [], self._file.tell()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close and delete the temporary file."""
         self._file.close()
 
 
 class ArrowSpool(Spool):
-    """A spool that knows the Arrow type of every column once all rows are in.
+    """A spool that infers the Arrow type of every column while rows are written.
 
     Args:
-        folder (`str` or `Path`): where the file is made.
-        types (mapping, *optional*): Arrow types of columns that are known beforehand.
+        folder (`str` or `Path`): The folder of the temporary file.
+        types (mapping, *optional*): The Arrow types of columns whose type is already known.
     """
 
     def __init__(self, folder: str | Path, types: Mapping[str, pa.DataType] | None = None):
@@ -89,7 +89,8 @@ class ArrowSpool(Spool):
         self._batch_bytes = 0
 
     def write(self, row: Mapping[str, Any]) -> int:
-        """Put a row aside; returns its size in bytes. Raises [`SampleError`] for a column that Arrow cannot name."""
+        """Append a row. Returns its size in bytes. Raises [`SampleError`] for a column name that is not valid in
+        Arrow."""
         check_names(row)
         size = super().write(row)
         self._batch.append(dict(row))
@@ -100,7 +101,7 @@ class ArrowSpool(Spool):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns and types of all rows so far."""
+        """The columns and types of all rows written so far."""
         import pyarrow as pa
 
         self._infer()
@@ -108,10 +109,10 @@ class ArrowSpool(Spool):
         return pa.schema([(name, types[name]) for name in self.columns])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows as Arrow batches of `schema`.
+        """Yield all rows as Arrow batches with `schema`.
 
         Raises:
-            SampleError: for a value that its column's type cannot hold, naming the column.
+            SampleError: If a value does not fit the type of its column. The message names the column.
         """
         import pyarrow as pa
 
@@ -147,31 +148,32 @@ class ArrowSpool(Spool):
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Refuse a column name that Arrow cannot hold. Raises [`SampleError`]."""
+    """Raises [`SampleError`] for a column name that is not valid in Arrow."""
     for name in names:
         try:
             name.encode()
         except UnicodeEncodeError:
             raise SampleError(
-                f"a Parquet column cannot be named {name!r:.60}: half a surrogate pair is not valid Unicode."
+                f"a Parquet column cannot be named {name!r:.60}: an unpaired surrogate is not valid Unicode."
             ) from None
 
 
 def json_reader(type: pa.DataType) -> Callable[[Any], Any] | None:
-    """What gives the values of Arrow's JSON type, which come as text; None for a type without any inside.
+    """A function that decodes the values of Arrow's JSON type, which are read as text, inside values of `type`. None
+    if `type` contains no JSON type.
 
-    `datasets` writes lists whose mappings have different keys with that type.
+    `datasets` uses the JSON type for lists whose mappings have different keys.
     """
     import pyarrow as pa
 
     if isinstance(type, pa.JsonType):
         return lambda value: None if value is None else json.loads(value)
     if isinstance(type, pa.StructType):
-        found = {field.name: reader for field in type if (reader := json_reader(field.type)) is not None}
-        if not found:
+        readers = {field.name: reader for field in type if (reader := json_reader(field.type)) is not None}
+        if not readers:
             return None
         return lambda value: (
-            value and {name: found[name](entry) if name in found else entry for name, entry in value.items()}
+            value and {name: readers[name](entry) if name in readers else entry for name, entry in value.items()}
         )
     is_list = pa.types.is_nested(type) and hasattr(type, "value_type")
     reader = json_reader(type.value_type) if is_list else None
@@ -179,9 +181,9 @@ def json_reader(type: pa.DataType) -> Callable[[Any], Any] | None:
 
 
 def as_json(value: Any) -> str:
-    """`value` as JSON in one line. Numbers that JSON does not have (NaN, infinities) become null.
+    """Encode a value as one line of JSON. NaN and infinities become null.
 
-    Raises [`SampleError`] for a value that JSON has no form for.
+    Raises [`SampleError`] for a value that cannot be represented in JSON.
     """
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
@@ -189,13 +191,13 @@ def as_json(value: Any) -> str:
         text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False)
     try:
         text.encode()
-    except UnicodeEncodeError:  # half a surrogate pair: only its escape is valid UTF-8
+    except UnicodeEncodeError:  # an unpaired surrogate: only its escape is valid UTF-8
         text = json.dumps(json.loads(text))
     return text
 
 
 def as_text(value: Any) -> str:
-    """`value` as the text of one cell: a string as it is, a list or mapping as JSON, what JSON has as null as ""."""
+    """Convert a value to the text of one cell: a string unchanged, a list or mapping as JSON, null as ""."""
     if isinstance(value, str):
         return value
     text = as_json(value)
@@ -225,7 +227,7 @@ def _unified(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def _fields(type: pa.DataType) -> int:
-    """How many leaves a type has. Raises ValueError for a struct without fields, which Parquet cannot write."""
+    """Number of leaf fields of a type. Raises `ValueError` for a struct without fields, which Parquet cannot store."""
     import pyarrow as pa
 
     if not isinstance(type, pa.StructType):

@@ -1,17 +1,16 @@
-"""The content-addressed store: what a model once answered is not asked again.
+"""The content-addressed store: a persistent cache of model answers.
 
-Every read and every sampled reply is kept under the hash of everything it depends on (model identity, rendered text,
-labels or sampling parameters), so a second run asks only for what is missing, and changing one word of one item asks
-for that item alone. There are no row numbers and there is no resume flag.
+Every read and every sampled reply is stored under the hash of everything it depends on (model identity, rendered text,
+labels or sampling parameters). A second run computes only what is missing; after a change to one item, only that item
+is read again. Row numbers do not matter, and no resume flag is needed.
 
-One SQLite file: several processes may read and write at once, and a process killed at any instant loses at most the
-chunk it had not yet handed over. The file uses a write-ahead log (WAL), except on a network file system, where WAL
-does not work: there it uses a rollback journal.
+The store is one SQLite file. Several processes may read and write it at the same time. A process that is killed loses
+at most the answers that it had not yet written. The file uses a write-ahead log (WAL), except on a network file
+system, where WAL does not work and a rollback journal is used.
 
-A store that cannot be opened is refused when it is opened. A store that breaks later (corruption, a full or read-only
-disk) costs the resume, not the run: it warns once, and from then on gives or keeps nothing. A single value that cannot
-be decoded is dropped and its question asked again. A file that is removed or replaced while it is open is opened anew,
-so that later answers are kept.
+If a store cannot be opened, an error is raised. If it fails later (corruption, a full or read-only disk), the run
+continues without it after one warning, and cannot be resumed from it. A value that cannot be decoded is deleted and
+computed again. If the file is removed or replaced while it is open, it is reopened, so that later answers are stored.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 Key = bytes
 T = TypeVar("T")
-_BREAKS = (OSError, sqlite3.Error)
+_ERRORS = (OSError, sqlite3.Error)
 _MAX_VARIABLES = 500
 _COMPRESS_FROM = 512
 _LOCK_TIMEOUT_S = 60
@@ -44,11 +43,11 @@ _NETWORK = frozenset(
     "9p afs beegfs ceph cifs glusterfs gpfs lustre ncpfs nfs nfs4 orangefs pvfs2 smb3 smbfs vboxsf virtiofs "
     "wekafs".split()
 )
-"""File systems shared between machines; besides these every `fuse.*` is treated as one."""
+"""File systems shared between machines. Every `fuse.*` file system is treated as one, too."""
 
 
 def key_of(*parts: str | bytes) -> Key:
-    """16-byte hash of a sequence of strings; no two different sequences share an encoding."""
+    """16-byte hash of a sequence of strings. Different sequences always have different encodings."""
     digest = blake2b(digest_size=16)
     for part in parts:
         raw = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
@@ -64,15 +63,15 @@ def default_store_path() -> Path:
 
 
 class Store:
-    """Keys to texts, kept in one file.
+    """A persistent mapping from keys to texts in one SQLite file.
 
     Args:
-        path (`str` or `Path`, *optional*): The file; created with its folder if it does not exist. Defaults to
+        path (`str` or `Path`, *optional*): The file. It is created, with its folder, if it does not exist. Defaults to
             [`default_store_path`].
 
     Raises:
-        StoreError: If the file cannot be opened or is not a store. On a network file system without working locks the
-            store is switched off with a warning instead.
+        StoreError: If the file cannot be opened or is not a store. On a network file system without working locks, the
+            store is disabled with a warning instead.
     """
 
     def __init__(self, path: str | Path | None = None):
@@ -85,14 +84,14 @@ class Store:
         self._wal = not (kind in _NETWORK or kind.startswith("fuse."))
         if not self._wal:
             logger.warning(
-                "the store %s is on a network file system (%s), where SQLite is slow and locks may fail; prefer a "
-                "local disk (--store, store=).",
+                "the store %s is on a network file system (%s), where SQLite is slow and locks may fail; use a local "
+                "disk if possible (--store, store=).",
                 self.path,
                 kind,
             )
         try:
             self._connection()
-        except _BREAKS as error:
+        except _ERRORS as error:
             if not self._wal and isinstance(error, sqlite3.OperationalError):
                 self._stop_reading(error)
                 return
@@ -117,37 +116,39 @@ class Store:
             keys (sequence of [`Key`]):
                 Any number, in any order.
             decode (`Callable[[Key, str], T]`, *optional*):
-                Makes a value of a key's text. A text for which it raises is dropped from the store, so that the next
-                answer takes its place. Defaults to the text itself.
+                Converts the stored text of a key to a value. If it raises, the entry is deleted from the store, so
+                that the next answer replaces it. Defaults to returning the text.
 
         Returns:
-            `dict[Key, T]`: The values of the keys that the store has.
+            `dict[Key, T]`: The values of the keys that the store contains.
         """
         rows: list[tuple[Key, Any]] = []
         if self._reads:
             try:
                 connection = self._connection()
                 for start in range(0, len(keys), _MAX_VARIABLES):
-                    some = keys[start : start + _MAX_VARIABLES]
-                    marks = ",".join("?" * len(some))
-                    rows += connection.execute(f"SELECT key, value FROM answers WHERE key IN ({marks})", some)
-            except _BREAKS as error:
+                    chunk = keys[start : start + _MAX_VARIABLES]
+                    marks = ",".join("?" * len(chunk))
+                    rows += connection.execute(f"SELECT key, value FROM answers WHERE key IN ({marks})", chunk)
+            except _ERRORS as error:
                 self._stop_reading(error)
-        found: dict[Key, Any] = {}
+        values: dict[Key, Any] = {}
         broken: list[Key] = []
         for key, value in rows:
             try:
-                found[key] = decode(key, _unpacked(value))
-            except Exception:  # a damaged value may raise anything, and costs itself alone
+                values[key] = decode(key, _decompressed(value))
+            except Exception:  # a damaged value may raise anything and must not affect the others
                 broken.append(key)
         if broken:
-            logger.warning("%d answers in the store %s cannot be decoded; asking again.", len(broken), self.path)
+            logger.warning(
+                "%d answers in the store %s cannot be decoded and are computed again.", len(broken), self.path
+            )
             self._write("DELETE FROM answers WHERE key = ?", ((key,) for key in broken))
-        return found
+        return values
 
     def put(self, answers: Iterable[tuple[Key, str]]) -> None:
-        """Keep answers; the first one of a key stays. They are on disk when this returns."""
-        self._write("INSERT OR IGNORE INTO answers VALUES (?, ?)", ((key, _packed(text)) for key, text in answers))
+        """Store answers. They are on disk when this returns. An existing answer is not replaced."""
+        self._write("INSERT OR IGNORE INTO answers VALUES (?, ?)", ((key, _compressed(text)) for key, text in answers))
 
     def __len__(self) -> int:
         return self._connection().execute("SELECT count(*) FROM answers").fetchone()[0]
@@ -158,24 +159,24 @@ class Store:
         try:
             with self._connection() as connection:
                 connection.executemany(statement, rows)
-        except _BREAKS as error:
+        except _ERRORS as error:
             if self._writes:
-                logger.warning("the store %s takes no more answers (%s); going on without it.", self.path, error)
+                logger.warning("the store %s cannot be written (%s); continuing without it.", self.path, error)
             self._writes = False
 
     def _stop_reading(self, error: Exception) -> None:
         if self._reads:
-            logger.warning("the store %s cannot be read (%s); going on without it.", self.path, error)
+            logger.warning("the store %s cannot be read (%s); continuing without it.", self.path, error)
         self._reads = self._writes = False
 
     def _connection(self) -> sqlite3.Connection:
-        # SQLite connections must not cross threads or forks, and one whose file was removed writes to nowhere.
+        # SQLite connections must not cross threads or forks, and one whose file was removed loses what it writes.
         local, opened = self._local, (os.getpid(), _file_at(self.path))
         if getattr(local, "opened", None) == opened:
             return local.connection
         if self._file not in (None, opened[1]):
-            logger.warning("the store %s was removed or replaced while in use; opening it anew.", self.path)
-            # SQLite would apply the log of the old file to the new one.
+            logger.warning("the store %s was removed or replaced while in use; reopening it.", self.path)
+            # Otherwise SQLite would apply the log of the old file to the new one.
             for path, file in self._logs.items():
                 if file is not None and file == _file_at(path):
                     path.unlink()
@@ -198,7 +199,12 @@ class Store:
 
 
 def open_store(store: Store | str | Path | bool | None) -> Store | None:
-    """True: the default store; False or None: none; a path: that file; a [`Store`]: itself."""
+    """Open the store that a `store` argument specifies.
+
+    Args:
+        store ([`Store`], `str`, `Path` or `bool`): True means the default store, False or None no store, and a path
+            that file. A [`Store`] is returned unchanged.
+    """
     if store is None or store is False:
         return None
     if isinstance(store, Store):
@@ -207,8 +213,8 @@ def open_store(store: Store | str | Path | bool | None) -> Store | None:
 
 
 def _set_journal(connection: sqlite3.Connection, mode: str) -> None:
-    # Another process that makes the store at this moment holds a write lock, and here alone SQLite answers "busy" at
-    # once instead of waiting out the connection's timeout.
+    # Another process that is creating the store holds a write lock. For this statement, SQLite reports "busy"
+    # immediately and ignores the connection's timeout.
     give_up = time.monotonic() + _LOCK_TIMEOUT_S
     while True:
         try:
@@ -221,16 +227,16 @@ def _set_journal(connection: sqlite3.Connection, mode: str) -> None:
 
 
 def _file_at(path: Path) -> tuple[int, int] | None:
-    """What tells a file from the one that replaces it."""
+    """Device and inode, which differ between a file and the file that replaces it; None if it does not exist."""
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _file_system(path: Path) -> str:
-    """Type of the file system that holds `path`; empty where the system does not report it (other than Linux)."""
+    """Type of the file system of `path`; "" if the operating system does not report it (only Linux does)."""
     try:
         lines = _MOUNTS.read_text(errors="surrogateescape").splitlines()
     except OSError:
@@ -239,23 +245,23 @@ def _file_system(path: Path) -> str:
     kind, depth = "", -1
     for fields in map(str.split, lines):
         mounted = Path(_UNESCAPED.sub(lambda code: chr(int(code[1], 8)), fields[4]))
-        # Of two mounts at one place the later one hides the other.
+        # Of two mounts on the same folder, the later one hides the other.
         if folder.is_relative_to(mounted) and len(mounted.parts) >= depth:
             kind, depth = fields[fields.index("-") + 1], len(mounted.parts)
     return kind
 
 
 def _text(raw: bytes) -> str | None:
-    # sqlite3's own decoding raises, and one damaged value would take its neighbours with it.
+    # sqlite3's own decoding raises, so that one damaged value would lose the whole query.
     try:
         return raw.decode()
     except UnicodeDecodeError:
         return None
 
 
-def _packed(text: str) -> str | bytes:
+def _compressed(text: str) -> str | bytes:
     return text if len(text) < _COMPRESS_FROM else zlib.compress(text.encode())
 
 
-def _unpacked(value: str | bytes) -> str:
+def _decompressed(value: str | bytes) -> str:
     return value if isinstance(value, str) else zlib.decompress(value).decode()

@@ -1,8 +1,8 @@
-"""Verdicts, scores, and the arithmetic between them.
+"""Verdicts and scores.
 
-`verdict.py` holds the outcome of one read, `score.py` the score of one target, `aggregate.py` makes one of the other,
-`tally.py` aggregates batches, `scales.py` has ordinal options, and `table.py` writes scores as columns of a file. The
-names of the first three are imported from here.
+`verdict.py` defines the outcome of one read, `score.py` the score of one target, `aggregate.py` computes scores from
+verdicts, `tally.py` aggregates batches, `scales.py` defines ordinal options, and `table.py` writes scored batches as
+tables and files. Import verdicts and scores from this package.
 """
 
 from checklist_rewards.scores.aggregate import level, rescore, score_checklist

@@ -1,4 +1,4 @@
-"""From verdicts to a score: every item's line, and [`Score.of`] them."""
+"""Computes scores from verdicts: an [`ItemScore`] for every item, aggregated by [`Score.of`]."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def score_checklist(
     *,
     quality: float | None = None,
 ) -> Score:
-    """Aggregate one target's verdicts.
+    """Aggregate the verdicts of one target.
 
     Args:
         checklist ([`Checklist`]):
@@ -36,12 +36,12 @@ def score_checklist(
         verdicts (sequence of [`Verdict`]):
             One per item, in the checklist's order.
         aggregation ([`Aggregation`], *optional*):
-            The rules. Defaults to `Aggregation()`.
+            The settings. Defaults to `Aggregation()`.
         quality (`float`, *optional*):
-            Grade from 1 to 5 of the whole target. Defaults to the one that came with the verdicts, if any.
+            Grade of the whole target, from 1 to 5. Defaults to the grade in the verdicts, if any.
 
     Returns:
-        [`Score`]
+        [`Score`]: All aggregates and the answer to each item.
     """
     if len(verdicts) != len(checklist.items):
         raise ValueError(f"got {len(verdicts)} verdicts for {len(checklist.items)} items")
@@ -53,9 +53,10 @@ def score_checklist(
 
 
 def rescore(checklist: Checklist, score: Score, aggregation: Aggregation | None = None) -> Score:
-    """Aggregate a stored score's reads again, matched to `checklist` by item id: other weights or rules, no engine.
+    """Aggregate the verdicts of a stored score again with other weights, gates or settings, without a judge.
 
-    Items of `checklist` that the stored score does not have are unanswered("not_read").
+    Verdicts are matched to `checklist` by item id. Items that the stored score does not contain are unanswered, with
+    the reason "not_read".
 
     Args:
         checklist ([`Checklist`]):
@@ -63,7 +64,7 @@ def rescore(checklist: Checklist, score: Score, aggregation: Aggregation | None 
         score ([`Score`]):
             The stored score.
         aggregation ([`Aggregation`], *optional*):
-            The rules. Defaults to those the score was computed with.
+            The settings. Defaults to those with which the score was computed.
     """
     reads = {line.id: line.verdict() for line in score.items}
     verdicts = [reads.get(item.id, Verdict(unanswered="not_read")) for item in checklist.items]

@@ -1,12 +1,12 @@
-"""From verdicts to a score: every aggregate of one target, defined once (those of a batch are in `tally.py`).
+"""Computes scores from verdicts. All aggregates of one target are defined here (those of a batch are in `tally.py`).
 
 A [`Verdict`] is the outcome of one read: probabilities over the item's labels, or a plain answer, or *unanswered* with
-the reason. [`score_checklist`] turns the verdicts of one target into a [`Score`]. It is pure arithmetic, so a stored
-run can be scored again with other weights, gates or thresholds without asking a judge.
+a reason. [`score_checklist`] aggregates the verdicts of one target into a [`Score`]. This is pure arithmetic, so a
+stored run can be scored again with other weights, gates or thresholds without a judge.
 
-A judge's failure is never a score: unanswered items leave numerator and denominator, `answered_weight` says how much
-was answered, `lower` and `upper` say where the score could have ended had the missing answers all been bad or all
-good, and below `min_answered` the primary score is None.
+A judge failure is never a score. Unanswered items are removed from numerator and denominator. `answered_weight` is the
+share that was answered. `lower` and `upper` are the scores that would result if all missing answers were bad or good.
+If `answered_weight` is below `min_answered`, the primary score is None.
 
 Item i has weight w and value v in [0, 1] (yes 1, no 0, or the chosen option's value). Its *soft* value is the sum over
 labels of P(label) x value. Its credit is v if w >= 0 else 1 - v; it passes when its credit is at least 0.5.
@@ -37,18 +37,26 @@ LEAST_QUALITY, BEST_QUALITY = 1, 5
 
 
 class Aggregation(BaseModel):
-    """The rules that turn verdicts into a score; see [`score_checklist`]. Weights and gates are the checklist's."""
+    """The settings with which verdicts are aggregated; see [`score_checklist`]. Weights and gates belong to the
+    checklist."""
 
     model_config = ConfigDict(frozen=True)
 
     primary_metric: PrimaryMetric = "expected"
+    """The aggregate to use as `primary_score`: "pass", "weighted", "expected", "normalized", or "quality" (mapped to
+    [0, 1] as (quality - 1) / 4)."""
     threshold: float = DEFAULT_THRESHOLD
+    """A yes/no item is answered yes if P(yes) is at least this."""
     min_answered: float = DEFAULT_MIN_ANSWERED
+    """Share of sum |w| that must be answered, in [0, 1]. Below it, `primary_score` is None."""
     abstention: Abstention = "skip"
+    """How to count the answer "cannot assess". "skip": the item does not count. "zero": value 0. "partial": value 0.5
+    for a positive item, 0 for a penalty. "fail": the lowest option's value for a positive item, the highest for a
+    penalty."""
 
 
 class Counted(NamedTuple):
-    """One item as the aggregates use it."""
+    """The numbers of one item that enter the aggregates."""
 
     weight: float
     value: float
@@ -58,14 +66,14 @@ class Counted(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ItemScore:
-    """One line of a score: what was answered, and what it counts for. A number that does not exist is None."""
+    """The answer to one item and its contribution to the score. Numbers that do not exist are None."""
 
     id: str
     question: str
     answer: str | None = None
-    """ "yes", "no" or an option's label; None when unanswered."""
+    """ "yes", "no" or an option's label; None if unanswered."""
     value: float | None = None
-    """Hard value in [0, 1]; None when unanswered or when the abstention is skipped."""
+    """Hard value in [0, 1]; None if unanswered or if the abstention is skipped."""
     soft: float | None = None
     """Soft value in [0, 1]: the sum over labels of P(label) x value; the hard value where there are no
     probabilities. None where `value` is."""
@@ -73,10 +81,10 @@ class ItemScore:
     """The item's weight; None in files written before it was recorded."""
     required: bool = False
     passed: bool | None = None
-    """Credit of the hard answer >= 0.5, so for a penalty: the answer was no."""
+    """Whether the credit of the hard answer is at least 0.5. A penalty passes if the answer is no."""
     confidence: float | None = field(init=False, default=None)
-    """P(answer), in [0, 1]: the entry of `answer` in `probabilities`; of several votes, their share. P(yes) is
-    `probabilities["yes"]`. It is derived here, so what a file says of it is not read."""
+    """P(answer), in [0, 1]: the entry of `answer` in `probabilities` (with several votes, the share of votes). P(yes)
+    is `probabilities["yes"]`. Computed from `probabilities`; the value in a file is ignored."""
     level: str | None = None
     """P(yes) in words: no_10 < .2 <= no_30 < .4 <= unsure < .6 <= yes_70 < .8 <= yes_90. Yes/no items only."""
     mass: float | None = None
@@ -85,14 +93,14 @@ class ItemScore:
     reasoning: str | None = None
     judge: str | None = None
     method: Method | None = None
-    """How it was read; see [`Verdict`]."""
+    """How the answer was obtained; see [`Verdict`]."""
     category: str | None = None
     votes: tuple[Vote, ...] | None = None
-    """What each of several judges said, failures included."""
+    """The votes of the individual judges, including failed ones."""
     agreement: float | None = None
-    """Share of the votes that were answered which name `answer`."""
+    """Share of the answered votes that agree with `answer`."""
     uncalibrated: dict[str, float] | None = None
-    """The judge's own probabilities, where `probabilities` are calibrated ones."""
+    """The judge's own probabilities, if `probabilities` are calibrated."""
 
     def __post_init__(self) -> None:
         if self.answer is not None and self.probabilities is not None:
@@ -113,7 +121,7 @@ class ItemScore:
         return None if value is None else credit_of(self.weight or 0.0, value)
 
     def verdict(self) -> Verdict:
-        """The read behind this line, to score it again."""
+        """Convert back to a verdict, to score it again."""
         return Verdict(
             self.probabilities,
             self.answer,
@@ -128,13 +136,12 @@ class ItemScore:
 
 
 class Score(BaseModel):
-    """All verdicts of one target and every aggregate of them. `model_dump()` is the record on disk and in reward
-    logs."""
+    """All verdicts of one target and their aggregates. Files and reward logs contain `model_dump()`."""
 
     model_config = ConfigDict(frozen=True)
 
     primary_score: float | None
-    """The aggregate named by `primary_metric`, in [0, 1]; 0 if a required item failed; None if too little was
+    """The aggregate named by `primary_metric`, in [0, 1]; 0 if a required item failed; None if too few items were
     answered."""
     primary_metric: str
     pass_rate: float | None
@@ -144,24 +151,24 @@ class Score(BaseModel):
     expected_score: float | None
     """`weighted_score` with soft values."""
     normalized_score: float | None
-    """Mean soft credit, unweighted (RocketEval); equals `pass_rate` where no probabilities exist and no options are
-    used."""
+    """Mean soft credit, unweighted (RocketEval). Equals `pass_rate` if there are neither probabilities nor options."""
     raw_score: float | None
     """sum w v, unclipped."""
     quality: float | None = None
-    """Grade from 1 to 5 of the checklist-guided quality judge, where that ran."""
+    """Grade from 1 to 5 of the checklist-guided quality judge, if it ran."""
     answered: int
     total: int
     answered_weight: float
     """Share of sum |w| that was answered, in [0, 1]."""
     lower: float | None
-    """`primary_score` had every missing answer been bad."""
+    """`primary_score` if every missing answer were bad."""
     upper: float | None
-    """`primary_score` had every missing answer been good."""
+    """`primary_score` if every missing answer were good."""
     required_passed: bool | None = None
-    """False if a required item failed, None if one is unanswered (and none failed) or none exists, else True."""
+    """True if all required items passed, False if one failed. None if there are no required items, or if one is
+    unanswered and none failed."""
     aggregation: Aggregation | None = None
-    """The rules this score was computed with; None in files written before they were recorded."""
+    """The settings with which the score was computed; None in files from before they were recorded."""
     items: tuple[ItemScore, ...]
 
     @classmethod
@@ -232,13 +239,13 @@ class Score(BaseModel):
 
     @property
     def mean_agreement(self) -> float | None:
-        """Mean over the items that several judges answered of the share of them that agree with the answer."""
+        """Mean `agreement` of the items that were answered by several judges."""
         known = [item.agreement for item in self.items if item.agreement is not None]
         return ratio(math.fsum(known), len(known))
 
     @property
     def category_pass_rates(self) -> dict[str, float | None]:
-        """passed / answered of each category, in order of first appearance; None where nothing was answered."""
+        """passed / answered of each category, in order of first appearance; None if nothing was answered."""
         passed: dict[str, list[bool]] = {}
         for item in self.items:
             if item.category is not None:
@@ -247,12 +254,12 @@ class Score(BaseModel):
 
     @property
     def unanswered(self) -> Counter[str]:
-        """How many items were left unanswered, by reason (without details)."""
+        """Number of unanswered items by reason (without details)."""
         return Counter(item.unanswered.partition(":")[0] for item in self.items if item.unanswered is not None)
 
 
 def ratio(numerator: float, denominator: float) -> float | None:
-    """`numerator / denominator`; None where there is nothing to divide by."""
+    """`numerator / denominator`, or None if the denominator is 0."""
     return numerator / denominator if denominator else None
 
 
@@ -272,8 +279,8 @@ def _metrics(
 
 
 def _weighted(pairs: Sequence[tuple[float, float]], only_penalties: bool) -> float | None:
-    # The branch is the checklist's, not the answers': were it chosen by what happened to be answered, a mixed
-    # checklist whose positive items all failed to be read would be scored as penalties only, and get 1.
+    # The formula depends on the checklist, not on which items were answered. Otherwise a mixed checklist whose
+    # positive items are all unanswered would be scored as penalties only, and get 1.
     total = math.fsum(w * v for w, v in pairs)
     scale = math.fsum(abs(w) if only_penalties else max(w, 0.0) for w, _ in pairs)
     if scale == 0:

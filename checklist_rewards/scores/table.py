@@ -1,17 +1,17 @@
-"""A scored batch: the scores with the rows they belong to, as a table, and as files that give back what went in.
+"""Scored batches as tables and files.
 
-[`BatchScore`] is what a run leaves behind. Its means are those of [`Tally`]. It goes to a pandas `DataFrame`, to JSONL
-and to Parquet, and comes back equal: a score is kept whole in one column, `checklist_score`, so it can be scored again
-without an engine.
+A [`BatchScore`] contains the scores of a batch and their rows. It can be converted to a pandas `DataFrame`, to JSONL
+and to Parquet, and back without loss. Each score is stored completely in one column, `checklist_score`, so it can be
+scored again without an engine.
 
-- JSONL: one row per line with its score beside its own keys. Whatever JSON has comes back as it was.
-- Parquet: a column is kept as Arrow's own type where every value comes back from it as it was, and as JSON text where
-  not (rows that lack the key, values of mixed types). Which is which is in the field's metadata.
-- DataFrame: the row's columns and `checklist_score` as objects, and the numbers of the score as float columns beside
-  them (`checklist_score.primary_score` and so on), for reading only. A key that a row lacks is `pandas.NA` there.
+- JSONL: one row per line, with the score as an additional key.
+- Parquet: a column has a native Arrow type if all its values round-trip exactly. Otherwise (rows without the key,
+  values of mixed types) it is stored as JSON text. The field's metadata records the encoding.
+- DataFrame: the row's columns and `checklist_score` as objects. The numbers of the score are added as read-only float
+  columns (`checklist_score.primary_score` and so on). A missing key is `pandas.NA`.
 
-What comes back as it was is what JSON has: strings, finite numbers, booleans, None, lists and mappings with names as
-keys. In files, NaN and infinities are null and dates are text, as everywhere in this package.
+All values that JSON supports round-trip exactly: strings, finite numbers, booleans, None, lists, and mappings with
+string keys. In files, NaN and infinities become null and dates become text, as everywhere in this package.
 """
 
 from __future__ import annotations
@@ -52,21 +52,21 @@ NUMBERS = (
     "lower",
     "upper",
 )
-"""Columns of a DataFrame, each under `checklist_score.`."""
+"""The numbers of a score that become DataFrame columns, with the prefix `checklist_score.`."""
 _ENCODING = b"checklist_rewards"
 _JSON = b"json"
 
 
 @dataclass(frozen=True)
 class BatchScore:
-    """Scores of a batch, and the rows they belong to.
+    """The scores of a batch and the rows they belong to.
 
     Args:
         scores (sequence of [`Score`] or None): None for a row that was not scored, such as one without a checklist.
-        rows (sequence of mappings, *optional*): as many; empty ones where there are none.
+        rows (sequence of mappings, *optional*): One per score. Defaults to empty mappings.
 
     Raises:
-        SampleError: if rows and scores do not fit, or a row has a score of its own.
+        SampleError: If the numbers of rows and scores differ, or if a row already contains a score.
     """
 
     scores: tuple[Score | None, ...]
@@ -74,22 +74,24 @@ class BatchScore:
 
     def __init__(self, scores: Iterable[Score | None], rows: Iterable[Mapping[str, Any]] | None = None):
         scores = tuple(scores)
-        kept = tuple({} for _ in scores) if rows is None else tuple(dict(row) for row in rows)
-        if len(kept) != len(scores):
-            raise SampleError(f"got {len(kept)} rows for {len(scores)} scores; there is one row per score.")
-        for number, row in enumerate(kept, start=1):
+        copies = tuple({} for _ in scores) if rows is None else tuple(dict(row) for row in rows)
+        if len(copies) != len(scores):
+            raise SampleError(f"got {len(copies)} rows for {len(scores)} scores; give one row per score.")
+        for number, row in enumerate(copies, start=1):
             taken = next((name for name in row if name == SCORE_COLUMN or name.startswith(f"{SCORE_COLUMN}.")), None)
             if taken is not None:
-                raise SampleError(f"row {number} has a column {taken!r} already; rename it, the score is kept there.")
+                raise SampleError(
+                    f"row {number} already has a column {taken!r}; rename it, the score needs this name."
+                )
         object.__setattr__(self, "scores", scores)
-        object.__setattr__(self, "rows", kept)
+        object.__setattr__(self, "rows", copies)
 
     def __len__(self) -> int:
         return len(self.scores)
 
     @cached_property
     def tally(self) -> Tally:
-        """All totals."""
+        """All aggregates of the batch."""
         return tally(score for score in self.scores if score is not None)
 
     @property
@@ -99,7 +101,7 @@ class BatchScore:
 
     @property
     def micro(self) -> float | None:
-        """Passed over answered items (DRFR)."""
+        """Passed / answered items of the whole batch (DRFR)."""
         return self.tally.micro
 
     @property
@@ -109,11 +111,11 @@ class BatchScore:
 
     @property
     def by_category(self) -> dict[str, PassRate]:
-        """Pass rates of the items of each category, in order of first appearance."""
+        """Pass rates of each category, in order of first appearance."""
         return self.tally.by_category
 
     def to_dataframe(self) -> pd.DataFrame:
-        """One row per score; see the module for the columns."""
+        """Convert to a DataFrame with one row per score; the columns are described in the module's docstring."""
         import pandas as pd
 
         columns: dict[str, Any] = {}
@@ -130,7 +132,7 @@ class BatchScore:
 
     @classmethod
     def from_dataframe(cls, frame: pd.DataFrame) -> BatchScore:
-        """What [`to_dataframe`] was made from. Raises [`SampleError`] if there is no `checklist_score` in it."""
+        """Convert back from [`to_dataframe`]. Raises [`SampleError`] if the column `checklist_score` is missing."""
         import pandas as pd
 
         _require_scores(frame.columns, "the DataFrame")
@@ -142,7 +144,7 @@ class BatchScore:
         return cls._of((record, f"row {number}") for number, record in enumerate(records, start=1))
 
     def to_jsonl(self, path: str | Path) -> None:
-        """Write a JSONL file; it appears whole or not at all."""
+        """Write a JSONL file. If writing fails, no file is created."""
         with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
             for row, score in zip(self.rows, self.scores, strict=True):
                 dumped = None if score is None else score.model_dump(mode="json")
@@ -150,33 +152,33 @@ class BatchScore:
 
     @classmethod
     def from_jsonl(cls, path: str | Path) -> BatchScore:
-        """What [`to_jsonl`], or the command line, has written. Raises [`SampleError`] naming the line."""
+        """Read a file written by [`to_jsonl`] or the command line. Raises [`SampleError`] naming the line."""
         return cls._of((row.data, row.where) for row in read_rows(path))
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write a Parquet file; it appears whole or not at all. Raises [`SampleError`] for a column name that is not
-        valid Unicode."""
+        """Write a Parquet file. If writing fails, no file is created. Raises [`SampleError`] for a column name that is
+        not valid Unicode."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         columns = _columns(self.rows)
         check_names(columns)
-        arrays, described = [], []
+        arrays, schema = [], []
         for name, values in columns.items():
             array, encoding = _encoded(values, None)
             arrays.append(array)
-            described.append(pa.field(name, array.type, metadata=encoding))
+            schema.append(pa.field(name, array.type, metadata=encoding))
         dumped = [None if score is None else score.model_dump(mode="json") for score in self.scores]
         array, encoding = _encoded(dumped, _score_type())
         table = pa.Table.from_arrays(
-            [*arrays, array], schema=pa.schema([*described, pa.field(SCORE_COLUMN, array.type, metadata=encoding)])
+            [*arrays, array], schema=pa.schema([*schema, pa.field(SCORE_COLUMN, array.type, metadata=encoding)])
         )
         with atomic_path(path) as temporary:
             pq.write_table(table, temporary)
 
     @classmethod
     def from_parquet(cls, path: str | Path) -> BatchScore:
-        """What [`to_parquet`] has written. Raises [`SampleError`] naming the row."""
+        """Read a file written by [`to_parquet`]. Raises [`SampleError`] naming the row."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -188,7 +190,7 @@ class BatchScore:
         try:
             columns = {field.name: _decoded(table[field.name], field) for field in table.schema}
         except (ValueError, RecursionError) as error:
-            raise SampleError(f"{path}: a column of JSON holds something else ({error}).") from None
+            raise SampleError(f"{path}: a JSON column contains invalid JSON ({error}).") from None
         records = [
             {name: values[index] for name, values in columns.items() if values[index] is not _ABSENT}
             for index in range(table.num_rows)
@@ -207,23 +209,28 @@ class BatchScore:
 
 
 def score_from(value: Any, where: str) -> Score | None:
-    """The score in a cell of a file: a mapping, or in CSV its JSON text; None for none.
+    """Parse the score in a cell of a file.
 
-    Raises [`SampleError`] that begins with `where`.
+    Args:
+        value: A mapping, its JSON text (CSV), or None or "" if the row was not scored.
+        where (`str`): The place to name in an error ("data.jsonl, line 3").
+
+    Raises:
+        SampleError: If the value is not a score.
     """
     try:
-        value = _told(json.loads(value) if isinstance(value, str) and value else value)
+        value = _own_labels(json.loads(value) if isinstance(value, str) and value else value)
         return None if value in (None, "") else Score.model_validate(value)
     except ValidationError as error:
         detail = error.errors(include_url=False)[0]
         field = "".join(f".{part}" for part in detail["loc"])
-        raise SampleError(f"{where}: {SCORE_COLUMN}{field} is no score: {detail['msg']}.") from None
+        raise SampleError(f"{where}: {SCORE_COLUMN}{field} is not valid: {detail['msg']}.") from None
     except (ValueError, RecursionError) as error:
-        raise SampleError(f"{where}: {SCORE_COLUMN} is no JSON ({error}); got {value!r:.60}.") from None
+        raise SampleError(f"{where}: {SCORE_COLUMN} is not valid JSON ({error}); got {value!r:.60}.") from None
 
 
 class _Absent:
-    """A key that a row does not have."""
+    """Marks a key that a row does not have."""
 
 
 _ABSENT: Any = _Absent()
@@ -240,18 +247,18 @@ def _objects(values: Sequence[Any]) -> pd.Series:
 
     cells = np.empty(len(values), dtype=object)
     for index, value in enumerate(values):
-        cells[index] = value  # one by one: given a list, pandas makes NaN of None and an array of lists
+        cells[index] = value  # one by one: from a list, pandas would convert None to NaN and lists to arrays
     return pd.Series(cells, dtype=object)
 
 
 def _encoded(values: Sequence[Any], type: pa.DataType | None) -> tuple[pa.Array, dict[bytes, bytes] | None]:
-    """An Arrow array of `values` and how it is to be read back."""
+    """Encode `values` as an Arrow array; also return the field metadata needed to decode it."""
     import pyarrow as pa
 
     if not any(value is _ABSENT for value in values):
         try:
             array = pa.array(values, type, from_pandas=False)
-            if array.type != pa.null() and _same(_plain(_stored(array)), values):
+            if array.type != pa.null() and _same(_plain(_round_trip(array)), values):
                 return array, None
         except (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError):
             pass
@@ -259,8 +266,8 @@ def _encoded(values: Sequence[Any], type: pa.DataType | None) -> tuple[pa.Array,
     return pa.array(texts, pa.string()), {_ENCODING: _JSON}
 
 
-def _stored(array: pa.Array) -> list[Any]:
-    """What Parquet gives back of an array. Raises what Arrow raises for a type that Parquet does not have."""
+def _round_trip(array: pa.Array) -> list[Any]:
+    """Write an array to Parquet and read it back. Raises an Arrow error for a type that Parquet does not support."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -278,7 +285,7 @@ def _decoded(column: pa.ChunkedArray, field: pa.Field) -> list[Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Arrow's maps, which come as lists of pairs, as mappings; everything else as it is."""
+    """Convert Arrow's maps, which are read as lists of pairs, to mappings; other values are unchanged."""
     if isinstance(value, list):
         if value and all(isinstance(pair, tuple) for pair in value):
             return dict(value)
@@ -287,7 +294,7 @@ def _plain(value: Any) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equal, and of the same types all through: 1, 1.0 and True are three things."""
+    """Whether two values are equal in value and type: 1, 1.0 and True all differ."""
     return json.dumps(one, sort_keys=True, default=repr) == json.dumps(other, sort_keys=True, default=repr)
 
 
@@ -296,7 +303,7 @@ def _score_type() -> pa.DataType:
 
 
 def _arrow_type(annotation: Any) -> pa.DataType:
-    """The Arrow type of a field of a score: of text, numbers, mappings of names to numbers, and tuples of records."""
+    """The Arrow type of a field of a score: text, number, mapping of names to numbers, or tuple of records."""
     import pyarrow as pa
 
     plain = {float: pa.float64(), int: pa.int64(), bool: pa.bool_(), str: pa.string()}
@@ -315,23 +322,24 @@ def _arrow_type(annotation: Any) -> pa.DataType:
     return pa.string() if origin is Literal else _arrow_type(inner[0])
 
 
-def _told(value: Any) -> Any:
-    """A score as a mapping. Parquet gives every mapping of a column the keys of all: labels that are another item's
-    have null, and go."""
+def _own_labels(value: Any) -> Any:
+    """A score without the labels of other items. Parquet gives all mappings of a column the same keys, with null for
+    the labels that an item does not have."""
     if not isinstance(value, Mapping) or not isinstance(value.get("items"), list):
         return value
-    return {**value, "items": [_own_labels(item) for item in value["items"]]}
+    return {**value, "items": [_without_null_labels(item) for item in value["items"]]}
 
 
-def _own_labels(item: Any) -> Any:
+def _without_null_labels(item: Any) -> Any:
     if not isinstance(item, Mapping):
         return item
     labels = {name: item[name] for name in ("probabilities", "uncalibrated") if isinstance(item.get(name), Mapping)}
-    own = {name: {k: p for k, p in found.items() if p is not None} or None for name, found in labels.items()}
+    own = {name: {k: p for k, p in entries.items() if p is not None} or None for name, entries in labels.items()}
     votes = item.get("votes")
-    return {**item, **own} | ({"votes": [_own_labels(vote) for vote in votes]} if isinstance(votes, list) else {})
+    cleaned = {"votes": [_without_null_labels(vote) for vote in votes]} if isinstance(votes, list) else {}
+    return {**item, **own} | cleaned
 
 
 def _require_scores(names: Iterable[Any], where: str) -> None:
-    if SCORE_COLUMN not in (known := list(names)):
-        raise SampleError(f"{where}: there is no column {SCORE_COLUMN!r}; it has {known}.")
+    if SCORE_COLUMN not in (columns := list(names)):
+        raise SampleError(f"{where}: column not found: {SCORE_COLUMN!r}; the columns are {columns}.")

@@ -1,8 +1,8 @@
-"""Totals over a stream of scores: what a batch comes to, in constant memory.
+"""Aggregates over a stream of scores, in constant memory.
 
-Three means that are often confused: `macro` gives every target the same say (the mean of the pass rates), `micro`
-every question (passed over answered, DRFR), `mean` is that of the primary scores. Items that carry a category are
-counted by category as well. What was not answered is in none of them, and None stands for a mean of nothing.
+Three means are distinguished: `macro` weights every target equally (the mean of the pass rates), `micro` weights every
+question equally (passed / answered, DRFR), and `mean` is the mean primary score. Items with a category are also
+counted by category. Unanswered items do not count. A mean of nothing is None.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from checklist_rewards.scores.score import Score, ratio
 
 @dataclass(slots=True)
 class PassRate:
-    """Pass rates of one kind of items over a batch."""
+    """Pass rates over a batch, of all items or of one category."""
 
     passed: int = 0
     counted: int = 0
-    """Items that were answered, and not with a skipped abstention."""
+    """Number of answered items, without skipped abstentions."""
     _rates: list[float] = field(default_factory=lambda: [0.0, 0])
 
     @property
     def macro(self) -> float | None:
-        """Mean over the targets of passed / answered; targets without an answer of this kind are left out."""
+        """Mean over targets of passed / answered. Targets without an answered item of this kind do not count."""
         return ratio(*self._rates)
 
     @property
     def micro(self) -> float | None:
-        """Passed over answered items of the whole batch."""
+        """Passed / answered items of the whole batch."""
         return ratio(self.passed, self.counted)
 
     def add(self, passed: int, counted: int) -> None:
-        """Count one more target."""
+        """Add the counts of one target."""
         self.passed += passed
         self.counted += counted
         if counted:
@@ -43,30 +43,30 @@ class PassRate:
 
 
 class Tally:
-    """Running totals over a stream of scores; every mean is None while there is nothing to average."""
+    """Running aggregates over a stream of scores. A mean of nothing is None."""
 
     def __init__(self) -> None:
         self.scored = self.unscored = self.reads = 0
         self.unanswered: Counter[str] = Counter()
         self.all = PassRate()
-        """Of all items."""
+        """Pass rates of all items."""
         self.by_category: dict[str, PassRate] = {}
-        """Of the items of each category, in order of first appearance."""
+        """Pass rates of each category, in order of first appearance."""
         self._primaries = 0.0
 
     def add(self, score: Score) -> None:
-        """Count one more score."""
+        """Add one score."""
         self.reads += score.total
         self.unanswered.update(score.unanswered)
         passed: dict[str | None, list[bool]] = {}
         for item in score.items:
-            known = passed.setdefault(item.category, [])
+            outcomes = passed.setdefault(item.category, [])
             if item.passed is not None:
-                known.append(item.passed)
+                outcomes.append(item.passed)
         self.all.add(sum(map(sum, passed.values())), sum(map(len, passed.values())))
-        for category, known in passed.items():
+        for category, outcomes in passed.items():
             if category is not None:
-                self.by_category.setdefault(category, PassRate()).add(sum(known), len(known))
+                self.by_category.setdefault(category, PassRate()).add(sum(outcomes), len(outcomes))
         if score.primary_score is None:
             self.unscored += 1
         else:
@@ -80,7 +80,7 @@ class Tally:
 
     @property
     def micro(self) -> float | None:
-        """Passed over answered items of the whole batch (DRFR, InFoBench section 3)."""
+        """Passed / answered items of the whole batch (DRFR, InFoBench section 3)."""
         return self.all.micro
 
     @property
@@ -90,8 +90,8 @@ class Tally:
 
 
 def tally(scores: Iterable[Score]) -> Tally:
-    """Totals of a batch; see [`Tally`]."""
-    totals = Tally()
+    """Aggregate a batch of scores into a [`Tally`]."""
+    result = Tally()
     for score in scores:
-        totals.add(score)
-    return totals
+        result.add(score)
+    return result

@@ -1,7 +1,7 @@
-"""The verdict: the outcome of one read, and the answer it stands for.
+"""The verdict: the outcome of one read (one item answered about one target by one judge).
 
-A verdict has probabilities over the item's labels, or a plain answer, or is *unanswered* with the reason. What it
-counts for is decided in `scores.py`.
+A verdict has probabilities over the item's labels, or a plain answer, or it is *unanswered* with a reason. `score.py`
+computes scores from verdicts.
 """
 
 from __future__ import annotations
@@ -22,40 +22,51 @@ class Verdict:
     """The outcome of one read: one item answered about one target by one judge."""
 
     probabilities: Mapping[str, float] | None = None
-    """P(label) over the item's labels, summing to 1; None where the judge gives words only."""
+    """P(label) of each of the item's labels, summing to 1; None if the judge returns text only."""
     answer: str | None = None
-    """The label the judge named. Judges that read probabilities leave it to `score_checklist`, which has the
+    """The label that the judge named. None for judges that return probabilities: [`score_checklist`] applies the
     threshold."""
     mass: float | None = None
-    """Probability that the judge's next token is a label at all, in [0, 1]."""
+    """Label mass: the probability that the judge's next token is any of the labels, in [0, 1]."""
     unanswered: str | None = None
-    """Why there is no answer: a reason ("too_long", "off_label", "backend_error"), optionally ": detail"."""
+    """Why there is no answer: a reason ("too_long", "off_label", "backend_error"), optionally followed by
+    ": detail"."""
     reasoning: str | None = None
     judge: str | None = None
     method: Method | None = None
-    """How it was read: `logprobs` of the labels out of the full vocabulary; `top_logprobs` out of a server's list of
-    the most likely tokens; the label as a `word`, where a server that was asked for log-probabilities gave none; from
-    a written `reply`; by a `panel` whose probabilities were put together; by a code `check`; or by the `votes` of
-    several replies or judges, whose answer stands whatever the threshold."""
+    """How the answer was obtained:
+
+    - `logprobs`: log-probabilities of the labels from the full vocabulary;
+    - `top_logprobs`: log-probabilities from a server's list of the most likely tokens;
+    - `word`: the label as text, from a server that returned no log-probabilities;
+    - `reply`: parsed from a written reply;
+    - `panel`: combined probabilities of several judges;
+    - `check`: a code check;
+    - `votes`: the votes of several replies or judges. The threshold does not apply to their answer.
+    """
     quality: int | None = None
-    """Grade from 1 to 5 of the whole target, where it came with this answer."""
+    """Grade of the whole target from 1 to 5, if the judge returned one with this answer."""
     votes: tuple[Verdict, ...] = ()
-    """What the judges said whose answers were put together, or tried one after the other; failures included."""
+    """The verdicts of the individual judges of a panel or cascade, including failed ones."""
     uncalibrated: Mapping[str, float] | None = None
-    """The judge's own probabilities, where `probabilities` are calibrated ones (`calibration.py`)."""
+    """The judge's own probabilities, if `probabilities` are calibrated."""
 
 
 def answer_of(item: ChecklistItem, verdict: Verdict, threshold: float = DEFAULT_THRESHOLD) -> str:
-    """The label that an answered verdict names: of yes and no by the threshold, of options the most probable one.
-    Where yes and no stand beside an abstention that is not the most probable: by the threshold, on P(yes) of the two.
+    """The answer of a verdict that is not unanswered.
+
+    A yes/no item is answered yes if P(yes) >= `threshold`. An item with options is answered with the most probable
+    one. If the options are yes, no and an abstention and the abstention is not the most probable, the threshold
+    applies to P(yes) / (P(yes) + P(no)).
 
     Raises:
-        ValueError: for labels that the item does not have.
+        ValueError: If the verdict has labels that the item does not have.
     """
     values = item.values
     if verdict.probabilities is not None and verdict.probabilities.keys() != values.keys():
         raise ValueError(
-            f"judge gave probabilities of {list(verdict.probabilities)} for item {item.id}, expected {list(values)}"
+            f"judge returned probabilities of {list(verdict.probabilities)} for item {item.id}, expected "
+            f"{list(values)}"
         )
     if verdict.probabilities is None or verdict.method == "votes":
         if verdict.answer not in values:
@@ -64,7 +75,7 @@ def answer_of(item: ChecklistItem, verdict: Verdict, threshold: float = DEFAULT_
     if item.options is None:
         return YES if verdict.probabilities[YES] >= threshold else NO
     best = max(values, key=verdict.probabilities.__getitem__)
-    if item.yes_no and values[best] is not None:  # the judge does not abstain, so the threshold decides
+    if item.yes_no and values[best] is not None:  # the judge does not abstain, so the threshold applies
         yes, no = verdict.probabilities[YES], verdict.probabilities[NO]
         return YES if yes >= threshold * (yes + no) else NO
     return best
@@ -72,7 +83,8 @@ def answer_of(item: ChecklistItem, verdict: Verdict, threshold: float = DEFAULT_
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """One judge's part in a verdict, as a score keeps it. An abstention is an answer; a failure is `unanswered`."""
+    """The verdict of one of several judges, as stored in a score. An abstention is an answer; a failure is
+    `unanswered`."""
 
     judge: str | None = None
     answer: str | None = None
@@ -84,7 +96,7 @@ class Vote:
     uncalibrated: dict[str, float] | None = None
 
     def verdict(self) -> Verdict:
-        """The verdict that this vote was."""
+        """Convert the vote back to a verdict."""
         return Verdict(
             self.probabilities,
             self.answer,
@@ -98,7 +110,7 @@ class Vote:
 
 
 def vote_of(item: ChecklistItem, verdict: Verdict, threshold: float = DEFAULT_THRESHOLD) -> Vote:
-    """The vote that a judge casts with its verdict."""
+    """Convert a verdict to a vote."""
     return Vote(
         judge=verdict.judge,
         answer=None if verdict.unanswered is not None else answer_of(item, verdict, threshold),

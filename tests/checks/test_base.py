@@ -31,26 +31,26 @@ def test_every_check_has_a_line_of_english_and_a_spec_that_comes_back(name):
 
 def test_a_model_is_shown_what_it_may_choose_and_no_code_unless_wanted():
     lines = describe().splitlines()
-    assert '- words: The text has so many words. Example: {"type": "words", "at_least": 50, "at_most": 100}' in lines
+    assert '- words: The text has the required number of words. Example: {"type": "words", "at_least": 50, "at_most": 100}' in lines
     assert {line.split(":")[0][2:] for line in lines} == set(CHECKS) - {"code", "program"}
     assert len(describe(executing=True).splitlines()) == len(CHECKS)
 
 
 REFUSED = [
-    ("nothing", "a code check is a JSON object with a 'type'; got 'nothing'"),
-    ("[1]", "a code check is a JSON object with a 'type'; got [1]"),
-    ('{"at_least": 1}', "a code check is a JSON object with a 'type'; got {'at_least': 1}"),
-    ("[" * 100_000, "a code check is a JSON object with a 'type'; got '[[["),
-    ('{"type": "word"}', "the check type 'word' is not known; allowed: words, sentences, "),
-    ('{"type": 3}', "the check type 3 is not known; allowed: "),
-    ('{"type": "words"}', "check 'words': one of 'at_least', 'at_most', 'exactly' is needed."),
+    ("nothing", "a code check must be a JSON object with a 'type'; got 'nothing'"),
+    ("[1]", "a code check must be a JSON object with a 'type'; got [1]"),
+    ('{"at_least": 1}', "a code check must be a JSON object with a 'type'; got {'at_least': 1}"),
+    ("[" * 100_000, "a code check must be a JSON object with a 'type'; got '[[["),
+    ('{"type": "word"}', "unknown check type 'word'; allowed: words, sentences, "),
+    ('{"type": 3}', "unknown check type 3; allowed: "),
+    ('{"type": "words"}', "check 'words': one of 'at_least', 'at_most', 'exactly' is required."),
     ('{"type": "words", "min": 1}', "check 'words': unknown field 'min'; allowed: at_least, at_most, exactly."),
     ('{"type": "words", "at_least": "9"}', "check 'words': at_least: Input should be a valid integer, got '9'."),
     ('{"type": "words", "at_least": true}', "check 'words': at_least: Input should be a valid integer, got True."),
     ('{"type": "words", "at_least": 1.5}', "check 'words': at_least: Input should be a valid integer, got 1.5."),
     ('{"type": "words", "at_most": -1}', "check 'words': at_most: Input should be greater than or equal to 0, got -1"),
-    ('{"type": "words", "at_least": 3, "at_most": 2}', "check 'words': at_least=3 is more than at_most=2."),
-    ('{"type": "words", "exactly": 3, "at_most": 5}', "check 'words': 'exactly' stands alone"),
+    ('{"type": "words", "at_least": 3, "at_most": 2}', "check 'words': at_least=3 is greater than at_most=2."),
+    ('{"type": "words", "exactly": 3, "at_most": 5}', "check 'words': 'exactly' cannot be combined"),
     ('{"type": "sections", "exactly": 3}', "check 'sections': the field 'marker' is missing."),
     (
         '{"type": "casing", "casing": "title"}',
@@ -58,17 +58,17 @@ REFUSED = [
     ),
     ('{"type": "keywords", "words": []}', "check 'keywords': words: Tuple should have at least 1 item"),
     ('{"type": "keywords", "words": ["a", ""]}', "check 'keywords': words.1: String should have at least 1 character"),
-    ('{"type": "regex", "pattern": "(", "at_least": 1}', "check 'regex': pattern: no regular expression (missing )"),
+    ('{"type": "regex", "pattern": "(", "at_least": 1}', "check 'regex': pattern: not a valid regular expression (missing )"),
     (
         '{"type": "language", "language": "English"}',
-        "check 'language': language: no language that can be told; allowed",
+        "check 'language': language: unknown language; allowed",
     ),
     ('{"type": "number", "value": "4"}', "check 'number': value: Input should be a valid number, got '4'."),
     ('{"type": "number", "value": NaN}', "check 'number': value: Input should be a finite number, got nan."),
     ('{"type": "code", "seconds": 900}', "check 'code': seconds: Input should be less than or equal to 60, got 900"),
-    ('{"type": "all", "checks": [{"type": "wrds"}]}', "check 'all': checks.0: the check type 'wrds' is not known"),
+    ('{"type": "all", "checks": [{"type": "wrds"}]}', "check 'all': checks.0: unknown check type 'wrds'"),
     ('{"type": "quoted", "x": 1}', "check 'quoted': unknown field 'x'; allowed: none."),
-    ('{"type": "words", "at_most": ' + "9" * 5000 + "}", "a code check is a JSON object with a 'type'; got '{\"type"),
+    ('{"type": "words", "at_most": ' + "9" * 5000 + "}", "a code check must be a JSON object with a 'type'; got '{\"type"),
     ('{"type": "all", "checks": [' * 300 + '{"type": "quoted"}' + "]}" * 300, "check 'all'"),
 ]
 
@@ -121,7 +121,7 @@ def test_a_type_of_ones_own():
         def holds(self, text, input=None):
             return text == text[::-1]
 
-    with pytest.raises(ChecklistError, match="'palindrome' is not known"):
+    with pytest.raises(ChecklistError, match="unknown check type 'palindrome'"):
         parse_check('{"type": "palindrome"}', "here")
     register_check(Palindrome)
     try:
@@ -138,7 +138,7 @@ def test_what_cannot_be_registered():
         summary = "Something else."
         type: Literal["words"] = "words"
 
-    with pytest.raises(ChecklistError, match="the check 'words' exists already"):
+    with pytest.raises(ChecklistError, match="the check type 'words' already exists"):
         register_check(Words)
 
     class Silent(Check):
@@ -159,7 +159,7 @@ def test_what_cannot_be_registered():
     class Nameless(Check):
         summary = "No name."
 
-    with pytest.raises(ChecklistError, match="Nameless: a check's type is named by its field"):
+    with pytest.raises(ChecklistError, match="Nameless: name the check type with a field"):
         register_check(Nameless)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from checklist_rewards.checks.programs import python_of
-from checklist_rewards.checks.sandbox import Outcome, process, run_code, run_program, unsafe, wasm
+from checklist_rewards.checks.sandbox import Execution, process, run_code, run_program, unsafe, wasm
 from checklist_rewards.errors import CheckError
 from tests.checks.holds import holds
 
@@ -74,37 +74,39 @@ def test_a_program_without_end_on_any_text_gives_no_answer():
 
 
 def test_time_and_memory_end():
-    assert ran("while True: pass") == Outcome(failure="out of time")
+    assert ran("while True: pass") == Execution(failure="out of time")
     ignoring = "try:\n    while True: pass\nexcept BaseException: pass"
-    assert ran(ignoring) == Outcome(failure="out of time")
-    assert ran("a = []\nwhile True: a.append('x' * 10**6)") == Outcome(failure="out of memory")
-    assert ran("import time\ntime.sleep(10**6)") == Outcome()  # sleeping takes no time
+    assert ran(ignoring) == Execution(failure="out of time")
+    assert ran("a = []\nwhile True: a.append('x' * 10**6)") == Execution(failure="out of memory")
+    assert ran("import time\ntime.sleep(10**6)") == Execution()  # sleeping takes no time
 
 
 WAITS = "import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()"
 
 
 def test_waiting_for_ever_is_the_codes_own_failure():
-    assert ran(WAITS) == Outcome(failure="out of time")
+    assert ran(WAITS) == Execution(failure="out of time")
 
 
 def test_waiting_for_ever_is_the_codes_own_failure_and_a_busy_machine_is_not(monkeypatch):
     monkeypatch.setattr(process, "WAIT_SECONDS", 2)
     with unsafe(True):
-        assert ran(WAITS, seconds=0.1) == Outcome(failure="out of time")
-        with pytest.raises(CheckError, match="no result within 2.3 s on the clock"):
+        assert ran(WAITS, seconds=0.1) == Execution(failure="out of time")
+        with pytest.raises(CheckError, match="no result within 2.3 s of elapsed time"):
             monkeypatch.setattr(process, "_sleeps", lambda pid: False)  # as it looks where no processor is free
             ran(WAITS, seconds=0.1)
 
 
 def test_it_may_print_what_it_likes():
-    assert ran("for _ in range(10**3): print('x' * 1000)") == Outcome()
-    assert ran("from collections import namedtuple\nimport dataclasses, datetime, math, re, random, json") == Outcome()
+    assert ran("for _ in range(10**3): print('x' * 1000)") == Execution()
+    assert (
+        ran("from collections import namedtuple\nimport dataclasses, datetime, math, re, random, json") == Execution()
+    )
 
 
 def test_it_may_write_a_little_in_a_plain_process():
     with unsafe(True):
-        assert ran("open('a', 'w').write('x' * 1000)\nassert len(open('a').read()) == 1000") == Outcome()
+        assert ran("open('a', 'w').write('x' * 1000)\nassert len(open('a').read()) == 1000") == Execution()
         assert "File too large" in (ran("open('a', 'w').write('x' * 10**6)").failure or "")
 
 
@@ -265,7 +267,7 @@ if __name__ == "__main__":
     ids=["mbpp", "humaneval", "a class", "functions", "values", "unittest"],
 )
 def test_what_tests_can_ask(code, tests):
-    assert ran(code, tests, seconds=2) == Outcome()
+    assert ran(code, tests, seconds=2) == Execution()
     assert ran("def double(x): return x", tests, seconds=2).failure is not None
 
 
@@ -274,7 +276,7 @@ def test_what_tests_can_ask(code, tests):
     [
         ("assert add(", "SyntaxError"),
         ("import numpy as np\nassert add(1, 2) == 3", "No module named 'numpy'"),
-        ("class Node: pass\nadd(Node(), 1)", "a Node is handed to the code"),
+        ("class Node: pass\nadd(Node(), 1)", "a Node is passed to the code"),
     ],
 )
 def test_tests_that_cannot_be_run_give_no_answer(tests, words):

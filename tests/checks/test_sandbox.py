@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from checklist_rewards.checks.sandbox import Outcome, run_code, run_program, unsafe, wasm
+from checklist_rewards.checks.sandbox import Execution, run_code, run_program, unsafe, wasm
 from checklist_rewards.errors import CheckError
 
 ADD = "def add(a, b):\n    return a + b\n"
@@ -80,7 +80,7 @@ def test_files_variables_and_arguments_of_the_host_are_not_there(monkeypatch):
         "        try: found += os.listdir(path)\n        except OSError: pass\n"
         "    return not found"
     )
-    assert run_program(seen, "", seconds=1, memory_mb=128) == Outcome("True")
+    assert run_program(seen, "", seconds=1, memory_mb=128) == Execution("True")
 
 
 WALK = """
@@ -174,7 +174,7 @@ def test_no_yes_is_forged(what):
 
 
 def test_what_forges_a_yes_in_one_interpreter():
-    assert ran(ADD, CHEATABLE) == Outcome()
+    assert ran(ADD, CHEATABLE) == Execution()
     names: dict = {}
     exec(ANYTHING, names)
     exec(TESTS + "\nassert abs(add(0.5, 0.25) - 0.75) < 1e-6", names)
@@ -219,7 +219,7 @@ def test_a_no_stays_a_no(what):
 
 
 def test_a_hundred_megabytes_of_output_are_thrown_away():
-    assert ran("for _ in range(1000): print('x' * 10**5)\n" + ADD, seconds=5) == Outcome()
+    assert ran("for _ in range(1000): print('x' * 10**5)\n" + ADD, seconds=5) == Execution()
 
 
 def test_checks_side_by_side_know_nothing_of_each_other():
@@ -227,7 +227,7 @@ def test_checks_side_by_side_know_nothing_of_each_other():
     sources = [f"{mark}def number(): return {n}" for n in range(6)]
     with ThreadPoolExecutor(3) as pool:
         outcomes = pool.map(lambda n: ran(sources[n], f"assert number() == {n}"), range(6))
-    assert list(outcomes) == [Outcome()] * 6
+    assert list(outcomes) == [Execution()] * 6
 
 
 def test_no_thread_is_left():
@@ -260,19 +260,19 @@ def test_another_binary_is_not_run(monkeypatch):
 )
 def test_in_a_plain_process_the_answers_are_the_same(source, failure):
     with unsafe(True):
-        assert ran(source, seconds=10, memory_mb=128) == Outcome(failure=failure)
+        assert ran(source, seconds=10, memory_mb=128) == Execution(failure=failure)
 
 
 def test_a_plain_process_ends_in_time():
     with unsafe(True):
-        assert ran("while True: pass") == Outcome(failure="out of time")
+        assert ran("while True: pass") == Execution(failure="out of time")
 
 
 def test_what_a_plain_process_starts_in_its_session_ends_with_it(tmp_path):
     note = tmp_path / "pid"
     starts = f"import subprocess\nopen({str(note)!r}, 'w').write(str(subprocess.Popen(['/bin/sleep', '600']).pid))\n"
     with unsafe(True):
-        assert ran(starts + ADD, seconds=10) == Outcome()
+        assert ran(starts + ADD, seconds=10) == Execution()
     try:
         started = os.pidfd_open(int(note.read_text()))
     except ProcessLookupError:
@@ -286,4 +286,4 @@ def test_a_plain_process_gets_no_environment_and_its_folder_is_removed(monkeypat
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     seen = "import os\ndef holds(text): return os.environ.get('OPENAI_API_KEY') is None and os.listdir('.') == []"
     with unsafe(True):
-        assert run_program(seen, "", seconds=1, memory_mb=256) == Outcome("True")
+        assert run_program(seen, "", seconds=1, memory_mb=256) == Execution("True")

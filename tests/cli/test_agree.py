@@ -104,7 +104,7 @@ def test_pictures_are_drawn_on_request(run):
         (["scored.jsonl", "--labels", "other.jsonl"], "other.jsonl labels none of the scored rows"),
         (["scored.jsonl", "--labels", "twice.jsonl"], "twice.jsonl, line 2: the id 'r0' was there before"),
         (["scored.jsonl", "--labels", "none.jsonl"], "none.jsonl: cannot be read"),
-        (["scored.jsonl", "other.jsonl"], "no column 'checklist_score'"),
+        (["scored.jsonl", "other.jsonl"], "column not found: 'checklist_score'"),
         (["scored.jsonl", "--label-key", "labels", "--json", "scored.jsonl"], "give it a name of its own"),
         (["scored.jsonl", "--label-key", "labels", "--plots", "other.jsonl"], "--plots other.jsonl is a file"),
         (["scored.jsonl", "--label-key", "labels", "--input-key", "prompt"], "no column 'prompt' (--input-key)"),

@@ -36,7 +36,7 @@ BAD_ROWS = {
     "options": (
         '{"target": "", "checklist": [{"question": "a?", "options": [{"label": "low", "value": 0}, {"label": "low", '
         '"value": 1}]}]}\n',
-        ["line 1", "share a label"],
+        ["line 1", "have the same label"],
     ),
     "a code check": ('{"target": "", "checklist": [{"question": "a?", "check": "{}"}]}\n', ["line 1", "code check"]),
     "no rows": ("\n", ["rows.jsonl", "no rows"]),
@@ -91,7 +91,7 @@ def test_what_the_output_cannot_hold_is_refused_before_the_first_row_is_scored(r
             out.write(row)
     refused(run("score", "rows.parquet", "-o", "out.jsonl"), ["row 2, 'image'", "bytes", "a .parquet file"])
     Path("rows.jsonl").write_text('{"target": "hi", "checklist": ["a?"], "\\ud800": 1}\n')
-    refused(run("score", "rows.jsonl", "-o", "out.parquet"), ["line 1", "'\\ud800'", "half a surrogate pair"])
+    refused(run("score", "rows.jsonl", "-o", "out.parquet"), ["line 1", "'\\ud800'", "an unpaired surrogate"])
 
 
 def test_every_row_is_checked_before_the_first_is_scored(run, no_engine):

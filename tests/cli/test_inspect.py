@@ -92,7 +92,7 @@ def test_unanswered_meta_reads_are_told(run, scored, engine):
     [
         ([], [], "scored.jsonl has no rows"),
         ([{"target": "x"}], [], "line 1: there is no 'checklist_score'; give a file that `score` or `run` wrote"),
-        ([{"checklist_score": {"answered": "x"}}], [], "line 1: checklist_score.primary_score is no score"),
+        ([{"checklist_score": {"answered": "x"}}], [], "line 1: checklist_score.primary_score is not valid"),
         ([{"checklist_score": None}], ["--json", "scored.jsonl"], "must be different files"),
         ([{"checklist_score": None}], ["--json", "."], ". is a folder"),
     ],

@@ -69,7 +69,7 @@ def test_without_files_the_packaged_prompts_are_checked(run):
 WRONG = {
     "order.md": ("# User\n{question}\n\n{target}\n", [], "order.md:4: {target} comes after {question}"),
     "typo.md": ("Ask about\n{input} {refrence}", [], "typo.md:2: unknown placeholder {refrence}; allowed"),
-    "system.md": ("# System\n{input}\n# User\n{input}", [], "system.md:2: {input} stands in the system part"),
+    "system.md": ("# System\n{input}\n# User\n{input}", [], "system.md:2: {input} is in the system part"),
     "front.md": ("---\nauthor: me\n---\n{input}", [], "front.md:2: front matter"),
     "kind.md": ("Ask about {input}", ["--kind", "judge"], "kind.md:1: the placeholder {target} is missing"),
     "missing.md": (None, [], "missing.md: cannot be read"),
@@ -81,8 +81,8 @@ WRONG = {
         "prompt.json:3: generator.prompt: there is no prompt 'generators/tikc': give a Markdown file or one of",
     ),
     "broken.yaml": ("a: [\n", [], "broken.yaml:2: not valid YAML"),
-    "deep.yaml": ("[" * 3000, [], "deep.yaml: nested more than 100 deep"),
-    "deep.json": ("[" * 3000, [], "deep.json: nested more than 100 deep"),
+    "deep.yaml": ("[" * 3000, [], "deep.yaml: nested more than 100 levels deep"),
+    "deep.json": ("[" * 3000, [], "deep.json: nested more than 100 levels deep"),
     "long.yaml": ("name: " + "9" * 5000, [], "long.yaml: not valid YAML (Exceeds the limit (4300 digits)"),
     "rule.yaml": ("panel: {rule: most}\njudges: [pocket, pocket]", [], "rule.yaml, panel: rule='most' is not known"),
     "judge.yaml": ("panel: {}\njudges: [{modell: pocket}]", [], "judge.yaml, judge 1: unknown key 'modell'; allowed"),
@@ -127,10 +127,10 @@ def test_checklists_are_checked_with_their_code_checks(run, no_engine):
 
 
 WRONG_CHECKS = [
-    ('{"type": "wrds"}', "the check type 'wrds' is not known; allowed: words, sentences"),
-    ('{"type": "words"}', "check 'words': one of 'at_least', 'at_most', 'exactly' is needed"),
+    ('{"type": "wrds"}', "unknown check type 'wrds'; allowed: words, sentences"),
+    ('{"type": "words"}', "check 'words': one of 'at_least', 'at_most', 'exactly' is required"),
     ('{"type": "words", "at_least": "5"}', "check 'words': at_least: Input should be a valid integer, got '5'"),
-    ("words", "a code check is a JSON object with a 'type'; got 'words'"),
+    ("words", "a code check must be a JSON object with a 'type'; got 'words'"),
 ]
 
 

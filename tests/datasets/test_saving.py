@@ -37,5 +37,5 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
     with pytest.raises(SampleError, match="there is something other than a saved dataset"):
         save_dataset(build(["a"]), tmp_path)
     assert (tmp_path / "notes.txt").read_text() == "mine"
-    with pytest.raises(SampleError, match="extension '.txt' is not known"):
+    with pytest.raises(SampleError, match="unknown extension '.txt'"):
         save_dataset(build(["a"]), tmp_path / "data.txt")

@@ -123,7 +123,7 @@ def test_a_setting_that_cannot_be_used_is_refused(settings, message):
 
 
 def test_a_prompt_or_a_model_that_is_not_there_is_refused():
-    with pytest.raises(PromptError, match="no prompt 'generators/none'"):
+    with pytest.raises(PromptError, match="prompt not found: 'generators/none'"):
         DirectGenerator(prompt="generators/none", store=False)
     with pytest.raises(ModelError, match="/no/such/model"):
         DirectGenerator("/no/such/model", store=False).generate("a")

@@ -125,7 +125,7 @@ def test_a_custom_pipeline_is_checked(tmp_path):
     (tmp_path / "bad.md").write_text("Write about {inptu}")
     with pytest.raises(PromptError, match="bad.md:1: unknown placeholder {inptu}"):
         register_custom_pipeline("bad", tmp_path / "bad.md")
-    with pytest.raises(PromptError, match="no prompt"):
+    with pytest.raises(PromptError, match="prompt not found"):
         register_custom_pipeline("bad", tmp_path / "missing.md")
     assert "bad" not in list_pipelines()
 

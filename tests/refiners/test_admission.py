@@ -130,7 +130,7 @@ def test_what_nobody_could_compare_is_not_admitted_and_said_to_be_unclear():
 @pytest.mark.parametrize(
     ("check", "reason"),
     [
-        ('{"type": "keyword"}', "check_admission, item a1 ('Is there an A?'): the check type 'keyword' is not known"),
+        ('{"type": "keyword"}', "check_admission, item a1 ('Is there an A?'): unknown check type 'keyword'"),
         ('{"type": "code"}', "check_admission, item a1 ('Is there an A?'): its check runs code"),
     ],
 )

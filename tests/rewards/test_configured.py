@@ -51,7 +51,7 @@ def test_the_yaml_file_may_shape_the_reward(config):
         ("log: [a.jsonl]\n", r"reward.yaml: log=\['a.jsonl'\] is not allowed; it is the path of a JSONL file"),
         ("threshold: high\n", "reward.yaml: threshold='high'"),
         ("model: ./nowhere\nstore: false\n", "reward.yaml: there is no model at './nowhere'"),
-        ("prompt: judges/none\n", "reward.yaml: there is no prompt 'judges/none'"),
+        ("prompt: judges/none\n", "reward.yaml: prompt not found: 'judges/none'"),
     ],
 )
 def test_a_bad_yaml_file_is_refused_by_name(config, text, words):

@@ -99,12 +99,12 @@ def test_a_score_in_a_cell_of_any_file_is_the_score(tmp_path):
             out.write({"checklist_score": None})
         cells = [row.data["checklist_score"] for row in read_rows(tmp_path / name)]
         assert [score_from(cell, "row") for cell in cells] == [score, None], name
-    with pytest.raises(SampleError, match="row 1: checklist_score is no JSON"):
+    with pytest.raises(SampleError, match="row 1: checklist_score is not valid JSON"):
         score_from("good", "row 1")
-    with pytest.raises(SampleError, match=r"row 1: checklist_score.primary_score is no score"):
+    with pytest.raises(SampleError, match=r"row 1: checklist_score.primary_score is not valid"):
         score_from('{"items": 3}', "row 1")
     for text in ("[" * 20_000, "9" * 5000):
-        with pytest.raises(SampleError, match="row 1: checklist_score is no JSON"):
+        with pytest.raises(SampleError, match="row 1: checklist_score is not valid JSON"):
             score_from(text, "row 1")
 
 
@@ -208,11 +208,17 @@ def test_what_goes_in_comes_back(tmp_path_factory, batch):
     ("make", "words"),
     [
         (lambda folder: BatchScore([ONE], []), "got 0 rows for 1 scores"),
-        (lambda folder: BatchScore([ONE], [{"checklist_score": 1}]), "row 1 has a column 'checklist_score' already"),
-        (lambda folder: BatchScore([ONE], [{"checklist_score.x": 1}]), "'checklist_score.x' already"),
-        (lambda folder: BatchScore.from_dataframe(pd.DataFrame({"a": [1]})), "no column 'checklist_score'.*'a'"),
-        (lambda folder: BatchScore.from_jsonl(folder / "plain.jsonl"), "plain.jsonl, line 1: there is no column"),
-        (lambda folder: BatchScore.from_jsonl(folder / "odd.jsonl"), "odd.jsonl, line 1: checklist_score.* no score"),
+        (lambda folder: BatchScore([ONE], [{"checklist_score": 1}]), "row 1 already has a column 'checklist_score'"),
+        (lambda folder: BatchScore([ONE], [{"checklist_score.x": 1}]), "already has a column 'checklist_score.x'"),
+        (
+            lambda folder: BatchScore.from_dataframe(pd.DataFrame({"a": [1]})),
+            "column not found: 'checklist_score'.*'a'",
+        ),
+        (lambda folder: BatchScore.from_jsonl(folder / "plain.jsonl"), "plain.jsonl, line 1: column not found"),
+        (
+            lambda folder: BatchScore.from_jsonl(folder / "odd.jsonl"),
+            "odd.jsonl, line 1: checklist_score.* is not valid",
+        ),
         (lambda folder: BatchScore.from_parquet(folder / "odd.jsonl"), "odd.jsonl: cannot be read as Parquet"),
         (lambda folder: BatchScore.from_parquet(folder / "gone"), "gone: cannot be read as Parquet"),
         (

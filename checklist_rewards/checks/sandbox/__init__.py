@@ -1,28 +1,28 @@
-"""Runs Python that nobody has read: the code in a text under judgement, or a program that a checklist brings along.
+"""Runs untrusted Python: the code in a text to be judged, or a program in a checklist.
 
-The threat model. The text is hostile: in reinforcement learning a policy keeps whatever raises its reward. It may try
-to reach files, processes and the network of the host; to make a check say yes although the tests fail; to have the
-item dropped instead of answered no; to use up time, memory or disk; to leave something behind for later checks. Tests
-and programs come with the checklist. Their author is honest, but may be a model, so they get no rights either.
+Threat model: the text is hostile, because in reinforcement learning a policy learns whatever raises its reward. It may
+try to access files, processes and the network of the host; to pass a check although the tests fail; to have the item
+dropped instead of answered no; to exhaust time, memory or disk; or to influence later checks. Tests and programs come
+with the checklist. Their author is assumed honest, but may be a model, so they get no privileges either.
 
 What is guaranteed:
 
-- *Isolation.* Everything runs in guests: CPython in WebAssembly (`wasm.py`), which can compute and exchange messages
-  with the host and nothing else. Each check starts new guests, so no check can influence another. No guest runs in a
-  plain process unless the user allows that (`process.py`).
-- *A yes is earned.* Nothing inside an interpreter can be protected from code in the same interpreter. So the tests run
-  in a second guest. The functions they call are those of the code, in the first guest; arguments and results are
-  passed as plain data, and all comparisons are made by the tests' own interpreter. The code never learns what result
-  is expected, and an object of its own class equals nothing. To forge a result is to know the right one. What is
-  printed is not taken for a message.
-- *A no stays a no.* An exception, an exit, a crash, too much time, memory or output of the code is no, whatever the
-  code does to cause it. Only what is not its doing leaves a check unanswered: tests that are no Python or import a
-  module that is missing, or a host that cannot start a guest.
-- *The same answer every time.* Time is counted in instructions and random numbers are fixed, so a busy machine turns
-  no correct program into a wrong one.
+- *Isolation.* All code runs in guests: CPython in WebAssembly (`wasm.py`), which can only compute and exchange
+  messages with the host. Each check starts new guests, so checks cannot influence each other. Guests run in a plain
+  process only if the user allows it (`process.py`).
+- *No false yes.* Nothing inside an interpreter can be protected from code in the same interpreter, so the tests run in
+  a second guest. They call the functions of the code, which run in the first guest. Arguments and results are passed
+  as plain data, and all comparisons are made in the tests' interpreter. The code never sees the expected result, and
+  objects of its own classes are equal to nothing else, so it can only return the correct result by computing it.
+  Printed output is never interpreted as a message.
+- *No evasion.* An exception, an exit, a crash, or too much time, memory or output of the code means no, whatever the
+  code does to cause it. A check is unanswered only for reasons outside the code: the tests are not valid Python or
+  import a missing module, or the host cannot start a guest.
+- *Reproducibility.* Time is counted in instructions and random numbers are fixed, so the load of the machine does not
+  affect the result.
 
-What is not: tests are as good as what they ask. Code without tests passes by doing nothing, and `assert f(2) != 3` is
-passed by most values.
+What is not guaranteed: the quality of the tests. Code without tests passes if it runs, and most values pass
+`assert f(2) != 3`.
 """
 
 from __future__ import annotations
@@ -38,26 +38,27 @@ from checklist_rewards.checks.sandbox.process import ProcessGuest
 from checklist_rewards.checks.sandbox.wasm import WasmGuest, unavailable
 from checklist_rewards.errors import CheckError
 
-__all__ = ["EXHAUSTED", "Outcome", "run_code", "run_program", "unavailable", "unsafe"]
+__all__ = ["EXHAUSTED", "Execution", "run_code", "run_program", "unavailable", "unsafe"]
 
 EXHAUSTED = ("out of time", "out of memory", "out of stack", "crashed", "killed", "said too much")
-"""Failures that a text can cause in a program that has no error."""
+"""Failures that a text can cause in a correct program."""
 _unsafe: ContextVar[bool] = ContextVar("unsafe", default=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of what was run."""
+class Execution:
+    """The result of running untrusted code."""
 
     value: str = ""
-    """What `holds` returned, as `repr` shows it, or the name of its type where it is no number. Empty for code."""
+    """`repr` of the value that `holds` returned, or the name of its type if it is not None, a boolean or a number.
+    Empty for code."""
     failure: str | None = None
-    """Why it did not run to its end: an error, "left early", or one of `EXHAUSTED`."""
+    """Why the code did not complete: an error, "left early", or one of `EXHAUSTED`. None if it completed."""
 
 
 @contextmanager
 def unsafe(allowed: bool) -> Iterator[None]:
-    """In this context, checks run in a plain process if that is `allowed`, and isolated otherwise."""
+    """Run checks inside this context in a plain process if `allowed`, and isolated otherwise."""
     before = _unsafe.set(allowed)
     try:
         yield
@@ -65,32 +66,33 @@ def unsafe(allowed: bool) -> Iterator[None]:
         _unsafe.reset(before)
 
 
-def run_code(code: str, tests: str = "", *, seconds: float, memory_mb: int) -> Outcome:
-    """Run code, then tests of it in a guest of their own.
+def run_code(code: str, tests: str = "", *, seconds: float, memory_mb: int) -> Execution:
+    """Run code, then its tests in a separate guest.
 
     Args:
-        code, tests (`str`): Python. Names that the tests do not define are those of the code.
-        seconds (`float`): of computing for each of the two.
-        memory_mb (`int`): of memory for each of the two.
+        code (`str`): Python code.
+        tests (`str`, *optional*): Python code. Names that it does not define refer to `code`.
+        seconds (`float`): Limit of computing time, for the code and the tests each.
+        memory_mb (`int`): Limit of memory, for the code and the tests each.
 
     Raises:
-        CheckError: if the tests cannot be run, whatever the code is, or no guest could be started.
+        CheckError: If the tests cannot run with any code, or if a guest cannot be started.
     """
     with closing(_guest(seconds, memory_mb)) as under_test:
         report = _report(lambda: under_test.exchange(b"code", _bytes(code)))
         if not report.startswith(RAN) or not tests.strip():
-            return _outcome(report)
+            return _execution(report)
         with closing(_guest(seconds, memory_mb)) as tester:
             report = _report(lambda: _tested(under_test, tester, tests))
     if report.startswith(BROKEN):
-        raise CheckError(f"the tests cannot be run ({_outcome(report).failure})")
-    return _outcome(report)
+        raise CheckError(f"the tests cannot be run ({_execution(report).failure})")
+    return _execution(report)
 
 
-def run_program(source: str, text: str, *, seconds: float, memory_mb: int) -> Outcome:
-    """Run a program and its function `holds(text)`. For the arguments, see [`run_code`]."""
+def run_program(source: str, text: str, *, seconds: float, memory_mb: int) -> Execution:
+    """Run a program and call its function `holds(text)`. The limits are those of [`run_code`]."""
     with closing(_guest(seconds, memory_mb)) as guest:
-        return _outcome(_report(lambda: guest.exchange(b"program", _bytes(source), _bytes(text))))
+        return _execution(_report(lambda: guest.exchange(b"program", _bytes(source), _bytes(text))))
 
 
 def _guest(seconds: float, memory_mb: int) -> Guest:
@@ -102,7 +104,7 @@ def _tested(under_test: Guest, tester: Guest, tests: str) -> bytes:
     while report.startswith(PASS_ON):
         answer = under_test.exchange(report.removeprefix(PASS_ON))
         if not answer.startswith(PASS_ON):
-            return FAILED + answer[1:]  # whatever the code says of itself, it cannot say that the tests ran or broke
+            return FAILED + answer[1:]  # the code must not be able to report that the tests passed or cannot run
         report = tester.exchange(answer.removeprefix(PASS_ON))
     return report
 
@@ -114,9 +116,9 @@ def _report(exchange: Callable[[], bytes]) -> bytes:
         return FAILED + str(ended).encode()
 
 
-def _outcome(report: bytes) -> Outcome:
+def _execution(report: bytes) -> Execution:
     text = report[1:].decode("utf-8", "replace")
-    return Outcome(text) if report.startswith(RAN) else Outcome(failure=text)
+    return Execution(text) if report.startswith(RAN) else Execution(failure=text)
 
 
 def _bytes(text: str) -> bytes:

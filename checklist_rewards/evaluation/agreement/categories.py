@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from checklist_rewards.validation import extra
+from checklist_rewards.validation import import_extra
 
 CATEGORICAL = ("accuracy", "kappa", "weighted_kappa", "alpha", "interval_alpha")
 AGAINST_LABELS = ("precision", "recall", "f1", "phi")
@@ -61,7 +61,9 @@ class Categories:
 
     def figures(self) -> dict[str, float | None]:
         """See [`Measure`]."""
-        metrics, raters, krippendorff = extra("sklearn.metrics", "statsmodels.stats.inter_rater", "krippendorff")
+        metrics, raters, krippendorff = import_extra(
+            "sklearn.metrics", "statsmodels.stats.inter_rater", "krippendorff"
+        )
         one, other, table = self.one, self.other, self.confusion
         if not len(one):
             return dict.fromkeys(self._names)

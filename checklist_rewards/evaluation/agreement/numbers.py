@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from checklist_rewards.validation import extra
+from checklist_rewards.validation import import_extra
 
 NUMERICAL = ("pearson", "spearman", "kendall", "rmse", "mae", "bias", "emd", "ks", "auc")
 
@@ -41,7 +41,7 @@ class Numbers:
 
     def figures(self) -> dict[str, float | None]:
         """See [`Measure`]."""
-        stats, metrics = extra("scipy.stats", "sklearn.metrics")
+        stats, metrics = import_extra("scipy.stats", "sklearn.metrics")
         one, other = self.one, self.other
         found: dict[str, float | None] = dict.fromkeys(NUMERICAL)
         if len(one):
@@ -116,7 +116,7 @@ def _varies(values: np.ndarray) -> bool:
 
 
 def _tau(one: np.ndarray, other: np.ndarray) -> float:
-    [stats] = extra("scipy.stats")
+    [stats] = import_extra("scipy.stats")
     # Of its p-value, which nobody asks for, the asymptotic one is much the cheapest; two units have none.
     method = "asymptotic" if len(one) > 2 else "exact"
     return float(stats.kendalltau(one, other, method=method).statistic)

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.evaluation.agreement.bootstrap import group_codes
-from checklist_rewards.validation import extra
+from checklist_rewards.validation import import_extra
 
 EXACT_BELOW = 25
 """Discordant items under which McNemar's test is the exact binomial one."""
@@ -68,7 +68,7 @@ def paired_test(
     nearer = np.asarray(errors[0], dtype=float) - np.asarray(errors[1], dtype=float)
     mcnemar_p = None
     if gained + lost:
-        [tables] = extra("statsmodels.stats.contingency_tables")
+        [tables] = import_extra("statsmodels.stats.contingency_tables")
         table = [[0, gained], [lost, 0]]
         mcnemar_p = float(tables.mcnemar(table, exact=gained + lost < EXACT_BELOW, correction=True).pvalue)
     return PairedTest(
@@ -98,7 +98,7 @@ def permutation_p(differences: np.ndarray, groups: Sequence[Hashable], seed: int
     if len(sums) < 2:
         return 1.0
     if len(sums) <= _EXACT_GROUPS:
-        [stats] = extra("scipy.stats")
+        [stats] = import_extra("scipy.stats")
         every = {"permutation_type": "samples", "vectorized": True, "n_resamples": np.inf}
         return float(stats.permutation_test((sums,), lambda flipped, axis: np.sum(flipped, axis=axis), **every).pvalue)
     # Beyond that the library takes forty times longer than a product of signs and sums.

@@ -16,7 +16,7 @@ from itertools import combinations
 
 import numpy as np
 
-from checklist_rewards.validation import extra
+from checklist_rewards.validation import import_extra
 
 _EQUAL = 1e-9
 
@@ -59,7 +59,7 @@ class Preferences:
         }
         chosen = self._difference[self._decided]
         if found["cohens_d"] is not None:
-            [stats] = extra("scipy.stats")
+            [stats] = import_extra("scipy.stats")
             found["t_test_p"] = float(stats.ttest_1samp(chosen, 0).pvalue)
         return found
 

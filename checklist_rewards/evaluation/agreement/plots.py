@@ -12,7 +12,7 @@ from typing import Any
 from checklist_rewards.evaluation.agreement.compare import Section
 from checklist_rewards.files.rows import atomic_path
 from checklist_rewards.judges.calibration import reliability
-from checklist_rewards.validation import extra
+from checklist_rewards.validation import import_extra
 
 _SIZE = 4.2
 
@@ -57,7 +57,7 @@ def plot_reliability(path: Path, curves: Mapping[str, tuple[Sequence[float], Seq
 
 
 def _figure() -> tuple[Any, Any]:
-    [figures] = extra("matplotlib.figure")
+    [figures] = import_extra("matplotlib.figure")
     figure = figures.Figure(figsize=(_SIZE, _SIZE), layout="constrained")
     return figure, figure.subplots()
 

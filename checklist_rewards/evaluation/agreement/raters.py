@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from checklist_rewards.validation import extra
+from checklist_rewards.validation import import_extra
 
 
 class Raters:
@@ -46,7 +46,7 @@ class Raters:
 
     def figures(self) -> dict[str, float | None]:
         """See [`Measure`]."""
-        krippendorff, raters = extra("krippendorff", "statsmodels.stats.inter_rater")
+        krippendorff, raters = import_extra("krippendorff", "statsmodels.stats.inter_rater")
         found: dict[str, float | None] = {"alpha": None, "interval_alpha": None, "fleiss_kappa": None}
         if self._nominal.varied:
             found["alpha"] = float(krippendorff.alpha(value_counts=self.counts, level_of_measurement="nominal"))

@@ -31,7 +31,7 @@ from checklist_rewards.judges.calibration import (
     kind_of,
 )
 from checklist_rewards.scores import DEFAULT_THRESHOLD
-from checklist_rewards.validation import extra
+from checklist_rewards.validation import import_extra
 
 FOLDS = 5
 
@@ -195,7 +195,7 @@ def _folds(kind: str, reads: Sequence[LabelledRead], seed: int) -> list[tuple[li
     count = len(set(groups))
     if count < 2:
         raise SampleError(f"{kind} items: all {len(reads)} labelled reads are of one group; at least two are needed.")
-    [selection] = extra("sklearn.model_selection")
+    [selection] = import_extra("sklearn.model_selection")
     splitter = selection.StratifiedGroupKFold(min(FOLDS, count), shuffle=True, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a rare label is not in every fold

@@ -23,7 +23,7 @@ from checklist_rewards.judges.calibration import (
     calibrated_probabilities,
     kind_of,
 )
-from checklist_rewards.validation import extra
+from checklist_rewards.validation import import_extra
 
 ThresholdRule = Literal["f1", "cost"]
 THRESHOLD_RULES: tuple[str, ...] = get_args(ThresholdRule)
@@ -110,7 +110,7 @@ def _truths(reads: Sequence[LabelledRead]) -> np.ndarray:
 
 def _temperature(reads: Sequence[LabelledRead]) -> float:
     """The temperature with the highest likelihood, from 0.05 to 20."""
-    optimize, special = extra("scipy.optimize", "scipy.special")
+    optimize, special = import_extra("scipy.optimize", "scipy.special")
     scores = np.stack([read.scores for read in reads])
     labels = [list(read.probabilities).index(read.label) for read in reads]
 
@@ -123,7 +123,7 @@ def _temperature(reads: Sequence[LabelledRead]) -> float:
 
 
 def _platt(odds: np.ndarray, truths: np.ndarray) -> tuple[float, float]:
-    [linear] = extra("sklearn.linear_model")
+    [linear] = import_extra("sklearn.linear_model")
     positive, negative = truths.sum(), len(truths) - truths.sum()
     targets = np.where(truths > 0, (positive + 1) / (positive + 2), 1 / (negative + 2))
     # A soft target t is a yes of weight t and a no of weight 1 - t.
@@ -142,6 +142,6 @@ def _platt(odds: np.ndarray, truths: np.ndarray) -> tuple[float, float]:
 
 
 def _isotonic(odds: np.ndarray, truths: np.ndarray) -> tuple[tuple[float, float], ...]:
-    [isotonic] = extra("sklearn.isotonic")
+    [isotonic] = import_extra("sklearn.isotonic")
     model = isotonic.IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(odds, truths)
     return tuple(zip(model.X_thresholds_.tolist(), model.y_thresholds_.tolist(), strict=True))

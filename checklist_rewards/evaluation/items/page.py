@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from checklist_rewards.evaluation.items.items import FLAGS, ItemReport
-from checklist_rewards.validation import extra
+from checklist_rewards.validation import import_extra
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; color: #222 }
@@ -81,7 +81,7 @@ def _row(line: ItemReport) -> str:
 
 
 def _plots(reports: Sequence[ItemReport]) -> str:
-    [figures] = extra("matplotlib.figure")
+    [figures] = import_extra("matplotlib.figure")
 
     figure = figures.Figure(figsize=(9, 3.4), layout="constrained")
     left, right = figure.subplots(1, 2)

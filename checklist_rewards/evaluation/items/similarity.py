@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.validation import extra
+from checklist_rewards.validation import import_extra
 
 _ROUGES = ("rouge1", "rouge2", "rougeL")
 
@@ -52,7 +52,7 @@ def similarity(generated: Sequence[Checklist], human: Sequence[Checklist]) -> Si
     """
     if not generated or len(generated) != len(human):
         raise SampleError(f"checklists are compared in pairs, got {len(generated)} and {len(human)} of people.")
-    rouge, sacrebleu = extra("rouge_score.rouge_scorer", "sacrebleu")
+    rouge, sacrebleu = import_extra("rouge_score.rouge_scorer", "sacrebleu")
     texts, wanted = ([_text(checklist) for checklist in side] for side in (generated, human))
     scorer = rouge.RougeScorer(list(_ROUGES))
     scored = [scorer.score(target, text) for target, text in zip(wanted, texts, strict=True)]

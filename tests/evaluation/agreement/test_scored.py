@@ -137,5 +137,5 @@ def test_files_without_scores_and_files_of_other_rows_are_refused(tmp_path):
     with pytest.raises(SampleError, match="have no row in common: the first ids are 'a' and 'b'"):
         pairs_of(read_scored(one), read_scored(other), ("one", "other"))
     (tmp_path / "plain.jsonl").write_text('{"id": "a"}\n')
-    with pytest.raises(SampleError, match="no column 'checklist_score'"):
+    with pytest.raises(SampleError, match="column not found: 'checklist_score'"):
         read_scored(tmp_path / "plain.jsonl")
