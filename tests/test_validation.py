@@ -1,8 +1,9 @@
-"""What is told where the extra is not installed."""
+"""Argument checks, pydantic errors as one sentence, and the message for a missing optional library."""
 
 import sys
 
 import pytest
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from checklist_rewards import Checklist
 from checklist_rewards.errors import SampleError
@@ -10,6 +11,7 @@ from checklist_rewards.evaluation.agreement import Numbers
 from checklist_rewards.evaluation.cascade_replay import Point, plot_curve
 from checklist_rewards.evaluation.items.page import page
 from checklist_rewards.evaluation.items.similarity import similarity
+from checklist_rewards.validation import finite, fraction, one_of, one_sentence, string, whole_number
 
 POINT = Point(0.5, 0.1, 0.1, 0.9, 1.0)
 QUESTIONS = [Checklist.parse(["Is it short?"])]
@@ -28,3 +30,84 @@ def test_a_missing_library_names_the_extra(monkeypatch, library, use):
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(SampleError, match=rf"this needs {library}: pip install 'checklist-rewards\[evaluation\]'"):
         use()
+
+
+@pytest.mark.parametrize(
+    ("check", "message"),
+    [
+        (lambda: one_of("ties", "last", ("first", "all")), "ties='last' is not known; allowed: 'first', 'all'."),
+        (lambda: one_of("ties", ["first"], {"first": 1}), "ties=['first'] is not known; allowed: 'first'."),
+        (lambda: whole_number("count", 0), "count=0 is not allowed; it must be a whole number from 1 up."),
+        (lambda: whole_number("seed", -1, at_least=0), "seed=-1 is not allowed; it must be a whole number from 0 up."),
+        (lambda: whole_number("count", True), "count=True is not allowed; it must be a whole number from 1 up."),
+        (lambda: whole_number("count", 2.0), "count=2.0 is not allowed; it must be a whole number from 1 up."),
+        (lambda: fraction("threshold", 1.5), "threshold=1.5 is not allowed; it must be a number from 0 to 1."),
+        (lambda: fraction("alpha", "1"), "alpha='1' is not allowed; it must be a number from 0 to 1."),
+        (lambda: fraction("near", 0.4, at_least=0.5), "near=0.4 is not allowed; it must be a number from 0.5 to 1."),
+        (lambda: fraction("alpha", float("nan")), "alpha=nan is not allowed; it must be a number from 0 to 1."),
+        (lambda: finite("weight", float("inf")), "weight=inf is not allowed; it must be a finite number."),
+        (lambda: finite("t", -1, at_least=0), "t=-1 is not allowed; it must be a finite number from 0 up."),
+        (lambda: finite("cost", 0.0, above=0), "cost=0.0 is not allowed; it must be a finite number above 0."),
+        (lambda: string("row 3: target", 3), "row 3: target must be a string, got int 3."),
+    ],
+)
+def test_a_refused_value_is_named_with_what_is_allowed(check, message):
+    with pytest.raises(SampleError) as refused:
+        check()
+    assert str(refused.value) == message
+
+
+def test_allowed_values_pass():
+    one_of("ties", "first", ("first", "all"))
+    whole_number("count", 1)
+    whole_number("count", 10**400)
+    fraction("threshold", 1)
+    fraction("near", 0.5, at_least=0.5)
+    finite("weight", -3)
+    finite("weight", 10**400, above=0)
+    finite("temperature", 0, at_least=0)
+    string("target", "")
+
+
+class Inner(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = "a"
+    size: int = 1
+
+    @field_validator("name")
+    @classmethod
+    def _short(cls, name: str) -> str:
+        if len(name) > 3:
+            raise ValueError("the name is too long.")
+        return name
+
+
+class Outer(BaseModel):
+    inner: Inner
+    others: list[Inner] = []
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ({}, "inner is missing."),
+        (3, "expected a mapping, got 3."),
+        ({"inner": 3}, "inner: expected a mapping, got 3."),
+        ({"inner": {"size": "x"}}, "inner.size: Input should be a valid integer"),
+        ({"inner": {"name": "long"}}, "inner.name: the name is too long."),
+        ({"inner": {"sise": 1}}, "inner.sise: unknown key; allowed: name, size."),
+        ({"inner": {}, "others": [{"sise": 1}]}, "others.0.sise: unknown key; allowed: name, size."),
+    ],
+)
+def test_a_pydantic_error_is_one_sentence(value, sentence):
+    with pytest.raises(ValidationError) as refused:
+        Outer.model_validate(value)
+    assert one_sentence(refused.value, Outer).startswith(sentence)
+    assert one_sentence(refused.value, Outer).endswith(".")
+
+
+def test_without_the_model_an_unknown_key_has_no_list_of_allowed_keys():
+    with pytest.raises(ValidationError) as refused:
+        Outer.model_validate({"inner": {"sise": 1}})
+    assert one_sentence(refused.value) == "inner.sise: unknown key."

@@ -1,13 +1,14 @@
-"""What checklists are compared with: the baselines of TICK (arXiv:2410.03608, section 3.3), as items for any judge.
+"""The baselines of TICK (arXiv:2410.03608, section 3.3), as items for any judge.
 
 - *direct score*: one grade from 1 to 5 for the whole response;
-- *check then score*: the same, with the checklist in view but its questions not answered one by one;
-- *preference*: which of two responses is better, asked in both orders. Judges favour a place, so only what holds in
-  both orders is a preference; if the two answers contradict each other it is a tie that says so.
+- *check then score*: a grade from 1 to 5 with the checklist in the prompt, without answering its questions one by one;
+- *preference*: which of two responses is better, asked in both orders. Judges have a position bias, so a preference
+  counts only if both orders agree; otherwise the result is a tie with `consistent=False`.
 
-A grade is an item whose options are the grades and a preference one whose options are first, same and second. So a
-[`ReasonedJudge`] thinks first, as TICK has it, a [`LogprobJudge`] reads the grade in one token and gives its mean, and
-store, receipts and failures are theirs: what is not answered is None, never a low grade.
+A grade is an item with the grades as options; a preference is an item with the options first, second and same. Any
+judge can answer them: a [`ReasonedJudge`] reasons first, as in TICK, and a [`LogprobJudge`] reads the grade as one
+token and returns its mean. Storage, usage and failures are handled by the judge. An unanswered grade is None, never a
+low grade.
 
     >>> judge = ReasonedJudge("pocket", prompt=DIRECT_PROMPT)
     >>> [grade] = direct_scores(judge, [Sample(["Is it short?"], "Hi.", "Greet me.")])  # doctest: +SKIP
@@ -17,15 +18,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from checklist_rewards.checklists import Checklist, ChecklistItem, Option
-from checklist_rewards.errors import SampleError
 from checklist_rewards.judges import Judge, Progress, Read
 from checklist_rewards.judges.batch import numbered
 from checklist_rewards.prompts import fence
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import BEST_QUALITY, LEAST_QUALITY, Score, Verdict, score_checklist
+from checklist_rewards.validation import string
 
 Winner = Literal["first", "second", "tie"]
 
@@ -51,15 +52,15 @@ class Grade:
     """One response graded as a whole."""
 
     grade: int | None
-    """From 1 to 5; None if the judge gave none."""
+    """From 1 to 5; None if unanswered."""
     expected: float | None
-    """Mean grade under the judge's probabilities or votes; the grade itself where there are none."""
+    """Mean grade under the judge's probabilities or votes; equal to `grade` without them."""
     reasoning: str | None = None
     unanswered: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class ResponsePair:
     """Two responses to one input."""
 
     first: str
@@ -74,13 +75,13 @@ class Preference:
     """Which response of a pair is better."""
 
     winner: Winner | None
-    """None if either order was left unanswered."""
+    """None if either order is unanswered."""
     share: float | None
-    """How far the first is preferred, from 0 to 1: the mean over both orders, soft where there are probabilities."""
+    """Preference for the first response, from 0 to 1: the mean over both orders, soft with probabilities."""
     consistent: bool | None
-    """Whether both orders gave the same answer; if they did not, the winner is a tie."""
+    """Whether both orders gave the same answer; otherwise the winner is a tie."""
     reasoning: tuple[str | None, str | None] = (None, None)
-    """Of the order given and of the swapped one."""
+    """Reasoning for the original and for the swapped order."""
     unanswered: str | None = None
 
 
@@ -88,16 +89,20 @@ def direct_scores(judge: Judge, samples: Sequence[Sample], progress: Progress | 
     """Grade every sample's target from 1 to 5, without its checklist.
 
     Args:
-        judge ([`Judge`]): one made with `prompt=DIRECT_PROMPT`.
-        samples (sequence of [`Sample`]).
-        progress (callable, *optional*): told how many were answered since its last call.
+        judge ([`Judge`]): a judge created with `prompt=DIRECT_PROMPT`.
+        samples (sequence of [`Sample`]): the targets to grade.
+        progress (callable, *optional*): called with the number of grades since its last call.
+
+    Returns:
+        `list[Grade]`: One per sample, in order.
     """
     item = ChecklistItem(question=_HOW_GOOD, options=_GRADES)
     return _grades(judge, samples, [item] * len(samples), progress)
 
 
 def check_then_scores(judge: Judge, samples: Sequence[Sample], progress: Progress | None = None) -> list[Grade]:
-    """Grade every sample's target from 1 to 5 with its checklist in view; see [`direct_scores`]."""
+    """Grade every sample's target from 1 to 5 with its checklist in the prompt; arguments as in
+    [`direct_scores`]."""
     items = []
     for number, sample in enumerate(samples, start=1):
         checklist = Checklist.parse(sample.checklist, f"sample {number}")
@@ -105,18 +110,21 @@ def check_then_scores(judge: Judge, samples: Sequence[Sample], progress: Progres
     return _grades(judge, samples, items, progress)
 
 
-def preferences(judge: Judge, pairs: Sequence[Pair], progress: Progress | None = None) -> list[Preference]:
+def preferences(judge: Judge, pairs: Sequence[ResponsePair], progress: Progress | None = None) -> list[Preference]:
     """Compare the responses of every pair, in both orders.
 
     Args:
-        judge ([`Judge`]): one made with `prompt=PREFERENCE_PROMPT`.
-        pairs (sequence of [`Pair`]).
-        progress (callable, *optional*): told how many comparisons, two per pair, were made since its last call.
+        judge ([`Judge`]): a judge created with `prompt=PREFERENCE_PROMPT`.
+        pairs (sequence of [`ResponsePair`]): the responses to compare.
+        progress (callable, *optional*): called with the number of comparisons (two per pair) since its last call.
+
+    Returns:
+        `list[Preference]`: One per pair, in order.
     """
     reads: list[Read] = []
     for number, pair in enumerate(pairs, start=1):
         for name in ("first", "second"):
-            _text(getattr(pair, name), f"pair {number}: {name}")
+            string(f"pair {number}: {name}", getattr(pair, name))
         for one, other in ((pair.first, pair.second), (pair.second, pair.first)):
             both = f"Response A:\n{fence('response', one)}\n\nResponse B:\n{fence('response', other)}"
             reads.append(Read(_WHICH, both, pair.input, pair.reference, pair.history, len(reads)))
@@ -125,7 +133,7 @@ def preferences(judge: Judge, pairs: Sequence[Pair], progress: Progress | None =
 
 
 def preferred(first: float | None, second: float | None) -> Winner | None:
-    """The better of two scores, of whatever kind; None if one of them is."""
+    """The better of two scores of the same kind; None if either is None."""
     if first is None or second is None:
         return None
     return "tie" if first == second else "first" if first > second else "second"
@@ -136,14 +144,14 @@ def _grades(
 ) -> list[Grade]:
     reads = []
     for index, (sample, item) in enumerate(zip(samples, items, strict=True)):
-        _text(sample.target, f"sample {index + 1}: target")
+        string(f"sample {index + 1}: target", sample.target)
         reads.append(Read(item, sample.target, sample.input, sample.reference, sample.history, index))
-    graded = []
+    grades = []
     for item, verdict in zip(items, _judged(judge, reads, progress), strict=True):
         score = _alone(item, verdict)
         [line] = score.items
         soft = score.expected_score
-        graded.append(
+        grades.append(
             Grade(
                 None if line.answer is None else int(line.answer),
                 None if soft is None else LEAST_QUALITY + _STEPS * soft,
@@ -151,7 +159,7 @@ def _grades(
                 verdict.unanswered,
             )
         )
-    return graded
+    return grades
 
 
 def _judged(judge: Judge, reads: Sequence[Read], progress: Progress | None) -> list[Verdict]:
@@ -175,8 +183,3 @@ def _preference(given: Verdict, swapped: Verdict) -> Preference:
 
 def _alone(item: ChecklistItem, verdict: Verdict) -> Score:
     return score_checklist(Checklist(items=(item,)), [verdict])
-
-
-def _text(value: Any, what: str) -> None:
-    if not isinstance(value, str):
-        raise SampleError(f"{what} must be a string, got {type(value).__name__} {value!r:.60}.")

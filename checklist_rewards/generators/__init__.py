@@ -1,12 +1,13 @@
-"""Generators write checklists: inputs in, checklists out.
+"""Generators write checklists with a model.
 
-Per input: [`DirectGenerator`] asks a model for the questions of one input, [`ContrastiveGenerator`] shows it responses
-to compare. For a whole corpus: [`InductiveGenerator`] works from observations ([`Feedback`]), [`DeductiveGenerator`]
-from qualities with definitions ([`Dimensions`]), [`InteractiveGenerator`] from what people and models thought aloud
-([`ThinkAloud`]).
+One checklist per input: [`DirectGenerator`] asks a model for the questions of an input, [`ContrastiveGenerator`] also
+shows it responses to compare. One checklist for a whole corpus: [`InductiveGenerator`] starts from observations
+([`Feedback`]), [`DeductiveGenerator`] from quality dimensions with definitions ([`Dimensions`]), and
+[`InteractiveGenerator`] from think-aloud protocols of people and models ([`ThinkAloud`]).
 
-All of them ask through the store (`replies/`), so a rerun is a resume, and read a reply strictly (`parsing.py`,
-`shapes.py`); what cannot be read is a [`GenerationError`] that carries the reply, never an empty checklist.
+Replies are kept in the store (`replies/`), so a rerun resumes where the last run stopped. Replies are parsed strictly
+(`parsing.py`, `shapes.py`); a reply that cannot be parsed gives a [`GenerationError`] with the reply in `raw`, never
+an empty checklist.
 """
 
 from checklist_rewards.errors import StageError

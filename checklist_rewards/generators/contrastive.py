@@ -1,13 +1,16 @@
-"""The contrastive generator: questions that tell better responses from worse ones.
+"""The contrastive generator: questions that distinguish better responses from worse ones.
 
-What is compared depends on the prompt. One that speaks of `{candidates}` (RLCF, arXiv:2507.18624) is shown
-those of the request; a request without any gets them sampled from one or several weaker models first, through the
-store like everything else. One that speaks of `{responses}` wants them ranked, best first, and one of `{chosen}` and
-`{rejected}` wants just these two (both OpenRubrics, arXiv:2510.07743): those are always given, since a sample has no
-rank. A chosen and a rejected response also serve as candidates or as a ranking of two.
+The placeholders of the prompt determine which responses are compared:
 
-A candidate that cannot be had costs its request, with the model and the reason named; the checklist is not written
-from the others, because a rerun would then write another one. Everything after that is as in `direct.py`.
+- `{candidates}` (RLCF, arXiv:2507.18624): unranked candidates. If a request has none, they are first sampled from one
+  or several weaker models and kept in the store.
+- `{responses}` (OpenRubrics, arXiv:2510.07743): responses ranked best first. They must be given with the request.
+- `{chosen}` and `{rejected}` (OpenRubrics): a better and a worse response. They must be given with the request.
+
+A chosen and a rejected response can also be used as two candidates or as a ranking of two.
+
+If a candidate cannot be sampled, its request fails with the model and the reason. The checklist is not written from
+the remaining candidates, because a rerun would then give a different one. Everything else is as in `direct.py`.
 """
 
 from __future__ import annotations
@@ -34,20 +37,22 @@ ONE_MODEL_TEMPERATURE, SEVERAL_MODELS_TEMPERATURE = 0.9, 0.7
 
 
 class ContrastiveGenerator(DirectGenerator):
-    """Asks a model for the questions that tell responses of differing quality apart.
+    """Writes questions that distinguish responses of different quality.
 
     Args:
         model, backend, base_url, prompt, shape, min_items, max_items, temperature, max_tokens, max_attempts, seed,
-            store: see [`DirectGenerator`]; the defaults are those of RLCF.
-        candidate_models (sequence of `str` or [`Engine`], *optional*): who writes the candidates of a request that has
-            none: one model several, or several models one each. A name is looked for where `model` is (`backend`,
-            `base_url`).
-        num_candidates (`int`, *optional*, defaults to `4`): how many one model writes.
-        candidate_temperature (`float`, *optional*): of their sampling; 0.9 for one model, 0.7 for several.
-        candidate_max_tokens (`int`, *optional*, defaults to `1024`): of one candidate. One that is cut off is used.
+            store: see [`DirectGenerator`]. The defaults follow RLCF.
+        candidate_models (sequence of `str` or [`Engine`], *optional*): models that write candidates for requests
+            without any: a single model writes `num_candidates`, several models write one each. Names are resolved with
+            the same `backend` and `base_url` as `model`.
+        num_candidates (`int`, *optional*, defaults to `4`): number of candidates from a single model.
+        candidate_temperature (`float`, *optional*): sampling temperature of candidates. Defaults to 0.9 for one model
+            and 0.7 for several.
+        candidate_max_tokens (`int`, *optional*, defaults to `1024`): tokens per candidate. Truncated candidates are
+            used.
 
     Raises:
-        ChecklistRewardsError: one sentence, for any argument that cannot be used.
+        ChecklistRewardsError: If an argument is not valid.
     """
 
     def __init__(
@@ -86,29 +91,29 @@ class ContrastiveGenerator(DirectGenerator):
         )
         self.needs = _needs(self.prompt)
         named = [candidate_models] if isinstance(candidate_models, str | Engine) else candidate_models
-        # An engine that was handed over is one model; a name of another is looked for among all engines.
+        # A backend object serves a single model, so the names of other models are resolved without it.
         where = self.engine if isinstance(self.engine.backend, str) else Engine()
         self.candidate_engines = [m if isinstance(m, Engine) else where.named(m) for m in named]
         several = len(self.candidate_engines) > 1
-        usual = SEVERAL_MODELS_TEMPERATURE if several else ONE_MODEL_TEMPERATURE
-        warmth = usual if candidate_temperature is None else candidate_temperature
-        check_numbers(warmth, num_candidates=num_candidates, candidate_max_tokens=candidate_max_tokens)
-        if warmth == 0 and not several and num_candidates > 1:
+        default = SEVERAL_MODELS_TEMPERATURE if several else ONE_MODEL_TEMPERATURE
+        candidate_temperature = default if candidate_temperature is None else candidate_temperature
+        check_numbers(candidate_temperature, num_candidates=num_candidates, candidate_max_tokens=candidate_max_tokens)
+        if candidate_temperature == 0 and not several and num_candidates > 1:
             raise SampleError(
-                f"candidate_temperature=0 is not allowed with num_candidates={num_candidates} of one model: "
-                "they would all be the same."
+                f"candidate_temperature=0 is not allowed with num_candidates={num_candidates} from one model: "
+                "all candidates would be identical."
             )
         count = 1 if several else num_candidates
-        self.candidate_sampling = Sampling(candidate_max_tokens, warmth, n=count, seed=seed)
+        self.candidate_sampling = Sampling(candidate_max_tokens, candidate_temperature, n=count, seed=seed)
 
     def check(self) -> None:
-        """Refuse models that are not there. Raises [`ModelError`]."""
+        """Check that all models exist, without loading them. Raises [`ModelError`]."""
         super().check()
         for engine in self.candidate_engines:
             _ = engine.identity
 
     def check_request(self, request: str | Request, where: str) -> Request:
-        """As [`DirectGenerator.check_request`], and there must be something to contrast."""
+        """As [`DirectGenerator.check_request`]; also checks for the responses that the prompt needs."""
         request = super().check_request(request, where)
         paired = request.chosen is not None
         if self.needs == "pair":
@@ -124,8 +129,8 @@ class ContrastiveGenerator(DirectGenerator):
             )
         if not request.candidates and not self.candidate_engines:
             raise SampleError(
-                f"{where}: there are no candidates, no chosen and rejected response, and no candidate_models "
-                "to sample candidates from."
+                f"{where}: the request has neither candidates nor a chosen and a rejected response; give one of them, "
+                "or set candidate_models to sample candidates."
             )
         return request
 
@@ -150,17 +155,17 @@ class ContrastiveGenerator(DirectGenerator):
             return []
         prompts = [_plain(request) for request in requests]
         by_model = [sample_replies(e, prompts, self.candidate_sampling, self.store) for e in self.candidate_engines]
-        found: list[tuple[str, ...] | GenerationError] = []
+        results: list[tuple[str, ...] | GenerationError] = []
         for of_request in zip(*by_model, strict=True):
             named = [(e.model, r) for e, rs in zip(self.candidate_engines, of_request, strict=True) for r in rs]
             lost = [f"{model} gave no candidate: {reply.unanswered}." for model, reply in named if reply.text is None]
             texts = dict.fromkeys(strip_thinking(reply.text) for _, reply in named if reply.text is not None)
-            found.append(GenerationError(lost[0]) if lost else tuple(texts))
-        return found
+            results.append(GenerationError(lost[0]) if lost else tuple(texts))
+        return results
 
 
 def _needs(prompt: PromptTemplate) -> str:
-    """What a prompt compares: "pair", "ranked" or "candidates"."""
+    """The responses that a prompt needs: "pair", "ranked" or "candidates"."""
     fields = prompt.placeholders
     if {"chosen", "rejected"} <= fields:
         return "pair"
@@ -175,6 +180,6 @@ def _needs(prompt: PromptTemplate) -> str:
 
 
 def _plain(request: Request) -> Messages:
-    """The request as a model would get it that knows nothing of checklists."""
+    """The request as a plain user message, without any mention of checklists."""
     parts = (request.history, request.context, request.input)
     return [{"role": "user", "content": "\n\n".join(part for part in parts if part)}]

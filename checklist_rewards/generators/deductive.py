@@ -1,12 +1,12 @@
-"""The deductive generator: from qualities with definitions to questions, as in CheckEval (arXiv:2403.18771).
+"""The deductive generator: questions from quality dimensions with definitions, as in CheckEval (arXiv:2403.18771).
 
     seeds ──▶ elaborate, diversify ──▶ filter ──▶ deduplicate ──▶ one checklist, category = dimension
 
-Each dimension begins with seed questions, given or written. *Elaboration* asks about the same things in more detail,
-*diversification* about other sides of them; both work from the seeds. The *filter*, where it is wanted, keeps a
-question for which yes means better and which belongs to its dimension. All dimensions of a stage are asked for in one
-call. A dimension that a stage cannot serve, or that the filter leaves without a question, ends the run in a
-[`StageError`] that names it: a checklist never lacks a dimension that its source has.
+Each dimension starts with seed questions, given by the user or written by the model. *Elaboration* adds more detailed
+questions and *diversification* adds questions about other aspects, both based on the seeds. The optional *filter*
+keeps a question if yes means better and the question belongs to its dimension. Each stage processes all dimensions in
+one call. A dimension without a usable reply, or without a question after the filter, raises a [`StageError`] that
+names it, so every dimension of the source is in the checklist.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
+
+from pydantic import ConfigDict
 
 from checklist_rewards.backends import Backend, Engine, Messages
 from checklist_rewards.checklists import Checklist, ChecklistItem
@@ -33,6 +35,7 @@ from checklist_rewards.generators.stages import (
     questions_of,
 )
 from checklist_rewards.refiners import Deduplicator
+from checklist_rewards.validation import one_of
 
 Augmentation = Literal["both", "elaboration", "diversification", "none"]
 _MODES = {"elaboration": "elaborate", "diversification": "diversify"}
@@ -42,8 +45,11 @@ Pools = dict[str, list[str]]
 """Name of a dimension to its questions."""
 
 
-class Verdict(Shape):
+class FilterReply(Shape):
     """What the filter says about one question."""
+
+    # The schema is part of the store key, so it keeps the title that stored replies were requested with.
+    model_config = ConfigDict(title="Verdict")
 
     reasoning: str
     yes_is_better: bool
@@ -51,23 +57,23 @@ class Verdict(Shape):
 
 
 class DeductiveGenerator(CorpusWriter):
-    """Writes one checklist for a corpus from the dimensions of quality that matter in it.
+    """Writes one checklist for a corpus from quality dimensions.
 
     Args:
         model, backend, base_url, prompts, temperature, max_tokens, max_attempts, seed, store: see
-            [`InductiveGenerator`]; the stages with a prompt are seed, elaborate, diversify and filter.
-        augmentation (`str`, *optional*, defaults to `"both"`): what is added to the seeds: elaboration,
-            diversification, both or none.
-        filtering (`bool`, *optional*, defaults to `False`): whether the questions are filtered, and after that
-            deduplicated within each dimension.
-        seeds, elaborations, diversifications (`int`, *optional*, default to `2`, `5` and `4`): how many questions are
-            asked for, per sub-dimension.
-        max_items (`int`, *optional*): of the whole checklist, spread evenly over the dimensions; at least one each.
-        threshold (`float`, *optional*, defaults to `0.85`): similarity from which questions count as the same.
-        embedder (*optional*): of the deduplication; see [`Deduplicator`].
+            [`InductiveGenerator`]. The stages with a prompt are `seed`, `elaborate`, `diversify` and `filter`.
+        augmentation (`str`, *optional*, defaults to `"both"`): questions to add to the seeds: `"elaboration"`,
+            `"diversification"`, `"both"` or `"none"`.
+        filtering (`bool`, *optional*, defaults to `False`): whether to filter the questions and then deduplicate them
+            within each dimension.
+        seeds, elaborations, diversifications (`int`, *optional*, default to `2`, `5` and `4`): number of questions to
+            request per sub-dimension (per dimension if it has none).
+        max_items (`int`, *optional*): maximum number of items of the checklist, spread evenly over the dimensions.
+        threshold (`float`, *optional*, defaults to `0.85`): least cosine at which questions count as the same.
+        embedder (*optional*): embedder of the deduplication; see [`Deduplicator`].
 
     Raises:
-        ChecklistRewardsError: one sentence, for any argument that cannot be used.
+        ChecklistRewardsError: If an argument is not valid.
     """
 
     name = "checkeval"
@@ -105,9 +111,7 @@ class DeductiveGenerator(CorpusWriter):
     ):
         super().__init__(model, backend, base_url, prompts, temperature, max_tokens, max_attempts, seed, store)
         augmentation = "none" if augmentation is None else augmentation
-        if augmentation not in get_args(Augmentation):
-            allowed = ", ".join(get_args(Augmentation))
-            raise SampleError(f"augmentation={augmentation!r} is not allowed; it is one of {allowed}.")
+        one_of("augmentation", augmentation, get_args(Augmentation))
         check_numbers(temperature, seeds=seeds, elaborations=elaborations, diversifications=diversifications)
         check_numbers(temperature, max_items=1 if max_items is None else max_items)
         self.modes = [mode for mode in _MODES if augmentation in (mode, "both")]
@@ -127,29 +131,29 @@ class DeductiveGenerator(CorpusWriter):
         )
 
     def check(self) -> None:
-        """Refuse a model that is not there. Raises [`ModelError`]."""
+        """Check that the model exists, without loading it. Raises [`ModelError`]."""
         super().check()
         if self.deduplicator is not None:
             self.deduplicator.check()
 
     def generate(self, source: Dimensions | Mapping[str, Any], *, progress: Watcher | None = None) -> Checklist:
-        """The checklist of all dimensions.
+        """Write the checklist of all dimensions.
 
         Args:
-            source ([`Dimensions`] or mapping): what it shall cover.
-            progress (callable, *optional*): told of every [`Stage`] that is done.
+            source ([`Dimensions`] or mapping): the dimensions to cover.
+            progress (callable, *optional*): called with every completed [`Stage`].
 
         Raises:
-            SampleError: if the source cannot be used, before anything is asked.
-            StageError: naming the stage that broke and its dimensions.
+            SampleError: If the source is not valid. Nothing has been sent to the model at that point.
+            StageError: If a stage fails. The message names the stage and its dimensions.
         """
         source = Dimensions.of(source)
         dimensions = source.dimensions
         if self.max_items is not None and self.max_items < len(dimensions):
             raise SampleError(
-                f"max_items={self.max_items} is not allowed for {len(dimensions)} dimensions; each needs a question."
+                f"max_items={self.max_items} is not allowed for {len(dimensions)} dimensions; each needs an item."
             )
-        given = {dimension.name: _given(dimension) for dimension in dimensions}
+        given = {dimension.name: _seed_questions(dimension) for dimension in dimensions}
         run = self._run(progress)
         pools = self._seeded(run, source, given)
         seeds = {name: list(questions) for name, questions in pools.items()}
@@ -165,18 +169,18 @@ class DeductiveGenerator(CorpusWriter):
     def _seeded(self, run: Run, source: Dimensions, given: Pools) -> Pools:
         missing = [dimension for dimension in source.dimensions if not given[dimension.name]]
         with run.stage("seed") as step:
-            asked = [self._messages("seed", source, dimension) for dimension in missing]
-            found = step.ask(asked, [d.name for d in missing], Questions, holds_questions)
-            written = {d.name: questions_of(value) for d, value in zip(missing, found, strict=True)}
+            prompts = [self._messages("seed", source, dimension) for dimension in missing]
+            values = step.ask(prompts, [d.name for d in missing], Questions, holds_questions)
+            written = {d.name: questions_of(value) for d, value in zip(missing, values, strict=True)}
             pools = {name: questions or written[name] for name, questions in given.items()}
             step.kept = sum(map(len, pools.values()))
         return pools
 
     def _augment(self, run: Run, stage: str, source: Dimensions, seeds: Pools, pools: Pools) -> None:
         with run.stage(stage) as step:
-            asked = [self._messages(stage, source, d, questions=_listed(seeds[d.name])) for d in source.dimensions]
-            found = step.ask(asked, list(pools), Questions, holds_questions)
-            for pool, value in zip(pools.values(), found, strict=True):
+            prompts = [self._messages(stage, source, d, questions=_listed(seeds[d.name])) for d in source.dimensions]
+            values = step.ask(prompts, list(pools), Questions, holds_questions)
+            for pool, value in zip(pools.values(), values, strict=True):
                 known = {question.casefold() for question in pool}
                 pool += [question for question in questions_of(value) if question.casefold() not in known]
             step.kept = sum(map(len, pools.values()))
@@ -184,20 +188,22 @@ class DeductiveGenerator(CorpusWriter):
     def _filtered(self, run: Run, source: Dimensions, pools: Pools) -> Pools:
         with run.stage("filter") as step:
             pairs = [(d, question) for d in source.dimensions for question in pools[d.name]]
-            asked = [
+            prompts = [
                 self.prompts["filter"].messages(
                     task=source.task, dimension=d.name, definition=d.definition, candidate=question
                 )
                 for d, question in pairs
             ]
-            verdicts = step.ask(asked, [f"{d.name}, {question!r}" for d, question in pairs], Verdict, temperature=0.0)
+            replies = step.ask(
+                prompts, [f"{d.name}, {question!r}" for d, question in pairs], FilterReply, temperature=0.0
+            )
             kept: Pools = {d.name: [] for d in source.dimensions}
-            for (dimension, question), verdict in zip(pairs, verdicts, strict=True):
-                if verdict.yes_is_better and verdict.belongs:
+            for (dimension, question), reply in zip(pairs, replies, strict=True):
+                if reply.yes_is_better and reply.belongs:
                     kept[dimension.name].append(question)
             empty = [name for name, questions in kept.items() if not questions]
             if empty:
-                why = "None of its questions passed; loosen its definition, or do without filtering."
+                why = "None of its questions passed; widen its definition or set filtering=False."
                 raise step.error(f"{empty[0]}: {why}", empty, len(kept))
             step.kept = sum(map(len, kept.values()))
         return kept
@@ -207,7 +213,7 @@ class DeductiveGenerator(CorpusWriter):
         with run.stage("deduplicate") as step:
             items: dict[str, list[ChecklistItem]] = {}
             for dimension in dimensions:
-                # One dimension at a time: a question may serve two of them, and then counts in both.
+                # One dimension at a time, because a question may belong to two dimensions and then counts in both.
                 written = [_item(question, dimension) for question in pools[dimension.name]]
                 items[dimension.name] = list(self.deduplicator.refine(self._checklist(written)).items)
                 step.asked += len(written)
@@ -227,28 +233,28 @@ class DeductiveGenerator(CorpusWriter):
 
 
 def spread(groups: Sequence[Sequence[ChecklistItem]], most: int | None) -> list[ChecklistItem]:
-    """At most `most` items, taken from all groups in turn, in the order of the groups.
+    """At most `most` items, taken from the groups in turn (round-robin) and returned in group order.
 
     >>> one, two = [[ChecklistItem(question=q) for q in text.split()] for text in ("a? b? c?", "d?")]
     >>> [item.question for item in spread([one, two], 3)]
     ['a?', 'b?', 'd?']
     """
     left = sum(map(len, groups)) if most is None else most
-    shares = [0] * len(groups)
-    while left > 0 and any(share < len(group) for share, group in zip(shares, groups, strict=True)):
+    counts = [0] * len(groups)
+    while left > 0 and any(count < len(group) for count, group in zip(counts, groups, strict=True)):
         for index, group in enumerate(groups):
-            if left > 0 and shares[index] < len(group):
-                shares[index] += 1
+            if left > 0 and counts[index] < len(group):
+                counts[index] += 1
                 left -= 1
-    return [item for share, group in zip(shares, groups, strict=True) for item in group[:share]]
+    return [item for count, group in zip(counts, groups, strict=True) for item in group[:count]]
 
 
-def _given(dimension: Dimension) -> list[str]:
+def _seed_questions(dimension: Dimension) -> list[str]:
     questions = [tidy(question) for question in dimension.seed_questions]
     for question in questions:
         if not is_question(question):
             raise SampleError(
-                f"dimension {dimension.name!r}: the seed {question!r:.80} is no question; "
+                f"dimension {dimension.name!r}: the seed {question!r:.80} is not a question; "
                 "it must end with a question mark."
             )
     first: dict[str, str] = {}

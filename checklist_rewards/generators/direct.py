@@ -1,14 +1,14 @@
-"""The direct generator: one input becomes two to eight yes/no questions, as in TICK (arXiv:2410.03608, section 3.1).
+"""The direct generator: two to eight yes/no questions per input, as in TICK (arXiv:2410.03608, section 3.1).
 
-The prompt is filled with the input (and the reference, the conversation ..., where there are any), a reply is sampled
-through the store, and read strictly: as a numbered list, or where a `shape` is given as JSON of that shape. A reply
-that holds no usable checklist is asked for again with another seed (and of JSON with the error shown), up to
-`max_attempts` samples in all; then the request gets a [`GenerationError`] with the last reply. Attempt k samples with
-`seed + k`, so every attempt has a key of its own and a rerun finds them all in the store: it fails where it failed, at
-no cost, until the seed, the prompt or the model changes.
+The prompt is filled with the input (and the reference, history and other fields, if given), and the reply is parsed
+strictly: as a numbered list, or as JSON if `shape` is given. If a reply is not a usable checklist, the model is asked
+again with another seed (for JSON, also with the error in the prompt), up to `max_attempts` replies in total. Then the
+request gets a [`GenerationError`] with the last reply. Attempt k uses `seed + k`, so each attempt has its own store
+key. A rerun reads all attempts from the store: a failed request fails again without cost until the seed, the prompt or
+the model changes.
 
-A reply cut off at `max_tokens` is no checklist, however many questions it holds by then. A request that does not fit
-the model's context, or whose engine broke, is not tried again: another sample would not help.
+A reply cut off at `max_tokens` is never used, even if it contains enough questions. Requests that exceed the model's
+context, and engine failures, are not retried, because another sample would not help.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ DEFAULT_PROMPT = "generators/tick"
 
 
 class DirectGenerator:
-    """Asks a model for the questions of one input.
+    """Writes the questions of each input with a model.
 
     Args:
-        model (`str`, *optional*, defaults to `"pocket"`): the model that writes: "pocket", a folder, a Hub id, or with
-            `base_url` the name the server knows it by.
-        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): auto, transformers, vllm, openai, or an
-            engine.
-        base_url (`str`, *optional*): an OpenAI-compatible server, such as "http://localhost:8000/v1".
-        prompt (`str` or `Path`, *optional*): a Markdown file, or the name of a packaged prompt. Its file name becomes
-            the first half of `Checklist.source`, the version of this package the second ("tick/0.1.0").
-        shape (pydantic model class, *optional*): what a reply must hold, as JSON: a model with one list field, of
-            strings or of models with `question` and, say, `weight` or `category` ([`WeightedQuestions`],
-            [`CategorizedQuestions`], one's own; see `shapes.py`). The schema travels with the request, and the prompt
-            gets a last section that says it in words. Without a shape a plain numbered list is wanted.
-        min_items, max_items (`int`, *optional*, default to `2` and `8`): how many questions a checklist may have; a
-            reply with more is not cut but asked for again. The packaged prompt asks for two to eight in words.
-        temperature (`float`, *optional*, defaults to `0.7`): of the sampling. With 0 and without a shape every attempt
-            would give the same reply, so there is only one.
-        max_tokens (`int`, *optional*, defaults to `512`): of one reply. A model that thinks first needs more.
-        max_attempts (`int`, *optional*, defaults to `3`): samples per request.
-        seed (`int`, *optional*, defaults to `0`): of the first attempt.
-        store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies are kept; False for nowhere.
+        model (`str`, *optional*, defaults to `"pocket"`): the model that writes: "pocket", a folder, a Hub id, or,
+            with `base_url`, the name of a served model.
+        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): `"auto"`, `"transformers"`, `"vllm"`,
+            `"openai"`, or a [`Backend`] object.
+        base_url (`str`, *optional*): URL of an OpenAI-compatible server, such as "http://localhost:8000/v1".
+        prompt (`str` or `Path`, *optional*): a Markdown file, or the name of a packaged prompt. `Checklist.source` is
+            its file name and the version of this package ("tick/0.1.0").
+        shape (pydantic model class, *optional*): the JSON form of a reply: a model with one list field, of strings or
+            of models with `question` and fields such as `weight` or `category` ([`WeightedQuestions`],
+            [`CategorizedQuestions`], or your own; see `shapes.py`). The JSON schema is sent with the request and
+            described in a last section of the prompt. Without a shape, the reply is a plain numbered list.
+        min_items, max_items (`int`, *optional*, default to `2` and `8`): allowed number of questions. A reply with
+            more is not truncated but requested again. The packaged prompt asks for two to eight questions.
+        temperature (`float`, *optional*, defaults to `0.7`): sampling temperature. With 0 and without a shape there is
+            only one attempt, because all attempts would give the same reply.
+        max_tokens (`int`, *optional*, defaults to `512`): tokens per reply. Reasoning models need more.
+        max_attempts (`int`, *optional*, defaults to `3`): replies per request.
+        seed (`int`, *optional*, defaults to `0`): seed of the first attempt.
+        store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies are stored; False disables it.
 
     Raises:
-        ChecklistRewardsError: one sentence, for any argument that cannot be used. No model is loaded here: that
-            happens at the first reply that is not in the store.
+        ChecklistRewardsError: If an argument is not valid. The model is not loaded here, but at the first reply that
+            is not in the store.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class DirectGenerator:
     ):
         check_numbers(temperature, min_items=min_items, max_tokens=max_tokens, max_attempts=max_attempts)
         if max_items < min_items:
-            raise SampleError(f"max_items={max_items!r} is not allowed; it is at least min_items, {min_items}.")
+            raise SampleError(f"max_items={max_items!r} is not allowed; it must be at least min_items={min_items}.")
         if shape is not None:
             list_field(shape)
         self.engine = Engine.of(model, backend, base_url)
@@ -92,11 +92,11 @@ class DirectGenerator:
 
     @property
     def source(self) -> str:
-        """Pipeline and version, as `Checklist.source` has them."""
+        """Name of the prompt and version of the package, as in `Checklist.source`."""
         return f"{Path(self.prompt.name).stem}/{__version__}"
 
     def check(self) -> None:
-        """Refuse a model that is not there. Raises [`ModelError`]."""
+        """Check that the model exists, without loading it. Raises [`ModelError`]."""
         _ = self.engine.identity
 
     def generate(
@@ -112,7 +112,7 @@ class DirectGenerator:
         """Write the checklist of one input; see [`Request`] for the arguments.
 
         Raises:
-            GenerationError: if no attempt gave a usable checklist; `raw` is the last reply.
+            GenerationError: If no attempt gives a usable checklist; `raw` is the last reply.
         """
         request = Request(input, reference, history, context, candidates, chosen, rejected)
         checklist = self.generate_batch([request])[0]
@@ -126,15 +126,16 @@ class DirectGenerator:
         """Write a checklist for every request. Equal requests are sampled once.
 
         Args:
-            requests (sequence of [`Request`] or `str`): a string is a request with nothing but an input.
-            progress (callable, *optional*): told how many requests got their first reply since its last call.
+            requests (sequence of [`Request`] or `str`): a string is a request with only an input.
+            progress (callable, *optional*): called with the number of requests that got their first reply since its
+                last call.
 
         Returns:
-            list of [`Checklist`] or, in its place, the [`GenerationError`] that says why there is none; in order.
+            A [`Checklist`] per request in the same order, or a [`GenerationError`] in its place.
 
         Raises:
-            SampleError: naming a request (from 1) that cannot be used, before anything is sampled.
-            ModelError: if the model cannot be used.
+            SampleError: If a request is not valid. The message names its number, from 1; nothing has been sampled.
+            ModelError: If the model cannot be used.
         """
         checked = [
             self.check_request(request, f"request {number}") for number, request in enumerate(requests, start=1)
@@ -143,7 +144,7 @@ class DirectGenerator:
         return self._write(checked, progress)
 
     def check_request(self, request: str | Request, where: str) -> Request:
-        """The request, refused with a [`SampleError`] that begins with `where` if it cannot be used."""
+        """Check one request. Raises a [`SampleError`] that begins with `where` if it is not valid."""
         return check_request(request, where)
 
     def _write(self, requests: Sequence[Request], progress: Progress | None) -> list[Checklist | GenerationError]:
@@ -157,8 +158,8 @@ class DirectGenerator:
         pending = list(range(len(messages)))
         for attempt in range(self.max_attempts):
             sampling = Sampling(self.max_tokens, self.temperature, seed=self.seed + attempt)
-            told = progress if attempt == 0 else None
-            replies = sample_replies(self.engine, [messages[i] for i in pending], sampling, self.store, told)
+            first_progress = progress if attempt == 0 else None
+            replies = sample_replies(self.engine, [messages[i] for i in pending], sampling, self.store, first_progress)
             again = []
             for index, (reply,) in zip(pending, replies, strict=True):
                 try:
@@ -204,13 +205,15 @@ class DirectGenerator:
         if reply.text is None:
             raise GenerationError(f"the model gave no reply: {reply.unanswered}.")
         if reply.finish_reason == "length":
-            raise GenerationError(f"the reply was cut off at max_tokens={self.max_tokens}; allow more.", reply.text)
-        found = parse_questions(reply.text, min_items=self.min_items, max_items=self.max_items)
-        return Checklist.parse({"items": found.questions, "source": self.source, "model": self.model})
+            raise GenerationError(
+                f"the reply was cut off at max_tokens={self.max_tokens}; increase max_tokens.", reply.text
+            )
+        parsed = parse_questions(reply.text, min_items=self.min_items, max_items=self.max_items)
+        return Checklist.parse({"items": parsed.questions, "source": self.source, "model": self.model})
 
 
 def _fields(request: Request) -> dict[str, str | None]:
-    """The placeholders of a generator's prompt. Responses are fenced one by one, so that none can pose as another."""
+    """The fields of a generator's prompt. Each response has its own fence, so that no response can imitate another."""
     return {
         "input": request.input,
         "reference": request.reference,

@@ -1,12 +1,12 @@
-"""The inductive generator: from observations to questions, as in "From Feedback to Checklists" (arXiv:2507.17717).
+"""The inductive generator: questions from observations, as in "From Feedback to Checklists" (arXiv:2507.17717).
 
     questions (with the observations behind each) ──▶ deduplicate ──▶ tag ──▶ unit_test ──▶ select
 
-Observations go to the model in batches, all batches in one call, numbered through from 0; a batch that turns out too
-long for the model's context is halved. Every question names the observations it comes from, and keeps them in
-[`ChecklistItem.sources`], which is what selection measures coverage by. Unit tests need samples (responses to
-rewrite) and are left out without them. A batch without a usable reply ends the run in a [`StageError`] that names it;
-none is left out silently.
+Observations are sent to the model in batches, all batches in one call, numbered from 0 across batches. A batch that
+exceeds the model's context is split in half. Every question names the observations it is based on; they are stored in
+[`ChecklistItem.sources`] and used by the selection to measure coverage. Unit tests need samples (responses to rewrite)
+and are skipped without them. A batch without a usable reply raises a [`StageError`] that names it; no batch is skipped
+silently.
 """
 
 from __future__ import annotations
@@ -29,30 +29,31 @@ from checklist_rewards.scorer import ChecklistScorer, Sample
 
 
 class InductiveGenerator(CorpusWriter):
-    """Writes one checklist for a corpus from what was observed in it.
+    """Writes one checklist for a corpus from observations about its texts.
 
     Args:
         model (`str`, *optional*, defaults to `"pocket"`): the model that writes, merges, tags and tests.
-        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): auto, transformers, vllm, openai, or an
-            engine.
-        base_url (`str`, *optional*): an OpenAI-compatible server, such as "http://localhost:8000/v1".
-        prompts (mapping, *optional*): stage to a Markdown file or the name of a packaged prompt, for stages that shall
-            not use their own; here there is one, questions.
-        max_items (`int`, *optional*, defaults to `20`): questions at most; where there are more, they are selected.
-        refine (`bool`, *optional*, defaults to `True`): whether questions are deduplicated, tagged and, where samples
-            are given, unit-tested.
-        batch_size, batch_chars (`int`, *optional*, default to `100` and `20000`): observations per prompt at most, and
-            their characters.
-        embedder (*optional*): of deduplication and selection; see [`Deduplicator`].
-        scorer ([`ChecklistScorer`], *optional*): who judges in the unit tests; defaults to one with the same model.
-        temperature (`float`, *optional*, defaults to `0.7`): of the sampling.
-        max_tokens (`int`, *optional*, defaults to `4096`): of one reply. A model that thinks first needs more.
+        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): `"auto"`, `"transformers"`, `"vllm"`,
+            `"openai"`, or a [`Backend`] object.
+        base_url (`str`, *optional*): URL of an OpenAI-compatible server, such as "http://localhost:8000/v1".
+        prompts (mapping, *optional*): prompts to replace, as stage name to a Markdown file or the name of a packaged
+            prompt. This generator has one stage with a prompt, `questions`.
+        max_items (`int`, *optional*, defaults to `20`): maximum number of questions. If there are more, a subset is
+            selected.
+        refine (`bool`, *optional*, defaults to `True`): whether to deduplicate and tag the questions and, with
+            samples, unit-test them.
+        batch_size, batch_chars (`int`, *optional*, default to `100` and `20000`): maximum number of observations per
+            prompt, and of their characters.
+        embedder (*optional*): embedder of deduplication and selection; see [`Deduplicator`].
+        scorer ([`ChecklistScorer`], *optional*): judge of the unit tests. Defaults to a scorer with the same model.
+        temperature (`float`, *optional*, defaults to `0.7`): sampling temperature.
+        max_tokens (`int`, *optional*, defaults to `4096`): tokens per reply. Reasoning models need more.
         max_attempts (`int`, *optional*, defaults to `3`): replies per prompt.
-        seed (`int`, *optional*, defaults to `0`): of the first attempt.
-        store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies are kept; False for nowhere.
+        seed (`int`, *optional*, defaults to `0`): seed of the first attempt.
+        store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies are stored; False disables it.
 
     Raises:
-        ChecklistRewardsError: one sentence, for any argument that cannot be used.
+        ChecklistRewardsError: If an argument is not valid.
     """
 
     name = "feedback"
@@ -80,21 +81,23 @@ class InductiveGenerator(CorpusWriter):
         super().__init__(model, backend, base_url, prompts, temperature, max_tokens, max_attempts, seed, store)
         check_numbers(temperature, max_items=max_items, batch_size=batch_size, batch_chars=batch_chars)
         self.max_items, self.batch_size, self.batch_chars = max_items, batch_size, batch_chars
-        where: dict[str, Any] = {
+        engine_settings: dict[str, Any] = {
             "backend": backend,
             "base_url": base_url,
             "store": False if self.store is None else self.store,
         }
         self.refiners: dict[str, Refiner] = {}
         if refine:
-            self.refiners["deduplicate"] = Deduplicator(model, embedder=embedder, **where)
-            self.refiners["tag"] = Tagger(model, **where)
-            self.refiners["unit_test"] = UnitTester(model, scorer=scorer, **where)
+            self.refiners["deduplicate"] = Deduplicator(model, embedder=embedder, **engine_settings)
+            self.refiners["tag"] = Tagger(model, **engine_settings)
+            self.refiners["unit_test"] = UnitTester(model, scorer=scorer, **engine_settings)
         self.refiners["select"] = Selector(max_items, embedder=embedder)
 
     def check(self) -> None:
-        """Refuse models that are not there; the judge of the unit tests only where there are samples for them. Raises
-        [`ModelError`]."""
+        """Check that all models exist, without loading them. Raises [`ModelError`].
+
+        The judge of the unit tests is checked by `generate`, and only if there are samples.
+        """
         super().check()
         for stage, refiner in self.refiners.items():
             if stage != "unit_test":
@@ -107,16 +110,16 @@ class InductiveGenerator(CorpusWriter):
         *,
         progress: Watcher | None = None,
     ) -> Checklist:
-        """The checklist of all observations.
+        """Write the checklist of all observations.
 
         Args:
             source ([`Feedback`] or mapping): the observations.
             samples (sequence of [`Sample`], *optional*): responses for the unit tests.
-            progress (callable, *optional*): told of every [`Stage`] that is done.
+            progress (callable, *optional*): called with every completed [`Stage`].
 
         Raises:
-            SampleError: if the source cannot be used, before anything is asked.
-            StageError: naming the stage that broke.
+            SampleError: If the source is not valid. Nothing has been sent to the model at that point.
+            StageError: If a stage fails. The message names the stage.
         """
         feedback = Feedback.of(source)
         for number, sample in enumerate(samples, start=1):
@@ -137,37 +140,39 @@ class InductiveGenerator(CorpusWriter):
 
     def _questions(self, run: Run, feedback: Feedback) -> Checklist:
         with run.stage("questions") as step:
-            found = self._ask_in_batches(step, feedback)
+            items = self._ask_in_batches(step, feedback)
             merged: dict[str, ChecklistItem] = {}
-            for item in found:
+            for item in items:
                 first = merged.setdefault(item.question.casefold(), item)
                 sources = tuple(sorted({*first.sources, *item.sources}))
                 merged[item.question.casefold()] = first.model_copy(update={"sources": sources})
             if not merged:
-                raise step.error("The model found nothing to ask about in any observation.", [], 1)
+                raise step.error("The model wrote no question for any observation.", [], 1)
             step.kept = len(merged)
             return self._checklist(list(merged.values()))
 
     def _ask_in_batches(self, step: Step, feedback: Feedback) -> list[ChecklistItem]:
         pending = list(batches(feedback.observations, self.batch_size, self.batch_chars))
-        found: dict[int, list[ChecklistItem]] = {}
+        by_start: dict[int, list[ChecklistItem]] = {}
         while pending:
-            asked = pending
+            batches_sent = pending
             values = step.try_ask(
-                [self._messages(feedback, batch) for batch in asked],
+                [self._messages(feedback, batch) for batch in batches_sent],
                 SourcedQuestions,
-                lambda index, value, asked=asked: _complaint(value, asked[index]),  # type: ignore[misc]
+                lambda index, value, sent=batches_sent: _complaint(value, sent[index]),  # type: ignore[misc]
             )
             pending = [
                 half
-                for batch, value in zip(asked, values, strict=True)
+                for batch, value in zip(batches_sent, values, strict=True)
                 if _does_not_fit(value) and len(batch) > 1
                 for half in (batch[: len(batch) // 2], batch[len(batch) // 2 :])
             ]
-            final = [(b, v) for b, v in zip(asked, values, strict=True) if not (_does_not_fit(v) and len(b) > 1)]
+            final = [
+                (b, v) for b, v in zip(batches_sent, values, strict=True) if not (_does_not_fit(v) and len(b) > 1)
+            ]
             step.refuse([v for _, v in final], [f"observations {b.start}-{b.stop - 1}" for b, _ in final])
-            found.update((b.start, items_of(v)) for b, v in final if not isinstance(v, GenerationError))
-        return [item for start in sorted(found) for item in found[start]]
+            by_start.update((b.start, items_of(v)) for b, v in final if not isinstance(v, GenerationError))
+        return [item for start in sorted(by_start) for item in by_start[start]]
 
     def _messages(self, feedback: Feedback, batch: range) -> list[dict[str, str]]:
         texts = feedback.observations[batch.start : batch.stop]
@@ -175,8 +180,9 @@ class InductiveGenerator(CorpusWriter):
 
 
 def batches(observations: Sequence[str], most: int, chars: int) -> Iterable[range]:
-    """Cut observations into runs of at most `most`, each of at most `chars` characters where one alone does not have
-    more.
+    """Split observations into consecutive batches of at most `most` observations and `chars` characters.
+
+    A single observation with more characters gets its own batch.
 
     >>> list(batches(["aa", "bb", "cccc", "d"], most=3, chars=5))
     [range(0, 2), range(2, 4)]
@@ -196,7 +202,7 @@ def _does_not_fit(value: object) -> bool:
 
 
 def _complaint(value: SourcedQuestions, batch: range) -> str | None:
-    """A batch may give no question; one that it gives must say where it is from."""
+    """The error of a reply, or None. A batch may give no question; each question must name its observations."""
     allowed = f"the numbers are {batch.start} to {batch.stop - 1}"
     for entry in value.questions:
         if not entry.sources:

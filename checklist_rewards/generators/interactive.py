@@ -1,12 +1,12 @@
-"""The interactive generator: from thinking aloud to questions, as in InteractEval (arXiv:2409.07355).
+"""The interactive generator: questions from think-aloud protocols, as in InteractEval (arXiv:2409.07355).
 
     attributes ──▶ components ──▶ assign ──▶ key_questions ──▶ sub_questions ──▶ validate ──▶ one checklist
 
-What people and models said about one quality is grouped into a few *components*; every attribute is *assigned* to at
-least one; each component gets a *key question* and, from it and its attributes, two or three *sub-questions*. Key and
-sub-questions all go to *validation*, which merges and mends them. What each stage gives is matched exactly with what
-it was asked about (components by name, attributes by number); what does not match is asked again with the difference
-shown, and then ends the run in a [`StageError`].
+Attributes that people and models named for one quality dimension are grouped into a few *components*. Every attribute
+is *assigned* to at least one component. Each component gets a *key question* and, based on it and the attributes, two
+or three *sub-questions*. *Validation* merges and revises all questions. The reply of each stage must match its input
+exactly (components by name, attributes by number). A reply that does not match is requested again with the difference
+in the prompt; after the last attempt the stage raises a [`StageError`].
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class KeyQuestions(Shape):
 
 @dataclass
 class Theme:
-    """A component as the stages fill it."""
+    """A component with the results of the stages."""
 
     component: Component
     attributes: list[str]
@@ -89,17 +89,18 @@ class Theme:
 
 
 class InteractiveGenerator(CorpusWriter):
-    """Writes one checklist for a corpus from what people and models thought aloud about one quality.
+    """Writes one checklist for a corpus from think-aloud protocols about one quality dimension.
 
     Args:
         model, backend, base_url, prompts, temperature, max_tokens, max_attempts, seed, store: see
-            [`InductiveGenerator`]; the stages with a prompt are components, assign, key_questions, sub_questions and
-            validate.
-        max_components (`int`, *optional*, defaults to `5`): themes at most.
-        min_items, max_items (`int`, *optional*, default to `2` and `15`): questions that validation may leave.
+            [`InductiveGenerator`]. The stages with a prompt are `components`, `assign`, `key_questions`,
+            `sub_questions` and `validate`.
+        max_components (`int`, *optional*, defaults to `5`): maximum number of components.
+        min_items, max_items (`int`, *optional*, default to `2` and `15`): allowed number of questions after
+            validation.
 
     Raises:
-        ChecklistRewardsError: one sentence, for any argument that cannot be used.
+        ChecklistRewardsError: If an argument is not valid.
     """
 
     name = "interacteval"
@@ -132,19 +133,19 @@ class InteractiveGenerator(CorpusWriter):
         super().__init__(model, backend, base_url, prompts, temperature, max_tokens, max_attempts, seed, store)
         check_numbers(temperature, max_components=max_components, min_items=min_items)
         if max_items < min_items:
-            raise SampleError(f"max_items={max_items!r} is not allowed; it is at least min_items, {min_items}.")
+            raise SampleError(f"max_items={max_items!r} is not allowed; it must be at least min_items={min_items}.")
         self.max_components, self.min_items, self.max_items = max_components, min_items, max_items
 
     def generate(self, source: ThinkAloud | Mapping[str, Any], *, progress: Watcher | None = None) -> Checklist:
-        """The checklist of one dimension, which is the category of all its items.
+        """Write the checklist of one dimension. The dimension is the category of all items.
 
         Args:
             source ([`ThinkAloud`] or mapping): the dimension and the attributes.
-            progress (callable, *optional*): told of every [`Stage`] that is done.
+            progress (callable, *optional*): called with every completed [`Stage`].
 
         Raises:
-            SampleError: if the source cannot be used, before anything is asked.
-            StageError: naming the stage that broke.
+            SampleError: If the source is not valid. Nothing has been sent to the model at that point.
+            StageError: If a stage fails. The message names the stage.
         """
         source = ThinkAloud.of(source)
         run = self._run(progress)
@@ -160,9 +161,9 @@ class InteractiveGenerator(CorpusWriter):
             prompt = self.prompts["components"].messages(
                 **_about(source), attributes=numbered(source.attributes), count=self.max_components
             )
-            [found] = step.ask([prompt], [source.dimension], Components, lambda _, v: self._component_complaint(v))
-            step.kept = len(found.components)
-        return found.components
+            [reply] = step.ask([prompt], [source.dimension], Components, lambda _, v: self._component_complaint(v))
+            step.kept = len(reply.components)
+        return reply.components
 
     def _component_complaint(self, value: Components) -> str | None:
         names = [_key(component.name) for component in value.components]
@@ -190,13 +191,13 @@ class InteractiveGenerator(CorpusWriter):
             prompt = self.prompts["assign"].messages(
                 **_about(source), attributes=numbered(attributes), components=_listed(components)
             )
-            [found] = step.ask([prompt], [source.dimension], Assignments, complaint)
-            chosen = {_key(entry.component): entry.attributes for entry in found.assignments}
-            # A component that nothing belongs to has nothing to ask about.
+            [reply] = step.ask([prompt], [source.dimension], Assignments, complaint)
+            assigned = {_key(entry.component): entry.attributes for entry in reply.assignments}
+            # Components without attributes are dropped.
             themes = [
-                Theme(component, [attributes[number] for number in sorted(set(chosen[_key(component.name)]))])
+                Theme(component, [attributes[number] for number in sorted(set(assigned[_key(component.name)]))])
                 for component in components
-                if chosen[_key(component.name)]
+                if assigned[_key(component.name)]
             ]
             step.kept = len(themes)
         return themes
@@ -212,10 +213,10 @@ class InteractiveGenerator(CorpusWriter):
 
         with run.stage("key_questions") as step:
             prompt = self.prompts["key_questions"].messages(**_about(source), components=_listed_themes(themes))
-            [found] = step.ask([prompt], [source.dimension], KeyQuestions, complaint)
-            asked = {_key(entry.component): tidy(entry.question) for entry in found.questions}
+            [reply] = step.ask([prompt], [source.dimension], KeyQuestions, complaint)
+            key_questions = {_key(entry.component): tidy(entry.question) for entry in reply.questions}
             for theme in themes:
-                theme.key_question = asked[_key(theme.component.name)]
+                theme.key_question = key_questions[_key(theme.component.name)]
             step.kept = len(themes)
 
     def _sub_questions(self, run: Run, source: ThinkAloud, themes: Sequence[Theme]) -> None:
@@ -238,8 +239,8 @@ class InteractiveGenerator(CorpusWriter):
                 )
                 for theme in themes
             ]
-            found = step.ask(prompts, [theme.component.name for theme in themes], Questions, complaint)
-            for theme, value in zip(themes, found, strict=True):
+            replies = step.ask(prompts, [theme.component.name for theme in themes], Questions, complaint)
+            for theme, value in zip(themes, replies, strict=True):
                 theme.sub_questions = questions_of(value)
                 step.kept += len(theme.sub_questions)
 
@@ -255,8 +256,8 @@ class InteractiveGenerator(CorpusWriter):
             prompt = self.prompts["validate"].messages(
                 **_about(source), questions=_all_questions(themes), least=self.min_items, most=self.max_items
             )
-            [found] = step.ask([prompt], [source.dimension], Questions, complaint)
-            questions = questions_of(found)
+            [reply] = step.ask([prompt], [source.dimension], Questions, complaint)
+            questions = questions_of(reply)
             step.kept = len(questions)
         return questions
 
@@ -266,12 +267,12 @@ def _about(source: ThinkAloud) -> dict[str, str]:
 
 
 def _key(name: str) -> str:
-    """By what components are told apart: a model may write one in another case."""
+    """Normalized name of a component; models may change its case and spacing."""
     return " ".join(name.split()).casefold()
 
 
 def _unmatched(wanted: Sequence[str], got: Sequence[str]) -> str | None:
-    """What is wrong if `got` is not each of `wanted` once."""
+    """The error if `got` does not contain each of `wanted` exactly once, else None."""
     if sorted(map(_key, wanted)) == sorted(map(_key, got)):
         return None
     return (

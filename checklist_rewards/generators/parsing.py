@@ -1,18 +1,19 @@
-"""From a model's reply to a list of questions, strictly.
+"""Strict parsing of a model's reply into a list of questions.
 
-Models wrap a list in many ways, all of which are read: numbers ("1.", "1)", "(1)", "Q1:"), bullets and check boxes,
-bold text and bold labels, code fences, JSON (a list of strings, of {"question": ...}, or {"questions": [...]}),
-thinking, and an analysis before the list. What is read is refused unless it is a whole checklist:
+The parser accepts the formats that models use: numbers ("1.", "1)", "(1)", "Q1:"), bullets and check boxes, bold text
+and bold labels, code fences, JSON (a list of strings, of {"question": ...}, or {"questions": [...]}), reasoning before
+the reply, and an analysis before the list. It raises a [`GenerationError`] with the reply in `raw` unless the list is
+complete:
 
-- every entry of a numbered list is a question, and the list begins at 1;
+- every entry of a numbered list is a question, and the list starts at 1;
 - a question ends with a question mark, or with a remark in brackets after it ("... correct? (If absent: 'none'.)");
-- there are at least `min_items` and at most `max_items` of them. A longer list is not cut: which requirements to
-  forget is not for a parser to choose.
+- there are at least `min_items` and at most `max_items` questions. Longer lists are not truncated, because that would
+  silently drop requirements.
 
-Of equal questions the first is kept. A refusal is a [`GenerationError`] with the reply in `raw`.
+Of equal questions the first is kept.
 
-Where a reply holds several kinds of lines, numbered questions win over bulleted ones and these over plain lines, so
-that an analysis which wonders aloud ("What is asked for?") adds nothing to the list after it.
+If a reply has several kinds of lines, numbered questions take precedence over bulleted ones, and these over plain
+lines. So questions in an analysis ("What is asked for?") are not added to the list that follows it.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _IS_QUESTION = re.compile(r"(?=.*\w).*\?(?:\s*\([^()]*(?:\([^()]*\)[^()]*)*\))?$
 
 
 class QuestionList(BaseModel):
-    """Questions as a generator's reply must hold them."""
+    """The distinct questions of a reply."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -57,7 +58,7 @@ class QuestionList(BaseModel):
         first: dict[str, str] = {}
         for question in questions:
             if not is_question(question):
-                raise ValueError(f"{question!r:.80} is no question; it must end with a question mark")
+                raise ValueError(f"{question!r:.80} is not a question; it must end with a question mark")
             first.setdefault(question.casefold(), question)
         return tuple(first.values())
 
@@ -74,43 +75,43 @@ class _Line(NamedTuple):
 
 
 def parse_questions(reply: str, *, min_items: int = 2, max_items: int = 8) -> QuestionList:
-    """Read the questions of a reply.
+    """Parse the questions of a reply.
 
     Args:
         reply (`str`): the model's text.
-        min_items (`int`, *optional*, defaults to `2`): least number of different questions.
-        max_items (`int`, *optional*, defaults to `8`): greatest.
+        min_items (`int`, *optional*, defaults to `2`): least number of distinct questions.
+        max_items (`int`, *optional*, defaults to `8`): greatest number of distinct questions.
 
     Returns:
-        [`QuestionList`]
+        [`QuestionList`]: The questions in order.
 
     Raises:
-        GenerationError: one sentence that says what is wrong; `raw` is `reply`.
+        GenerationError: If the reply is not a complete checklist; `raw` is the reply.
     """
     try:
-        found = QuestionList(questions=tuple(_questions(reply)))
+        parsed = QuestionList(questions=tuple(_questions(reply)))
     except ValueError as error:
-        raise GenerationError(f"the reply holds no usable checklist: {_reason(error)}.", reply) from None
-    count = len(found.questions)
+        raise GenerationError(f"the reply is not a usable checklist: {_reason(error)}.", reply) from None
+    count = len(parsed.questions)
     if not min_items <= count <= max_items:
-        wanted = f"at least {min_items}" if count < min_items else f"at most {max_items}"
-        raise GenerationError(f"the reply holds {count} different questions; {wanted} are wanted.", reply)
-    return found
+        required = f"at least {min_items}" if count < min_items else f"at most {max_items}"
+        raise GenerationError(f"the reply has {count} different questions, but {required} are required.", reply)
+    return parsed
 
 
 def _questions(reply: str) -> list[str]:
     text = strip_thinking(reply)
-    found = _from_json(text)
-    if found is None:
+    questions = _from_json(text)
+    if questions is None:
         text = _FENCE.sub("", text)
         headings = list(_HEADING.finditer(text))
         after = [text[headings[-1].end() :]] if headings else []
-        found = next((questions for part in (*after, text) if (questions := _from_lines(part))), [])
-    return found
+        questions = next((listed for part in (*after, text) if (listed := _from_lines(part))), [])
+    return questions
 
 
 def _from_json(text: str) -> list[str] | None:
-    """The questions of the first JSON value that has the shape of a list of questions."""
+    """The questions of the first JSON value that is a list of questions; None if there is none."""
     decoder = json.JSONDecoder()
     for match in _JSON_START.finditer(text):
         try:
@@ -127,7 +128,7 @@ def _from_json(text: str) -> list[str] | None:
 def _json_question(item: Any) -> str:
     question = item.get("question") if isinstance(item, Mapping) else item
     if not isinstance(question, str):
-        raise ValueError(f"an entry has no 'question' that is a text: {item!r:.80}")
+        raise ValueError(f"the 'question' of an entry is missing or not a string: {item!r:.80}")
     return question
 
 
@@ -141,7 +142,7 @@ def _from_lines(text: str) -> list[str]:
         if kind != "number":
             return [line.text for line in entries if line.asks]
         if entries[first].number not in (0, 1):
-            raise ValueError(f"its list begins at number {entries[first].number}: {entries[first].text!r:.80}")
+            raise ValueError(f"its list starts at number {entries[first].number}: {entries[first].text!r:.80}")
         return [line.text for line in entries[first:]]
     return []
 
@@ -156,25 +157,25 @@ def _lines(text: str) -> list[_Line]:
             lines.append(_Line("number", int(number[1] or number[2]), tidy(line[number.end() :])))
         elif bullet:
             lines.append(_Line("bullet", None, tidy(line)))
-        elif line and _goes_on(lines, raw):
+        elif line and _continues(lines, raw):
             lines[-1] = lines[-1]._replace(text=tidy(f"{lines[-1].text} {line}"))
         elif line:
             lines.append(_Line("plain", None, tidy(line)))
     return lines
 
 
-def _goes_on(lines: list[_Line], raw: str) -> bool:
-    """Whether `raw` is the rest of an entry that was wrapped."""
+def _continues(lines: list[_Line], raw: str) -> bool:
+    """Whether `raw` continues a wrapped entry."""
     return bool(lines) and lines[-1].kind != "plain" and not lines[-1].asks and (raw[0].isspace() or raw[0].islower())
 
 
 def is_question(text: str) -> bool:
-    """Whether a text asks something: it ends with a question mark, or with a remark in brackets after one."""
+    """Whether a text ends with a question mark, or with a question mark and a remark in brackets."""
     return _IS_QUESTION.fullmatch(text) is not None
 
 
 def tidy(text: str) -> str:
-    """A question without the dress: labels, emphasis, quotes around the whole, "(yes/no)" after it."""
+    """A question without formatting: leading labels, emphasis, surrounding quotes and a final "(yes/no)"."""
     text = " ".join(text.split())
     text = _LABEL.sub("", text, count=1) if _LABEL.match(text) else text
     for mark in ("**", "__", "*", "_", '"', "`"):

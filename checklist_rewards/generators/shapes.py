@@ -1,16 +1,19 @@
-"""The shape of a reply: which JSON a model is to give, and which items that means.
+"""Shapes: the JSON form of a generator's reply, and the items it contains.
 
 A shape is any pydantic model class with exactly one list field. An element of the list is a question: a string, or a
-model with `question` and whatever other fields of [`ChecklistItem`] the model is to choose (`weight`, `category`,
-...). Fields of other names are room for the model to think in; they are not part of the checklist.
+model with `question` and further fields of [`ChecklistItem`] that the model chooses (`weight`, `category`, …). Fields
+with other names, such as `reasoning`, are not part of the checklist.
 
     >>> [item.weight for item in items_of(WeightedQuestions(questions=[{"question": "Is it short?", "weight": 80}]))]
     [80.0]
 
-[`WeightedQuestions`] has the importance of RLCF (arXiv:2507.18624), 0 to 100; [`CategorizedQuestions`] the two kinds
-of OpenRubrics (arXiv:2510.07743); [`CheckedQuestions`] a code check where one answers the question. What a list holds
-is read as strictly as a numbered list (`parsing.py`): every entry is a question, and of equal ones the first is kept,
-with the sources of all.
+[`WeightedQuestions`] have the importance weights of RLCF (arXiv:2507.18624), 0 to 100; [`CategorizedQuestions`] the
+two categories of OpenRubrics (arXiv:2510.07743); [`CheckedQuestions`] a code check where one can answer the question.
+Lists are parsed as strictly as numbered lists (`parsing.py`): every entry must be a question, and of equal questions
+the first is kept, with the sources of all.
+
+Class names, docstrings and fields of the shapes are part of the JSON schema that is sent to the model and of the store
+key: changing them makes stored replies unusable.
 """
 
 from __future__ import annotations
@@ -70,7 +73,7 @@ class SourcedQuestion(Question):
 
 
 def _spec_text(check: Any) -> Any:
-    """An item holds its check as JSON text; in a reply it is an object."""
+    """Convert the check of a reply, an object, to the JSON text that an item holds."""
     if check is None or check == {}:
         return None
     spec = check if isinstance(check, str) else json.dumps(check)
@@ -116,7 +119,7 @@ class CheckedQuestions(Shape):
 
     @classmethod
     def guide(cls) -> str:
-        """What to choose from."""
+        """The available checks, for the prompt."""
         return (
             "Where one of these checks answers a question exactly, write it as the question's check. Where answering "
             f"takes judgement, write null.\n\n{describe()}"
@@ -131,18 +134,20 @@ class SourcedQuestions(Shape):
 
 @cache
 def list_field(shape: type[BaseModel]) -> str:
-    """The name of the field that holds the questions.
+    """The name of the field with the questions.
 
     Raises:
-        SampleError: if `shape` is no pydantic model class with exactly one list field of questions.
+        SampleError: If `shape` is not a pydantic model class with exactly one list field of questions.
     """
     if not (isinstance(shape, type) and issubclass(shape, BaseModel)):
-        raise SampleError(f"shape={shape!r:.80} is not allowed; it is a pydantic model class with one list field.")
+        raise SampleError(
+            f"shape={shape!r:.80} is not allowed; it must be a pydantic model class with one list field."
+        )
     elements = {name: _element(field.annotation) for name, field in shape.model_fields.items()}
     lists = {name: element for name, element in elements.items() if element is not None}
     if len(lists) != 1:
-        found = f"has {len(lists)} ({', '.join(lists)})" if lists else "has none"
-        raise SampleError(f"the shape {shape.__name__} must have exactly one list field, and {found}.")
+        got = f"{len(lists)} ({', '.join(lists)})" if lists else "none"
+        raise SampleError(f"the shape {shape.__name__} must have exactly one list field, but has {got}.")
     [(name, element)] = lists.items()
     has_question = isinstance(element, type) and issubclass(element, BaseModel) and "question" in element.model_fields
     if element is not str and not has_question:
@@ -151,7 +156,7 @@ def list_field(shape: type[BaseModel]) -> str:
 
 
 def _element(annotation: Any) -> Any:
-    """What a list or tuple annotation holds, without its `Annotated` limits; None for anything else."""
+    """The element type of a list or tuple annotation, without `Annotated`; None for other annotations."""
     if get_origin(annotation) not in (list, tuple) or not get_args(annotation):
         return None
     element = get_args(annotation)[0]
@@ -159,28 +164,28 @@ def _element(annotation: Any) -> Any:
 
 
 def items_of(value: BaseModel) -> list[ChecklistItem]:
-    """The items that a reply of some shape means, without repetitions.
+    """The distinct items of a reply.
 
     Raises:
-        ValueError: one sentence without a full stop, if an entry is no question or not usable as an item.
+        ValueError: If an entry is not a question or not a valid item. The message has no final period.
     """
-    found: dict[str, ChecklistItem] = {}
+    items: dict[str, ChecklistItem] = {}
     for entry in getattr(value, list_field(type(value))):
         fields = {"question": entry} if isinstance(entry, str) else _item_fields(entry)
         question = tidy(str(fields["question"]))
         if not is_question(question):
             raise ValueError(f"{question!r:.80} is no question; it must end with a question mark")
         item = _item(fields | {"question": question})
-        first = found.setdefault(question.casefold(), item)
+        first = items.setdefault(question.casefold(), item)
         if first is not item and item.sources:
             sources = tuple(sorted({*first.sources, *item.sources}))
-            found[question.casefold()] = first.model_copy(update={"sources": sources})
-    return list(found.values())
+            items[question.casefold()] = first.model_copy(update={"sources": sources})
+    return list(items.values())
 
 
 def _item_fields(entry: BaseModel) -> dict[str, Any]:
-    known = set(ChecklistItem.model_fields) - {"id"}
-    return {name: value for name, value in entry.model_dump(include=known).items() if value is not None}
+    names = set(ChecklistItem.model_fields) - {"id"}
+    return {name: value for name, value in entry.model_dump(include=names).items() if value is not None}
 
 
 def _item(fields: Mapping[str, Any]) -> ChecklistItem:
@@ -194,13 +199,13 @@ def _item(fields: Mapping[str, Any]) -> ChecklistItem:
 
 
 def ask_in_shape(messages: Messages, shape: type[BaseModel]) -> Messages:
-    """The chat turn with a last section that says in words which JSON is wanted."""
+    """The messages with a last section that describes the required JSON in words."""
     *before, last = messages
     return [*before, {**last, "content": f"{last['content']}\n\n## Format\n\n{shape_in_words(shape)}"}]
 
 
 def shape_in_words(shape: type[BaseModel]) -> str:
-    """What a reply must look like, for models that are not held to a schema by their engine.
+    """Description of the required JSON, for engines without structured output.
 
     >>> print(shape_in_words(CategorizedQuestions).splitlines()[-1])
     {"questions": [{"question": <question>, "category": "hard_rule" or "principle"}, ...]}
@@ -215,7 +220,7 @@ def _form(schema: Mapping[str, Any], defs: Mapping[str, Any], name: str, depth: 
     if "$ref" in schema:
         schema = defs[schema["$ref"].rpartition("/")[2]]
     if depth > _DEEPEST:
-        return "..."  # a model that holds itself
+        return "..."  # a recursive model
     if "const" in schema or "enum" in schema:
         return " or ".join(json.dumps(value) for value in schema.get("enum", [schema.get("const")]))
     for key in ("anyOf", "oneOf"):

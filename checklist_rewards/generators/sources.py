@@ -1,7 +1,7 @@
-"""What corpus-level generators work from, as plain values that a JSON file can hold.
+"""Sources of the corpus-level generators, as values that can be stored in a JSON file.
 
-Each has `model_json_schema()`, which documents the file, and `example()`, which is one. Blank texts, unknown fields
-and names that occur twice are refused.
+Each source has `model_json_schema()`, which documents the file, and `example()`. Blank texts, unknown fields and
+duplicate names are errors.
 
     >>> Dimensions.model_validate_json('{"dimensions": [{"name": "fluency", "definition": "It reads well."}]}').task
 """
@@ -14,13 +14,14 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from checklist_rewards.errors import SampleError
+from checklist_rewards.validation import one_sentence
 
 AnySource = TypeVar("AnySource", bound="Source")
 
 
 def _not_blank(text: str) -> str:
     if not text.strip():
-        raise ValueError("the text is blank")
+        raise ValueError(f"the text is blank: {text!r:.60}")
     return text
 
 
@@ -34,10 +35,10 @@ class Source(BaseModel):
 
     @classmethod
     def of(cls: type[AnySource], value: Any) -> AnySource:
-        """The value itself, or what a mapping (a file's content) describes.
+        """Parse a source from an instance of this class or a mapping, such as the content of a file.
 
         Raises:
-            SampleError: one sentence that names the field, what was got and what is wrong with it.
+            SampleError: If the value is not valid. The message names the field, the value and the error.
         """
         if isinstance(value, cls):
             return value
@@ -46,24 +47,20 @@ class Source(BaseModel):
         try:
             return cls.model_validate(value)
         except ValidationError as error:
-            detail = error.errors(include_url=False)[0]
-            place = ".".join(str(part) for part in detail["loc"])
-            message = detail["msg"].removeprefix("Value error, ")
-            got = "" if detail["type"] == "missing" else f", got {detail['input']!r:.60}"
-            raise SampleError(f"{cls.__name__}{f': {place}' if place else ''}: {message}{got}.") from None
+            raise SampleError(f"{cls.__name__}: {one_sentence(error, cls)}") from None
 
 
 class Feedback(Source):
     """Observations about the texts of a corpus: complaints, review comments, notes."""
 
     observations: list[Text] = Field(min_length=1)
-    """One remark each. Items of the checklist name them by their index, from 0."""
+    """One remark per entry. `ChecklistItem.sources` refers to them by index, from 0."""
     domain: Text | None = None
-    """What the texts are, such as "summaries of news articles"."""
+    """The kind of the texts, such as "summaries of news articles"."""
 
     @classmethod
     def example(cls) -> Feedback:
-        """A small one."""
+        """A small example."""
         return cls(
             observations=[
                 "The summary names a city that is not in the article.",
@@ -76,23 +73,23 @@ class Feedback(Source):
 
 
 class Dimension(Source):
-    """One quality that texts shall have."""
+    """One quality dimension, such as fluency."""
 
     name: Text
-    """Becomes the category of its questions."""
+    """Name of the dimension; the category of its questions."""
     definition: Text
     sub_dimensions: list[Text] = []
-    """Parts of it that the questions shall cover."""
+    """Aspects of the dimension that the questions cover."""
     seed_questions: list[Text] = []
-    """Questions to begin with; without any, a model writes them."""
+    """Questions to start with; if empty, the model writes them."""
 
 
 class Dimensions(Source):
-    """The qualities that a checklist shall cover."""
+    """The quality dimensions that a checklist covers."""
 
     dimensions: list[Dimension] = Field(min_length=1)
     task: Text | None = None
-    """What the texts are for, such as "Summarize a news article"."""
+    """The task of the texts, such as "Summarize a news article"."""
 
     @model_validator(mode="after")
     def _each_once(self) -> Dimensions:
@@ -103,7 +100,7 @@ class Dimensions(Source):
 
     @classmethod
     def example(cls) -> Dimensions:
-        """A small one."""
+        """A small example."""
         fluency = Dimension(
             name="fluency",
             definition="The summary is well written: each sentence is grammatical and easy to read.",
@@ -118,10 +115,10 @@ class Dimensions(Source):
 
 
 class ThinkAloud(Source):
-    """What people and models said when they thought aloud about one quality of some texts."""
+    """Think-aloud protocols of people and models about one quality dimension."""
 
     dimension: Text
-    """Becomes the category of the questions."""
+    """Name of the dimension; the category of the questions."""
     definition: Text
     human: list[Text] = []
     """Attributes that people named."""
@@ -131,17 +128,17 @@ class ThinkAloud(Source):
     @model_validator(mode="after")
     def _some_attribute(self) -> ThinkAloud:
         if not self.attributes:
-            raise ValueError("there are no attributes; human or model must hold at least one")
+            raise ValueError("`human` and `model` are both empty; at least one attribute is required")
         return self
 
     @property
     def attributes(self) -> list[str]:
-        """All attributes, people's first, each once."""
+        """All distinct attributes, those of people first."""
         return list(dict.fromkeys(" ".join(text.split()) for text in (*self.human, *self.model)))
 
     @classmethod
     def example(cls) -> ThinkAloud:
-        """A small one."""
+        """A small example."""
         return cls(
             dimension="coherence",
             definition="The sentences of the summary form one text, in an order that makes sense.",

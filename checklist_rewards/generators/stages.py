@@ -1,10 +1,10 @@
-"""Stages: how a corpus-level generator gets from its source to one checklist, and how it breaks.
+"""Stages of the corpus-level generators, and their errors.
 
-A stage puts all its prompts to the model in one call of `replies.ask`, through the store. A reply that cannot be used
-is asked for again with the error shown; if the last attempt is no better, or the engine broke, the stage ends in a
-[`StageError`] that names it and the parts concerned (a dimension, a batch of observations). Nothing is left out
-silently. All replies so far are in the store, so running again pays only for what is missing: nothing for earlier
-stages, and with a greater `max_attempts` only the new attempts.
+A stage sends all its prompts to the model in one call of `replies.ask`. An unusable reply is requested again with the
+error in the prompt. If the last attempt fails too, or the engine fails, the stage raises a [`StageError`] that names
+the stage and the parts concerned (such as a dimension or a batch of observations). Nothing is skipped silently. All
+replies are stored, so a rerun requests only what is missing: nothing for earlier stages, and with a larger
+`max_attempts` only the additional attempts.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ _LISTED = 5
 
 @dataclass(frozen=True)
 class StagePrompt:
-    """The packaged prompt of a stage, and what a prompt in its place may and must speak of."""
+    """The packaged prompt of a stage, with the placeholders that a replacement must and may have."""
 
     name: str
     required: tuple[str, ...]
     optional: tuple[str, ...] = ()
 
     def load(self, prompt: Prompt | None) -> PromptTemplate:
-        """The template. Raises [`PromptError`] for one that lacks a field or names one that there is not."""
+        """Load the template. Raises [`PromptError`] if a placeholder is missing or unknown."""
         template = load_prompt(self.name if prompt is None else prompt, "stage")
         allowed = (*self.required, *self.optional)
         listed = ", ".join(f"{{{name}}}" for name in allowed)
         for name in sorted(template.placeholders - set(allowed)):
-            raise PromptError(f"{template.name}: unknown placeholder {{{name}}}; allowed in its place: {listed}.")
+            raise PromptError(f"{template.name}: unknown placeholder {{{name}}}; allowed: {listed}.")
         for name in self.required:
             if name not in template.placeholders:
                 raise PromptError(f"{template.name}: the placeholder {{{name}}} is missing.")
@@ -60,7 +60,7 @@ class StagePrompt:
 
 @dataclass
 class Step:
-    """A stage that is under way; `asked` and `kept` are what its [`Stage`] will say."""
+    """A running stage; `asked` and `kept` are copied to its [`Stage`] on completion."""
 
     writer: CorpusWriter
     name: str
@@ -75,17 +75,17 @@ class Step:
         check: Callable[[int, Value], str | None] | None = None,
         temperature: float | None = None,
     ) -> list[Value]:
-        """A value of `shape` for every prompt, all asked in one call.
+        """Ask for a value of `shape` for every prompt, in one call.
 
         Args:
-            prompts (sequence of chat messages).
-            parts (sequence of `str`): what each prompt is about, for the error.
-            shape (pydantic model class): what a reply must hold.
-            check (callable, *optional*): (index, value) -> what is wrong with it, or None.
-            temperature (`float`, *optional*): instead of the writer's.
+            prompts (sequence of chat messages): one conversation per value.
+            parts (sequence of `str`): what each prompt is about, for error messages.
+            shape (pydantic model class): the required form of a reply.
+            check (callable, *optional*): (index, value) -> an error message, or None if the value is valid.
+            temperature (`float`, *optional*): overrides the temperature of the writer.
 
         Raises:
-            StageError: if any prompt has no usable reply.
+            StageError: If any prompt has no usable reply.
         """
         values = self.try_ask(prompts, shape, check, temperature)
         self.refuse(values, parts)
@@ -98,34 +98,34 @@ class Step:
         check: Callable[[int, Value], str | None] | None = None,
         temperature: float | None = None,
     ) -> list[Value | GenerationError]:
-        """As [`Step.ask`], with the error in the place of its value."""
+        """As [`Step.ask`], but returns errors in place of values instead of raising."""
         self.asked += len(prompts)
         writer = self.writer
         sampling = writer.sampling if temperature is None else replace(writer.sampling, temperature=temperature)
-        asked = [ask_in_shape(prompt, shape) for prompt in prompts]
+        requests = [ask_in_shape(prompt, shape) for prompt in prompts]
         return ask(
-            writer.engine, asked, shape, sampling, store=writer.store, attempts=writer.max_attempts, check=check
+            writer.engine, requests, shape, sampling, store=writer.store, attempts=writer.max_attempts, check=check
         )
 
     def refuse(self, values: Sequence[object], parts: Sequence[str]) -> None:
-        """Raise a [`StageError`] that names the parts whose value is an error, if there are any."""
-        broken = {part: v for part, v in zip(parts, values, strict=True) if isinstance(v, GenerationError)}
-        if broken:
-            part, first = next(iter(broken.items()))
-            stored = " What was replied so far is in the store." if self.writer.store is not None else ""
-            raise self.error(f"{part}: {str(first).rstrip('.')}.{stored}", list(broken), len(parts), first.raw)
+        """Raise a [`StageError`] naming the parts whose value is an error, if any."""
+        failed = {part: v for part, v in zip(parts, values, strict=True) if isinstance(v, GenerationError)}
+        if failed:
+            part, first = next(iter(failed.items()))
+            stored = " The replies so far are stored." if self.writer.store is not None else ""
+            raise self.error(f"{part}: {str(first).rstrip('.')}.{stored}", list(failed), len(parts), first.raw)
 
     def error(self, message: str, parts: Sequence[str], total: int, raw: str = "") -> StageError:
-        """The error that this stage broke for `parts`, of `total`."""
+        """The error that this stage failed for `parts`, out of `total` parts."""
         listed = ", ".join(parts[:_LISTED]) + (f" and {len(parts) - _LISTED} more" if len(parts) > _LISTED else "")
         where = f" for {len(parts)} of {total} ({listed})" if total > 1 else ""
         return StageError(
-            f"{self.writer.name}: the stage {self.name!r} broke{where}. {message}", raw, self.name, parts
+            f"{self.writer.name}: the stage {self.name!r} failed{where}. {message}", raw, self.name, parts
         )
 
 
 def holds_questions(index: int, value: BaseModel) -> str | None:
-    """A check for [`Step.ask`]: what is wrong with a list of questions."""
+    """A check for [`Step.ask`]: the error of a list of questions, or None."""
     try:
         return None if items_of(value) else "the reply holds no question; at least one is wanted."
     except ValueError as error:
@@ -134,7 +134,7 @@ def holds_questions(index: int, value: BaseModel) -> str | None:
 
 @dataclass
 class Run:
-    """One checklist in the making."""
+    """One run of a corpus-level generator."""
 
     writer: CorpusWriter
     progress: Watcher | None = None
@@ -142,7 +142,7 @@ class Run:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Step]:
-        """A stage: timed, reported when it is done, and named in whatever error ends it."""
+        """Run a stage: measure its time, report it when completed, and name it in any error."""
         step, started = Step(self.writer, name), time.perf_counter()
         try:
             yield step
@@ -150,21 +150,23 @@ class Run:
             raise
         except (GenerationError, ChecklistError) as error:
             raise step.error(str(error), [], 1, getattr(error, "raw", "")) from error
-        done = Stage(name, step.asked, step.kept, time.perf_counter() - started)
-        logger.info("%s: %s, %d asked, %d kept, %.1f s", self.writer.name, name, done.asked, done.kept, done.seconds)
-        self.stages.append(done)
+        stage = Stage(name, step.asked, step.kept, time.perf_counter() - started)
+        logger.info(
+            "%s: %s, %d asked, %d kept, %.1f s", self.writer.name, name, stage.asked, stage.kept, stage.seconds
+        )
+        self.stages.append(stage)
         if self.progress is not None:
-            self.progress(done)
+            self.progress(stage)
 
 
 class CorpusWriter:
-    """What the corpus-level generators have in common: whom they ask, how, and with which prompts.
+    """Base of the corpus-level generators: engine, sampling, prompts and store.
 
-    Args: see [`InductiveGenerator`]; they mean the same everywhere.
+    Args: as in [`InductiveGenerator`].
     """
 
     name: ClassVar[str] = ""
-    """First half of `Checklist.source`."""
+    """Name in `Checklist.source`, before the version."""
     stage_prompts: ClassVar[Mapping[str, StagePrompt]] = {}
 
     def __init__(
@@ -183,7 +185,7 @@ class CorpusWriter:
         for stage in prompts or {}:
             if stage not in self.stage_prompts:
                 stages = ", ".join(self.stage_prompts)
-                raise SampleError(f"prompts: there is no stage {stage!r} with a prompt; allowed: {stages}.")
+                raise SampleError(f"prompts: the stage {stage!r} is not known; allowed: {stages}.")
         self.engine = Engine.of(model, backend, base_url)
         self.model, self.max_attempts = self.engine.model, max_attempts
         self.sampling = Sampling(max_tokens, temperature, seed=seed)
@@ -192,7 +194,7 @@ class CorpusWriter:
         self.stages: list[Stage] = []
 
     def check(self) -> None:
-        """Refuse a model that is not there. Raises [`ModelError`]."""
+        """Check that the model exists, without loading it. Raises [`ModelError`]."""
         _ = self.engine.identity
 
     def _run(self, progress: Watcher | None) -> Run:
@@ -206,10 +208,10 @@ class CorpusWriter:
 
 
 def questions_of(value: BaseModel) -> list[str]:
-    """The questions of a reply that was checked."""
+    """The questions of a validated reply."""
     return [item.question for item in items_of(value)]
 
 
 def numbered(texts: Sequence[str], start: int = 0) -> str:
-    """One line per text, with its number: no text can pose as a line of another number."""
+    """One numbered line per text. Line breaks in a text are removed, so that a text cannot fake another number."""
     return "\n".join(f"{number}: {' '.join(text.split())}" for number, text in enumerate(texts, start=start))

@@ -1,8 +1,12 @@
-"""Refiners: checklists in, better checklists out.
+"""Refiners improve checklists: they merge, filter or select items.
 
-[`Deduplicator`] merges questions that ask the same, [`Tagger`] keeps those that have named qualities, [`UnitTester`]
-those that a text can be seen to break, and [`Selector`] the few that say most; [`CheckAdmission`] takes away the code
-checks that disagree with the judge. Each of them says in its `report` what became of every item.
+- [`Deduplicator`] merges questions that ask the same.
+- [`Tagger`] keeps questions with given qualities, such as general and specific.
+- [`UnitTester`] keeps questions whose violation the judge detects.
+- [`Selector`] keeps the most informative subset of at most `max_items` questions.
+- [`CheckAdmission`] removes code checks that disagree with the judge.
+
+The `report` of a refiner lists which items were kept or dropped, and why.
 """
 
 from checklist_rewards.refiners.admission import CheckAdmission

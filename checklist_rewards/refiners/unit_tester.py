@@ -1,13 +1,12 @@
-"""The unit tester: keeps the items that a judge can enforce.
+"""The unit tester: keeps the items whose violation the judge detects.
 
-An item is enforceable if breaking it shows. The sample targets are scored on the whole checklist. For each item, those
-that pass are rewritten by a model to fail that item and nothing else, and the rewritten texts are scored on the item
-alone: it stays if at least `threshold` of them now fail. For a penalty, and for an item with options, failing means
-the answer that costs.
+The sample targets are scored on the whole checklist. For each item, a model rewrites the passing targets so that they
+fail this item only, and the judge scores the rewritten texts on the item alone. The item is kept if at least
+`threshold` of the rewrites fail. For penalties and items with options, an answer fails if it lowers the score.
 
-What is not known counts neither way: a read that the judge left unanswered, a rewrite that could not be had. An item
-that no sample passes, or of which no rewrite was judged, is untested; it stays, and the report says so. Without any
-samples nothing can be tested: that is a [`SampleError`].
+Unanswered reads and failed rewrites are not counted. An item is untested if no sample passes it or none of its
+rewrites was judged; untested items are kept and listed as unclear in the report. Without samples the refiner raises a
+[`SampleError`].
 """
 
 from __future__ import annotations
@@ -23,9 +22,10 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.refiners.base import Asker, Note, Outcome, ReportingRefiner, check_samples, share, whole_number
+from checklist_rewards.refiners.base import Asker, Note, Refinement, ReportingRefiner, check_samples
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import PASS_CREDIT, Score
+from checklist_rewards.validation import fraction, whole_number
 
 DEFAULT_PROMPT = "refiners/rewrite_to_fail"
 
@@ -38,7 +38,7 @@ class Rewrite(BaseModel):
 
 @dataclass(slots=True)
 class _Trial:
-    """What is known of one item."""
+    """The test of one item: its passing samples, and how many of the rewrites were judged and failed."""
 
     item: ChecklistItem
     passing: list[Sample]
@@ -49,22 +49,23 @@ class _Trial:
 
 
 class UnitTester(ReportingRefiner):
-    """Keeps items that a text which breaks them fails.
+    """Keeps items that texts rewritten to violate them fail.
 
     Args:
-        model (`str`): who rewrites.
-        scorer ([`ChecklistScorer`], *optional*): who judges; defaults to one with the same model.
-        threshold (`float`, *optional*, defaults to `0.7`): least share of an item's rewrites that must fail it.
-        max_samples (`int`, *optional*, defaults to `10`): passing samples that are rewritten per item, the first ones.
-        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): auto, transformers, vllm, openai, or an
-            engine.
-        base_url (`str`, *optional*): an OpenAI-compatible server.
-        prompt (`str` or `Path`, *optional*): with `{response}`, `{item}` and `{answer}`, the one wanted.
-        max_tokens, max_attempts (`int`, *optional*, default to `2048` and `3`): of one rewrite, and replies for each.
-        store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies are kept; False for nowhere.
+        model (`str`): the model that rewrites the samples.
+        scorer ([`ChecklistScorer`], *optional*): the judge. Defaults to a scorer with the same model.
+        threshold (`float`, *optional*, defaults to `0.7`): least fraction of an item's rewrites that must fail it.
+        max_samples (`int`, *optional*, defaults to `10`): number of passing samples rewritten per item.
+        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): `"auto"`, `"transformers"`, `"vllm"`,
+            `"openai"`, or a [`Backend`] object.
+        base_url (`str`, *optional*): URL of an OpenAI-compatible server.
+        prompt (`str` or `Path`, *optional*): a prompt with `{response}`, `{item}` and `{answer}` (the failing answer).
+        max_tokens, max_attempts (`int`, *optional*, default to `2048` and `3`): tokens per rewrite, and replies per
+            rewrite.
+        store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies are stored; False disables it.
 
     Raises:
-        ChecklistRewardsError: one sentence, for any argument that cannot be used.
+        ChecklistRewardsError: If an argument is not valid.
     """
 
     name = "unit_tester"
@@ -83,7 +84,7 @@ class UnitTester(ReportingRefiner):
         max_attempts: int = 3,
         store: bool | str | Path | Store = True,
     ):
-        share("threshold", threshold)
+        fraction("threshold", threshold)
         whole_number("max_samples", max_samples)
         self.threshold, self.max_samples = threshold, max_samples
         self.model = Engine.of(model).model
@@ -92,11 +93,11 @@ class UnitTester(ReportingRefiner):
         self.scorer = scorer or ChecklistScorer(model, backend=backend, base_url=base_url, store=store)
 
     def check(self) -> None:
-        """Refuse a model or a judge that cannot work, without loading it. Raises [`ModelError`]."""
+        """Check that model and judge are usable, without loading them. Raises [`ModelError`]."""
         self.asker.check()
         self.scorer.check()
 
-    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
+    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Refinement]:
         tried = [
             check_samples(self.name, some, checklist) for checklist, some in zip(checklists, samples, strict=True)
         ]
@@ -106,9 +107,9 @@ class UnitTester(ReportingRefiner):
             for checklist, some in zip(checklists, tried, strict=True)
         ]
         self._rewrite_and_judge([trial for of_checklist in trials for trial in of_checklist])
-        return [self._outcome(some, len(texts)) for some, texts in zip(trials, tried, strict=True)]
+        return [self._refinement(some, len(texts)) for some, texts in zip(trials, tried, strict=True)]
 
-    def _outcome(self, trials: Sequence[_Trial], samples: int) -> Outcome:
+    def _refinement(self, trials: Sequence[_Trial], samples: int) -> Refinement:
         kept: list[ChecklistItem] = []
         dropped: list[Note] = []
         unclear: list[Note] = []
@@ -120,7 +121,7 @@ class UnitTester(ReportingRefiner):
                 dropped.append(Note(trial.item, f"{reason} (at least {self.threshold:.0%} must)"))
                 continue
             kept.append(trial.item)
-        return Outcome(kept, dropped, unclear, self.model)
+        return Refinement(kept, dropped, unclear, self.model)
 
     def _trials(self, checklist: Checklist, samples: Sequence[Sample], scores: Sequence[Score]) -> list[_Trial]:
         trials = []
@@ -163,14 +164,14 @@ class UnitTester(ReportingRefiner):
 
 
 def failing_answers(item: ChecklistItem) -> str:
-    """The answers that fail an item, in words; "" if none does."""
-    known = {label: value for label, value in item.values.items() if value is not None}
-    credits = {label: value if item.weight >= 0 else 1 - value for label, value in known.items()}
+    """The answers that fail an item, joined by " or "; "" if none does."""
+    values = {label: value for label, value in item.values.items() if value is not None}
+    credits = {label: value if item.weight >= 0 else 1 - value for label, value in values.items()}
     return " or ".join(label for label, credit in credits.items() if credit < PASS_CREDIT)
 
 
 def _alone(item: ChecklistItem) -> Checklist:
-    # Only whether it passes is asked, and a checklist whose only weight is 0 is none.
+    # Only whether the item passes is used, and a checklist with total weight 0 is not valid.
     return Checklist(items=(item.model_copy(update={"weight": -1.0 if item.weight < 0 else 1.0}),))
 
 
@@ -178,6 +179,6 @@ def _untested(trial: _Trial, samples: int) -> str:
     if not failing_answers(trial.item):
         return "untested: no answer to it counts as failing"
     if not trial.passing:
-        unread = f" ({trial.unread} reads were left unanswered)" if trial.unread else ""
+        unread = f" ({trial.unread} reads were unanswered)" if trial.unread else ""
         return f"untested: none of {samples} samples passes it{unread}"
     return f"untested: no rewrite of {len(trial.passing)} passing samples was judged ({trial.complaint})"

@@ -96,7 +96,7 @@ def test_pictures_are_drawn_on_request(run):
         (["scored.jsonl"], "scored.jsonl alone agrees with nobody"),
         (["scored.jsonl", "scored.jsonl"], "a file is given twice"),
         (["scored.jsonl", "--label-key", "gold"], "there is no column 'gold'; it has 'id', 'doc', "),
-        (["scored.jsonl", "--label-key", "doc"], "row 1: 'doc' must be a list with a label for each of the 2 items"),
+        (["scored.jsonl", "--label-key", "doc"], "row 1: 'doc' must be a list of 2 labels (one per item)"),
         (["scored.jsonl", "--label-key", "n"], "its label 7 is outside 0 to 1; say with --label-range"),
         (["scored.jsonl", "--label-key", "n", "--label-range", "9"], "--label-range '9' is not known"),
         (["scored.jsonl", "--label-key", "empty"], "nothing is labelled under 'empty'"),

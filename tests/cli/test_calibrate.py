@@ -87,10 +87,10 @@ def test_the_bias_of_a_judge_is_read_from_empty_targets(run, engine):
     ("arguments", "words"),
     [
         (["--costs", "much"], "--costs 'much' is not known"),
-        (["--costs", "0,1"], "a wrong answer costs more than 0"),
+        (["--costs", "0,1"], "the costs of wrong answers must be finite numbers above 0"),
         (["-o", "scored.jsonl"], "give it a name of its own"),
         (["--label-key", "gold"], "there is no column 'gold'"),
-        (["--group-key", "prompt"], "all 240 labelled reads are of one group"),
+        (["--group-key", "prompt"], "all 240 labelled reads belong to one group"),
         (["--contextual"], "the reads are 'org/judge''s and --model is 'pocket'"),
         (["--contextual", "--model", "org/judge", "--input-key", "question"], "no key 'question'"),
     ],

@@ -9,7 +9,7 @@ from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.evaluation.baselines import (
     DIRECT_PROMPT,
     PREFERENCE_PROMPT,
-    Pair,
+    ResponsePair,
     check_then_scores,
     direct_scores,
     preferences,
@@ -61,7 +61,7 @@ def test_check_then_score_shows_the_checklist():
 def test_a_preference_must_hold_in_both_orders(given, swapped, winner, consistent, share):
     backend = Script([answer(given), answer(swapped)])
     judge = ReasonedJudge(backend=backend, prompt=PREFERENCE_PROMPT)
-    [found] = preferences(judge, [Pair("red text", "blue text", "Write.")])
+    [found] = preferences(judge, [ResponsePair("red text", "blue text", "Write.")])
     assert (found.winner, found.consistent, found.share) == (winner, consistent, share)
     assert found.reasoning == (f"so {given}", f"so {swapped}")
     one, other = (messages[-1]["content"] for messages in backend.prompts)
@@ -70,10 +70,10 @@ def test_a_preference_must_hold_in_both_orders(given, swapped, winner, consisten
 
 def test_a_lost_order_is_no_preference():
     backend = Script([answer("A"), "no idea", "none", "none"])
-    [found] = preferences(ReasonedJudge(backend=backend, prompt=PREFERENCE_PROMPT), [Pair("a", "b")])
+    [found] = preferences(ReasonedJudge(backend=backend, prompt=PREFERENCE_PROMPT), [ResponsePair("a", "b")])
     assert found.winner is found.share is found.consistent is None and found.unanswered.startswith("unparsable")
     broken = Script([BackendError("gone")] * 2)
-    [found] = preferences(ReasonedJudge(backend=broken, prompt=PREFERENCE_PROMPT), [Pair("a", "b")])
+    [found] = preferences(ReasonedJudge(backend=broken, prompt=PREFERENCE_PROMPT), [ResponsePair("a", "b")])
     assert found.unanswered == "backend_error: gone"
 
 
@@ -83,6 +83,6 @@ def test_scores_of_any_kind_give_a_preference():
 
 def test_what_is_no_text_is_refused_by_number():
     with pytest.raises(SampleError, match="pair 2: second must be a string, got int 7"):
-        preferences(ReasonedJudge(backend=Script([])), [Pair("a", "b"), Pair("a", 7)])
+        preferences(ReasonedJudge(backend=Script([])), [ResponsePair("a", "b"), ResponsePair("a", 7)])
     with pytest.raises(SampleError, match="sample 1: target must be a string, got NoneType"):
         direct_scores(ReasonedJudge(backend=Script([])), [Sample(["a?"], None)])

@@ -72,9 +72,9 @@ def test_what_has_no_label_is_not_covered(scores):
 
 def test_scores_of_other_rows_are_refused(scores):
     other = [scorer({"x?": sure(1.0)}).score(["x?"], "text")]
-    with pytest.raises(SampleError, match="target 1: the two judges were not asked the same items"):
+    with pytest.raises(SampleError, match="target 1: the two scores do not have the same items"):
         replay(ITEMS, scores[0], other)
-    with pytest.raises(SampleError, match="same targets"):
+    with pytest.raises(SampleError, match="must have the same length"):
         replay(ITEMS, scores[0], [])
 
 

@@ -110,10 +110,10 @@ def test_a_ranked_list_keeps_its_order():
         (
             {},
             Request("a"),
-            "request 2: there are no candidates, no chosen and rejected response, and no candidate_mod",
+            "request 2: the request has neither candidates nor a chosen and a rejected response",
         ),
-        ({}, Request("a", chosen="x"), "request 2: there is a chosen response but no rejected one"),
-        ({}, Request("a", rejected="x"), "request 2: there is a rejected response but no chosen one"),
+        ({}, Request("a", chosen="x"), "request 2: got a chosen response without a rejected one"),
+        ({}, Request("a", rejected="x"), "request 2: got a rejected response without a chosen one"),
         ({}, Request("a", candidates="abc"), "request 2: candidates must be a list of strings, got str 'abc'"),
         ({}, Request("a", candidates=("x", None)), "request 2: candidate 2 must be a string, got NoneType"),
         (PAIRWISE, Request("a", candidates=("x", "y")), "needs a chosen and a rejected response"),
@@ -174,7 +174,7 @@ def test_thinking_is_no_part_of_a_candidate():
     [
         ({"prompt": "generators/tick"}, PromptError, "a contrastive prompt needs {candidates}"),
         ({"num_candidates": 0}, SampleError, "num_candidates=0"),
-        ({"candidate_models": ["pocket"], "candidate_temperature": 0}, SampleError, "they would all be the same"),
+        ({"candidate_models": ["pocket"], "candidate_temperature": 0}, SampleError, "all candidates would be identical"),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_refused(settings, error, message):

@@ -154,7 +154,7 @@ def test_a_dimension_of_which_the_filter_leaves_nothing_is_named():
         augmentation="none",
     )
     with pytest.raises(
-        StageError, match=r"the stage 'filter' broke for 1 of 2 \(fluency\). fluency: None of"
+        StageError, match=r"the stage 'filter' failed for 1 of 2 \(fluency\). fluency: None of"
     ) as broke:
         generator.generate(SOURCE)
     assert (broke.value.stage, broke.value.parts) == ("filter", ("fluency",))
@@ -168,7 +168,7 @@ def test_max_items_are_spread_evenly_over_the_dimensions():
     few = {"dimensions": [SOURCE.dimensions[0], {"name": "b", "definition": "c", "seed_questions": ["Only one?"]}]}
     checklist = writes(max_items=5, augmentation="none", seeds=2)[0].generate(few)
     assert (len(asked(checklist, "fluency")), len(asked(checklist, "b"))) == (2, 1)
-    with pytest.raises(SampleError, match="max_items=1 is not allowed for 2 dimensions; each needs a question"):
+    with pytest.raises(SampleError, match="max_items=1 is not allowed for 2 dimensions; each needs an item"):
         writes(max_items=1)[0].generate(SOURCE)
 
 
@@ -235,11 +235,11 @@ def test_a_rerun_with_more_attempts_pays_only_for_these(tmp_path):
     ("source", "reason"),
     [
         ({"dimensions": []}, "dimensions: .*at least 1 item"),
-        ({"dimensions": [{"name": "a"}]}, "dimensions.0.definition: Field required"),
+        ({"dimensions": [{"name": "a"}]}, "dimensions.0.definition is missing"),
         ({"dimensions": [{"name": "a", "definition": "b"}, {"name": "A", "definition": "b"}]}, "share a name"),
         (
             {"dimensions": [{"name": "a", "definition": "b", "seed_questions": ["Good."]}]},
-            "the seed 'Good.' is no que",
+            "the seed 'Good.' is not a que",
         ),
     ],
 )
@@ -253,7 +253,7 @@ def test_a_source_that_cannot_be_used_is_refused_before_anything_is_asked(source
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"augmentation": "more"}, "augmentation='more' is not allowed; it is one of both, elaboration"),
+        ({"augmentation": "more"}, "augmentation='more' is not known; allowed: 'both', 'elaboration'"),
         ({"seeds": 0}, "seeds=0"),
         ({"max_items": 0}, "max_items=0"),
         ({"temperature": -1}, "temperature=-1"),

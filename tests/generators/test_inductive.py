@@ -161,7 +161,7 @@ def test_with_samples_questions_that_cannot_be_enforced_are_left_out():
         (questions(("Is it short?", [])), "names no observation in 'sources'"),
         (questions(("It is short.", [1])), "'It is short.' is no question"),
         ('{"questions": [{"question": "Is it short?"}]}', "sources: Field required"),
-        (questions(), "found nothing to ask about in any observation"),
+        (questions(), "wrote no question for any observation"),
     ],
 )
 def test_a_batch_that_cannot_be_used_is_never_left_out_silently(reply, reason):
@@ -176,7 +176,7 @@ def test_one_bad_batch_is_named():
         return "no" if "\n2: " in text or "cannot be used" in text else questions(("Is it a?", [0]))
 
     generator, _ = writes(rule, batch_size=2)
-    with pytest.raises(StageError, match=r"broke for 1 of 2 \(observations 2-3\)"):
+    with pytest.raises(StageError, match=r"failed for 1 of 2 \(observations 2-3\)"):
         generator.generate(SOURCE)
 
 
@@ -193,7 +193,7 @@ def test_when_a_refiner_leaves_nothing_its_stage_is_named():
         return no if "true or false for each quality" in text else usual(text, sampling)
 
     generator, _ = writes(rule)
-    with pytest.raises(StageError, match="the stage 'tag' broke. .*no item is left") as broke:
+    with pytest.raises(StageError, match="the stage 'tag' failed. .*no item is left") as broke:
         generator.generate(SOURCE)
     assert broke.value.stage == "tag"
     assert [stage.name for stage in generator.stages] == ["questions", "deduplicate"]
@@ -215,7 +215,7 @@ def test_a_source_or_a_model_that_cannot_be_used_is_refused_before_anything_is_a
     generator, backend = writes()
     for source, reason in (
         ({"observations": []}, "observations: .*at least 1 item"),
-        ({"observations": ["a", " "]}, "observations.1: the text is blank, got ' '"),
+        ({"observations": ["a", " "]}, "observations.1: the text is blank: ' '"),
         (["a"], "expected a Feedback or a mapping, got list"),
     ):
         with pytest.raises(SampleError, match=reason):

@@ -141,7 +141,7 @@ def test_a_stage_that_breaks_is_named_and_the_stages_before_it_are_reported(stag
     generator, backend = writes(script(**{stage: reply}))
     with pytest.raises(StageError, match=reason) as broke:
         generator.generate(SOURCE)
-    assert broke.value.stage == stage and f"the stage '{stage}' broke" in str(broke.value)
+    assert broke.value.stage == stage and f"the stage '{stage}' failed" in str(broke.value)
     assert [done.name for done in generator.stages] == STAGES[: STAGES.index(stage)]
     assert broke.value.raw == (
         "" if isinstance(reply, Reply) else reply if isinstance(reply, str) else json.dumps(reply)
@@ -167,7 +167,7 @@ def test_after_a_broken_engine_a_rerun_pays_only_for_what_is_missing(tmp_path, n
     broken, first = writes(breaks_at=[number], **settings)
     with pytest.raises(StageError, match="backend_error") as broke:
         broken.generate(SOURCE)
-    assert broke.value.stage == STAGES[number - 1] and "in the store" in str(broke.value)
+    assert broke.value.stage == STAGES[number - 1] and "replies so far are stored" in str(broke.value)
     generator, second = writes(**settings)
     checklist = generator.generate(SOURCE)
     assert len(first.sampled) == number and len(second.sampled) == 5 - number + 1
@@ -188,7 +188,7 @@ def test_a_theme_to_which_nothing_belongs_is_left_out():
 @pytest.mark.parametrize(
     ("source", "reason"),
     [
-        ({"dimension": "x", "definition": "y"}, "there are no attributes; human or model must hold at least one"),
+        ({"dimension": "x", "definition": "y"}, "at least one attribute is required"),
         ({"dimension": " ", "definition": "y", "human": ["a"]}, "dimension: the text is blank"),
         ({"dimension": "x", "definition": "y", "humans": ["a"]}, "humans"),
         ({"dimension": "x", "definition": "y", "human": "a"}, "human: .*list, got 'a'"),
@@ -209,12 +209,12 @@ def test_a_prompt_of_ones_own_for_one_stage(tmp_path):
     generator.generate(SOURCE)
     assert backend.sampled[0][0][0].startswith("Give at most 5 themes of <dimension-")
     mine.write_text("# User\n\nGive at most {count} themes: {attribute}")
-    with pytest.raises(PromptError, match="unknown placeholder {attribute}; allowed in its place: {dimension}, {defi"):
+    with pytest.raises(PromptError, match="unknown placeholder {attribute}; allowed: {dimension}, {defi"):
         writes(prompts={"components": mine})
     mine.write_text("# User\n\nGive at most {count} themes of {dimension}, {definition}.")
     with pytest.raises(PromptError, match="the placeholder {attributes} is missing"):
         writes(prompts={"components": mine})
-    with pytest.raises(SampleError, match="there is no stage 'themes' with a prompt; allowed: components, assign"):
+    with pytest.raises(SampleError, match="the stage 'themes' is not known; allowed: components, assign"):
         writes(prompts={"themes": mine})
 
 

@@ -91,15 +91,18 @@ def test_marks_that_belong_to_a_question_stay():
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
-        ("", "0 different questions; at least 2"),
-        ("I cannot help with that.", "0 different questions; at least 2"),
-        ("<think>1. Is it short?\n2. Is it long?", "0 different questions; at least 2"),
-        ("1. Is it short?\n2. Is it short?", "1 different questions; at least 2"),
-        ("\n".join(f"{i}. Is it number {i}?" for i in range(1, 10)), "9 different questions; at most 8"),
-        ("1. Is it short?\n2. It names a city.", "'It names a city.' is no question"),
-        ("2. Is it short?\n3. Does it name a city?", "begins at number 2"),
-        ('["Is it short?", "a city"]', "'a city' is no question"),
-        ('[{"q": "Is it short?"}, {"q": "Does it name a city?"}]', "no 'question' that is a text"),
+        ("", "0 different questions, but at least 2"),
+        ("I cannot help with that.", "0 different questions, but at least 2"),
+        ("<think>1. Is it short?\n2. Is it long?", "0 different questions, but at least 2"),
+        ("1. Is it short?\n2. Is it short?", "1 different questions, but at least 2"),
+        ("\n".join(f"{i}. Is it number {i}?" for i in range(1, 10)), "9 different questions, but at most 8"),
+        ("1. Is it short?\n2. It names a city.", "'It names a city.' is not a question"),
+        ("2. Is it short?\n3. Does it name a city?", "starts at number 2"),
+        ('["Is it short?", "a city"]', "'a city' is not a question"),
+        (
+            '[{"q": "Is it short?"}, {"q": "Does it name a city?"}]',
+            "the 'question' of an entry is missing or not a string",
+        ),
     ],
 )
 def test_a_reply_that_is_no_whole_checklist_is_refused_with_the_reply(reply, reason):

@@ -194,8 +194,8 @@ class Numbers(BaseModel):
 @pytest.mark.parametrize(
     ("shape", "reason"),
     [
-        (TwoLists, r"TwoLists must have exactly one list field, and has 2 \(one, two\)"),
-        (NoList, "NoList must have exactly one list field, and has none"),
+        (TwoLists, r"TwoLists must have exactly one list field, but has 2 \(one, two\)"),
+        (NoList, "NoList must have exactly one list field, but has none"),
         (Numbers, "Numbers.numbers must be a list of strings or of models with a field 'question'"),
         ("weighted", "shape='weighted' is not allowed"),
     ],

@@ -88,7 +88,7 @@ def test_right_checks_are_admitted_and_wrong_ones_demoted(judge):
     assert [item.check for item in demoted] == [None] * len(wrong)
     assert all(item.weight == 2 and item.id not in {w.id for w in wrong_items} for item in demoted)
     assert [note.item for note in refiner.report.dropped] == wrong_items and refiner.report.unclear == ()
-    assert all("of 30 texts (on at least 90% they must)" in note.reason for note in refiner.report.dropped)
+    assert all("of 30 texts (required: 90%)" in note.reason for note in refiner.report.dropped)
     assert refined.source == f"check_admission/{__version__}" and refined.model == "pocket"
 
 
@@ -116,7 +116,7 @@ def test_the_threshold_is_a_share_of_the_texts_that_both_answered(threshold, adm
     assert (item.check is not None) is admitted
     if not admitted:
         [note] = refiner.report.dropped
-        assert note.reason.startswith("its check and the judge agree on 3 of 4 texts (on at least 80% they must)")
+        assert note.reason.startswith("its check and the judge agree on 3 of 4 texts (required: 80%)")
 
 
 def test_what_nobody_could_compare_is_not_admitted_and_said_to_be_unclear():
@@ -124,7 +124,7 @@ def test_what_nobody_could_compare_is_not_admitted_and_said_to_be_unclear():
     [item] = refiner.refine(Checklist.parse([ITEM]), on("A", "b")).items
     [note] = refiner.report.unclear
     assert item.check is None and note.item == item
-    assert note.reason == "none of the texts was answered by its check and by the judge"
+    assert note.reason == "no text was answered by both its check and the judge"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_code_that_is_allowed_is_compared_too():
 
 
 def test_what_cannot_be_tried():
-    with pytest.raises(SampleError, match="check_admission: it needs samples"):
+    with pytest.raises(SampleError, match="check_admission needs samples"):
         admission().refine(Checklist.parse([ITEM]))
     with pytest.raises(SampleError, match="check_admission: sample 1 must be a Sample"):
         admission().refine(Checklist.parse([ITEM]), ["A"])

@@ -84,7 +84,7 @@ def test_the_unit_tester_scores_rewrites_and_judges_in_one_call_each():
         for one, made in zip(lists(), refined, strict=True)
     ]
     assert len(backend.calls) == 2 and [len(texts) for texts, _ in backend.sampled] == [3 * COUNT]
-    with pytest.raises(SampleError, match="unit_tester: it needs samples"):
+    with pytest.raises(SampleError, match="unit_tester needs samples"):
         refiner.refine_batch(lists(), [*samples[1:], []])
 
 

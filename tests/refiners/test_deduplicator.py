@@ -92,7 +92,7 @@ def test_an_unusable_reply_leaves_the_most_central_question(reply):
     refined = refiner.refine(Checklist.parse(list(SHORT)))
     assert questions(refined) == ["Is it brief?", "Does it name a city?"]
     (note,) = refiner.report.unclear
-    assert note.item == refined.items[0] and note.reason.startswith("the merge could not be read")
+    assert note.item == refined.items[0] and note.reason.startswith("the merge reply could not be used")
 
 
 def test_one_unusable_reply_costs_its_own_group_only():
@@ -123,7 +123,7 @@ def test_two_groups_do_not_get_one_question():
     angles = SHORT | {"Does it mention a city?": 95}
     refiner, _ = merges('{"same": true, "question": "Is it all right?"}', angles)
     assert questions(refiner.refine(Checklist.parse(list(angles)))) == ["Is it all right?", "Does it name a city?"]
-    assert "another group got the same question" in refiner.report.unclear[0].reason
+    assert "another group received the same question" in refiner.report.unclear[0].reason
 
 
 def test_equal_questions_need_no_model():
@@ -152,7 +152,7 @@ def test_a_rerun_asks_nothing(tmp_path):
 
 @pytest.mark.parametrize("threshold", [-0.1, 1.1, "high", True])
 def test_a_threshold_is_a_share(threshold):
-    with pytest.raises(SampleError, match="threshold=.* is a number from 0 to 1"):
+    with pytest.raises(SampleError, match="threshold=.* must be a number from 0 to 1"):
         Deduplicator(threshold=threshold)
 
 

@@ -94,5 +94,5 @@ def test_a_missing_package_is_one_sentence_with_the_command(monkeypatch):
 
 def test_a_model_that_is_not_there(tmp_path):
     pytest.importorskip("sentence_transformers", reason="pip install sentence-transformers")
-    with pytest.raises(ModelError, match="there is no sentence-transformers model"):
+    with pytest.raises(ModelError, match="cannot load the sentence-transformers model"):
         SentenceEmbedder(str(tmp_path / "none"))(["a"])

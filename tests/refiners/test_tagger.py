@@ -81,7 +81,7 @@ def test_garbage_throughout_changes_nothing_and_is_logged(caplog):
     refiner = tagger(Replies(lambda text, sampling: "hm"))
     assert refiner.refine(CHECKLIST).items == CHECKLIST.items
     assert len(refiner.report.unclear) == 3
-    assert "3 of 3 items stay because nothing could be found out" in caplog.text
+    assert "3 of 3 items could not be assessed and stay unchanged" in caplog.text
 
 
 def test_nothing_left_is_an_error_that_leaves_a_report():
@@ -93,7 +93,7 @@ def test_nothing_left_is_an_error_that_leaves_a_report():
 
 def test_only_items_without_weight_left_is_an_error():
     checklist = Checklist.parse([{"question": "Is it short?", "weight": 0}, "Does it name Anna?"])
-    with pytest.raises(ChecklistError, match="tagger: what is left: every weight is 0"):
+    with pytest.raises(ChecklistError, match="tagger: the refined checklist: every weight is 0"):
         tagger(by_question({"name Anna": tags(general=False)})).refine(checklist)
 
 

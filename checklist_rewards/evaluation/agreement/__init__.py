@@ -1,7 +1,7 @@
-"""Do judges agree with people, and with each other? Figures with intervals, and tests.
+"""Agreement of judges with labels and with each other: figures with confidence intervals, and significance tests.
 
-`scored` reads rows and labels, `compare` puts all figures together; `categories`, `numbers`, `raters` and `pairs` are
-the figures themselves, `bootstrap` their intervals over groups, `paired` the tests between two judges.
+`scored` reads scored files and labels, and `compare` computes all figures. `categories`, `numbers`, `raters` and
+`pairs` define the figures, `bootstrap` their confidence intervals, and `paired` the tests between two judges.
 """
 
 from checklist_rewards.evaluation.agreement.bootstrap import Bootstrap, Figure

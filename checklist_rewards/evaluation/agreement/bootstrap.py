@@ -1,14 +1,14 @@
-"""Intervals by the bootstrap over groups, for any measure.
+"""Confidence intervals by the cluster bootstrap, for any measure.
 
-Reads of one target, and targets of one document, are not independent of each other; so whole *groups* are drawn with
-replacement (the cluster bootstrap: Davison and Hinkley 1997, section 3.8), and the interval of a figure is the middle
-of its values over the draws (percentiles). A draw is a weight for every unit: how often its group was drawn. A measure
-that works with weights needs no copy of the data, which makes 1,000 draws of 26,400 units a matter of seconds.
+Reads of one target, and targets of one document, are not independent. The bootstrap therefore resamples whole *groups*
+with replacement (Davison and Hinkley 1997, section 3.8) and reports the percentile interval of each figure. A resample
+is a weight per unit: how often the group of the unit was drawn. Measures compute with weights instead of copying data,
+so 1,000 resamples of 26,400 units take seconds.
 
-Noise makes distances longer: of a calibration error, an earth mover's or a Kolmogorov-Smirnov distance the draws are
-larger than the figure itself where that is close to 0, and so is the interval.
+Bootstrap intervals of the expected calibration error, the earth mover's distance and the Kolmogorov-Smirnov distance
+are biased upwards near 0 and may exclude the estimate.
 
-Where fewer than nine in ten draws define a figure, or there is only one group, there is no interval: None.
+There is no interval (None) with a single group, or if a figure is defined in fewer than 90% of the resamples.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Protocol
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from checklist_rewards.errors import SampleError
+from checklist_rewards.validation import whole_number
 
 CONFIDENCE = 0.95
 DEFAULT_RESAMPLES = 1000
@@ -28,7 +28,7 @@ _DEFINED = 0.9
 
 
 class Figure(BaseModel):
-    """A number with its interval. None where it is not defined."""
+    """A number with its 95% confidence interval; None where undefined."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -40,7 +40,7 @@ class Figure(BaseModel):
         return self.shown()
 
     def shown(self, digits: int = 3) -> str:
-        """The number and its interval as text."""
+        """The number and its interval as text, such as "0.812 [0.790, 0.834]"; "none" if undefined."""
         if self.value is None:
             return "none"
         known = self.low is not None and self.high is not None
@@ -49,25 +49,25 @@ class Figure(BaseModel):
 
 
 class Measure(Protocol):
-    """Some figures of the same units."""
+    """Named figures computed from the same units."""
 
     def figures(self) -> Mapping[str, float | None]:
-        """The figures of all units, None where one is not defined."""
+        """The figures over all units; None where undefined."""
         ...
 
     def replicate(self, weights: np.ndarray) -> Mapping[str, float]:
-        """The same figures with every unit counted `weights` times, NaN where one is not defined."""
+        """The same figures with unit i counted `weights[i]` times; NaN where undefined."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """How intervals are made.
+    """Settings of the confidence intervals.
 
     Args:
-        resamples (`int`, *optional*, defaults to `1000`): draws; 0 for no intervals.
-        seed (`int`, *optional*, defaults to `0`): another seed, other draws.
-        progress (callable, *optional*): called with the number of draws since its last call.
+        resamples (`int`, *optional*, defaults to `1000`): number of resamples; 0 turns intervals off.
+        seed (`int`, *optional*, defaults to `0`): seed of the resampling.
+        progress (callable, *optional*): called with the number of resamples since its last call.
     """
 
     resamples: int = DEFAULT_RESAMPLES
@@ -75,15 +75,18 @@ class Bootstrap:
     progress: Callable[[int], object] | None = None
 
     def __post_init__(self) -> None:
-        if self.resamples < 0 or self.seed < 0:
-            raise SampleError(f"resamples={self.resamples} and seed={self.seed}: both are whole numbers from 0 up.")
+        whole_number("resamples", self.resamples, at_least=0)
+        whole_number("seed", self.seed, at_least=0)
 
     def figures(self, measure: Measure, groups: Sequence[Hashable]) -> dict[str, Figure]:
-        """All figures of a measure with their intervals.
+        """Compute all figures of a measure with their intervals.
 
         Args:
-            measure ([`Measure`]).
-            groups (sequence, one per unit): units of the same group are drawn together.
+            measure ([`Measure`]): the figures to compute.
+            groups (sequence, one per unit): units of the same group are resampled together.
+
+        Returns:
+            `dict[str, Figure]`: by the names that the measure gives its figures.
         """
         values = measure.figures()
         codes = group_codes(groups)
@@ -91,8 +94,8 @@ class Bootstrap:
         if count < 2 or not self.resamples:
             return {name: Figure(value=value) for name, value in values.items()}
         rng = np.random.default_rng(self.seed)
-        drawn = np.full((self.resamples, len(values)), np.nan)
-        for row in drawn:
+        replicates = np.full((self.resamples, len(values)), np.nan)
+        for row in replicates:
             weights = np.bincount(rng.integers(0, count, count), minlength=count)[codes]
             if weights.any():
                 replicate = measure.replicate(weights)
@@ -101,14 +104,14 @@ class Bootstrap:
                 self.progress(1)
         return {
             name: Figure(value=value, **_interval(column))
-            for (name, value), column in zip(values.items(), drawn.T, strict=True)
+            for (name, value), column in zip(values.items(), replicates.T, strict=True)
         }
 
 
 def group_codes(groups: Sequence[Hashable]) -> np.ndarray:
-    """A whole number from 0 up for every group, one per unit."""
-    known: dict[Hashable, int] = {}
-    return np.array([known.setdefault(group, len(known)) for group in groups], dtype=np.int64)
+    """Integer codes of the groups, one per unit, numbered from 0 in order of first appearance."""
+    codes: dict[Hashable, int] = {}
+    return np.array([codes.setdefault(group, len(codes)) for group in groups], dtype=np.int64)
 
 
 def _interval(column: np.ndarray) -> dict[str, float]:

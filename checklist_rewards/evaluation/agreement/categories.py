@@ -1,8 +1,8 @@
-"""Agreement of two sides on categories: accuracy, kappa, weighted kappa, alpha; against labels also precision, recall,
-F1 and phi.
+"""Agreement of two raters on categories: accuracy, kappa, weighted kappa, alpha; against labels also precision,
+recall, F1 and phi.
 
-The figures of the whole are scikit-learn's, statsmodels' and krippendorff's. Those of a draw of the bootstrap come
-from the weighted confusion table in plain numpy, which is much faster; tests hold the two to each other.
+The point values come from scikit-learn, statsmodels and krippendorff. Bootstrap replicates are computed from the
+weighted confusion matrix in numpy, which is much faster; the tests check that both agree.
 """
 
 from __future__ import annotations
@@ -11,31 +11,33 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from typing_extensions import override
 
+from checklist_rewards.evaluation.agreement.bootstrap import Measure
 from checklist_rewards.validation import import_extra
 
 CATEGORICAL = ("accuracy", "kappa", "weighted_kappa", "alpha", "interval_alpha")
 AGAINST_LABELS = ("precision", "recall", "f1", "phi")
 
 
-class Categories:
-    """Two sides' answers to items with the same possible answers.
+class Categories(Measure):
+    """Agreement of two raters on items with the same possible answers.
 
     Args:
-        one, other (sequence of `str`, as long as each other): the answers.
-        values (mapping of `str` to `float` or None): the possible answers with what they are worth, in [0, 1].
-        positive (`str`, *optional*): the answer whose precision, recall and F1 are wanted, `other` being the labels.
+        one, other (sequence of `str`, equally long): the answers of each rater.
+        values (mapping of `str` to `float` or None): the possible answers and their values, in [0, 1].
+        positive (`str`, *optional*): compute precision, recall and F1 of this answer, with `other` as the labels.
 
     Figures:
         accuracy: share of equal answers.
-        kappa: Cohen's (1960), agreement beyond the chance of the two sides' own rates; None where both always give
-            the same single answer.
-        weighted_kappa: the same with squared distances of the *values* as weights (Cohen 1968); abstentions, which
-            have none, are left out.
-        alpha: Krippendorff's, nominal; None where only one answer was ever given.
-        interval_alpha: the same with squared distances of the values, without abstentions.
-        precision, recall, f1: of `positive`; None where their denominator is 0.
-        phi: correlation of two yes/no sides; None where a side is constant. Only for two possible answers.
+        kappa: Cohen's kappa (1960), chance-corrected agreement; None if both raters always give the same single
+            answer.
+        weighted_kappa: kappa with squared distances of the *values* as weights (Cohen 1968). Abstentions have no value
+            and are left out.
+        alpha: Krippendorff's alpha, nominal; None if only one answer occurs.
+        interval_alpha: alpha with squared distances of the values, without abstentions.
+        precision, recall, f1: of `positive`; None where the denominator is 0.
+        phi: correlation of two binary raters; None if a rater is constant. Only for two possible answers.
     """
 
     def __init__(
@@ -56,21 +58,19 @@ class Categories:
 
     @property
     def confusion(self) -> np.ndarray:
-        """Counts, `one` down and `other` across, in the order of `labels`."""
+        """Confusion matrix of counts, in the order of `labels`: `one` in rows, `other` in columns."""
         return self._table(np.ones(len(self.one))).astype(int)
 
+    @override
     def figures(self) -> dict[str, float | None]:
-        """See [`Measure`]."""
-        metrics, raters, krippendorff = import_extra(
-            "sklearn.metrics", "statsmodels.stats.inter_rater", "krippendorff"
-        )
+        metrics, raters, krippendorff = import_extra("sklearn.metrics", "statsmodels.stats.inter_rater", "krippendorff")
         one, other, table = self.one, self.other, self.confusion
         if not len(one):
             return dict.fromkeys(self._names)
         used = np.flatnonzero(table.sum(0) + table.sum(1))
         valued = table[np.ix_(self.valued, self.valued)]
         several = len(used) > 1
-        found: dict[str, float | None] = {
+        figures: dict[str, float | None] = {
             "accuracy": metrics.accuracy_score(one, other),
             "kappa": metrics.cohen_kappa_score(one, other) if several else None,
             "weighted_kappa": None,
@@ -81,26 +81,26 @@ class Categories:
             weighted = raters.cohens_kappa(valued, weights=self.values, wt="quadratic", return_results=False)
             units = np.array([[self._value(code) for code in side] for side in (one, other)])
             units = units[:, ~np.isnan(units).any(0)]
-            found["weighted_kappa"] = weighted
-            found["interval_alpha"] = krippendorff.alpha(units, level_of_measurement="interval")
+            figures["weighted_kappa"] = weighted
+            figures["interval_alpha"] = krippendorff.alpha(units, level_of_measurement="interval")
         if self.positive is not None:
-            yes, given, there = self.positive, table[self.positive].sum(), table[:, self.positive].sum()
+            yes, judged_yes, labelled_yes = self.positive, table[self.positive].sum(), table[:, self.positive].sum()
             binary = one == yes, other == yes
             scores = metrics.precision_recall_fscore_support(
                 binary[1], binary[0], average="binary", zero_division=np.nan
             )
-            # Of an F1 the library takes 0 / 0 only where precision and recall are both undefined.
-            found |= dict(zip(("precision", "recall", "f1"), scores[:3], strict=True))
-            found["f1"] = scores[2] if given + there else None
-            varied = len(self.labels) == 2 and 0 < given < len(one) and 0 < there < len(one)
-            found["phi"] = metrics.matthews_corrcoef(*binary) if varied else None
-        return {name: _number(found[name]) for name in self._names}
+            # scikit-learn returns F1 = 0 when only one of precision and recall is undefined.
+            figures |= dict(zip(("precision", "recall", "f1"), scores[:3], strict=True))
+            figures["f1"] = scores[2] if judged_yes + labelled_yes else None
+            varied = len(self.labels) == 2 and 0 < judged_yes < len(one) and 0 < labelled_yes < len(one)
+            figures["phi"] = metrics.matthews_corrcoef(*binary) if varied else None
+        return {name: _number(figures[name]) for name in self._names}
 
+    @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:
-        """See [`Measure`]."""
         table = self._table(weights)
         valued, different = table[np.ix_(self.valued, self.valued)], 1 - np.eye(len(table))
-        found = {
+        figures = {
             "accuracy": _over(np.trace(table), table.sum()),
             "kappa": _kappa(table, different),
             "weighted_kappa": _kappa(valued, self._distances),
@@ -109,16 +109,16 @@ class Categories:
         }
         if self.positive is not None:
             yes = self.positive
-            both, given, there = table[yes, yes], table[yes].sum(), table[:, yes].sum()
+            both, judged_yes, labelled_yes = table[yes, yes], table[yes].sum(), table[:, yes].sum()
             total = table.sum()
-            spread = math.sqrt(given * there * (total - given) * (total - there))
-            found |= {
-                "precision": _over(both, given),
-                "recall": _over(both, there),
-                "f1": _over(2 * both, given + there),
-                "phi": _over(total * both - given * there, spread) if len(table) == 2 else math.nan,
+            spread = math.sqrt(judged_yes * labelled_yes * (total - judged_yes) * (total - labelled_yes))
+            figures |= {
+                "precision": _over(both, judged_yes),
+                "recall": _over(both, labelled_yes),
+                "f1": _over(2 * both, judged_yes + labelled_yes),
+                "phi": _over(total * both - judged_yes * labelled_yes, spread) if len(table) == 2 else math.nan,
             }
-        return found
+        return figures
 
     @property
     def _names(self) -> tuple[str, ...]:
@@ -133,14 +133,14 @@ class Categories:
 
 
 def _kappa(table: np.ndarray, distances: np.ndarray) -> float:
-    """1 - mean distance / mean distance if the two sides were independent."""
+    """1 - mean distance / mean distance expected for independent raters."""
     total = table.sum()
     expected = table.sum(1) @ distances @ table.sum(0)
     return 1 - (table * distances).sum() * total / expected if total and expected > 0 else math.nan
 
 
 def _alpha(table: np.ndarray, distances: np.ndarray) -> float:
-    """1 - observed / expected disagreement of the coincidences (Krippendorff 2011, with two answers per unit)."""
+    """1 - observed / expected disagreement over coincidences (Krippendorff 2011, with two answers per unit)."""
     coincidences = table + table.T
     counts = coincidences.sum(0)
     expected = counts @ distances @ counts

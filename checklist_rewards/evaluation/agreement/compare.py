@@ -1,9 +1,9 @@
-"""The comparison of two sides: units in, every figure with its interval out.
+"""Comparison of a judge with labels or with another judge: all agreement figures with confidence intervals.
 
-A [`Unit`] is one item about one target as two sides answered it: a judge and the labels, or two judges. Units that a
-side left unanswered are counted in the coverage and are in no other figure. Items with different possible answers have
-no common kappa, so there is a section for each kind of item, and where there are several one more for all together
-with what does not depend on the answers' names.
+A [`Unit`] is one item about one target with the answers of both sides: a judge and the labels, or two judges. Units
+left unanswered by a side count in the coverage and in no other figure. Kappa is only defined for items with the same
+possible answers, so each kind of item has its own section. With several kinds, a further section covers all items
+with the figures that do not depend on the answer names.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ ALL = "all items"
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One item about one target."""
+    """One item about one target, answered by two sides."""
 
     key: tuple[str, str]
-    """Row and item."""
+    """Row id and item key."""
     group: str
     item: ChecklistItem
     one: Answer | None
@@ -39,24 +39,24 @@ class Unit:
 
     @property
     def answered(self) -> bool:
-        """By both sides."""
+        """Whether both sides answered."""
         return self.one is not None and self.other is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One target with the number that each side gives it."""
+    """One target with the score from each side."""
 
     key: str
     group: str
     one: float | None
     other: float | None
     given: bool = False
-    """Whether `other` is a label by itself, a number on a scale of its own."""
+    """Whether `other` is a label of the whole target, on its own scale, instead of a score."""
 
 
 class Section(BaseModel):
-    """Figures of the same units."""
+    """Figures over the same units."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -64,40 +64,40 @@ class Section(BaseModel):
     figures: dict[str, Figure]
     labels: tuple[str, ...] | None = None
     confusion: tuple[tuple[int, ...], ...] | None = None
-    """Counts of answers, the judge's down, the other side's across, in the order of `labels`."""
+    """Counts of answers in the order of `labels`: the judge in rows, the other side in columns."""
 
 
 class Comparison(BaseModel):
-    """Everything about two sides."""
+    """All agreement figures of two sides."""
 
     model_config = ConfigDict(frozen=True)
 
     one: str
     other: str
     units: int
-    """Items that could be compared: with a label, or in both files."""
+    """Number of comparable items: labelled, or present in both files."""
     coverage: Figure
-    """Share of the units that both sides answered; with labels, that the judge answered."""
+    """Fraction of the units answered by both sides; with labels, by the judge."""
     unmatched_rows: int = 0
-    """Rows that only one of two files has; with labels in a file of their own, labelled rows that were not scored."""
+    """Rows present in only one of two files; with a separate label file, labelled rows without a score."""
     unmatched_items: int = 0
-    """Items that only one of two scores of a row has."""
+    """Items present in only one of the two scores of a row."""
     items: dict[str, Section]
-    """By kind of item: "yes/no", or the options."""
+    """By kind of item: "yes/no", or its options."""
     targets: Section | None = None
-    """The scores of whole targets."""
+    """Agreement of target scores."""
     preferences: Section | None = None
-    """Pairs of targets of the same input."""
+    """Agreement on pairs of targets of the same input."""
 
 
 def units_against_labels(
     rows: Sequence[JudgedRow], labels: Sequence[list[Answer | None] | float | None]
 ) -> tuple[list[Unit], list[Target]]:
-    """What can be compared with labels: items that have one, and targets that have a number.
+    """Collect the labelled items and the targets that have a label or fully labelled items.
 
-    A target whose items are all labelled also gets a score from its labels. It is aggregated by the rules that the
-    judge's score was made with: its metric, threshold, `min_answered` and `abstention`, and the checklist's weights
-    and required items. A score without recorded rules (`aggregation`) uses the defaults and its own metric.
+    If all items of a target are labelled, its labels are aggregated to a score in the same way as the judge's score:
+    with its metric, threshold, `min_answered` and `abstention`, and the checklist's weights and required items. If
+    the score records no `aggregation`, the defaults and the metric of the score are used.
 
     Args:
         rows (sequence of [`JudgedRow`]).
@@ -121,7 +121,7 @@ def units_against_labels(
 def units_of_judges(
     pairs: Sequence[tuple[JudgedRow, JudgedRow]],
 ) -> tuple[list[Unit], list[Target], int]:
-    """What two judges can be compared on: items that both scores of a row have; and how many only one has."""
+    """Collect the items present in both scores of a row, and count the items present in only one."""
     units: list[Unit] = []
     targets: list[Target] = []
     unmatched = 0
@@ -148,15 +148,16 @@ def compare(
     inputs: Sequence[str] | None = None,
     **counts: int,
 ) -> Comparison:
-    """All figures of two sides.
+    """Compute all agreement figures of two sides.
 
     Args:
-        names (pair of `str`): of the judge, and of the other judge or the labels.
-        units, targets (sequences): what is compared.
-        bootstrap ([`Bootstrap`]).
-        against_labels (`bool`): the other side is the truth: precision, recall, F1 and phi make sense.
-        inputs (sequence of `str`, one per target, *optional*): what each target answers; makes pairs of them.
-        counts: `unmatched_rows`, `unmatched_items`.
+        names (pair of `str`): name of the judge, and of the other judge or the labels.
+        units, targets (sequences of [`Unit`] and [`Target`]): from [`units_against_labels`] or [`units_of_judges`].
+        bootstrap ([`Bootstrap`]): settings of the confidence intervals.
+        against_labels (`bool`): the other side is the truth; adds precision, recall, F1 and phi.
+        inputs (sequence of `str`, one per target, *optional*): the input of each target. Targets of the same input
+            are also compared in pairs.
+        counts: `unmatched_rows` and `unmatched_items`, copied to the result.
     """
     kinds: dict[str, list[Unit]] = {}
     for unit in units:
@@ -179,15 +180,15 @@ def compare(
 
 
 def compare_raters(files: Sequence[Sequence[JudgedRow]], bootstrap: Bootstrap) -> dict[str, Section]:
-    """Agreement among several judges, by kind of item; rows and items that not every file has are left out."""
+    """Agreement among several judges, by kind of item, on the rows and items that all files contain."""
     shared = [{row.id: row for row in rows} for rows in files]
     kinds: dict[str, list[tuple[str, list[str | None]]]] = {}
     values: dict[str, dict[str, float | None]] = {}
     for row in files[0]:
         if any(row.id not in rows for rows in shared):
             continue
-        found = [rows[row.id] for rows in shared]
-        lines = [dict(zip(one.keys, one.score.items, strict=True)) for one in found]
+        same_row = [rows[row.id] for rows in shared]
+        lines = [dict(zip(one.keys, one.score.items, strict=True)) for one in same_row]
         for key, item in zip(row.keys, row.items, strict=True):
             if all(key in answers for answers in lines):
                 given = [None if a[key].unanswered is not None else a[key].answer for a in lines]
@@ -207,7 +208,7 @@ def compare_raters(files: Sequence[Sequence[JudgedRow]], bootstrap: Bootstrap) -
 def compare_judges(
     names: tuple[str, str], one: Sequence[Unit], other: Sequence[Unit], bootstrap: Bootstrap
 ) -> PairedTest:
-    """Test whether one of two judges is nearer to the labels, on the items that both answered."""
+    """Test whether one of two judges is closer to the labels, on the items that both judges answered."""
     theirs = {unit.key: unit for unit in other if unit.answered}
     both = [(unit, theirs[unit.key]) for unit in one if unit.answered and unit.key in theirs]
     right = [[unit.one.label == unit.other.label for unit in side] for side in zip(*both, strict=True)]
@@ -231,21 +232,21 @@ def _section(kind: str, units: Sequence[Unit], bootstrap: Bootstrap, against_lab
         for unit, one, other in answered
         if one.soft is not None and (against := other.value if against_labels else other.soft) is not None
     ]
-    found: dict[str, Figure] = {}
+    figures: dict[str, Figure] = {}
     labels = confusion = None
     if kind == ALL:
         equal: Measure = Mean("accuracy", [one.label == other.label for _, one, other in answered])
-        found |= bootstrap.figures(equal, groups)
+        figures |= bootstrap.figures(equal, groups)
     else:
         values = units[0].item.values
         positive = YES if against_labels and YES in values else None
         names = [one.label for _, one, _ in answered], [other.label for _, _, other in answered]
         categories = Categories(*names, values, positive)
-        found |= bootstrap.figures(categories, groups)
+        figures |= bootstrap.figures(categories, groups)
         labels, confusion = tuple(categories.labels), tuple(tuple(map(int, row)) for row in categories.confusion)
     measured = Numbers([one for one, _, _ in numbers], [other for _, other, _ in numbers])
-    found |= bootstrap.figures(measured, [group for _, _, group in numbers])
-    return Section(units=len(answered), figures=found, labels=labels, confusion=confusion)
+    figures |= bootstrap.figures(measured, [group for _, _, group in numbers])
+    return Section(units=len(answered), figures=figures, labels=labels, confusion=confusion)
 
 
 def _targets(known: Sequence[Target], bootstrap: Bootstrap) -> Section:
@@ -260,12 +261,12 @@ def _preferences(targets: Sequence[Target], inputs: Sequence[str], bootstrap: Bo
         if None not in (targets[i].one, targets[j].one, targets[i].other, targets[j].other)
     ]
     measured = Preferences([judged for judged, _, _ in pairs], [truth for _, truth, _ in pairs])
-    # Pairs that share a target are not independent: an input's pairs are drawn together.
+    # Pairs that share a target are not independent, so all pairs of an input are resampled together.
     return Section(units=len(pairs), figures=bootstrap.figures(measured, [group for _, _, group in pairs]))
 
 
 def _true_score(row: JudgedRow, labels: Sequence[Answer | None]) -> float | None:
-    """The score that the labels give the target, by the rules of the judge's score."""
+    """The score of the target computed from its labels, aggregated like the judge's score."""
     score = row.score
     if not row.known or any(label is None for label in labels) or score.primary_metric == "quality":
         return None

@@ -1,7 +1,7 @@
-"""Agreement of two sides on numbers: correlations, errors, and the distance of their distributions.
+"""Agreement of two raters on numbers: correlations, errors, and the distance of their distributions.
 
-The figures of the whole are scipy's and scikit-learn's. Those of a draw of the bootstrap are computed from weights in
-numpy, on values that were sorted once; tests hold the two to each other.
+The point values come from scipy and scikit-learn. Bootstrap replicates are computed from weights in numpy on values
+sorted once; the tests check that both agree.
 """
 
 from __future__ import annotations
@@ -10,26 +10,28 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from typing_extensions import override
 
+from checklist_rewards.evaluation.agreement.bootstrap import Measure
 from checklist_rewards.validation import import_extra
 
 NUMERICAL = ("pearson", "spearman", "kendall", "rmse", "mae", "bias", "emd", "ks", "auc")
 
 
-class Numbers:
-    """Two sides' numbers of the same units.
+class Numbers(Measure):
+    """Agreement of two raters' numbers for the same units.
 
     Args:
-        one, other (sequence of `float`, as long as each other).
+        one, other (sequence of `float`, equally long): the numbers of each rater.
 
     Figures:
-        pearson, spearman, kendall (tau-b): None where a side is constant or there are fewer than two units.
+        pearson, spearman, kendall (tau-b): None if a rater is constant or there are fewer than two units.
         rmse, mae: of `one - other`.
         bias: mean of `one - other`.
-        emd: earth mover's distance of the two distributions (Wasserstein-1), in the numbers' own unit.
+        emd: earth mover's distance of the two distributions (Wasserstein-1), in the unit of the numbers.
         ks: largest distance of the two cumulative distributions (Kolmogorov-Smirnov), in [0, 1].
-        auc: probability that `one` ranks a unit that `other` calls 1 above one that it calls 0, ties half; None unless
-            `other` has both, and nothing else.
+        auc: area under the ROC curve: the probability that `one` ranks a unit labelled 1 by `other` above a unit
+            labelled 0, ties counted half. None unless `other` contains both 0 and 1 and no other values.
     """
 
     def __init__(self, one: Sequence[float], other: Sequence[float]):
@@ -39,32 +41,32 @@ class Numbers:
         self._gaps = np.diff(self._grid)
         self._binary = bool(len(self.other)) and bool(np.isin(self.other, (0.0, 1.0)).all())
 
+    @override
     def figures(self) -> dict[str, float | None]:
-        """See [`Measure`]."""
         stats, metrics = import_extra("scipy.stats", "sklearn.metrics")
         one, other = self.one, self.other
-        found: dict[str, float | None] = dict.fromkeys(NUMERICAL)
+        figures: dict[str, float | None] = dict.fromkeys(NUMERICAL)
         if len(one):
-            found |= {
+            figures |= {
                 "rmse": metrics.root_mean_squared_error(other, one),
                 "mae": metrics.mean_absolute_error(other, one),
                 "bias": np.mean(one - other),
                 "emd": stats.wasserstein_distance(one, other),
             }
-            with np.errstate(divide="ignore"):  # of the p-value, where there is one unit
-                found["ks"] = stats.ks_2samp(one, other, method="asymp").statistic
+            with np.errstate(divide="ignore"):  # the p-value of a single unit; only the statistic is used
+                figures["ks"] = stats.ks_2samp(one, other, method="asymp").statistic
         if _varies(one) and _varies(other):
-            found |= {
+            figures |= {
                 "pearson": stats.pearsonr(one, other).statistic,
                 "spearman": stats.spearmanr(one, other).statistic,
                 "kendall": _tau(one, other),
             }
         if self._binary and _varies(other):
-            found["auc"] = metrics.roc_auc_score(other, one)
-        return {name: None if value is None else float(value) for name, value in found.items()}
+            figures["auc"] = metrics.roc_auc_score(other, one)
+        return {name: None if value is None else float(value) for name, value in figures.items()}
 
+    @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:
-        """See [`Measure`]."""
         size, total = len(self._grid), weights.sum()
         counts = [np.bincount(codes, weights, size) for codes in (self._one, self._other)]
         cumulative = [np.cumsum(count) for count in counts]
@@ -85,8 +87,8 @@ class Numbers:
         }
 
     def _kendall(self, weights: np.ndarray) -> float:
-        chosen = np.repeat(np.arange(len(weights)), weights)
-        return _tau(self._one[chosen], self._other[chosen])
+        units = np.repeat(np.arange(len(weights)), weights)
+        return _tau(self._one[units], self._other[units])
 
     def _auc(self, weights: np.ndarray) -> float:
         positive = weights * self.other
@@ -96,18 +98,18 @@ class Numbers:
         return float(above @ (np.cumsum(below) - below / 2) / pairs) if pairs > 0 else math.nan
 
 
-class Mean:
-    """The mean of some numbers, under a name of its own: a share, where they are true or false."""
+class Mean(Measure):
+    """The mean of some numbers as a figure with a given name; of booleans, the fraction that is true."""
 
     def __init__(self, name: str, values: Sequence[float | bool] | np.ndarray):
         self.name, self.values = name, np.asarray(values, dtype=float)
 
+    @override
     def figures(self) -> dict[str, float | None]:
-        """See [`Measure`]."""
         return {self.name: float(self.values.mean()) if len(self.values) else None}
 
+    @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:
-        """See [`Measure`]."""
         return {self.name: float(weights @ self.values / weights.sum())}
 
 
@@ -117,7 +119,7 @@ def _varies(values: np.ndarray) -> bool:
 
 def _tau(one: np.ndarray, other: np.ndarray) -> float:
     [stats] = import_extra("scipy.stats")
-    # Of its p-value, which nobody asks for, the asymptotic one is much the cheapest; two units have none.
+    # The p-value is not used, and "asymptotic" is its cheapest method; that method fails for two units.
     method = "asymptotic" if len(one) > 2 else "exact"
     return float(stats.kendalltau(one, other, method=method).statistic)
 

@@ -1,8 +1,8 @@
-"""Is one judge better than another? Tests on the same labelled items, answered by both.
+"""Significance tests between two judges on the same labelled items.
 
-McNemar's test looks at the items that one judge has right and the other wrong, and takes items for independent. The
-permutation test does not: under the hypothesis that the judges are alike, which of them gave which answers may be
-swapped in any *group* at once, so it flips the sign of whole groups' differences.
+McNemar's test compares the items that only one of the judges answered correctly; it assumes that items are
+independent. The permutation test does not: under the null hypothesis that the judges are equal, their answers are
+exchangeable within each *group*, so it flips the signs of the differences of whole groups.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from checklist_rewards.evaluation.agreement.bootstrap import group_codes
 from checklist_rewards.validation import import_extra
 
 EXACT_BELOW = 25
-"""Discordant items under which McNemar's test is the exact binomial one."""
+"""With fewer discordant items than this, McNemar's test uses the exact binomial distribution."""
 _FLIPS, _BATCH = 10_000, 100
 _EXACT_GROUPS = 13
 _EQUAL = 1e-9
@@ -30,17 +30,17 @@ class PairedTest(BaseModel):
     one: str
     other: str
     units: int
-    """Items that are labelled and that both answered."""
+    """Labelled items that both judges answered."""
     only_one_right: int
     only_other_right: int
     accuracy_difference: float | None
-    """Of `one` minus `other`."""
+    """Accuracy of `one` minus accuracy of `other`."""
     mcnemar_p: float | None
-    """None where the judges are right about the very same items."""
+    """None if both judges are correct on exactly the same items."""
     permutation_p: float | None
-    """Of the difference in accuracy, two-sided."""
+    """Two-sided p-value of the difference in accuracy."""
     error_difference: float | None
-    """Mean absolute error of the soft values, of `one` minus `other`: below 0, `one` is nearer to the labels."""
+    """Mean absolute error of the soft values, `one` minus `other`: below 0, `one` is closer to the labels."""
     error_permutation_p: float | None
 
 
@@ -55,17 +55,17 @@ def paired_test(
     """Compare two judges.
 
     Args:
-        names (pair of `str`).
-        right (pair of sequences of `bool`): whether each judge's answer is the label, item by item.
-        errors (pair of sequences of `float`): distance of each judge's soft value from the label's, for the items
-            that have values.
-        groups, error_groups (sequences): the group of every item of `right` and of `errors`.
-        seed (`int`, *optional*, defaults to `0`): of the permutations.
+        names (pair of `str`): of the two judges.
+        right (pair of sequences of `bool`): for each judge, whether each answer equals the label.
+        errors (pair of sequences of `float`): for each judge, the absolute difference between its soft value and the
+            label's value, for the items with values.
+        groups, error_groups (sequences): the group of each entry of `right` and of `errors`.
+        seed (`int`, *optional*, defaults to `0`): seed of the permutations.
     """
     one, other = (np.asarray(side, dtype=bool) for side in right)
     gained, lost = int((one & ~other).sum()), int((~one & other).sum())
     difference = one.astype(float) - other
-    nearer = np.asarray(errors[0], dtype=float) - np.asarray(errors[1], dtype=float)
+    error_change = np.asarray(errors[0], dtype=float) - np.asarray(errors[1], dtype=float)
     mcnemar_p = None
     if gained + lost:
         [tables] = import_extra("statsmodels.stats.contingency_tables")
@@ -80,28 +80,28 @@ def paired_test(
         accuracy_difference=float(difference.mean()) if len(one) else None,
         mcnemar_p=mcnemar_p,
         permutation_p=permutation_p(difference, groups, seed),
-        error_difference=float(nearer.mean()) if len(nearer) else None,
-        error_permutation_p=permutation_p(nearer, error_groups, seed),
+        error_difference=float(error_change.mean()) if len(error_change) else None,
+        error_permutation_p=permutation_p(error_change, error_groups, seed),
     )
 
 
 def permutation_p(differences: np.ndarray, groups: Sequence[Hashable], seed: int = 0) -> float | None:
-    """Two-sided p of a sum of differences, under sign flips of whole groups; None for fewer than two groups.
+    """Two-sided p-value of the sum of differences under sign flips of whole groups; None for fewer than two groups.
 
-    Exact for up to 13 groups that differ, else of 10,000 drawn flips.
+    Exact for up to 13 groups with a nonzero difference, otherwise estimated from 10,000 random flips.
     """
     codes = group_codes(groups)
     sums = np.bincount(codes, differences) if len(codes) else np.zeros(0)
     if len(sums) < 2:
         return None
-    sums = sums[np.abs(sums) > _EQUAL]  # flipping these changes nothing
+    sums = sums[np.abs(sums) > _EQUAL]  # flipping a zero changes nothing
     if len(sums) < 2:
         return 1.0
     if len(sums) <= _EXACT_GROUPS:
         [stats] = import_extra("scipy.stats")
         every = {"permutation_type": "samples", "vectorized": True, "n_resamples": np.inf}
         return float(stats.permutation_test((sums,), lambda flipped, axis: np.sum(flipped, axis=axis), **every).pvalue)
-    # Beyond that the library takes forty times longer than a product of signs and sums.
+    # For random flips, scipy is forty times slower than this matrix product.
     rng = np.random.default_rng(seed)
     far, extreme = abs(sums.sum()) - _EQUAL, 0
     for _ in range(_FLIPS // _BATCH):

@@ -1,11 +1,11 @@
-"""Preferences: two targets of one input, which of them a judge's scores put first, and which one people did.
+"""Pairwise preferences: agreement of a judge and human labels on which of two targets of one input is better.
 
-Of every pair there are two differences, the judge's and the truth's. The label of a pair is a win, a tie or a loss of
-its first target. The *pairwise label distance* (PLD; Qin et al. 2024, used by TICK, section 3.2) is 0 for equal
-labels, 1 where one of the two is a tie, and 2 for the opposite; WPLD is its mean, from 0 (best) to 2.
+Each pair has two score differences, one from the judge and one from the labels. The sign of a difference is a win, a
+tie or a loss of the first target. The *pairwise label distance* (PLD; Qin et al. 2024, used by TICK, section 3.2) is 0
+for equal outcomes, 1 if one of the two is a tie, and 2 for opposite outcomes. WPLD is its mean, from 0 (best) to 2.
 
-Where the truth has no tie, the better target is the *chosen* one, and a judge wins a pair by scoring it higher: with
-the mean difference, its effect size and a paired t-test these are the figures of AutoChecklist's table 3.
+Where the labels are not tied, the better target is the *chosen* one, and the judge wins the pair by scoring it higher.
+Wins, the mean difference, its effect size and a paired t-test are the figures of AutoChecklist's table 3.
 """
 
 from __future__ import annotations
@@ -15,27 +15,29 @@ from collections.abc import Sequence
 from itertools import combinations
 
 import numpy as np
+from typing_extensions import override
 
+from checklist_rewards.evaluation.agreement.bootstrap import Measure
 from checklist_rewards.validation import import_extra
 
 _EQUAL = 1e-9
 
 
-class Preferences:
-    """Judged and true differences of pairs.
+class Preferences(Measure):
+    """Agreement of judged and true score differences of pairs.
 
     Args:
         judged, truth (sequence of `float`, one per pair): score of the first target minus that of the second.
-        tie (`float`, *optional*, defaults to `0`): judged differences up to this are ties.
-        true_tie (`float`, *optional*, defaults to `0`): true differences up to this are ties.
+        tie (`float`, *optional*, defaults to `0`): largest absolute judged difference that counts as a tie.
+        true_tie (`float`, *optional*, defaults to `0`): largest absolute true difference that counts as a tie.
 
     Figures:
-        pld_0, pld_1, pld_2: share of the pairs with this distance. wpld: its mean.
-        wins, losses, ties: shares, over the pairs that the truth does not tie, of the judge's score of the chosen
-            target being above, below or equal to that of the rejected one.
+        pld_0, pld_1, pld_2: fraction of the pairs with this distance. wpld: mean distance.
+        wins, losses, ties: over the pairs that the labels do not tie, the fraction where the judge scores the chosen
+            target above, below or equal to the rejected one.
         difference: mean of score(chosen) - score(rejected).
-        cohens_d: `difference` in units of its standard deviation over pairs (Cohen's d_z); None where that is 0.
-        t_test_p: two-sided p of the paired t-test of `difference`; it takes pairs for independent.
+        cohens_d: `difference` divided by its standard deviation over pairs (Cohen's d_z); None if that is 0.
+        t_test_p: two-sided p-value of the paired t-test of `difference`, which assumes independent pairs.
     """
 
     def __init__(self, judged: Sequence[float], truth: Sequence[float], tie: float = 0.0, true_tie: float = 0.0):
@@ -48,23 +50,24 @@ class Preferences:
 
     @property
     def decided(self) -> int:
-        """Pairs that the truth does not tie."""
+        """Number of pairs that the labels do not tie."""
         return int(self._decided.sum())
 
+    @override
     def figures(self) -> dict[str, float | None]:
-        """See [`Measure`]."""
-        found: dict[str, float | None] = {
+        figures: dict[str, float | None] = {
             name: None if math.isnan(value) else value
             for name, value in self.replicate(np.ones(len(self._distance))).items()
         }
         chosen = self._difference[self._decided]
-        if found["cohens_d"] is not None:
+        if figures["cohens_d"] is not None:
             [stats] = import_extra("scipy.stats")
-            found["t_test_p"] = float(stats.ttest_1samp(chosen, 0).pvalue)
-        return found
+            figures["t_test_p"] = float(stats.ttest_1samp(chosen, 0).pvalue)
+        return figures
 
+    @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:
-        """See [`Measure`]. A p-value has no interval."""
+        """The p-value has no interval, so its replicates are NaN."""
         decided = weights * self._decided
         mean = _mean(self._difference, decided)
         count = decided.sum()
@@ -82,7 +85,7 @@ class Preferences:
 
 
 def pairs_within(keys: Sequence[str]) -> list[tuple[int, int]]:
-    """Every two places of `keys` that hold the same key, in order: the targets of one input."""
+    """All index pairs i < j with `keys[i] == keys[j]`, grouped by key: the pairs of targets of one input."""
     places: dict[str, list[int]] = {}
     for place, key in enumerate(keys):
         places.setdefault(key, []).append(place)
@@ -90,7 +93,7 @@ def pairs_within(keys: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _sign(differences: np.ndarray, tie: float) -> np.ndarray:
-    # Scores are sums of floats: two that are equal on paper may differ in their last digit.
+    # Scores are floating-point sums, so mathematically equal scores may differ in the last digit.
     return np.where(np.abs(differences) <= tie + _EQUAL, 0, np.sign(differences))
 
 

@@ -1,6 +1,6 @@
-"""Pictures of agreement: confusion tables, and reliability diagrams.
+"""Plots of agreement: confusion matrices and reliability diagrams.
 
-matplotlib is imported when the first picture is drawn. A picture is a PNG file that appears whole or not at all.
+matplotlib is imported at the first plot. PNG files are written atomically.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SIZE = 4.2
 
 
 def plot_confusion(path: Path, section: Section, one: str, other: str) -> None:
-    """Counts of answers, the judge's down and the other side's across."""
+    """Plot a confusion matrix: the judge in rows, the other side in columns."""
     assert section.labels is not None and section.confusion is not None
     figure, axes = _figure()
     top = max(max(row) for row in section.confusion) or 1
@@ -36,12 +36,14 @@ def plot_confusion(path: Path, section: Section, one: str, other: str) -> None:
 
 
 def plot_reliability(path: Path, curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], title: str) -> None:
-    """How often what was given a probability came true; on the diagonal a probability means what it says.
+    """Plot a reliability diagram: the observed frequency against the predicted probability.
+
+    A calibrated judge lies on the diagonal.
 
     Args:
         path (`Path`): the PNG file.
-        curves (mapping of `str` to a pair of sequences): by name the probabilities, and the truths, 1 or 0.
-        title (`str`).
+        curves (mapping of `str` to a pair of sequences): by legend name, the probabilities and the outcomes (1 or 0).
+        title (`str`): title of the plot.
     """
     figure, axes = _figure()
     axes.plot([0, 1], [0, 1], color="grey", linewidth=0.8, linestyle="--")
@@ -49,7 +51,7 @@ def plot_reliability(path: Path, curves: Mapping[str, tuple[Sequence[float], Seq
         bins = [bin for bin in reliability(probabilities, truths) if bin.count]
         [line] = axes.plot([bin.confidence for bin in bins], [bin.frequency for bin in bins], marker="o", label=name)
         most = max(bin.count for bin in bins)
-        for bin in bins:  # the bars say how many stand behind a point
+        for bin in bins:  # bar heights show how many reads a point is based on
             axes.bar(bin.confidence, 0.1 * bin.count / most, 0.02, color=line.get_color(), alpha=0.4)
     axes.set(xlabel="probability", ylabel="share that is true", title=title, xlim=(-0.02, 1.02), ylim=(0, 1.02))
     axes.legend()

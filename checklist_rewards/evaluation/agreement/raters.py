@@ -1,8 +1,7 @@
 """Agreement among any number of judges: Krippendorff's alpha and Fleiss' kappa.
 
-Alpha takes units that some judges left unanswered, as long as two answered; Fleiss' kappa takes only those that all
-answered. Both are sums over units, so a draw of the bootstrap reweights them. The figures of the whole are those of
-krippendorff and statsmodels.
+Alpha uses all units answered by at least two judges; Fleiss' kappa uses only units answered by all. Both are sums over
+units, so bootstrap replicates reweight the units. The point values come from krippendorff and statsmodels.
 """
 
 from __future__ import annotations
@@ -11,21 +10,23 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from typing_extensions import override
 
+from checklist_rewards.evaluation.agreement.bootstrap import Measure
 from checklist_rewards.validation import import_extra
 
 
-class Raters:
-    """Several judges' answers to items with the same possible answers.
+class Raters(Measure):
+    """Agreement of several judges on items with the same possible answers.
 
     Args:
-        answers (sequence of sequences): for every unit what each judge answered, None for no answer.
-        values (mapping of `str` to `float` or None): the possible answers with what they are worth, in [0, 1].
+        answers (sequence of sequences): for every unit the answer of each judge, None if unanswered.
+        values (mapping of `str` to `float` or None): the possible answers and their values, in [0, 1].
 
     Figures:
-        alpha: Krippendorff's, nominal (2011); None where only one answer was ever given.
-        interval_alpha: the same with squared distances of the values, without abstentions.
-        fleiss_kappa: Fleiss (1971); None for fewer than two judges, or where only one answer was ever given.
+        alpha: Krippendorff's alpha, nominal (2011); None if only one answer occurs.
+        interval_alpha: alpha with squared distances of the values, without abstentions.
+        fleiss_kappa: Fleiss' kappa (1971); None for fewer than two judges, or if only one answer occurs.
     """
 
     def __init__(self, answers: Sequence[Sequence[str | None]], values: Mapping[str, float | None]):
@@ -44,25 +45,25 @@ class Raters:
         )
         self._complete = (self.counts.sum(1) == self.judges) & (self.judges > 1)
 
+    @override
     def figures(self) -> dict[str, float | None]:
-        """See [`Measure`]."""
         krippendorff, raters = import_extra("krippendorff", "statsmodels.stats.inter_rater")
-        found: dict[str, float | None] = {"alpha": None, "interval_alpha": None, "fleiss_kappa": None}
+        figures: dict[str, float | None] = {"alpha": None, "interval_alpha": None, "fleiss_kappa": None}
         if self._nominal.varied:
-            found["alpha"] = float(krippendorff.alpha(value_counts=self.counts, level_of_measurement="nominal"))
+            figures["alpha"] = float(krippendorff.alpha(value_counts=self.counts, level_of_measurement="nominal"))
         if self._interval.varied:
             domain = self.values[~np.isnan(self.values)]
             counts = self._interval.counts
-            found["interval_alpha"] = float(
+            figures["interval_alpha"] = float(
                 krippendorff.alpha(value_counts=counts, value_domain=domain, level_of_measurement="interval")
             )
         complete = self.counts[self._complete]
         if np.count_nonzero(complete.sum(0)) > 1:
-            found["fleiss_kappa"] = float(raters.fleiss_kappa(complete, method="fleiss"))
-        return found
+            figures["fleiss_kappa"] = float(raters.fleiss_kappa(complete, method="fleiss"))
+        return figures
 
+    @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:
-        """See [`Measure`]."""
         return {
             "alpha": self._nominal.alpha(weights),
             "interval_alpha": self._interval.alpha(weights),
@@ -80,23 +81,23 @@ class Raters:
 
 
 class _Coincidences:
-    """Alpha from units: observed disagreement of the pairs within a unit over that of all pairs."""
+    """Krippendorff's alpha: 1 - disagreement of the pairs within units / disagreement of all pairs."""
 
     def __init__(self, counts: np.ndarray, distances: np.ndarray):
         self.counts, self.distances = counts, distances
         answered = counts.sum(1)
         self._pairable = answered > 1
         within = np.einsum("uc,ck,uk->u", counts, distances, counts)
-        self._observed = within / np.maximum(answered - 1, 1)  # a unit weighs as much as it has answers
+        self._observed = within / np.maximum(answered - 1, 1)  # each unit has the weight of its number of answers
 
     @property
     def varied(self) -> bool:
-        """Whether two answers differ at all."""
+        """Whether any two answers differ."""
         counts = self.counts[self._pairable].sum(0)
         return bool(counts @ self.distances @ counts > 0)
 
     def alpha(self, weights: np.ndarray) -> float:
-        """With every unit counted so often."""
+        """Alpha with unit i counted `weights[i]` times."""
         weights = weights * self._pairable
         counts = weights @ self.counts
         expected = counts @ self.distances @ counts

@@ -1,11 +1,11 @@
-"""Scored rows and their labels, as they are compared: read from files, matched by row and item.
+"""Scored rows and their labels: read from files, matched by row and item.
 
-A [`JudgedRow`] is one row of a scored file (its `checklist_score` column) with the items that the score is about. A
-row is known by its `id` column, or by its place where there is none; an item by its id, the second of two equal
-questions of one row by its place among them.
+A [`JudgedRow`] is one row of a scored file (its `checklist_score` column) with the items of the score. Rows are
+identified by the `id` column, or by their number if there is none. Items are identified by their id; the second of two
+equal questions in a row gets the key `<id>#2`.
 
-Labels stand in a column: for every item of a row in order (a list), by item id (a mapping), or as one number for the
-whole target. None is no label. What cannot be a label is refused with one sentence that names the row and the item.
+A label column holds one label per item in order (a list), labels by item id (a mapping), or one number for the whole
+target. None means unlabelled. An invalid label raises a [`SampleError`] that names the row and the item.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from checklist_rewards.judges.answers import named
 from checklist_rewards.scores import ItemScore, Score
 from checklist_rewards.scores.scales import ordinal_scale
 from checklist_rewards.scores.table import BatchScore
+from checklist_rewards.validation import one_sentence
 
 ID, CHECKLIST = "id", "checklist"
 YES_NO = "yes/no"
@@ -37,19 +38,19 @@ class JudgedRow:
 
     id: str
     group: str
-    """What is resampled together: the value of the group column, else the row itself."""
+    """Rows of one group are resampled together: the value of the group column, or the row id without one."""
     where: str
-    """How an error names it: "scored.jsonl, row 3"."""
+    """The row as named in error messages, such as "scored.jsonl, row 3"."""
     data: Mapping[str, Any]
     score: Score
     items: tuple[ChecklistItem, ...]
-    """As many as `score.items`, in their order."""
+    """The items of `score.items`, in the same order."""
     known: bool
-    """Whether a checklist has all of them, and so their weights."""
+    """Whether the checklist contains all items, so that their weights are available."""
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """A key for every item: its id, of equal questions with a number behind it."""
+        """One key per item: its id, with "#2", "#3" … appended for repeated questions."""
         seen: dict[str, int] = {}
         keys = []
         for line in self.score.items:
@@ -60,15 +61,15 @@ class JudgedRow:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one side says about an item."""
+    """The answer of one side to an item."""
 
     label: str
     value: float | None
     """In [0, 1]; None for an abstention."""
     soft: float | None
-    """Expected value by the probabilities; the value itself where there are none."""
+    """Expected value under the probabilities; equal to `value` without probabilities."""
     probabilities: Mapping[str, float] | None = None
-    """As the judge gave them, before any calibration."""
+    """Probabilities of the judge before calibration."""
 
 
 def read_scored(
@@ -79,18 +80,19 @@ def read_scored(
     checklist_key: str | None = None,
     shared: Checklist | None = None,
 ) -> list[JudgedRow]:
-    """Read a scored file. Rows without a score (they had no checklist) are left out.
+    """Read a scored file. Rows without a score (rows that had no checklist) are skipped.
 
     Args:
         path (`str` or `Path`): .jsonl, .csv or .parquet with a `checklist_score` column.
-        id_key (`str`, *optional*): column that tells rows apart; `id` where every row has it, else their place.
-        group_key (`str`, *optional*): column of what belongs together, such as a document.
-        checklist_key (`str`, *optional*, defaults to `"checklist"`): column of the checklists; needed for weights and
-            options only.
-        shared ([`Checklist`], *optional*): the checklist of all rows, instead.
+        id_key (`str`, *optional*): column with the row ids. Defaults to `id` if every row has one, otherwise the row
+            number.
+        group_key (`str`, *optional*): column of the groups that are resampled together, such as a document id.
+        checklist_key (`str`, *optional*, defaults to `"checklist"`): column of the checklists; only needed for weights
+            and options.
+        shared ([`Checklist`], *optional*): one checklist for all rows, used instead of the column.
 
     Raises:
-        SampleError: for a file without scores, a column that is not there, and ids that are not distinct.
+        SampleError: If the file has no scores, a column is missing, or ids are not unique.
     """
     batch = BatchScore.from_parquet(path) if file_format(path) == ".parquet" else BatchScore.from_jsonl(path)
     if id_key is None and batch.rows and all(row.get(ID) is not None for row in batch.rows):
@@ -101,7 +103,7 @@ def read_scored(
         where = f"{path}, row {number}"
         name = str(number) if id_key is None else _named_value(data, id_key, "--id-key", where)
         if name in first:
-            raise SampleError(f"{where}: {id_key!r} is {name!r} as in {first[name]}; an id is one row's (--id-key).")
+            raise SampleError(f"{where}: {id_key!r} is {name!r}, as in {first[name]}; ids must be unique (--id-key).")
         first[name] = where
         if score is None:
             continue
@@ -110,15 +112,15 @@ def read_scored(
         if checklist is None and column not in (None, ""):
             checklist = Checklist.parse(column, f"{where}, checklist")
         items = _items(score, checklist, where)
-        known = {item.id for item in checklist.items} if checklist is not None else set()
-        rows.append(JudgedRow(name, group, where, data, score, items, {line.id for line in score.items} <= known))
+        listed = {item.id for item in checklist.items} if checklist is not None else set()
+        rows.append(JudgedRow(name, group, where, data, score, items, {line.id for line in score.items} <= listed))
     if not rows:
-        raise SampleError(f"{path} has no row with a score.")
+        raise SampleError(f"{path} has no scored rows.")
     return rows
 
 
 def answer_given(item: ChecklistItem, line: ItemScore) -> Answer | None:
-    """What the judge answered; None where it did not."""
+    """The judge's answer; None if unanswered."""
     if line.unanswered is not None or line.answer is None:
         return None
     value = item.values.get(line.answer)
@@ -127,17 +129,17 @@ def answer_given(item: ChecklistItem, line: ItemScore) -> Answer | None:
 
 
 def expected(item: ChecklistItem, probabilities: Mapping[str, float]) -> float | None:
-    """Expected value over the labels that carry one; None if they have no probability at all."""
-    known = [(p, value) for label, p in probabilities.items() if (value := item.values.get(label)) is not None]
-    scale = math.fsum(p for p, _ in known)
-    return math.fsum(p * value for p, value in known) / scale if scale > 0 else None
+    """Expected value over the labels that have a value; None if these labels have zero probability in total."""
+    weighted = [(p, value) for label, p in probabilities.items() if (value := item.values.get(label)) is not None]
+    scale = math.fsum(p for p, _ in weighted)
+    return math.fsum(p * value for p, value in weighted) / scale if scale > 0 else None
 
 
 def answer_labelled(item: ChecklistItem, label: Any, where: str) -> Answer | None:
-    """The answer that a label stands for: a label of the item, true or false, 1 or 0, an option's value; None for no
-    label.
+    """Parse a label: one of the item's answers, true or false, 1 or 0, or an option's value; None if unlabelled.
 
-    Raises [`SampleError`] that begins with `where`.
+    Raises:
+        SampleError: If the label is not valid for the item. The message begins with `where`.
     """
     if label is None:
         return None
@@ -151,24 +153,24 @@ def answer_labelled(item: ChecklistItem, label: Any, where: str) -> Answer | Non
         name = same[0] if len(same) == 1 else None
     if name is None:
         allowed = ", ".join(item.values) + (", true, false, 1, 0" if item.options is None else "")
-        raise SampleError(f"{where}: the label {label!r:.60} is none of its answers; allowed: {allowed}, null.")
+        raise SampleError(f"{where}: the label {label!r:.60} is not an answer of this item; allowed: {allowed}, null.")
     value = item.values[name]
     return Answer(name, value, value)
 
 
 def labels_of(row: JudgedRow, value: Any, key: str) -> list[Answer | None] | float | None:
-    """The labels of a row: one for every item, or the number that the whole target has.
+    """The labels of a row: one per item, or one number for the whole target.
 
     Args:
-        row ([`JudgedRow`]).
-        value: what the label column holds for it.
-        key (`str`): the column, for errors.
+        row ([`JudgedRow`]): the scored row.
+        value: the cell of the label column.
+        key (`str`): the name of the label column, for error messages.
 
     Returns:
-        list with an [`Answer`] or None for every item; or `float`; or None where nothing is labelled.
+        A list with an [`Answer`] or None per item, or a `float` for the target, or None if the row is unlabelled.
 
     Raises:
-        SampleError: naming the row and the item.
+        SampleError: If a label is not valid. The message names the row and the item.
     """
     value = _parsed(value)
     if value is None:
@@ -182,12 +184,12 @@ def labels_of(row: JudgedRow, value: Any, key: str) -> list[Answer | None] | flo
     if isinstance(value, Mapping):
         unknown = [name for name in value if name not in row.keys]
         if unknown:
-            raise SampleError(f"{row.where}: {key!r} labels an item {unknown[0]!r}, which the score does not have.")
+            raise SampleError(f"{row.where}: {key!r} labels an item {unknown[0]!r} that is not in the score.")
         value = [value.get(name) for name in row.keys]
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise SampleError(
-            f"{row.where}: {key!r} must be a list with a label for each of the {len(row.items)} items, a mapping of "
-            f"item ids to labels, or a number for the whole target; got {value!r:.60}."
+            f"{row.where}: {key!r} must be a list of {len(row.items)} labels (one per item), a mapping of item ids to "
+            f"labels, or a number for the whole target; got {value!r:.60}."
         )
     if len(value) != len(row.items):
         raise SampleError(f"{row.where}: {key!r} has {len(value)} labels for {len(row.items)} items.")
@@ -198,7 +200,7 @@ def labels_of(row: JudgedRow, value: Any, key: str) -> list[Answer | None] | flo
 
 
 def kind_of(item: ChecklistItem) -> str:
-    """What items are compared with each other: those of the same possible answers, worth the same."""
+    """The kind of an item. Items are compared within a kind: the same possible answers with the same values."""
     if item.options is None:
         return YES_NO
     return " | ".join(f"{label}={'na' if value is None else f'{value:g}'}" for label, value in item.values.items())
@@ -207,29 +209,30 @@ def kind_of(item: ChecklistItem) -> str:
 def pairs_of(
     rows: Sequence[JudgedRow], others: Sequence[JudgedRow], where: tuple[str, str]
 ) -> tuple[list[tuple[JudgedRow, JudgedRow]], int]:
-    """Rows of two files with the same id, and how many have no partner.
+    """Pair the rows of two files by id, and count the unpaired rows.
 
-    Raises [`SampleError`] if none has.
+    Raises:
+        SampleError: If the files have no id in common.
     """
-    known = {row.id: row for row in others}
-    pairs = [(row, known[row.id]) for row in rows if row.id in known]
+    partners = {row.id: row for row in others}
+    pairs = [(row, partners[row.id]) for row in rows if row.id in partners]
     if not pairs:
         raise SampleError(
-            f"{where[0]} and {where[1]} have no row in common: the first ids are {rows[0].id!r} and {others[0].id!r} "
-            "(name the column with --id-key)."
+            f"{where[0]} and {where[1]} have no row id in common: the first ids are {rows[0].id!r} and "
+            f"{others[0].id!r} (set the id column with --id-key)."
         )
     return pairs, len(rows) + len(others) - 2 * len(pairs)
 
 
 def _named_value(data: Mapping[str, Any], key: str, option: str, where: str) -> str:
     if data.get(key) is None:
-        keys = ", ".join(map(repr, data)) or "no other columns"
-        raise SampleError(f"{where}: there is nothing under {key!r} ({option}); the row has {keys}.")
+        keys = ", ".join(map(repr, data)) or "no columns"
+        raise SampleError(f"{where}: {key!r} is missing or empty ({option}); the row has {keys}.")
     return str(data[key])
 
 
 def _parsed(value: Any) -> Any:
-    """A cell of a CSV file as the JSON that it holds."""
+    """Parse JSON in a text cell, as in CSV files; other values are returned unchanged."""
     if not isinstance(value, str):
         return value
     try:
@@ -243,7 +246,7 @@ def _items(score: Score, checklist: Checklist | None, where: str) -> tuple[Check
     try:
         return tuple(_item(line, known, where) for line in score.items)
     except ValidationError as error:
-        raise SampleError(f"{where}: an item of the score has no question ({error.errors()[0]['msg']}).") from None
+        raise SampleError(f"{where}: an item of the score has no valid question: {one_sentence(error)}") from None
 
 
 def _item(line: ItemScore, known: Mapping[str, ChecklistItem], where: str) -> ChecklistItem:
@@ -252,11 +255,11 @@ def _item(line: ItemScore, known: Mapping[str, ChecklistItem], where: str) -> Ch
     labels = list(line.probabilities or ([] if line.answer is None else [line.answer]))
     if set(labels) <= {YES, NO}:
         return ChecklistItem(id=line.id, question=line.question)
-    # Questions that a scorer has put on a scale: their checklist has them without options.
+    # The scorer may have put yes/no questions on an ordinal scale; the checklist column has them without options.
     scale = ordinal_scale(len(labels)) if len(labels) > 1 else ()
     if labels == [option.label for option in scale]:
         return ChecklistItem(id=line.id, question=line.question, options=scale)
     raise SampleError(
-        f"{where}: item {line.id} ({line.question!r:.60}) is answered by {', '.join(labels)}, and no checklist says "
-        "what these count for (name it with --checklist-key or --checklist)."
+        f"{where}: item {line.id} ({line.question!r:.60}) is answered by {', '.join(labels)}, but the values of these "
+        "labels are unknown; pass the checklist with --checklist-key or --checklist."
     )

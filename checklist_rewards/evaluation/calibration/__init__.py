@@ -1,10 +1,11 @@
-"""Fitting a calibration: labelled reads in, maps with held-out figures out.
+"""Fitting calibration maps from labelled reads.
 
-`reads` takes labelled reads from scored rows, `maps` fits a map of each method that a kind of item allows, and `folds`
-measures them on held-out groups and keeps the best. Yes/no items have all three methods, other items temperature.
+`reads` collects labelled reads from scored rows, `maps` fits a map with each method, and `folds` evaluates the maps on
+held-out groups and selects the best. Yes/no items support temperature, Platt and isotonic maps; items with options
+support temperature only. Applying a calibration is in `judges/calibration.py`.
 
-What cannot be fitted is refused with one sentence: reads of several judges, labels of one class only, a single group,
-a judge whose P(yes) falls where the truth rises.
+Fitting raises a [`SampleError`] for reads of several judges, labels of a single class, a single group, and a judge
+whose P(yes) decreases where the truth increases.
 """
 
 from checklist_rewards.evaluation.calibration.folds import KindReport, Probabilities, fit_calibration

@@ -1,8 +1,8 @@
-"""What calibration is worth, on groups that it was not fitted on, and the calibration fitted on all.
+"""Cross-validated figures of each calibration method, and the calibration fitted on all reads.
 
-The groups are split into five parts; each read is mapped, and decided, by what was fitted on the other four. So all
-figures are *out-of-fold*; only the choice among the three methods, by the lowest Brier score, was made looking at
-them. The judge's own figures are at the default threshold.
+Groups are split into five folds. Each read is mapped, and its yes/no decision made, by a map fitted on the other four
+folds, so all figures are *out-of-fold*. The method with the lowest out-of-fold Brier score is selected, which makes
+its figures slightly optimistic. Figures of the uncalibrated judge use the default threshold.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from checklist_rewards.checklists import YES
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement.bootstrap import Bootstrap, Figure
+from checklist_rewards.evaluation.agreement.bootstrap import Bootstrap, Figure, Measure
 from checklist_rewards.evaluation.agreement.numbers import Mean
 from checklist_rewards.evaluation.calibration.maps import ThresholdChoice, fit_map, mapped
 from checklist_rewards.evaluation.calibration.reads import LabelledRead, Reads
@@ -38,22 +39,22 @@ FOLDS = 5
 
 @dataclass(frozen=True, slots=True)
 class KindReport:
-    """What was measured for one kind of item, all of it out-of-fold."""
+    """Out-of-fold figures for one kind of item."""
 
     kind: str
     reads: int
     groups: int
     before: dict[str, Figure]
     after: dict[str, dict[str, Figure]]
-    """By method; `brier_change` is the mean difference to before, below 0 where the method helped."""
+    """By method. `brier_change` is the mean change of the Brier score; negative values are an improvement."""
     method: CalibrationMethod
-    """The one that was kept."""
+    """The selected method."""
     confidences: dict[str, tuple[list[float], list[float]]]
-    """Before, and by method: the probabilities and truths of the reliability diagram."""
+    """Probabilities and outcomes of the reliability diagram, under "before" and by method."""
 
     @property
     def helped(self) -> bool:
-        """Whether the kept method has a lower Brier score than the judge itself."""
+        """Whether the selected method has a lower Brier score than the uncalibrated judge."""
         change = self.after[self.method]["brier_change"].value
         return change is not None and change < 0
 
@@ -65,13 +66,15 @@ def fit_calibration(
     threshold: ThresholdChoice | None = None,
     bootstrap: Bootstrap | None = None,
 ) -> tuple[Calibration, list[KindReport]]:
-    """Fit the maps of all kinds of items in the reads.
+    """Fit calibration maps for all kinds of items in the reads.
 
     Args:
-        labelled ([`Reads`]): contextual if its reads have those of the empty target.
-        method (`str`, *optional*): of yes/no items; by default the one with the lowest out-of-fold Brier score.
-        threshold ([`ThresholdChoice`], *optional*): fit a threshold for yes/no items too.
-        bootstrap ([`Bootstrap`], *optional*): how intervals are made; its seed also shuffles the folds.
+        labelled ([`Reads`]): the labelled reads. If they include reads of the empty target, the calibration is
+            contextual.
+        method (`str`, *optional*): method for yes/no items. Defaults to the one with the lowest out-of-fold Brier
+            score.
+        threshold ([`ThresholdChoice`], *optional*): also fit a threshold for yes/no items.
+        bootstrap ([`Bootstrap`], *optional*): settings of the confidence intervals; its seed also shuffles the folds.
 
     Returns:
         [`Calibration`] with its figures, and a [`KindReport`] for each kind of item.
@@ -87,7 +90,7 @@ def fit_calibration(
         report = _measure(kind, reads, method if kind == YES_NO else None, chosen, bootstrap)
         maps[kind] = fit_map(reads, report.method, chosen)
         reports.append(report)
-    figures = {report.kind: _kept(report) for report in reports}
+    figures = {report.kind: _saved_figures(report) for report in reports}
     contextual = labelled.reads[0].empty is not None
     calibration = Calibration(
         judge=labelled.judge, read_by=labelled.read_by, contextual=contextual, maps=maps, figures=figures
@@ -95,21 +98,21 @@ def fit_calibration(
     return calibration, reports
 
 
-class Probabilities:
-    """Probabilities of labels against the truth.
+class Probabilities(Measure):
+    """Quality of label probabilities: Brier score, calibration error and accuracy.
 
     Args:
-        probabilities (sequence of mappings of label to probability).
-        labels (sequence of `str`): the truth.
-        thresholds (sequence of `float`, *optional*): yes from this P(yes) up, read by read; for yes/no items.
+        probabilities (sequence of mappings): label to probability, per read.
+        labels (sequence of `str`): the true label of each read.
+        thresholds (sequence of `float`, *optional*): for yes/no items, the least P(yes) that counts as yes, per read.
 
     Figures:
-        brier: mean over reads of half the squared distance of the probabilities from the truth; for yes and no that is
-            (P(yes) - truth)^2 (Brier 1950).
-        ece: expected calibration error, the mean over ten bins of equal width of |mean probability - share that is
-            true|, weighted by reads (Naeini et al. 2015). Of P(yes), for options of the most probable label. Near 0
-            its interval lies above it: noise makes distances longer.
-        accuracy, and for yes/no items f1 of yes (None where nothing is or is called yes).
+        brier: mean over reads of half the squared distance between the probabilities and the one-hot label; for yes/no
+            items this is (P(yes) - truth)^2 (Brier 1950).
+        ece: expected calibration error: the mean over ten bins of equal width of |mean probability - observed
+            frequency|, weighted by reads (Naeini et al. 2015). Uses P(yes), or the most probable label for items with
+            options. Its bootstrap interval is biased upwards near 0 and may exclude the estimate.
+        accuracy, and for yes/no items the F1 of yes (None if no read is labelled or predicted yes).
     """
 
     def __init__(
@@ -138,16 +141,16 @@ class Probabilities:
             self.hits = self.right = np.array([name == label for name, label in zip(best, labels, strict=True)], float)
         self._bins = np.minimum((self.confidences * BINS).astype(int), BINS - 1)
 
+    @override
     def figures(self) -> dict[str, float | None]:
-        """See [`Measure`]."""
-        found = self.replicate(np.ones(len(self.squares)))
-        return {name: None if math.isnan(value) else value for name, value in found.items()}
+        values = self.replicate(np.ones(len(self.squares)))
+        return {name: None if math.isnan(value) else value for name, value in values.items()}
 
+    @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:
-        """See [`Measure`]."""
         total = weights.sum()
         gaps = np.bincount(self._bins, weights * (self.confidences - self.hits), BINS)
-        found = {
+        values = {
             "brier": float(weights @ self.squares / total),
             "ece": float(np.abs(gaps).sum() / total),
             "accuracy": float(weights @ self.right / total),
@@ -155,8 +158,8 @@ class Probabilities:
         if self.binary:
             both = weights @ (self.called * self.truths)
             either = weights @ (self.called + self.truths)
-            found["f1"] = float(2 * both / either) if either else math.nan
-        return found
+            values["f1"] = float(2 * both / either) if either else math.nan
+        return values
 
 
 def _measure(
@@ -186,19 +189,21 @@ def _measure(
         change = Mean("brier_change", measured.squares - raw.squares)
         after[each] = bootstrap.figures(measured, groups) | bootstrap.figures(change, groups)
         confidences[each] = measured.confidences.tolist(), measured.hits.tolist()
-    kept: Any = min(after, key=lambda name: after[name]["brier"].value or 0.0)
-    return KindReport(kind, len(reads), len(set(groups)), before, after, kept, confidences)
+    best: Any = min(after, key=lambda name: after[name]["brier"].value or 0.0)
+    return KindReport(kind, len(reads), len(set(groups)), before, after, best, confidences)
 
 
 def _folds(kind: str, reads: Sequence[LabelledRead], seed: int) -> list[tuple[list[int], list[int]]]:
     groups = [read.group for read in reads]
     count = len(set(groups))
     if count < 2:
-        raise SampleError(f"{kind} items: all {len(reads)} labelled reads are of one group; at least two are needed.")
+        raise SampleError(
+            f"{kind} items: all {len(reads)} labelled reads belong to one group, but fitting needs at least two."
+        )
     [selection] = import_extra("sklearn.model_selection")
     splitter = selection.StratifiedGroupKFold(min(FOLDS, count), shuffle=True, random_state=seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a rare label is not in every fold
+        warnings.simplefilter("ignore")  # about rare labels that are missing in a fold
         try:
             folds = list(splitter.split(np.zeros(len(reads)), [read.label for read in reads], groups))
         except ValueError as error:
@@ -206,8 +211,8 @@ def _folds(kind: str, reads: Sequence[LabelledRead], seed: int) -> list[tuple[li
     return [(train.tolist(), held_out.tolist()) for train, held_out in folds if len(held_out)]
 
 
-def _kept(report: KindReport) -> dict[str, Any]:
-    """What is saved with the map: the figures of the judge before, and of the method that was kept."""
+def _saved_figures(report: KindReport) -> dict[str, Any]:
+    """The figures saved with a map: of the uncalibrated judge, and of the selected method."""
     dumped = {
         when: {name: figure.model_dump() for name, figure in figures.items()}
         for when, figures in (("before", report.before), ("after", report.after[report.method]))

@@ -1,7 +1,7 @@
-"""Fitting one map, and choosing one threshold.
+"""Fitting one calibration map and choosing one threshold.
 
-scikit-learn fits Platt and isotonic maps, scipy the temperature. Platt's targets are smoothed as he does (1999,
-section 2.2), so that reads which are all right do not make the slope infinite.
+Platt and isotonic maps are fitted with scikit-learn, temperatures with scipy. Platt scaling uses smoothed targets
+(Platt 1999, section 2.2), so that perfectly separated reads do not give an infinite slope.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from checklist_rewards.judges.calibration import (
     calibrated_probabilities,
     kind_of,
 )
-from checklist_rewards.validation import import_extra
+from checklist_rewards.validation import import_extra, one_of
 
 ThresholdRule = Literal["f1", "cost"]
 THRESHOLD_RULES: tuple[str, ...] = get_args(ThresholdRule)
@@ -32,11 +32,11 @@ _TEMPERATURES = (0.05, 20.0)
 
 @dataclass(frozen=True, slots=True)
 class ThresholdChoice:
-    """How the threshold of yes/no items is chosen.
+    """How to choose the threshold of yes/no items.
 
     Args:
-        by (`str`): f1: highest F1 of yes. cost: lowest cost.
-        false_yes, false_no (`float`, *optional*, default to `1`): what a wrong yes and a wrong no cost.
+        by (`str`): `"f1"` maximizes the F1 of yes, `"cost"` minimizes the total cost of wrong answers.
+        false_yes, false_no (`float`, *optional*, default to `1`): costs of a wrong yes and of a wrong no, above 0.
     """
 
     by: ThresholdRule
@@ -44,17 +44,19 @@ class ThresholdChoice:
     false_no: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.by not in THRESHOLD_RULES:
-            raise SampleError(f"threshold by {self.by!r} is not known; allowed: {', '.join(THRESHOLD_RULES)}.")
+        one_of("by", self.by, THRESHOLD_RULES)
         if not (0 < self.false_yes < math.inf and 0 < self.false_no < math.inf):
-            raise SampleError(f"a wrong answer costs more than 0, got {self.false_yes} and {self.false_no}.")
+            raise SampleError(
+                "the costs of wrong answers must be finite numbers above 0, got "
+                f"false_yes={self.false_yes} and false_no={self.false_no}."
+            )
 
     def best(self, probabilities: np.ndarray, truths: np.ndarray) -> float:
-        """The threshold, halfway between two probabilities; of equally good ones the one nearest to 0.5."""
+        """The best threshold, halfway between two observed probabilities; of equally good ones the closest to 0.5."""
         values, codes = np.unique(probabilities, return_inverse=True)
         yes = np.bincount(codes, truths, len(values))
         no = np.bincount(codes, 1 - truths, len(values))
-        # Place k: everything from the k-th value up is yes; the last place says yes to nothing.
+        # Entry k of these arrays: all probabilities from the k-th value up count as yes; in the last entry, none.
         true_yes = np.append(np.cumsum(yes[::-1])[::-1], 0)
         false_yes = np.append(np.cumsum(no[::-1])[::-1], 0)
         false_no = yes.sum() - true_yes
@@ -70,16 +72,17 @@ class ThresholdChoice:
 def fit_map(
     reads: Sequence[LabelledRead], method: CalibrationMethod, threshold: ThresholdChoice | None = None
 ) -> CalibrationMap:
-    """The map of one method, fitted on all of `reads`, which are of one kind.
+    """Fit one map with `method` on all `reads`, which must be of one kind.
 
-    Raises [`SampleError`] where it cannot be fitted.
+    Raises:
+        SampleError: If the map cannot be fitted.
     """
     labels = {read.label for read in reads}
     binary = kind_of(reads[0].item) == YES_NO
     if binary and labels != {YES, NO}:
-        raise SampleError(f"labels of both yes and no are needed to fit a map, got only {', '.join(sorted(labels))}.")
+        raise SampleError(f"fitting a map needs labels of both yes and no, got only {', '.join(sorted(labels))}.")
     if method != "temperature" and not binary:
-        raise SampleError(f"a {method} map is for yes/no items; items with options take temperature.")
+        raise SampleError(f"method={method!r} supports yes/no items only; use 'temperature' for items with options.")
     if method == "temperature":
         fitted = CalibrationMap(method=method, temperature=_temperature(reads), reads=len(reads))
     else:
@@ -109,7 +112,7 @@ def _truths(reads: Sequence[LabelledRead]) -> np.ndarray:
 
 
 def _temperature(reads: Sequence[LabelledRead]) -> float:
-    """The temperature with the highest likelihood, from 0.05 to 20."""
+    """The maximum-likelihood temperature, in [0.05, 20]."""
     optimize, special = import_extra("scipy.optimize", "scipy.special")
     scores = np.stack([read.scores for read in reads])
     labels = [list(read.probabilities).index(read.label) for read in reads]
@@ -118,15 +121,15 @@ def _temperature(reads: Sequence[LabelledRead]) -> float:
         logs = special.log_softmax(scores / math.exp(log_temperature), axis=1)
         return -float(logs[np.arange(len(labels)), labels].mean())
 
-    found = optimize.minimize_scalar(loss, bounds=tuple(map(math.log, _TEMPERATURES)), method="bounded")
-    return math.exp(found.x)
+    result = optimize.minimize_scalar(loss, bounds=tuple(map(math.log, _TEMPERATURES)), method="bounded")
+    return math.exp(result.x)
 
 
 def _platt(odds: np.ndarray, truths: np.ndarray) -> tuple[float, float]:
     [linear] = import_extra("sklearn.linear_model")
     positive, negative = truths.sum(), len(truths) - truths.sum()
     targets = np.where(truths > 0, (positive + 1) / (positive + 2), 1 / (negative + 2))
-    # A soft target t is a yes of weight t and a no of weight 1 - t.
+    # A soft target t equals a yes of weight t and a no of weight 1 - t.
     model = linear.LogisticRegression(C=np.inf, max_iter=1000)
     model.fit(
         np.concatenate([odds, odds])[:, None],
@@ -136,7 +139,7 @@ def _platt(odds: np.ndarray, truths: np.ndarray) -> tuple[float, float]:
     slope, intercept = float(model.coef_[0, 0]), float(model.intercept_[0])
     if slope <= 0:
         raise SampleError(
-            f"the judge's P(yes) falls where the truth is yes (slope {slope:.3f}): no rising map makes it right."
+            f"the judge's P(yes) is lower where the label is yes (slope {slope:.3f}), so a monotone map cannot fit."
         )
     return slope, intercept
 

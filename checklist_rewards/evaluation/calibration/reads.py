@@ -1,4 +1,4 @@
-"""Labelled reads of a judge: what a calibration is fitted on."""
+"""Labelled reads of a judge: the training data of a calibration."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from checklist_rewards.scores import Verdict
 
 @dataclass(frozen=True, slots=True)
 class LabelledRead:
-    """One read of a judge, and the right answer."""
+    """One read of a judge with its label."""
 
     item: ChecklistItem
     probabilities: Mapping[str, float]
-    """As the judge gave them."""
+    """Uncalibrated probabilities of the judge."""
     label: str
     group: str
     empty: Mapping[str, float] | None = None
-    """The same of the empty target."""
+    """Probabilities of the same item for the empty target."""
 
     @property
     def scores(self) -> np.ndarray:
-        """Log-probabilities in the order of the labels, less those of the empty target."""
+        """Log-probabilities in the order of the labels, minus those of the empty target if given."""
         return np.array(list(scores_of(self.probabilities, self.empty).values()))
 
     @property
     def odds(self) -> float:
-        """Log-odds of yes, less those of the empty target."""
+        """Log-odds of yes, minus those of the empty target if given."""
         scores = scores_of(self.probabilities, self.empty)
         return scores[YES] - scores[NO]
 
@@ -44,10 +44,10 @@ class Reads:
 
     judge: str
     read_by: str | None
-    """How: logprobs, votes, ..."""
+    """How the judge was read: "logprobs", "votes", …"""
     reads: tuple[LabelledRead, ...]
     left_out: int = 0
-    """Labelled items without probabilities: unanswered, or answered in words."""
+    """Number of labelled items without probabilities: unanswered, or answered without probabilities."""
 
 
 def labelled_reads(
@@ -55,15 +55,16 @@ def labelled_reads(
     labels: Sequence[list[Answer | None] | float | None],
     empties: Mapping[tuple[str, str], Verdict] | None = None,
 ) -> Reads:
-    """The reads of scored rows that have a label.
+    """Collect the labelled reads of scored rows.
 
     Args:
-        rows (sequence of [`JudgedRow`]).
+        rows (sequence of [`JudgedRow`]): the scored rows.
         labels (sequence, one per row): from [`labels_of`].
-        empties (mapping of (row id, item key) to [`Verdict`], *optional*): of the empty target.
+        empties (mapping of (row id, item key) to [`Verdict`], *optional*): verdicts on the empty target, for a
+            contextual calibration.
 
     Raises:
-        SampleError: if there are none, or if they are several judges', or read in several ways.
+        SampleError: If no read is labelled, or the reads come from several judges or reading methods.
     """
     reads: list[LabelledRead] = []
     judges: dict[tuple[str, str | None], str] = {}
@@ -83,12 +84,12 @@ def labelled_reads(
             reads.append(LabelledRead(item, probabilities, label.label, row.group, empty))
     if not reads:
         raise SampleError(
-            f"{rows[0].where.rpartition(',')[0]}: no item has both a label and probabilities; {left_out} have a "
-            "label only."
+            f"{rows[0].where.rpartition(',')[0]}: no item has both a label and probabilities; {left_out} "
+            "have only a label."
         )
     if len(judges) > 1:
         (one, first), (other, second) = list(judges.items())[:2]
         named = [f"{judge!r} by {method} ({where})" for (judge, method), where in ((one, first), (other, second))]
-        raise SampleError(f"a calibration is one judge's, and these are reads of {named[0]} and of {named[1]}.")
+        raise SampleError(f"a calibration needs reads of one judge, but got reads of {named[0]} and of {named[1]}.")
     [(judge, read_by)] = judges
     return Reads(judge, read_by, tuple(reads), left_out)

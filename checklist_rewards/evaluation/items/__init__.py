@@ -1,1 +1,1 @@
-"""How good a checklist is: what its items tell apart, how a judge finds their wording, how near people's they are."""
+"""Quality of checklists: item analysis, review of the wording by a judge, and similarity to human checklists."""

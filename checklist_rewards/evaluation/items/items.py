@@ -1,22 +1,22 @@
-"""Item analysis: what each question of a scored set tells, as test theory asks it of an exam's questions.
+"""Item analysis of scored checklists, as classical test theory does for exam questions.
 
     >>> analysis = ItemAnalysis()
     >>> for score in scores:
     ...     analysis.add(score)
     >>> [(line.question, line.discrimination, line.flags) for line in analysis.report()]  # doctest: +SKIP
 
-An item is known by its id, wherever it stands. Everything is over the targets where it was answered; what was not
-answered is counted apart, and a figure that does not exist is None. With p the share of targets that pass:
+Items are identified by id across checklists. All figures are over the targets where the item was answered; unanswered
+reads are counted separately, and undefined figures are None. With p the fraction of targets that pass the item:
 
-- *variance* p (1 - p): 0.25 at most, 0 for an item that tells nothing apart;
-- *discrimination*: the item-rest correlation, Pearson's r over targets between passing the item and the share of the
-  target's other answered items that pass. Near 0 the item measures something else, below 0 the opposite;
-- *redundancy*: the other item of the same targets whose answers it repeats most (phi, Pearson's r of two pass/fail
-  variables), and the one whose wording is nearest (cosine of sentence embeddings);
-- *stability*: the share of repeated answers that agree with the first. Repeats are other scorings, other wordings, and
-  the samples of a judge that votes, which are held against the outcome of the vote.
+- *variance* p (1 - p): at most 0.25; 0 for an item that all targets pass or all fail;
+- *discrimination*: the item-rest correlation, Pearson's r over targets between passing the item and the fraction of
+  the target's other answered items that pass. Near 0 the item measures something unrelated, below 0 the opposite;
+- *redundancy*: the item of the same checklist with the most similar answers (phi, Pearson's r of two pass/fail
+  variables), and the item with the most similar wording (cosine of sentence embeddings);
+- *stability*: the fraction of repeated answers that agree with the first. Repeats are further scorings, paraphrased
+  questions, and the samples of a voting judge, which are compared with the outcome of the vote.
 
-Targets are kept as two small arrays per item, so a file is analysed in one pass.
+The analysis stores two small arrays per item, so a file is analysed in one pass.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from checklist_rewards.refiners.embedding import Embedder, comparable, similarit
 from checklist_rewards.scores import ItemScore, Score, ratio
 
 MIN_TARGETS = 5
-"""Fewest targets for a correlation to be shown."""
+"""Correlations are None below this number of targets."""
 ALWAYS, NEVER = 0.95, 0.05
 LOW_DISCRIMINATION = 0.1
 SAME_ANSWERS = 0.9
-"""phi from which two items give the same answers."""
+"""Two items give the same answers if their phi is at least this."""
 SAME_WORDS = 0.85
 STABLE = 0.9
 OFTEN_UNANSWERED = 0.2
@@ -50,14 +50,14 @@ FLAGS = {
     "same_answers": f"another item gives the same answers (phi {SAME_ANSWERS} or more)",
     "same_words": f"another item asks nearly the same (cosine {SAME_WORDS} or more)",
     "unstable": f"fewer than {STABLE:.0%} of repeated answers agree with the first",
-    "often_unanswered": f"{OFTEN_UNANSWERED:.0%} of its reads or more were not answered",
+    "often_unanswered": f"{OFTEN_UNANSWERED:.0%} of its reads or more were unanswered",
 }
-"""What is pointed out about an item, and when."""
+"""The flags an item can get, with their conditions."""
 
 
 @dataclass(frozen=True, slots=True)
 class ItemReport:
-    """What is known of one item."""
+    """The figures and flags of one item."""
 
     id: str
     question: str
@@ -65,26 +65,26 @@ class ItemReport:
     answered: int
     unanswered: int
     pass_rate: float | None
-    """In [0, 1]; for a penalty the share of targets that are free of it."""
+    """In [0, 1]; for a penalty, the fraction of targets without the fault."""
     variance: float | None
     """p (1 - p), in [0, 0.25]."""
     discrimination: float | None
-    """Item-rest correlation, in [-1, 1]; None under 5 targets or where either side is constant."""
+    """Item-rest correlation, in [-1, 1]; None for fewer than 5 targets, or if the item or the rest is constant."""
     same_answers: str | None = None
-    """Question of the item whose answers are most alike."""
+    """Question of the item with the most similar answers."""
     phi: float | None = None
     same_words: str | None = None
-    """Question of the item whose wording is nearest among those that could be the same question."""
+    """Question with the most similar wording, among the items that could be the same question (see `comparable`)."""
     similarity: float | None = None
     stability: float | None = None
-    """Share of repeated answers that agree with the first, in [0, 1]."""
+    """Fraction of repeated answers that agree with the first, in [0, 1]."""
     repeats: int = 0
     flags: tuple[str, ...] = ()
 
 
 @dataclass
-class _Seen:
-    """One item's answers: the numbers of the targets, and whether they passed."""
+class _ItemRecord:
+    """The answers of one item: the indices of the targets, and whether they passed."""
 
     question: str
     category: str | None
@@ -95,123 +95,133 @@ class _Seen:
     agreeing: int = 0
 
     def add_samples(self, line: ItemScore) -> None:
-        """Count the votes of one judge as repeats; those of several are no repeats of each other."""
+        """Count the samples of one judge as repeats. The votes of a panel of several judges are not repeats."""
         if line.answer is not None and line.method == "votes" and len({vote.judge for vote in line.votes or ()}) == 1:
-            said = [vote.answer for vote in line.votes or () if vote.answer is not None]
-            if len(said) > 1:  # one alone agrees with itself
-                self.repeats += len(said)
-                self.agreeing += said.count(line.answer)
+            answers = [vote.answer for vote in line.votes or () if vote.answer is not None]
+            if len(answers) > 1:  # a single vote always agrees with the outcome
+                self.repeats += len(answers)
+                self.agreeing += answers.count(line.answer)
 
 
 class ItemAnalysis:
-    """Fed score by score; see the module."""
+    """Collects scores one by one with [`add`] and computes all figures in [`report`]; see the module docstring."""
 
     def __init__(self) -> None:
-        self._items: dict[str, _Seen] = {}
+        self._items: dict[str, _ItemRecord] = {}
         self._checklists: set[tuple[str, ...]] = set()
         self._passed: array[int] = array("L")
         self._answered: array[int] = array("L")
 
     @property
     def targets(self) -> int:
-        """How many were added."""
+        """Number of targets added."""
         return len(self._answered)
 
     def add(self, score: Score) -> None:
-        """Count one target."""
+        """Add the score of one target."""
         number = self.targets
-        known = 0
+        answered = 0
         passing = 0
         for line in score.items:
-            seen = self._items.setdefault(line.id, _Seen(line.question, line.category))
-            seen.add_samples(line)
+            record = self._items.setdefault(line.id, _ItemRecord(line.question, line.category))
+            record.add_samples(line)
             if line.passed is None:
-                seen.unanswered += line.unanswered is not None
+                record.unanswered += line.unanswered is not None
                 continue
-            seen.targets.append(number)
-            seen.passed.append(line.passed)
-            known += 1
+            record.targets.append(number)
+            record.passed.append(line.passed)
+            answered += 1
             passing += line.passed
-        self._answered.append(known)
+        self._answered.append(answered)
         self._passed.append(passing)
         self._checklists.add(tuple(dict.fromkeys(line.id for line in score.items)))
 
     def add_repeat(self, first: Score, again: Score) -> None:
-        """Compare a second scoring of a target with the first, item by item in order.
+        """Compare a repeated scoring of a target with the first one, item by item in order.
 
         Raises:
-            SampleError: if they have different numbers of items.
+            SampleError: If the two scores have different numbers of items.
         """
         if len(first.items) != len(again.items):
-            raise SampleError(f"a repeat has {len(again.items)} items, its first scoring has {len(first.items)}.")
+            raise SampleError(
+                f"the repeated score has {len(again.items)} items, but the first has {len(first.items)}."
+            )
         for line, other in zip(first.items, again.items, strict=True):
             if line.answer is not None and other.answer is not None:
-                seen = self._items.setdefault(line.id, _Seen(line.question, line.category))
-                seen.repeats += 1
-                seen.agreeing += line.answer == other.answer
+                record = self._items.setdefault(line.id, _ItemRecord(line.question, line.category))
+                record.repeats += 1
+                record.agreeing += line.answer == other.answer
 
     def report(self, embedder: Embedder | None = None) -> list[ItemReport]:
-        """One report per item, in order of first appearance. Without an embedder wordings are not compared."""
-        alike = self._alike()
-        worded = {} if embedder is None else self._worded(embedder)
-        return [self._report(id, seen, alike.get(id), worded.get(id)) for id, seen in self._items.items()]
+        """One report per item, in order of first appearance. Without `embedder`, wordings are not compared."""
+        same_answers = self._most_similar_answers()
+        same_words = {} if embedder is None else self._most_similar_wording(embedder)
+        return [
+            self._report(id, record, same_answers.get(id), same_words.get(id)) for id, record in self._items.items()
+        ]
 
     def _report(
-        self, id: str, seen: _Seen, alike: tuple[float, str] | None, worded: tuple[float, str] | None
+        self,
+        id: str,
+        record: _ItemRecord,
+        same_answers: tuple[float, str] | None,
+        same_words: tuple[float, str] | None,
     ) -> ItemReport:
-        count = len(seen.targets)
-        share = ratio(sum(seen.passed), count)
-        variance = None if share is None else share * (1 - share)
-        discrimination = self._discrimination(seen)
-        stability = ratio(seen.agreeing, seen.repeats)
-        unanswered = ratio(seen.unanswered, count + seen.unanswered) or 0.0
+        count = len(record.targets)
+        pass_rate = ratio(sum(record.passed), count)
+        variance = None if pass_rate is None else pass_rate * (1 - pass_rate)
+        discrimination = self._discrimination(record)
+        stability = ratio(record.agreeing, record.repeats)
+        unanswered = ratio(record.unanswered, count + record.unanswered) or 0.0
         enough = count >= MIN_TARGETS
-        found = {
-            "always_passes": enough and share is not None and share >= ALWAYS,
-            "never_passes": enough and share is not None and share <= NEVER,
+        conditions = {
+            "always_passes": enough and pass_rate is not None and pass_rate >= ALWAYS,
+            "never_passes": enough and pass_rate is not None and pass_rate <= NEVER,
             "inverted": discrimination is not None and discrimination < 0,
             "not_discriminating": discrimination is not None and 0 <= discrimination < LOW_DISCRIMINATION,
-            "same_answers": alike is not None and alike[0] >= SAME_ANSWERS,
-            "same_words": worded is not None and worded[0] >= SAME_WORDS,
+            "same_answers": same_answers is not None and same_answers[0] >= SAME_ANSWERS,
+            "same_words": same_words is not None and same_words[0] >= SAME_WORDS,
             "unstable": stability is not None and stability < STABLE,
             "often_unanswered": unanswered >= OFTEN_UNANSWERED,
         }
         return ItemReport(
             id=id,
-            question=seen.question,
-            category=seen.category,
+            question=record.question,
+            category=record.category,
             answered=count,
-            unanswered=seen.unanswered,
-            pass_rate=share,
+            unanswered=record.unanswered,
+            pass_rate=pass_rate,
             variance=variance,
             discrimination=discrimination,
-            same_answers=None if alike is None else self._items[alike[1]].question,
-            phi=None if alike is None else alike[0],
-            same_words=None if worded is None else self._items[worded[1]].question,
-            similarity=None if worded is None else worded[0],
+            same_answers=None if same_answers is None else self._items[same_answers[1]].question,
+            phi=None if same_answers is None else same_answers[0],
+            same_words=None if same_words is None else self._items[same_words[1]].question,
+            similarity=None if same_words is None else same_words[0],
             stability=stability,
-            repeats=seen.repeats,
-            flags=tuple(name for name, holds in found.items() if holds),
+            repeats=record.repeats,
+            flags=tuple(name for name, holds in conditions.items() if holds),
         )
 
-    def _discrimination(self, seen: _Seen) -> float | None:
-        targets = np.asarray(seen.targets, dtype=np.int64)
-        own = np.frombuffer(bytes(seen.passed), dtype=np.uint8).astype(float)
+    def _discrimination(self, record: _ItemRecord) -> float | None:
+        targets = np.asarray(record.targets, dtype=np.int64)
+        own = np.frombuffer(bytes(record.passed), dtype=np.uint8).astype(float)
         others = np.asarray(self._answered)[targets] - 1.0
         rest = np.asarray(self._passed)[targets] - own
         return _correlation(own[others > 0], rest[others > 0] / others[others > 0])
 
-    def _alike(self) -> dict[str, tuple[float, str]]:
-        """Of each item, the phi and the id of the item of the same targets whose answers are most alike."""
+    def _most_similar_answers(self) -> dict[str, tuple[float, str]]:
+        """Per item, the phi and the id of the item of the same checklist with the most similar answers."""
         best: dict[str, tuple[float, str]] = {}
         for one, other in {pair for checklist in self._checklists for pair in combinations(sorted(checklist), 2)}:
             first, second = self._items[one], self._items[other]
             if min(len(first.targets), len(second.targets)) < MIN_TARGETS:
                 continue
-            _, at, also = np.intersect1d(first.targets, second.targets, assume_unique=True, return_indices=True)
+            _, first_at, second_at = np.intersect1d(
+                first.targets, second.targets, assume_unique=True, return_indices=True
+            )
             phi = _correlation(
-                np.frombuffer(bytes(first.passed), dtype=np.uint8)[at].astype(float),
-                np.frombuffer(bytes(second.passed), dtype=np.uint8)[also].astype(float),
+                np.frombuffer(bytes(first.passed), dtype=np.uint8)[first_at].astype(float),
+                np.frombuffer(bytes(second.passed), dtype=np.uint8)[second_at].astype(float),
             )
             if phi is None:
                 continue
@@ -220,31 +230,31 @@ class ItemAnalysis:
                     best[id] = phi, partner
         return best
 
-    def _worded(self, embedder: Embedder) -> dict[str, tuple[float, str]]:
-        """Of each item, the cosine and the id of the item of the same checklist whose wording is nearest."""
+    def _most_similar_wording(self, embedder: Embedder) -> dict[str, tuple[float, str]]:
+        """Per item, the cosine and the id of the item of the same checklist with the most similar wording."""
         best: dict[str, tuple[float, str]] = {}
         for checklist in self._checklists:
             items = [ChecklistItem(id=id, question=self._items[id].question) for id in checklist]
             if len(items) < 2:
                 continue
-            # Questions that differ in a number, a quoted word or a "not" are close and yet others.
+            # Questions that differ in a number, a quoted word or a "not" have similar embeddings but are not the same.
             cosines = np.where(comparable(items), similarities(embedder, items), -1.0)
             np.fill_diagonal(cosines, -1.0)
             for row, item in enumerate(items):
                 nearest = int(cosines[row].argmax())
-                found = float(cosines[row, nearest]), items[nearest].id
-                if found[0] > -1.0 and (item.id not in best or found > best[item.id]):
-                    best[item.id] = found
+                candidate = float(cosines[row, nearest]), items[nearest].id
+                if candidate[0] > -1.0 and (item.id not in best or candidate > best[item.id]):
+                    best[item.id] = candidate
         return best
 
 
 def _correlation(one: np.ndarray, other: np.ndarray) -> float | None:
-    """Pearson's r; None under 5 pairs or where a side is constant."""
+    """Pearson's r; None for fewer than 5 pairs or if a variable is constant."""
     if len(one) < MIN_TARGETS or one.std() == 0 or other.std() == 0:
         return None
     return float(np.clip(np.corrcoef(one, other)[0, 1], -1.0, 1.0))
 
 
 def flagged(reports: Sequence[ItemReport]) -> list[ItemReport]:
-    """The items about which something is pointed out, the most remarkable first."""
+    """The items with at least one flag, those with the most flags first."""
     return sorted((line for line in reports if line.flags), key=lambda line: (-len(line.flags), line.question))

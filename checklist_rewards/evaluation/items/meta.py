@@ -3,8 +3,8 @@
     >>> reviews = review([(checklist, "Write a haiku about rain.")], scorer)
     >>> reviews[0].items[2].primary_score, reviews[0].whole.primary_score  # doctest: +SKIP
 
-Every question of a checklist is put under judgement by itself (`ITEM_QUESTIONS`), with the instruction as the input,
-and all questions together once (`WHOLE_QUESTIONS`). What the judge does not answer is unanswered, as everywhere.
+Each question of a checklist is scored on its own with `ITEM_QUESTIONS`, with the instruction as the input, and all
+questions are scored together with `WHOLE_QUESTIONS`. Failed reads are unanswered, as in any other score.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ITEM_QUESTIONS = Checklist.parse(
         },
     ]
 )
-"""About one question of a checklist. The categories are what the figures are reported by."""
+"""Asked about each question of a checklist. Figures are reported by category."""
 WHOLE_QUESTIONS = Checklist.parse(
     [
         {
@@ -57,21 +57,21 @@ WHOLE_QUESTIONS = Checklist.parse(
         },
     ]
 )
-"""About the questions of a checklist taken together."""
+"""Asked about the whole list of questions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What a judge says about one checklist."""
+    """The judge's scores of one checklist."""
 
     items: tuple[Score, ...]
-    """One score per item, by `ITEM_QUESTIONS`."""
+    """One score per item, on `ITEM_QUESTIONS`."""
     whole: Score
-    """By `WHOLE_QUESTIONS`."""
+    """Score of the whole list, on `WHOLE_QUESTIONS`."""
 
     @property
     def pass_rates(self) -> dict[str, float | None]:
-        """Passed / answered of each category of the meta-checklist; None where nothing was answered."""
+        """Pass rate per category of the meta-checklist; None if nothing was answered."""
         passed: dict[str, list[bool]] = {}
         for score in (*self.items, self.whole):
             for line in score.items:
@@ -83,12 +83,12 @@ class Review:
 def review(
     checklists: Sequence[tuple[Checklist, str | None]], scorer: ChecklistScorer, progress: Progress | None = None
 ) -> list[Review]:
-    """Put checklists under judgement, all reads planned together.
+    """Score checklists with the meta-checklist, with all reads in one plan.
 
     Args:
-        checklists (sequence of ([`Checklist`], `str` or None)): each with the instruction that it is for.
-        scorer ([`ChecklistScorer`]): who judges.
-        progress (callable, *optional*): told how many reads were answered since its last call.
+        checklists (sequence of ([`Checklist`], `str` or None)): each checklist with its instruction.
+        scorer ([`ChecklistScorer`]): the judge.
+        progress (callable, *optional*): called with the number of reads answered since its last call.
     """
     samples: list[Sample] = []
     for checklist, input in checklists:
@@ -99,5 +99,5 @@ def review(
 
 
 def reads_of(checklist: Checklist) -> int:
-    """How many reads a review of `checklist` asks for."""
+    """Number of reads that a review of `checklist` takes."""
     return len(checklist) * len(ITEM_QUESTIONS) + len(WHOLE_QUESTIONS)

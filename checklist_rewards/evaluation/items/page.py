@@ -1,4 +1,4 @@
-"""One HTML page about a checklist's items: figures, plots and what stands out. A file of its own, without scripts."""
+"""Item analysis as one HTML page: figures, plots and flagged items. The page is self-contained and has no scripts."""
 
 from __future__ import annotations
 
@@ -30,22 +30,25 @@ def page(
     targets: int,
     figures: Mapping[str, Any] | None = None,
 ) -> str:
-    """The page.
+    """Render the item analysis as HTML.
 
     Args:
-        reports (sequence of [`ItemReport`]): all items. The table shows the first 500, flagged ones first.
-        title (`str`): such as the file's name.
-        targets (`int`): how many were scored.
-        figures (mapping, *optional*): further tables: a heading, and the names and numbers under it.
+        reports (sequence of [`ItemReport`]): all items. The table shows the first 500, flagged items first.
+        title (`str`): page title, such as the name of the file.
+        targets (`int`): number of scored targets.
+        figures (mapping, *optional*): further tables, as heading -> {name: number}.
+
+    Returns:
+        `str`: The HTML document.
 
     Raises:
-        SampleError: without matplotlib (the extra `evaluation`).
+        SampleError: If matplotlib is not installed (the extra `evaluation`).
     """
     flagged = sum(bool(line.flags) for line in reports)
     parts = [
         f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{_text(title)}</title>",
         f"<style>{_STYLE}</style><h1>{_text(title)}</h1>",
-        f"<p>{len(reports)} items over {targets} targets; {flagged} of them stand out.</p>",
+        f"<p>{len(reports)} items over {targets} targets; {flagged} of them have flags.</p>",
         f"<img alt='pass rates and discrimination' src='data:image/png;base64,{_plots(reports)}'>",
     ]
     for heading, values in (figures or {}).items():
@@ -53,7 +56,7 @@ def page(
             f"<tr><td>{_text(name)}</td><td class='n'>{_number(value)}</td></tr>" for name, value in values.items()
         )
         parts.append(f"<h2>{_text(heading)}</h2><table>{rows}</table>")
-    parts.append(f"<h2>Items</h2><table><tr><th>question</th>{_heads()}<th>stands out</th></tr>")
+    parts.append(f"<h2>Items</h2><table><tr><th>question</th>{_heads()}<th>flags</th></tr>")
     ordered = sorted(reports, key=lambda line: -len(line.flags))
     parts += [_row(line) for line in ordered[:_MOST_ROWS]]
     parts.append("</table>")
@@ -62,7 +65,7 @@ def page(
     meaning = "".join(
         f"<tr><td><span class='flag'>{name}</span></td><td>{why}</td></tr>" for name, why in FLAGS.items()
     )
-    parts.append(f"<h2>What stands out means</h2><table>{meaning}</table></html>")
+    parts.append(f"<h2>Meaning of the flags</h2><table>{meaning}</table></html>")
     return "\n".join(parts)
 
 
@@ -86,13 +89,11 @@ def _plots(reports: Sequence[ItemReport]) -> str:
     figure = figures.Figure(figsize=(9, 3.4), layout="constrained")
     left, right = figure.subplots(1, 2)
     left.hist([line.pass_rate for line in reports if line.pass_rate is not None], bins=20, range=(0, 1), color="C0")
-    left.set(xlabel="pass rate", ylabel="items", title="How hard the items are")
+    left.set(xlabel="pass rate", ylabel="items", title="Item difficulty")
     known = [line for line in reports if line.discrimination is not None and line.pass_rate is not None]
     right.axhline(0, color="grey", linewidth=0.8)
     right.scatter([line.pass_rate for line in known], [line.discrimination for line in known], s=14, alpha=0.6)
-    right.set(
-        xlabel="pass rate", ylabel="item-rest correlation", xlim=(-0.02, 1.02), title="What the items tell apart"
-    )
+    right.set(xlabel="pass rate", ylabel="item-rest correlation", xlim=(-0.02, 1.02), title="Item discrimination")
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
     image = io.BytesIO()

@@ -1,8 +1,7 @@
-"""Other wordings of a question, to see whether its answers depend on the words.
+"""Paraphrases of questions, to measure whether a judge's answers depend on the wording.
 
-A model writes them (`prompts/refiners/paraphrase.md`). An item whose reply cannot be read, or that gets fewer wordings
-than asked for, keeps its own words in the places that are left: such a repeat proves nothing and harms nothing, and
-the number of these is told.
+A model writes the paraphrases (`prompts/refiners/paraphrase.md`). If a reply cannot be parsed or has too few
+paraphrases, the original question fills the remaining places; `Paraphraser.unchanged` counts such items.
 """
 
 from __future__ import annotations
@@ -17,7 +16,8 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.refiners.base import Asker, whole_number
+from checklist_rewards.refiners.base import Asker
+from checklist_rewards.validation import whole_number
 
 DEFAULT_PROMPT = "refiners/paraphrase"
 
@@ -27,13 +27,13 @@ class _Wordings(BaseModel):
 
 
 class Paraphraser:
-    """Writes other wordings of items.
+    """Writes paraphrases of items.
 
     Args:
-        model (`str`): who writes.
-        count (`int`, *optional*, defaults to `2`): wordings per item.
-        backend, base_url, prompt, max_tokens, max_attempts, store: as in the refiners. The prompt has `{item}` and
-            `{count}`.
+        model (`str`): the model that writes the paraphrases.
+        count (`int`, *optional*, defaults to `2`): paraphrases per item.
+        backend, base_url, prompt, max_tokens, max_attempts, store: as in the refiners. The placeholders of the prompt
+            are `{item}` and `{count}`.
     """
 
     def __init__(
@@ -52,29 +52,29 @@ class Paraphraser:
         self.count = count
         self.asker = Asker(model, backend, base_url, prompt, ("item", "count"), max_tokens, max_attempts, store)
         self.unchanged = 0
-        """Items of the last call that kept their own words somewhere."""
+        """Number of items in the last call that got fewer than `count` paraphrases."""
 
     def check(self) -> None:
-        """Refuse a model that is not there. Raises [`ModelError`]."""
+        """Check that the model exists, without loading it. Raises [`ModelError`]."""
         self.asker.check()
 
     def reword(self, items: Sequence[ChecklistItem]) -> list[list[ChecklistItem]]:
-        """Of every item, `count` items that differ in their words alone."""
+        """For every item, `count` copies that differ in the question only."""
         replies = self.asker.ask([{"item": item.question, "count": str(self.count)} for item in items], _Wordings)
         self.unchanged = 0
         out: list[list[ChecklistItem]] = []
         for item, reply in zip(items, replies, strict=True):
-            found = [] if isinstance(reply, GenerationError) else [text.strip() for text in reply.wordings]
-            found = [text for text in dict.fromkeys(found) if text and text != item.question][: self.count]
-            self.unchanged += len(found) < self.count
-            found += [item.question] * (self.count - len(found))
-            out.append([_reworded(item, text) for text in found])
+            texts = [] if isinstance(reply, GenerationError) else [text.strip() for text in reply.wordings]
+            texts = [text for text in dict.fromkeys(texts) if text and text != item.question][: self.count]
+            self.unchanged += len(texts) < self.count
+            texts += [item.question] * (self.count - len(texts))
+            out.append([_reworded(item, text) for text in texts])
         return out
 
 
 def reworded(checklist: Checklist, wordings: Sequence[Sequence[ChecklistItem]], number: int) -> Checklist:
-    """`checklist` in its `number`-th other wording."""
-    return Checklist(items=tuple(found[number] for found in wordings))
+    """`checklist` with the paraphrase `number` (from 0) of each item."""
+    return Checklist(items=tuple(of_item[number] for of_item in wordings))
 
 
 def _reworded(item: ChecklistItem, question: str) -> ChecklistItem:

@@ -1,7 +1,7 @@
-"""How near generated checklists are to people's: wording, number of questions, and the categories given to them.
+"""Similarity of generated checklists to human ones: wording, number of questions, and item categories.
 
-BLEU is sacrebleu's over the whole corpus, ROUGE rouge-score's, each with its own tokenization; the questions of a
-checklist are joined by line breaks, in order. TICK (arXiv:2410.03608, section 3.1) compares checklists so.
+BLEU is the corpus BLEU of sacrebleu, ROUGE comes from rouge-score, each with its own tokenization. The questions of a
+checklist are joined by line breaks, in order, as in TICK (arXiv:2410.03608, section 3.1).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ROUGES = ("rouge1", "rouge2", "rougeL")
 
 @dataclass(frozen=True, slots=True)
 class Similarity:
-    """Of generated checklists to people's, over a corpus."""
+    """Similarity of generated to human checklists over a corpus."""
 
     checklists: int
     bleu: float
@@ -27,52 +27,57 @@ class Similarity:
     rouge: Mapping[str, float]
     """Mean F1 of rouge1, rouge2 and rougeL, in [0, 1]."""
     count_mae: float
-    """Mean of |questions generated - questions by people|."""
+    """Mean absolute difference between the numbers of generated and human questions."""
 
 
 @dataclass(frozen=True, slots=True)
 class CategoryFigures:
-    """How well one category was tagged."""
+    """Tagging quality of one category."""
 
     category: str
     precision: float | None
-    """None if it was never given."""
+    """None if the category was never predicted."""
     recall: float | None
-    """None if it never should have been."""
+    """None if no item has the category."""
     f1: float | None
     support: int
-    """Items that have it in truth."""
+    """Number of items with this category in the labels."""
 
 
 def similarity(generated: Sequence[Checklist], human: Sequence[Checklist]) -> Similarity:
     """Compare checklists pair by pair.
 
+    Args:
+        generated, human (sequences of [`Checklist`]): checklists of the same inputs, in the same order.
+
     Raises:
-        SampleError: without pairs, if the numbers differ, or without the packages of the extra `evaluation`.
+        SampleError: If there are no pairs, the numbers differ, or the extra `evaluation` is not installed.
     """
     if not generated or len(generated) != len(human):
-        raise SampleError(f"checklists are compared in pairs, got {len(generated)} and {len(human)} of people.")
+        raise SampleError(
+            f"checklists are compared in pairs, but got {len(generated)} generated and {len(human)} human ones."
+        )
     rouge, sacrebleu = import_extra("rouge_score.rouge_scorer", "sacrebleu")
-    texts, wanted = ([_text(checklist) for checklist in side] for side in (generated, human))
+    texts, references = ([_text(checklist) for checklist in side] for side in (generated, human))
     scorer = rouge.RougeScorer(list(_ROUGES))
-    scored = [scorer.score(target, text) for target, text in zip(wanted, texts, strict=True)]
+    scored = [scorer.score(reference, text) for reference, text in zip(references, texts, strict=True)]
     return Similarity(
         checklists=len(texts),
-        bleu=sacrebleu.corpus_bleu(texts, [wanted]).score,
+        bleu=sacrebleu.corpus_bleu(texts, [references]).score,
         rouge={name: math.fsum(one[name].fmeasure for one in scored) / len(scored) for name in _ROUGES},
         count_mae=math.fsum(abs(len(a) - len(b)) for a, b in zip(generated, human, strict=True)) / len(generated),
     )
 
 
 def category_figures(tagged: Sequence[str | None], truth: Sequence[str]) -> list[CategoryFigures]:
-    """Precision, recall and F1 of every category, one against the rest.
+    """Precision, recall and F1 of every category, one-vs-rest.
 
     Args:
-        tagged (sequence of `str` or None): the category that each item got; None for none.
-        truth (sequence of `str`): the one that it has.
+        tagged (sequence of `str` or None): the predicted category of each item, None if it has none.
+        truth (sequence of `str`): the true category of each item.
 
     Raises:
-        SampleError: if the numbers differ.
+        SampleError: If the two sequences differ in length.
     """
     if len(tagged) != len(truth):
         raise SampleError(f"got {len(tagged)} tagged items and {len(truth)} labels.")

@@ -177,10 +177,10 @@ def test_yes_no_and_options_have_maps_of_their_own_and_a_threshold_is_for_yes_an
         (
             [read(0.9, True, g) for g in range(4)],
             None,
-            "labels of both yes and no are needed to fit a map, got only yes",
+            "fitting a map needs labels of both yes and no, got only yes",
         ),
-        ([read(0.9, True), read(0.2, False)], None, "all 2 labelled reads are of one group"),
-        ([read(0.1 if i % 2 else 0.9, i % 2 == 1, i) for i in range(40)], "platt", "falls where the truth is yes"),
+        ([read(0.9, True), read(0.2, False)], None, "all 2 labelled reads belong to one group"),
+        ([read(0.1 if i % 2 else 0.9, i % 2 == 1, i) for i in range(40)], "platt", "is lower where the label is yes"),
     ],
 )
 def test_what_cannot_be_fitted_is_refused(reads, method, words):
@@ -232,5 +232,5 @@ def test_reads_of_two_judges_are_refused(tmp_path):
 
 def test_labels_without_any_probability_are_refused(tmp_path):
     path = scored_file(tmp_path / "s.jsonl", {"checklist": ["Is it red?"], "said": ["yes"], "labels": [1]})
-    with pytest.raises(SampleError, match="no item has both a label and probabilities; 1 have a label only"):
+    with pytest.raises(SampleError, match="no item has both a label and probabilities; 1 have only a label"):
         labelled(path)

@@ -80,7 +80,7 @@ def test_stability_counts_answered_repeats():
     a, b, c = analysis.report()
     assert [(line.stability, line.repeats) for line in (a, b, c)] == [(1, 2), (0, 1), (0.5, 2)]
     assert "unstable" in b.flags and "unstable" not in a.flags
-    with pytest.raises(SampleError, match="a repeat has 1 items, its first scoring has 3"):
+    with pytest.raises(SampleError, match="the repeated score has 1 items, but the first has 3"):
         analysis.add_repeat(first, scored(["y"], Checklist.parse(["a?"]))[0])
 
 
