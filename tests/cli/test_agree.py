@@ -93,21 +93,27 @@ def test_pictures_are_drawn_on_request(run):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["scored.jsonl"], "scored.jsonl alone agrees with nobody"),
-        (["scored.jsonl", "scored.jsonl"], "a file is given twice"),
-        (["scored.jsonl", "--label-key", "gold"], "there is no column 'gold'; it has 'id', 'doc', "),
+        (["scored.jsonl"], "scored.jsonl is the only file and has no labels"),
+        (["scored.jsonl", "scored.jsonl"], "each scored file may be given only once"),
+        (["scored.jsonl", "--label-key", "gold"], "column 'gold' not found; the row has 'id', 'doc', "),
         (["scored.jsonl", "--label-key", "doc"], "row 1: 'doc' must be a list with a label for each of the 2 items"),
-        (["scored.jsonl", "--label-key", "n"], "its label 7 is outside 0 to 1; say with --label-range"),
-        (["scored.jsonl", "--label-key", "n", "--label-range", "9"], "--label-range '9' is not known"),
-        (["scored.jsonl", "--label-key", "empty"], "nothing is labelled under 'empty'"),
-        (["scored.jsonl", "--label-key", "unsaid"], "nothing is labelled under 'unsaid'"),
-        (["scored.jsonl", "--labels", "other.jsonl"], "other.jsonl labels none of the scored rows"),
-        (["scored.jsonl", "--labels", "twice.jsonl"], "twice.jsonl, line 2: the id 'r0' was there before"),
+        (["scored.jsonl", "--label-key", "n"], "label 7 is outside the range 0 to 1; set --label-range"),
+        (
+            ["scored.jsonl", "--label-key", "n", "--label-range", "9"],
+            "--label-range '9': expected two increasing numbers",
+        ),
+        (["scored.jsonl", "--label-key", "empty"], "has a label in column 'empty'"),
+        (["scored.jsonl", "--label-key", "unsaid"], "has a label in column 'unsaid'"),
+        (["scored.jsonl", "--labels", "other.jsonl"], "other.jsonl has labels for none of the scored rows"),
+        (["scored.jsonl", "--labels", "twice.jsonl"], "twice.jsonl, line 2: duplicate id 'r0'"),
         (["scored.jsonl", "--labels", "none.jsonl"], "none.jsonl: cannot be read"),
         (["scored.jsonl", "other.jsonl"], "no column 'checklist_score'"),
-        (["scored.jsonl", "--label-key", "labels", "--json", "scored.jsonl"], "give it a name of its own"),
+        (["scored.jsonl", "--label-key", "labels", "--json", "scored.jsonl"], "choose a different file name"),
         (["scored.jsonl", "--label-key", "labels", "--plots", "other.jsonl"], "--plots other.jsonl is a file"),
-        (["scored.jsonl", "--label-key", "labels", "--input-key", "prompt"], "no column 'prompt' (--input-key)"),
+        (
+            ["scored.jsonl", "--label-key", "labels", "--input-key", "prompt"],
+            "column 'prompt' not found; set --input-key",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence(run, arguments, words):

@@ -102,4 +102,4 @@ def test_the_command_line_takes_it(file, tmp_path, monkeypatch):
     assert row["checklist_score"]["items"][0]["agreement"] == 1
     for option in (["--dry-run"], ["--concurrency", "3"]):
         refused = CliRunner().invoke(app, [*command, *option])
-        assert refused.exit_code == 2 and "is for one judge" in refused.output
+        assert refused.exit_code == 2 and "has no effect on the judges in" in refused.output

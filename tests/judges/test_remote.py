@@ -29,8 +29,8 @@ from checklist_rewards.server import build_app
 from tests.conftest import HANG
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Labels, Script
+from tests.rewards.integrations.test_queue import Held, knows
 from tests.serving import serving
-from tests.test_microbatch import Held, knows
 
 CHECKLIST = [
     "Is red?",

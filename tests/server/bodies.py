@@ -2,7 +2,7 @@
 
 import json
 
-from tests.test_microbatch import QUESTIONS
+from tests.rewards.integrations.test_queue import QUESTIONS
 
 
 def rows(*targets: str) -> dict:

@@ -4,7 +4,7 @@ import pytest
 
 from checklist_rewards import ChecklistScorer
 from tests.fakes import FakeBackend
-from tests.test_microbatch import knows
+from tests.rewards.integrations.test_queue import knows
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from checklist_rewards.errors import ModelError
 from checklist_rewards.server import build_app
 from tests.conftest import HANG
 from tests.fakes import FakeBackend
+from tests.rewards.integrations.test_queue import QUESTIONS, Held
 from tests.server.bodies import openrlhf, rows
-from tests.test_microbatch import QUESTIONS, Held
 
 
 def test_scores_are_those_of_the_scorer(client, scorer):

@@ -14,8 +14,8 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.server import app as server
 from checklist_rewards.server import build_app
 from tests.fakes import FakeBackend
+from tests.rewards.integrations.test_queue import QUESTIONS
 from tests.server.bodies import openrlhf, rows
-from tests.test_microbatch import QUESTIONS
 
 DEEP = "[" * 100_000
 NESTED: list = []

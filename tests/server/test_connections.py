@@ -14,9 +14,9 @@ pytest.importorskip("uvicorn")
 from checklist_rewards.cli.serve import listen
 from checklist_rewards.server import app as server_app
 from checklist_rewards.server import build_app, connections
+from tests.rewards.integrations.test_queue import Held
 from tests.server.bodies import rows
 from tests.serving import running, serving
-from tests.test_microbatch import Held
 
 HEAD = b"POST /score HTTP/1.1\r\nHost: here\r\n"
 REQUEST = b"GET /health HTTP/1.1\r\nHost: here\r\n\r\n"
