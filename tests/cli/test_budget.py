@@ -58,17 +58,17 @@ def test_the_judges_of_a_file_share_it(run, engine):
     assert score(run, "--judge", "judges.yaml", "--budget", "44.5").exit_code == 0
     assert len(fake.asked) == 600
     done = run("score", "rows.jsonl", "-o", "o.jsonl", "--no-store", "--judge", "judges.yaml", "--budget", "1")
-    assert done.exit_code == 2 and "judges.yaml, judge 1: a budget needs the price" in done.output
+    assert done.exit_code == 2 and "judges.yaml, judge 1: a budget requires the price" in done.output
 
 
 def test_a_reward_server_spends_by_itself(run, no_engine):
     write_jsonl("rows.jsonl", *ROWS[:1])
     done = score(run, "--backend", "remote", "--base-url", "http://localhost:9", "--budget", "1")
-    assert done.exit_code == 2 and "cannot hold the reward server at http://localhost:9" in done.output
+    assert done.exit_code == 2 and "cannot limit the reward server at http://localhost:9" in done.output
 
 
 def test_a_dry_run_needs_no_budget_and_a_budget_needs_prices(run, no_engine):
     write_jsonl("rows.jsonl", *ROWS[:1])
     done = run("score", "rows.jsonl", "-o", "out.jsonl", "--budget", "1", "--no-store")
-    assert done.exit_code == 2 and "there is none of 'pocket' (--price pocket=IN,OUT)" in done.output
+    assert done.exit_code == 2 and "'pocket' has none (--price pocket=IN,OUT)" in done.output
     assert run("score", "rows.jsonl", "-o", "o.jsonl", "--budget", "1", "--no-store", "--dry-run").exit_code == 0

@@ -108,4 +108,4 @@ def test_scores_of_a_map_of_another_judge_are_refused(run, no_engine):
     assert run("calibrate", "scored.jsonl", "-o", "map.json", "--label-key", "labels", "--bootstrap", 0).exit_code == 0
     write_jsonl("rows.jsonl", {"prompt": "x", "target": "y", "checklist": ["Is it red?"]})
     done = run("score", "rows.jsonl", "-o", "s.jsonl", "--calibration", "map.json")
-    assert done.exit_code == 2 and "fitted on reads of 'org/judge' and the judge is 'pocket'" in done.stderr
+    assert done.exit_code == 2 and "fitted on reads of 'org/judge', but the judge is 'pocket'" in done.stderr

@@ -109,7 +109,10 @@ def test_labelled_examples_are_shown_with_their_question(run, engine):
     ("options", "words"),
     [
         (["--examples", "none.jsonl"], "none.jsonl: cannot be read"),
-        (["--examples", "bad.jsonl"], "bad.jsonl, line 1: 'maybe' is no answer to 'Is it short?'; allowed: yes, no"),
+        (
+            ["--examples", "bad.jsonl"],
+            "bad.jsonl, line 1: 'maybe' is not an answer to 'Is it short?'; allowed: yes, no",
+        ),
         (["--examples", "bad.jsonl", "--mode", "batch"], "examples need mode='item'"),
         (["--shots", "2"], "shots=2 says how a file of examples is shown"),
     ],
