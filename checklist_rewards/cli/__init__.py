@@ -1,12 +1,16 @@
 """The command line: `checklist-rewards COMMAND`; `--help` lists the commands.
 
-Every command first reads its rows once and refuses what cannot be used, before any model is loaded; then it works
-through them in chunks and writes a new file, which appears at its place only when it is whole. What a model answered
-is in the store, so the same command goes on where it was stopped. Progress, summaries and errors go to stderr.
+A command first validates every row, before any model is loaded. It then processes the rows in chunks and writes a new
+file, which replaces the output atomically when it is complete. Model answers are kept in the store, so rerunning an
+interrupted command continues where it stopped. Progress, summaries and errors go to stderr.
 
-Exit codes: 0 all is answered; 1 some reads were left unanswered, some rows got no checklist, a probe refused the judge
-(a table says which and why), a distilled judge is not shown to be better than chance, or there was no room to write
-the result; 2 bad usage or bad input, in one sentence, and nothing was written; 130 interrupted.
+Exit codes:
+
+- 0: success, everything was answered.
+- 1: the result is incomplete or unusable: unanswered reads or rows without a checklist (a table lists them with the
+  reason), a judge that failed `probe`, a distilled judge that is not better than chance, or a full disk.
+- 2: invalid arguments or input. The error is one sentence, and nothing was written.
+- 130: interrupted.
 """
 
 from checklist_rewards.cli.commands import app, main

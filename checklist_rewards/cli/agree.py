@@ -1,4 +1,4 @@
-"""`agree`: does a judge agree with labels, and do judges agree with each other?"""
+"""`agree`: agreement of judges with labels, and with each other."""
 
 from __future__ import annotations
 
@@ -50,22 +50,20 @@ def agree(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="SCORED...", show_default=False, help="Files that `score` or `run` wrote, one for each judge."
+            metavar="SCORED...", show_default=False, help="Files written by `score` or `run`, one per judge."
         ),
     ],
     labelled: Labelled,
     label_range: Annotated[
         str,
-        typer.Option(
-            metavar="LOW,HIGH", rich_help_panel=LABELS, help="Worst and best number that a row can be labelled with."
-        ),
+        typer.Option(metavar="LOW,HIGH", rich_help_panel=LABELS, help="Range of numeric row labels, worst to best."),
     ] = "0,1",
     input_key: Annotated[
         str | None,
         typer.Option(
             show_default=False,
             rich_help_panel=LABELS,
-            help="Column that rows with the same input share: compare every two of them as a preference.",
+            help="Column of the input. Every two rows with the same value are compared as a preference pair.",
         ),
     ] = None,
     bootstrap: Resamples = DEFAULT_RESAMPLES,
@@ -73,12 +71,12 @@ def agree(
     json: Json = None,
     plots: Plots = None,
 ) -> None:
-    r"""Measure how far judges agree with labels, or with each other, with intervals.
+    r"""Measure the agreement of judges with labels, or with each other, with confidence intervals.
 
-    With labels (**--label-key** or **--labels**) each file is compared with them, and two files are tested against
-    each other (McNemar; permutation of groups). Without, every two files are compared. Items that were left unanswered
-    are in the coverage and in no other figure. Intervals are 95 % bootstrap ones over groups: **--group-key**, or
-    rows.
+    With labels (**--label-key** or **--labels**), each file is compared with the labels, and every two files are
+    tested against each other (McNemar test and group permutation test). Without labels, every two files are compared.
+    Unanswered items count only in the coverage. Confidence intervals are 95 % bootstrap intervals that resample groups
+    (**--group-key**), or rows.
 
     **Examples**
 
@@ -90,36 +88,41 @@ def agree(
     """
     check_outputs([*files, *filter(None, [labelled.labels])], json=json, plots=plots)
     if len(files) < 2 and not labelled.named:
-        raise SampleError(f"{files[0]} alone agrees with nobody; give labels (--label-key, --labels) or another file.")
+        raise SampleError(
+            f"{files[0]} is the only file and has no labels to compare with; set --label-key or --labels, or add "
+            "another scored file."
+        )
     scale = _range(label_range)
     scored = {str(path): labelled.read(path) for path in files}
     if len(scored) < len(files):
-        raise SampleError(f"a file is given twice: {', '.join(map(str, files))}.")
+        raise SampleError(f"each scored file may be given only once, got {', '.join(map(str, files))}.")
     with bars() as bar:
         intervals = Bootstrap(bootstrap, seed, bar("bootstrap draws", None))
         if labelled.named:
-            found = [_with_labels(name, rows, labelled, scale, input_key, intervals) for name, rows in scored.items()]
+            compared = [
+                _with_labels(name, rows, labelled, scale, input_key, intervals) for name, rows in scored.items()
+            ]
             tests = [
                 compare_judges((one.one, other.one), units, others, intervals)
-                for (one, units), (other, others) in combinations(found, 2)
+                for (one, units), (other, others) in combinations(compared, 2)
             ]
         else:
-            found = [
+            compared = [
                 _with_each_other(one, other, input_key, intervals) for one, other in combinations(scored.items(), 2)
             ]
             tests = []
         raters = compare_raters(list(scored.values()), intervals) if len(scored) > 1 else {}
-    _show([comparison for comparison, _ in found], tests, raters, len(scored))
+    _show([comparison for comparison, _ in compared], tests, raters, len(scored))
     if plots is not None:
         plots.mkdir(parents=True, exist_ok=True)
-        for number, (comparison, units) in enumerate(found, start=1):
-            _draw(plots, f"{number}_" if len(found) > 1 else "", comparison, units, labelled.named)
+        for number, (comparison, units) in enumerate(compared, start=1):
+            _draw(plots, f"{number}_" if len(compared) > 1 else "", comparison, units, labelled.named)
     if json is not None:
         write_json(
             json,
             {
                 "bootstrap": {"resamples": bootstrap, "seed": seed, "groups": labelled.group_key or "rows"},
-                "comparisons": [comparison.model_dump() for comparison, _ in found],
+                "comparisons": [comparison.model_dump() for comparison, _ in compared],
                 "tests": [test.model_dump() for test in tests],
                 "judges_among_each_other": {kind: section.model_dump() for kind, section in raters.items()},
             },
@@ -162,19 +165,19 @@ def _range(text: str) -> tuple[float, float]:
     except ValueError:
         low = high = 0.0
     if not low < high < float("inf"):
-        raise SampleError(f"--label-range {text!r} is not known; give the worst and the best number, such as 1,5.")
+        raise SampleError(f"--label-range {text!r}: expected two increasing numbers, worst and best, such as 1,5.")
     return low, high
 
 
 def _scaled(target: Target, rows: Sequence[JudgedRow], low: float, high: float) -> Target:
-    """A target whose label is a number, with that number in [0, 1]."""
+    """The target with its numeric label rescaled from [low, high] to [0, 1]."""
     if not target.given or target.other is None:
         return target
     if not low <= target.other <= high:
         where = next(row.where for row in rows if row.id == target.key)
         raise SampleError(
-            f"{where}: its label {target.other:g} is outside {low:g} to {high:g}; say with --label-range what the "
-            "worst and the best number are."
+            f"{where}: label {target.other:g} is outside the range {low:g} to {high:g}; set --label-range to the "
+            "worst and the best label."
         )
     return Target(target.key, target.group, target.one, (target.other - low) / (high - low), True)
 
@@ -185,24 +188,26 @@ def _inputs(rows: Sequence[JudgedRow], targets: Sequence[Target], key: str | Non
     inputs: dict[str, str] = {}
     for row in rows:
         if key not in row.data:
-            raise SampleError(f"{row.where}: there is no column {key!r} (--input-key).")
+            raise SampleError(f"{row.where}: column {key!r} not found; set --input-key to a column of this file.")
         inputs[row.id] = str(row.data[key])
     return [inputs[target.key] for target in targets]
 
 
 def _show(
-    found: Sequence[Comparison], tests: Sequence[PairedTest], raters: Mapping[str, Section], judges: int
+    comparisons: Sequence[Comparison], tests: Sequence[PairedTest], raters: Mapping[str, Section], judges: int
 ) -> None:
     console = Console()
-    for comparison in found:
+    for comparison in comparisons:
         console.print(escape(f"{comparison.one} and {comparison.other}: {_coverage(comparison)}"), soft_wrap=True)
         console.print(_comparison(comparison))
         for kind, section in comparison.items.items():
             if section.confusion is not None and section.units:
-                console.print(escape(f"{kind}: {comparison.one} down, {comparison.other} across"), soft_wrap=True)
+                console.print(
+                    escape(f"{kind}: rows are {comparison.one}, columns are {comparison.other}"), soft_wrap=True
+                )
                 console.print(_confusion(section))
     if raters and judges > 2:
-        console.print(f"{judges} judges among each other:")
+        console.print(f"Agreement among all {judges} judges:")
         table = Table("items", "units", "alpha", "interval alpha", "Fleiss' kappa")
         for kind, section in raters.items():
             table.add_row(escape(kind), str(section.units), *(str(figure) for figure in section.figures.values()))
@@ -245,7 +250,7 @@ def _test(test: PairedTest) -> Table:
     table = Table(show_header=False)
     for name, value in (
         ("items answered by both", str(test.units)),
-        ("only the first right, only the second", f"{test.only_one_right}, {test.only_other_right}"),
+        ("correct only in the first, only in the second", f"{test.only_one_right}, {test.only_other_right}"),
         ("difference in accuracy", _number(test.accuracy_difference)),
         ("p, McNemar (items independent)", _number(test.mcnemar_p)),
         ("p, permutation of groups", _number(test.permutation_p)),

@@ -1,4 +1,4 @@
-"""`calibrate`: make a judge's probabilities mean what they say, from labelled reads."""
+"""`calibrate`: fit calibration maps for a judge's probabilities on labelled reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from checklist_rewards.cli.columns import Columns
 from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.labels import Json, Labelled, Plots, Resamples, Seed, check_outputs
 from checklist_rewards.cli.report import bars, write_json
-from checklist_rewards.cli.report import console as told
+from checklist_rewards.cli.report import console as stderr
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, JudgedRow
@@ -37,19 +37,23 @@ from checklist_rewards.judges.calibration import Calibration, CalibrationMap, Ca
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Verdict
 
-_FIT = "What is fitted"
+_FIT = "Calibration"
 
 
 @grouped
 def calibrate(
     rows: Annotated[
-        Path, typer.Argument(metavar="SCORED", show_default=False, help="A file that `score` or `run` wrote.")
+        Path, typer.Argument(metavar="SCORED", show_default=False, help="A file written by `score` or `run`.")
     ],
     labelled: Labelled,
     output: Annotated[
         Path,
         typer.Option(
-            "--output", "-o", show_default=False, rich_help_panel=o.OUTPUT, help="The calibration, a JSON file."
+            "--output",
+            "-o",
+            show_default=False,
+            rich_help_panel=o.OUTPUT,
+            help="JSON file to write the calibration to.",
         ),
     ],
     keys: o.Keys,
@@ -57,19 +61,21 @@ def calibrate(
     method: Annotated[
         CalibrationMethod | None,
         typer.Option(
-            show_default="the one with the lowest Brier score on held-out groups",
+            show_default="the lowest Brier score on held-out groups",
             rich_help_panel=_FIT,
-            help="The map of yes/no items. Items with options always take temperature.",
+            help="Calibration method for yes/no items. Items with options always use temperature.",
         ),
     ] = None,
     fit_threshold: Annotated[
         ThresholdRule | None,
-        typer.Option(rich_help_panel=_FIT, help="Fit a threshold of yes/no items too: the best F1, or least cost."),
+        typer.Option(rich_help_panel=_FIT, help="Also fit a yes/no threshold: highest F1, or lowest cost."),
     ] = None,
     costs: Annotated[
         str,
         typer.Option(
-            metavar="YES,NO", rich_help_panel=_FIT, help="For --fit-threshold cost: of a wrong yes, of a wrong no."
+            metavar="YES,NO",
+            rich_help_panel=_FIT,
+            help="For --fit-threshold cost: the cost of a wrong yes and of a wrong no.",
         ),
     ] = "1,1",
     contextual: Annotated[
@@ -77,7 +83,7 @@ def calibrate(
         typer.Option(
             "--contextual",
             rich_help_panel=_FIT,
-            help="Have --model answer the items about an empty target, and subtract that: its bias.",
+            help="Subtract the bias of --model, measured by its answers about an empty target.",
         ),
     ] = False,
     bootstrap: Resamples = DEFAULT_RESAMPLES,
@@ -86,10 +92,11 @@ def calibrate(
     plots: Plots = None,
     kept: o.Kept = o.Kept(),  # noqa: B008 - frozen
 ) -> None:
-    r"""Fit a judge's calibration on labelled reads, and say what it is worth on groups that it was not fitted on.
+    r"""Calibrate a judge on labelled reads, with its error on held-out groups before and after.
 
-    Give the result to `score`, `run` and the others with **--calibration**, or to a scorer as `calibration`. Brier
-    score, calibration error (ECE), accuracy and F1 are out-of-fold, by groups; what is saved is fitted on all reads.
+    Pass the result to `score`, `run` and other commands with **--calibration**, or to a scorer as `calibration`. The
+    reported Brier score, calibration error (ECE), accuracy and F1 are cross-validated over groups; the saved
+    calibration is fitted on all reads.
 
     **Examples**
 
@@ -104,7 +111,7 @@ def calibrate(
     threshold = None if fit_threshold is None else ThresholdChoice(fit_threshold, *_costs(costs))
     scored = labelled.read(rows)
     given, _ = labelled.of(scored)
-    reads = labelled_reads(scored, given)  # refuses what cannot be fitted before anything is asked
+    reads = labelled_reads(scored, given)  # raises for unusable labels before the judge is called
     if contextual:
         reads = labelled_reads(scored, given, _empty_targets(scored, reads.judge, labelled, keys, judge, kept))
     with bars() as bar:
@@ -112,20 +119,20 @@ def calibrate(
         calibration, reports = fit_calibration(reads, method=method, threshold=threshold, bootstrap=intervals)
     with atomic_path(output) as temporary:
         calibration.save(temporary)
-    console = Console()
+    stdout = Console()
     for report in reports:
         about = f"{report.kind} items: {report.reads} reads, {report.groups} groups, held out"
-        console.print(escape(f"{calibration.judge}, {about}"), soft_wrap=True)
-        console.print(_table(report))
-        console.print(escape(f"kept: {report.method}, {_parameters(calibration.maps[report.kind])}"), soft_wrap=True)
+        stdout.print(escape(f"{calibration.judge}, {about}"), soft_wrap=True)
+        stdout.print(_table(report))
+        stdout.print(escape(f"saved: {report.method}, {_parameters(calibration.maps[report.kind])}"), soft_wrap=True)
         if not report.helped:
-            told.print(
-                f"[yellow]On held-out groups the {escape(report.method)} map of {escape(report.kind)} items has no "
-                "lower Brier score than the judge itself; it may be better to leave it.[/]"
+            stderr.print(
+                f"[yellow]On held-out groups the {escape(report.method)} map of {escape(report.kind)} items does not "
+                "lower the Brier score; consider using the judge without calibration.[/]"
             )
     if reads.left_out:
-        console.print(f"{reads.left_out} labelled items have no probabilities and were left out.")
-    console.print(f"written: {escape(str(output))}")
+        stdout.print(f"{reads.left_out} labelled items without probabilities were skipped.")
+    stdout.print(f"written: {escape(str(output))}")
     if plots is not None:
         plots.mkdir(parents=True, exist_ok=True)
         for report in reports:
@@ -139,7 +146,9 @@ def calibrate(
 def _check_output(output: Path, rows: Path, labels: Path | None, json: Path | None) -> None:
     taken = [path.resolve() for path in (rows, labels, json) if path is not None]
     if output.is_dir() or output.resolve() in taken:
-        raise SampleError(f"--output {output} is a folder or another file of this command; give it a name of its own.")
+        raise SampleError(
+            f"--output {output} is a folder or another file of this command; choose a different file name."
+        )
 
 
 def _costs(text: str) -> tuple[float, float]:
@@ -147,7 +156,7 @@ def _costs(text: str) -> tuple[float, float]:
         false_yes, false_no = (float(part) for part in text.split(","))
     except ValueError:
         raise SampleError(
-            f"--costs {text!r} is not known; give the costs of a wrong yes and a wrong no, such as 5,1."
+            f"--costs {text!r}: expected two numbers, the cost of a wrong yes and of a wrong no, such as 5,1."
         ) from None
     return false_yes, false_no
 
@@ -155,13 +164,13 @@ def _costs(text: str) -> tuple[float, float]:
 def _empty_targets(
     rows: Sequence[JudgedRow], name: str, labelled: Labelled, keys: o.Keys, judge: o.Judge, kept: o.Kept
 ) -> dict[tuple[str, str], Verdict]:
-    """What the judge says of every item about nothing."""
+    """The judge's verdict on every item for an empty target."""
     scorer = Work.of(o.Preset(), kept, judge=judge).pipeline().scorer
     assert isinstance(scorer, ChecklistScorer)
     if scorer.judge.name != name:
         raise SampleError(
-            f"the reads are {name!r}'s and --model is {scorer.judge.name!r}; the bias of one judge says nothing about "
-            "another's."
+            f"the file was scored by {name!r} but --model is {scorer.judge.name!r}; --contextual requires the same "
+            "judge."
         )
     columns = Columns.of(rows[0].data, inputs=keys.input_key, reference=keys.reference_key, history=keys.history_key)
     reads, places = [], []
@@ -187,10 +196,10 @@ def _table(report: KindReport) -> Table:
     return table
 
 
-def _parameters(kept: CalibrationMap) -> str:
-    named = {name: getattr(kept, name) for name in ("temperature", "slope", "intercept", "threshold")}
+def _parameters(fitted: CalibrationMap) -> str:
+    named = {name: getattr(fitted, name) for name in ("temperature", "slope", "intercept", "threshold")}
     shown = [f"{name} {value:.4g}" for name, value in named.items() if value is not None]
-    return ", ".join(shown if kept.knots is None else [f"{len(kept.knots)} knots", *shown])
+    return ", ".join(shown if fitted.knots is None else [f"{len(fitted.knots)} knots", *shown])
 
 
 def _record(calibration: Calibration, reports: Sequence[KindReport], left_out: int) -> dict[str, Any]:

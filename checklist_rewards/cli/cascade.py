@@ -1,4 +1,4 @@
-"""`cascade`: two scored files in, the margin of a cascade of their judges out."""
+"""`cascade`: simulate a cascade of two judges from their scored files, and choose its margin."""
 
 from __future__ import annotations
 
@@ -24,41 +24,45 @@ _SHOWN_STEP = 5
 @grouped
 def cascade(
     cheap: Annotated[
-        Path, typer.Argument(metavar="CHEAP", show_default=False, help="A file scored by a cheap judge.")
+        Path, typer.Argument(metavar="CHEAP", show_default=False, help="A file scored by the cheap judge.")
     ],
     strong: Annotated[
-        Path, typer.Argument(metavar="STRONG", show_default=False, help="The same rows, scored better.")
+        Path, typer.Argument(metavar="STRONG", show_default=False, help="The same rows scored by the strong judge.")
     ],
     label_key: Annotated[
         str | None,
         typer.Option(
-            show_default="the strong judge is the truth", rich_help_panel=o.ROWS, help="Key of true answers."
+            show_default="the strong judge's answers",
+            rich_help_panel=o.ROWS,
+            help="Column of labels to measure agreement with.",
         ),
     ] = None,
     id_key: Annotated[
-        str | None, typer.Option(show_default="id, else the place", rich_help_panel=o.ROWS, help="Key of the rows.")
+        str | None, typer.Option(show_default="id, else row number", rich_help_panel=o.ROWS, help="Column of row ids.")
     ] = None,
-    cheap_cost: Annotated[
-        float, typer.Option(min=0, help="Price of a cheap read, as a multiple of a strong one.")
-    ] = 0.0,
+    cheap_cost: Annotated[float, typer.Option(min=0, help="Price of a cheap read relative to a strong read.")] = 0.0,
     tolerance: Annotated[
-        float, typer.Option(min=0, max=1, help="How much agreement may be given up for a lower price.")
+        float, typer.Option(min=0, max=1, help="Largest loss of agreement to accept for a lower cost.")
     ] = DEFAULT_TOLERANCE,
-    threshold: Annotated[float, typer.Option(min=0, max=1, help="An answer is yes from this P(yes) up.")] = 0.6,
+    threshold: Annotated[float, typer.Option(min=0, max=1, help="Lowest P(yes) that counts as yes.")] = 0.6,
     plot: Annotated[
         Path | None,
-        typer.Option(show_default=False, rich_help_panel=o.OUTPUT, help="Cost against agreement, as an image (.png)."),
+        typer.Option(show_default=False, rich_help_panel=o.OUTPUT, help="Plot of cost against agreement (.png)."),
     ] = None,
     json: Annotated[
-        Path | None, typer.Option("--json", show_default=False, rich_help_panel=o.OUTPUT, help="The curve as JSON.")
+        Path | None,
+        typer.Option(
+            "--json", show_default=False, rich_help_panel=o.OUTPUT, help="Write the curve to this JSON file."
+        ),
     ] = None,
     checklist: o.ChecklistFile = None,
     checklist_key: o.ChecklistKey = None,
 ) -> None:
-    r"""Find out from two scored files what a cascade of their judges would cost, and how well it would do.
+    r"""Simulate a judge cascade from two scored files: cost against agreement at each margin.
 
-    In a cascade the cheap judge answers first, and only where its margin (P of the best answer less that of the
-    second) is too small is the strong one asked. Here nobody is asked: both files are read, and every margin is tried.
+    In a cascade, the cheap judge answers first. The strong judge is asked only if the margin of the cheap judge (the
+    probability of its best answer minus that of the second best) is too small. This command calls no model: it tries
+    every margin on the answers in both files.
 
     **Example**
 
@@ -68,12 +72,12 @@ def cascade(
     """
     for path in (plot, json):
         if path is not None and path.is_dir():
-            raise SampleError(f"{path} is a folder; give a file.")
+            raise SampleError(f"{path} is a folder, expected a file name.")
         if path is not None and path.resolve() in (cheap.resolve(), strong.resolve()):
-            raise SampleError(f"{path} is one of the scored files; give the result a name of its own.")
+            raise SampleError(f"{path} is one of the scored files; choose a different file name for the result.")
     shared = None if checklist is None else read_checklist(checklist)
     files = [read_scored(path, id_key=id_key, checklist_key=checklist_key, shared=shared) for path in (cheap, strong)]
-    pairs, alone = pairs_of(files[0], files[1], (str(cheap), str(strong)))
+    pairs, unpaired = pairs_of(files[0], files[1], (str(cheap), str(strong)))
     curve = replay(
         [first.items for first, _ in pairs],
         [first.score for first, _ in pairs],
@@ -83,26 +87,29 @@ def cascade(
         threshold=threshold,
     )
     chosen = choose(curve, tolerance=tolerance)
-    table = Table("margin", "sent on", "cost", "agreement", title="cascade", title_justify="left")
+    table = Table("margin", "escalated", "cost", "agreement", title="cascade", title_justify="left")
     for point in sorted({*curve[::_SHOWN_STEP], chosen}, key=lambda point: point.margin):
         agreement = "–" if point.agreement is None else f"{point.agreement:.4f}"
         mark = " <" if point == chosen else ""
         table.add_row(f"{point.margin:.2f}", f"{point.escalated:.1%}", f"{point.cost:.3f}", agreement + mark)
     console.print(table)
     console.print(
-        f"{len(pairs)} rows, {chosen.coverage:.1%} of their reads have an outcome and a truth"
-        + (f"; {alone} rows are in one file only" if alone else "")
-        + f". Margin {chosen.margin:.2f}: the cheapest within {tolerance:g} of the best agreement."
+        f"{len(pairs)} rows; {chosen.coverage:.1%} of the reads have an answer and a label"
+        + (f"; {unpaired} rows are in one file only" if unpaired else "")
+        + f". Chosen margin: {chosen.margin:.2f}, the cheapest within {tolerance:g} of the best agreement."
     )
     if json is not None:
-        write_json(json, {"rows": len(pairs), "unpaired": alone, "chosen": asdict(chosen), "curve": as_rows(curve)})
+        write_json(json, {"rows": len(pairs), "unpaired": unpaired, "chosen": asdict(chosen), "curve": as_rows(curve)})
     if plot is not None:
         with atomic_path(plot) as temporary:
             plot_curve(curve, chosen, temporary)
 
 
 def _labels(row: JudgedRow, key: str) -> list[str | None] | None:
-    found = labels_of(row, row.data.get(key), key)
-    if isinstance(found, float):
-        raise SampleError(f"{row.where}: {key!r} must label the items; got a number for the whole target ({found:g}).")
-    return None if found is None else [None if answer is None else answer.label for answer in found]
+    labels = labels_of(row, row.data.get(key), key)
+    if isinstance(labels, float):
+        raise SampleError(
+            f"{row.where}: {key!r} must hold one label per item, got a single number for the whole target "
+            f"({labels:g})."
+        )
+    return None if labels is None else [None if answer is None else answer.label for answer in labels]

@@ -1,4 +1,4 @@
-"""`checklists import`: rubrics and checklists of other projects in, rows with a checklist out."""
+"""`checklists import`: convert rubrics and checklists of other projects to rows with a checklist."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from checklist_rewards.files.rows import write_rows
 
 Format = Literal["auto", "rows", "autorubric", "rubric", "healthbench", "rar", "autochecklist"]
 
-app = typer.Typer(no_args_is_help=True, help="Checklists as files.")
+app = typer.Typer(no_args_is_help=True, help="Import checklists from other projects.")
 
 
 @app.callback()
 def _root() -> None:
-    """Checklists as files: import what other projects wrote."""
+    """Import checklists from other projects."""
 
 
 @app.command("import")
@@ -28,7 +28,9 @@ def import_(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", show_default=False, help="A .jsonl, .csv or .parquet file; a rubric also .json or .yaml."
+            metavar="FILE",
+            show_default=False,
+            help="A .jsonl, .csv or .parquet file of rows, or a single rubric as .json or .yaml.",
         ),
     ],
     output: Annotated[
@@ -37,39 +39,42 @@ def import_(
             "--output",
             "-o",
             show_default=False,
-            help="The rows to write (.jsonl, .csv or .parquet); .json for one checklist that all rows share.",
+            help="Rows to write (.jsonl, .csv or .parquet), or a single shared checklist (.json).",
         ),
     ],
-    format: Annotated[Format, typer.Option(help="What FILE is; auto looks at its beginning.")] = "auto",
+    format: Annotated[Format, typer.Option(help="Format of FILE; auto detects it from the content.")] = "auto",
     may_abstain: Annotated[
-        bool, typer.Option("--may-abstain", help='Allow "cannot_assess" as an answer to every question.')
+        bool, typer.Option("--may-abstain", help='Allow "cannot_assess" as an answer to every item.')
     ] = False,
     prompt_key: Annotated[
         list[str] | None,
-        typer.Option(show_default="prompt", help="Of rows: key of the prompt; several are joined by an empty line."),
+        typer.Option(show_default="prompt", help="Column of the prompt. Repeatable; joined by a blank line."),
     ] = None,
     target_key: Annotated[
-        str | None, typer.Option(show_default=False, help="Of rows: key of the text to be scored; becomes target.")
+        str | None, typer.Option(show_default=False, help="Column of the text to score; written as target.")
     ] = None,
-    checklist_key: Annotated[str, typer.Option(help="Of rows: key of the checklist.")] = "checklist",
+    checklist_key: Annotated[str, typer.Option(help="Column of the checklist.")] = "checklist",
     item_key: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="FIELD=KEY", show_default=False, help="Of rows: a field of the items that has another name."
+            metavar="FIELD=KEY",
+            show_default=False,
+            help="Map a field of the items to its key in FILE, such as weight=points. Repeatable.",
         ),
     ] = None,
     source: Annotated[
-        str | None, typer.Option(show_default="the format", help="Where the checklists come from, for the column.")
+        str | None, typer.Option(show_default="the format", help="Value of the checklist_source column.")
     ] = None,
 ) -> None:
-    r"""Turn rubrics and checklists of other projects into rows for **score**, or for a training set.
+    r"""Convert rubrics and checklists of other projects to rows for **score** or for a training dataset.
 
-    **autorubric** is a RubricDataset of Autorubric, **rubric** a rubric file of Autorubric or of the rubric package,
-    **healthbench** and **rar** are rows with `rubrics` and `rubric`, **autochecklist** is a Checklist of AutoChecklist
-    or the rows of its runs. **rows** are rows with a checklist as this package has it, under any names.
+    Formats: **autorubric**, a RubricDataset of Autorubric; **rubric**, a rubric file of Autorubric or of the rubric
+    package; **healthbench** and **rar**, rows with a `rubrics` or `rubric` column; **autochecklist**, a Checklist of
+    AutoChecklist or the rows of its runs; **rows**, rows with a checklist in this package's format under any column
+    name.
 
-    Weights, penalties, options, abstentions and gates are kept. What an item has no place for is counted at the end;
-    what would change a score is refused, naming file, row and item.
+    Weights, penalties, options, abstentions and gates are imported. Fields that items cannot hold are dropped and
+    counted at the end. An input that would change a score is refused with its file, row and item.
 
     **Examples**
 
@@ -81,7 +86,8 @@ def import_(
         --checklist-key rubric --item-key question=criterion --item-key weight=points
     ```
     """
-    from checklist_rewards.datasets.columns import CHECKLIST_COLUMNS, PROMPT, checklist_columns  # takes a second
+    # Imported here because the datasets library takes a second to import.
+    from checklist_rewards.datasets.columns import CHECKLIST_COLUMNS, PROMPT, checklist_columns
     from checklist_rewards.datasets.importing import imported_rows, told
 
     shared = output.suffix.lower() == ".json"
@@ -110,25 +116,25 @@ def import_(
             for row, checklist in imported.rows:
                 if PROMPT not in row:
                     raise SampleError(
-                        f"{file}: it holds one checklist and no prompt, so there are no rows; give a .json file as "
-                        "--output, for `score --checklist`."
+                        f"{file} holds a single checklist without a prompt, which cannot be written as rows; set "
+                        "--output to a .json file and use it with `score --checklist`."
                     )
                 others = {name: value for name, value in row.items() if name not in (PROMPT, *CHECKLIST_COLUMNS)}
                 out.write({PROMPT: row[PROMPT]} | others | checklist_columns(checklist))
                 rows, items = rows + 1, items + len(checklist)
             if not rows:
-                raise SampleError(f"{file}: the file has no rows.")
+                raise SampleError(f"{file} has no rows.")
     what = f"one checklist with {items} items" if shared else f"{rows} rows with {items} items"
     console.print(f"{imported.format}: {what} in {output}", highlight=False)
     if imported.left_out:
-        console.print(f"left out, as items have no place for it: {told(imported.left_out)}", style="yellow")
+        console.print(f"Dropped fields that items cannot hold: {told(imported.left_out)}", style="yellow")
 
 
 def _check_output(file: Path, output: Path) -> None:
     if output.is_dir():
-        raise SampleError(f"--output {output} is a folder; give a file.")
+        raise SampleError(f"--output {output} is a folder, expected a file name.")
     if file.exists() and output.exists() and file.samefile(output):
-        raise SampleError(f"--output {output} is the file itself; give the result a name of its own.")
+        raise SampleError(f"--output {output} is the input file; choose a different file name for the result.")
 
 
 def _fields(named: list[str]) -> dict[str, str]:
@@ -136,16 +142,17 @@ def _fields(named: list[str]) -> dict[str, str]:
     for entry in named:
         field, equals, key = entry.partition("=")
         if not equals or not field or not key:
-            raise SampleError(f"--item-key {entry!r}: give FIELD=KEY, such as weight=points.")
+            raise SampleError(f"--item-key {entry!r}: expected FIELD=KEY, such as weight=points.")
         pairs[field] = key
     return pairs
 
 
 def _one(checklists: dict[str, Checklist], file: Path, output: Path) -> Checklist:
     if len(checklists) != 1:
-        found = f"{len(checklists)} different checklists" if checklists else "no rows"
+        content = f"{len(checklists)} different checklists" if checklists else "no rows"
         raise SampleError(
-            f"{file}: it has {found}, and --output {output} holds exactly one; give a .jsonl, .csv or .parquet file."
+            f"{file} has {content}, but --output {output} holds exactly one checklist; set it to a .jsonl, .csv or "
+            ".parquet file."
         )
     [checklist] = checklists.values()
     return checklist

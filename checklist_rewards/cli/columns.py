@@ -1,11 +1,11 @@
-"""Which key of a row holds what, and the checks that a row must pass before any model is loaded.
+"""The columns of a file of rows, and the validation of a row before any model is loaded.
 
-A key that the user names must be there in every row. Where none is named, the first row decides between the two names
-that the field uses (`prompt` or `input`, `target` or `completion`), and all rows must agree with it. Chat messages are
-taken as a trainer's reward takes them (`chat.py`).
+A column named by the user must exist in every row. Otherwise the first row decides between the two usual names
+(`prompt` or `input`, `target` or `completion`), and all rows must have the same column. Chat messages are handled as
+in training (`chat.py`).
 
-What a writer may be shown besides (a reference, candidates, ...) is taken from the keys of these names, where its
-prompt speaks of it; a row without such a key has none, unless the user named it.
+Further fields of a writer prompt (reference, candidates, ...) are read from columns of the same name. They are
+optional, unless the user named the column.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ _TEXT = "a string or chat messages"
 
 @dataclass(frozen=True)
 class Columns:
-    """The keys of a file of rows. Make it with [`Columns.of`]."""
+    """The columns of a file of rows. Create it with [`Columns.of`]."""
 
     inputs: tuple[str, ...]
-    """May be empty: then the judge sees no input."""
+    """Input columns. If empty, the judge sees no input."""
     target: str
     checklist: str
     reference: str | None = None
-    """What the judge is shown as a known good answer."""
+    """Column of the reference answer shown to the judge."""
     history: str = HISTORY
-    """The turns before the input, where they are not in its chat messages."""
+    """Column of the conversation before the input, for inputs that are not chat messages."""
     writer: Mapping[str, str] = field(default_factory=dict)
-    """What a writer is shown besides: the name of a field of [`Request`], and its key."""
+    """Further fields of [`Request`] for the writer prompt: field name to column."""
     shared: Checklist | None = None
-    """One checklist for all rows, instead of the column."""
+    """A checklist for all rows, used instead of the column."""
     optional: frozenset[str] = frozenset()
-    """Keys that nobody named: a row may lack them."""
+    """Columns not named by the user; rows may lack them."""
     blank_is_null: bool = False
-    """CSV has no null: an empty cell stands for it."""
+    """Treat an empty cell as null, because CSV has no null."""
 
     @classmethod
     def of(
@@ -63,9 +63,9 @@ class Columns:
         shared: Checklist | None = None,
         blank_is_null: bool = False,
     ) -> Columns:
-        """The keys that a file with this first row uses; None stands for "not named by the user".
+        """The columns of a file whose first row is `first`; None means "not named by the user".
 
-        `writer` has a field for everything that the writer can be shown.
+        `writer` has one entry per field that the writer prompt uses.
         """
         default = [next((key for key in INPUTS if key in first), None)]
         fields = {name: key or name for name, key in (writer or {}).items()}
@@ -83,23 +83,23 @@ class Columns:
         )
 
     def input_of(self, row: Mapping[str, Any], where: str) -> tuple[str | None, str | None]:
-        """What was asked, and the turns before it. Several keys are joined by a blank line, empty ones left out."""
+        """The input and the conversation before it; several columns are joined by blank lines, skipping empty ones."""
         texts = [self._input(row, key, where) for key in self.inputs]
         before = None if self._absent(row, self.history) else self.get(row, self.history, "--history-key", where)
         if before is not None and not isinstance(before, str):
-            kind = "a string (the turns of chat messages belong into the input)"
+            kind = "a string (put earlier chat messages into the input column)"
             raise SampleError(f"{where}: {self.history!r} must be {kind}, got {_shown(before)}.")
         history = joined([before, *(history for _, history in texts)])
         return texts[0][0] if len(texts) == 1 else joined([text for text, _ in texts]), history
 
     def request_of(self, row: Mapping[str, Any], where: str) -> Request:
-        """What a checklist is wanted for. Raises [`SampleError`] if nothing is asked there."""
+        """The row as a [`Request`] for a checklist. Raises [`SampleError`] if the input is blank."""
         if not self.inputs:
             self.get(row, PROMPT, "--input-key", where)
         input, history = self.input_of(row, where)
         if input is None or not input.strip():
             keys = ", ".join(self.inputs)
-            raise SampleError(f"{where}: the input is blank ({keys}); a checklist needs something asked.")
+            raise SampleError(f"{where}: the input ({keys}) is blank; a checklist requires an input.")
         values = {
             name: (self.list_of if name == CANDIDATES else self.get)(row, key, f"--{name}-key", where)
             for name, key in self.writer.items()
@@ -108,37 +108,37 @@ class Columns:
         return Request(input, history=history, **fields_of(values, where, self.writer))
 
     def messages_of(self, row: Mapping[str, Any], where: str) -> str | list[dict[str, str]] | None:
-        """What was asked, as a policy is asked: chat messages stay chat messages."""
+        """The prompt as the policy receives it: chat messages are returned as chat messages."""
         value = row.get(self.inputs[0]) if len(self.inputs) == 1 else None
         if isinstance(value, str) or value is None:
             return self.input_of(row, where)[0]
-        input, history = self.input_of(row, where)  # refuses what is no conversation
+        input, history = self.input_of(row, where)  # raises if the value is not a conversation
         return [dict(message) for message in value] if input or history else None
 
     def sample_of(self, row: Mapping[str, Any], where: str, checklist: Any) -> Sample:
-        """The row as a [`Sample`] with this checklist. Raises [`SampleError`] if it cannot be one."""
+        """The row as a [`Sample`] with this checklist. Raises [`SampleError`] for invalid columns."""
         input, history = self.input_of(row, where)
         return Sample(checklist, self.target_of(row, where), input, self.reference_of(row, where), history)
 
     def target_of(self, row: Mapping[str, Any], where: str) -> str:
-        """The text being scored, without thinking, as a reward takes it. Raises [`SampleError`] if there is none."""
+        """The text to score, without thinking, as in training. Raises [`SampleError`] if it is missing."""
         target = self.get(row, self.target, "--target-key", where)
         try:
-            return completion_text(None if target == [] else target)  # no messages at all are no text
+            return completion_text(None if target == [] else target)  # an empty list of messages has no text
         except SampleError:
             raise SampleError(f"{where}: {self.target!r} must be {_TEXT}, got {_shown(target)}.") from None
 
     def checklist_of(self, row: Mapping[str, Any], where: str) -> Checklist | None:
-        """The row's checklist; None if it is null, as where none could be generated."""
+        """The row's checklist; None if the column is null, for example after a failed generation."""
         if self.shared is not None:
             return self.shared
-        value = self.get(row, self.checklist, "--checklist-key, or give --checklist FILE", where)
+        value = self.get(row, self.checklist, "--checklist-key, or use --checklist FILE", where)
         if value is None or (value == "" and self.blank_is_null):
             return None
         return Checklist.parse(value, f"{where}, {self.checklist!r}")
 
     def list_of(self, row: Mapping[str, Any], key: str, option: str, where: str) -> Any:
-        """`row[key]`, which should be a list; CSV, which has none, holds it as JSON."""
+        """`row[key]`, expected to be a list; CSV files hold it as JSON."""
         value = self.get(row, key, option, where)
         if not isinstance(value, str):
             return value
@@ -148,11 +148,11 @@ class Columns:
             return json.loads(value)
         except (ValueError, RecursionError) as error:
             raise SampleError(
-                f"{where}: {key!r} must be a list, or JSON of one ({error}); got {value!r:.60}."
+                f"{where}: {key!r} must be a list or a JSON list ({error}), got {value!r:.60}."
             ) from None
 
     def reference_of(self, row: Mapping[str, Any], where: str) -> str | None:
-        """The known good answer, if there is one."""
+        """The row's reference answer, or None."""
         if self.reference is None:
             return None
         value = self.get(row, self.reference, "--reference-key", where)
@@ -160,12 +160,10 @@ class Columns:
 
     @staticmethod
     def get(row: Mapping[str, Any], key: str, option: str, where: str) -> Any:
-        """`row[key]`, or a sentence that lists the keys there are and the option that names another."""
+        """`row[key]`. If it is missing, raises [`SampleError`] with the row's columns and the option to set."""
         if key not in row:
-            keys = ", ".join(map(repr, row)) or "no keys at all"
-            raise SampleError(
-                f"{where}: there is no key {key!r}; the row has {keys} (name the right one with {option})."
-            )
+            columns = ", ".join(map(repr, row)) or "no columns"
+            raise SampleError(f"{where}: column {key!r} not found; the row has {columns} (set it with {option}).")
         return row[key]
 
     def _absent(self, row: Mapping[str, Any], key: str) -> bool:
@@ -186,7 +184,7 @@ def read_checklist(path: Path) -> Checklist:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ChecklistError(f"{path}: the checklist cannot be read as UTF-8 text ({error}).") from None
+        raise ChecklistError(f"{path}: cannot read the checklist as UTF-8 text ({error}).") from None
     return Checklist.parse(text, str(path))
 
 

@@ -1,4 +1,4 @@
-"""The commands put together: names, the front help, and one place that turns errors into exit codes."""
+"""The typer app: registers the commands, and turns errors into exit codes."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from checklist_rewards.cli.report import console, refuse
 from checklist_rewards.errors import ChecklistRewardsError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What a write gives where there is no room: a full disk, a quota, a limit on the size of a file."""
+"""Write errors for lack of space: a full disk, an exceeded quota, a file size limit."""
 
 
 class _Commands(TyperGroup):
-    """Turns what a command raises on purpose into one line and an exit code, in one place for all of them."""
+    """Report the package's own errors as one line with an exit code; other exceptions keep their traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -45,8 +45,8 @@ class _Commands(TyperGroup):
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
             console.print(
-                "Interrupted: nothing was written. What was answered so far is in the store (unless --no-store), so "
-                "the same command goes on from here.",
+                "Interrupted: no output was written. Answers received so far are in the store (unless --no-store is "
+                "set); rerun the same command to continue.",
                 style="yellow",
             )
             raise typer.Exit(130) from None
@@ -54,9 +54,9 @@ class _Commands(TyperGroup):
             if error.errno not in _FULL:
                 raise
             refuse(
-                f"a file could not be written to its end ({error.strerror or error}). An unfinished file is not kept. "
-                "What was answered so far is in the store (unless --no-store, or the store's own disk is the full "
-                "one), so the same command goes on from here once there is room."
+                f"the output could not be written completely ({error.strerror or error}), so it was discarded. "
+                "Answers received so far are in the store (unless --no-store is set or the store is on the full "
+                "disk); free some space and rerun the same command to continue."
             )
             raise typer.Exit(1) from None
 
@@ -84,15 +84,15 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Checklists of yes/no questions about texts: written by a model, answered by a judge, one token per question.
+    """Score texts with checklists: a model writes yes/no questions, a judge answers each with a single token.
 
-    The same scorer is the reward of TRL's trainers, so these commands give the numbers that a policy is trained on.
+    These commands use the same scorer as the reward for TRL trainers, so their scores equal the training rewards.
 
-    **Files** are JSONL, CSV or Parquet, by extension. **Models** are "pocket" (tiny, packaged, knows
-    only its own small world), a folder, a Hub id, or with --base-url the name on an OpenAI-compatible server.
+    **Files** are JSONL, CSV or Parquet, chosen by extension. **Models** are "pocket" (a tiny packaged model for tests
+    and demos), a local folder, a Hub id or, with --base-url, the model name on an OpenAI-compatible server.
 
-    **Exit codes**: 0 everything is answered, 1 something is not (a table says what and why), 2 bad usage or
-    input.
+    **Exit codes**: 0 success; 1 some results are missing (a table lists them with the reason); 2 invalid arguments
+    or input.
     """
 
 

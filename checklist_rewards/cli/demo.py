@@ -15,10 +15,10 @@ PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True, "help_
 
 
 def demo(context: typer.Context) -> None:
-    """Run the main job from end to end on the pocket model: checklists, GRPO, best-of-8, a plot.
+    """Run an end-to-end demo with the pocket model: checklists, GRPO, best-of-8 and a plot.
 
-    Takes minutes on a few CPU cores, downloads nothing, and writes everything under runs/demo. All options are handed
-    to recipes/demo.py; its own help: **checklist-rewards demo -- --help**.
+    Takes a few minutes on a few CPU cores, downloads nothing, and writes to runs/demo. All options are passed to
+    recipes/demo.py; see **checklist-rewards demo -- --help**.
 
     **Example**
 
@@ -34,10 +34,13 @@ def demo(context: typer.Context) -> None:
 
 
 def recipes_dir() -> Path:
-    """Where the recipes are: inside the wheel, or at the top of a source checkout. Raises [`SampleError`] if
-    nowhere."""
+    """The folder of the recipes: inside the wheel, or at the top of a source checkout.
+
+    Raises:
+        SampleError: If neither folder has the recipes.
+    """
     package = Path(checklist_rewards.__file__).resolve().parent
     for folder in (package / "_recipes", package.parent / "recipes"):
         if (folder / "demo.py").is_file():
             return folder
-    raise SampleError(f"the recipes are neither in {package} nor beside it; reinstall checklist-rewards.")
+    raise SampleError(f"recipes not found in {package} or {package.parent}; reinstall checklist-rewards.")

@@ -1,4 +1,4 @@
-"""`distill`: from labels, of people or of a larger judge, to a small encoder that judges."""
+"""`distill`: fine-tune a small encoder into a judge, from human labels or a larger judge's probabilities."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def distill(
     labels: Annotated[
         Path,
         typer.Argument(
-            metavar="LABELS", show_default=False, help="Labelled rows, or a file that `score` or `run` wrote."
+            metavar="LABELS", show_default=False, help="Labelled rows, or a file written by `score` or `run`."
         ),
     ],
     output: Annotated[
@@ -39,41 +39,47 @@ def distill(
             "-o",
             show_default=False,
             rich_help_panel=o.OUTPUT,
-            help="The folder of the judge. It appears when it is whole, and replaces a judge that was there.",
+            help="Folder to write the judge to. An existing judge is replaced when the new one is complete.",
         ),
     ],
     target_key: Annotated[
         str | None,
-        typer.Option(show_default="target, else completion", rich_help_panel=_LABELS, help="Key of the text."),
+        typer.Option(show_default="target, else completion", rich_help_panel=_LABELS, help="Column of the text."),
     ] = None,
-    question_key: Annotated[str, typer.Option(rich_help_panel=_LABELS, help="Key of the question.")] = "question",
+    question_key: Annotated[str, typer.Option(rich_help_panel=_LABELS, help="Column of the question.")] = "question",
     label_key: Annotated[
         str,
         typer.Option(
             rich_help_panel=_LABELS,
-            help="Key of the label, 0 (no) to 1 (yes). Rows that have none give the P(yes) of their scores.",
+            help="Column of the label, 0 (no) to 1 (yes). Scored rows without it use the judge's P(yes) as labels.",
         ),
     ] = "label",
     group_key: Annotated[
         str | None,
         typer.Option(
-            show_default="group, else the text", rich_help_panel=_LABELS, help="Key of what is held out together."
+            show_default="group, else the text",
+            rich_help_panel=_LABELS,
+            help="Column of the group; rows of a group are held out together in cross-validation.",
         ),
     ] = None,
     base: Annotated[
         str | None,
         typer.Option(
-            show_default="the packaged MiniLM", rich_help_panel=_TRAINING, help="Encoder: a folder or a Hub id."
+            show_default="the packaged MiniLM",
+            rich_help_panel=_TRAINING,
+            help="Base encoder: a local folder or a Hub id.",
         ),
     ] = None,
     folds: Annotated[
         int,
         typer.Option(
-            min=0, rich_help_panel=_TRAINING, help="Folds of the figures in the model card; 0 or 1 for no figures."
+            min=0,
+            rich_help_panel=_TRAINING,
+            help="Cross-validation folds for the metrics in the model card; 0 or 1 to skip them.",
         ),
     ] = 5,
-    epochs: Annotated[float, typer.Option(rich_help_panel=_TRAINING, help="Passes over the labels.")] = 2.0,
-    learning_rate: Annotated[float, typer.Option(rich_help_panel=_TRAINING, help="The highest.")] = 1.5e-4,
+    epochs: Annotated[float, typer.Option(rich_help_panel=_TRAINING, help="Training epochs.")] = 2.0,
+    learning_rate: Annotated[float, typer.Option(rich_help_panel=_TRAINING, help="Peak learning rate.")] = 1.5e-4,
     targets: Annotated[
         int, typer.Option(min=1, rich_help_panel=_TRAINING, help="Texts per step, with all their questions.")
     ] = 4,
@@ -81,19 +87,19 @@ def distill(
         Literal["packed", "matched"],
         typer.Option(
             rich_help_panel=_TRAINING,
-            help="How it reads: all questions of a text at once, or each with the text, which agrees a little "
-            "better with people and takes several times as long.",
+            help="packed: encode a text once with all its questions. matched: encode each question with the text, "
+            "which agrees slightly better with human labels and is several times slower.",
         ),
     ] = "packed",
     bootstrap: Resamples = DEFAULT_RESAMPLES,
     seed: Seed = 0,
     json: Json = None,
 ) -> None:
-    r"""Fine-tune a small encoder into a judge, from labels of people or the probabilities of a larger judge.
+    r"""Fine-tune a small encoder into a judge, from human labels or the probabilities of a larger judge.
 
-    The folder that it writes is a judge like any other: `--model FOLDER`. Its model card says what it learned from and
-    what it is worth on groups that it has not seen (each fold is read by an encoder trained on the others). A judge
-    that is no better than chance there is written with a warning, and the exit code is 1.
+    Use the written folder like any other judge, with `--model FOLDER`. Its model card describes the training data and
+    reports cross-validated metrics on held-out groups. If these are not better than chance, the judge is written with
+    a warning and the exit code is 1.
 
     **Examples**
 
@@ -103,7 +109,7 @@ def distill(
     checklist-rewards score answers.jsonl -o scored.jsonl --model judge
     ```
     """
-    # They bring torch, which no other command needs before it works.
+    # Imported here because they import torch, which the help of other commands must not wait for.
     from checklist_rewards.backends.encoder import EncoderBackend
     from checklist_rewards.distill.training import Step, Training, check_installed, train_encoder
 
@@ -115,7 +121,7 @@ def distill(
     )
     several = folds > 1
     if several:
-        folds_of(pairs, folds, seed)  # refuses what cannot be folded before anything is trained
+        folds_of(pairs, folds, seed)  # raises for labels that cannot be split, before training starts
     check_installed()
     figures: dict[str, Figure] | None = None
     unread = 0
@@ -156,7 +162,7 @@ def distill(
             {**record, "folds": folds if several else 0, "unread": unread, "held_out": held_out, "warning": warning},
         )
     if warning is not None:
-        refuse(f"{warning} It was written to {output}; train it on more labels or longer before you use it.")
+        refuse(f"{warning} The judge was written to {output}; train it on more labels or longer before using it.")
         raise typer.Exit(1)
 
 
@@ -167,6 +173,6 @@ def _steps(pairs: Sequence[LabelledPair], folds: int, training: Any, seed: int) 
 
 
 def _check_output(output: Path) -> None:
-    """Refuse to replace anything but a model."""
+    """Refuse to overwrite a file, or a folder without a model."""
     if output.is_file() or (output.is_dir() and any(output.iterdir()) and not (output / "config.json").is_file()):
-        raise SampleError(f"--output {output} is there and holds no model; give a new folder.")
+        raise SampleError(f"--output {output} exists but is not a model folder; choose a new folder.")

@@ -1,7 +1,7 @@
-"""What `generate`, `score`, `run` and `refine` do under `--dry-run`: the same work, with counters for engines.
+"""`--dry-run` of `generate`, `score`, `run` and `refine`: the same work with counters in place of the engines.
 
-What `refine` asks depends on its answers, so there the most is counted: answers as long as they may be, which fail
-every item, so that all rounds are gone through.
+The requests of `refine` depend on the model's answers, so the dry run counts an upper bound: every answer has the
+maximum length and fails every item, so all rounds take place.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from checklist_rewards.scores import Score, Verdict, score_checklist
 from checklist_rewards.self_refine import Method, Task, refine_batch
 
 _CANDIDATES, _CANDIDATE = 4, "A candidate of some length, as they are. " * 25
-_REFINED = "What the refiners ask is not counted: it depends on the checklists."
-_STAGES = "The source's first stage that is not in the store is counted; later ones depend on its replies."
-_ALL_ROUNDS = "Counted as if no answer passed before the last round, and each were as long as --max-tokens allows."
-_LONGEST = "Checklists that are not written yet are counted at {} questions each."
+_REFINED = "Requests of the refiners are not counted, because they depend on the checklists."
+_STAGES = "Only the first stage that is not in the store is counted, because later stages depend on its replies."
+_ALL_ROUNDS = "Upper bound: assumes that no answer passes before the last round and each has --max-tokens tokens."
+_LONGEST = "Checklists not written yet are counted with {} questions each."
 
 
 def forecast(
@@ -46,25 +46,31 @@ def forecast(
     source: Any = None,
     writes: bool = True,
 ) -> None:
-    """Print what it would take.
+    """Print the calls, tokens and price of `generate`, `score` or `run`.
 
     Args:
-        work ([`Work`]): config, engines and store.
-        prices: of the models.
-        requests (iterable of [`Request`]): what checklists are wanted for.
-        samples (iterable of [`Sample`], *optional*): what is to be scored; one per request where checklists are
-            written per input. Its own checklist is used where nothing is written.
-        source (*optional*): of a corpus-level pipeline.
-        writes (`bool`, *optional*, defaults to `True`): whether checklists are written at all.
+        work ([`Work`]):
+            Config, engines and store.
+        prices (`Prices`):
+            US dollars per million prompt and reply tokens of each model.
+        requests (iterable of [`Request`], *optional*, defaults to `()`):
+            Inputs to write a checklist for.
+        samples (iterable of [`Sample`], *optional*):
+            Texts to score. If `requests` are given, one sample per request, scored by the written checklist; otherwise
+            each sample is scored by its own checklist.
+        source (*optional*):
+            Source of a corpus-level pipeline.
+        writes (`bool`, *optional*, defaults to `True`):
+            Whether the command writes checklists.
     """
     _refuse_remote(work)
     counters: list[Counter] = []
 
-    def put(engine: Engine) -> Engine:
+    def counted(engine: Engine) -> Engine:
         counters.append(Counter(engine))
         return Engine(engine.model, counters[-1])
 
-    pipe = work.pipeline(put)
+    pipe = work.pipeline(counted)
     stand_in = placeholder(getattr(pipe.generator, "max_items", None), work.config.universal)
     missing = rows = 0
     notes: list[str] = []
@@ -76,27 +82,27 @@ def forecast(
             except GenerationError:
                 shared, missing = stand_in, 1
                 notes.append(_STAGES)
-        asked, scored = iter(requests), None if samples is None else iter(samples)
+        requests_left, samples_left = iter(requests), None if samples is None else iter(samples)
         while True:
-            chunk = list(islice(asked, CHUNK_ROWS))
-            batch = [] if scored is None else list(islice(scored, CHUNK_ROWS))
+            chunk = list(islice(requests_left, CHUNK_ROWS))
+            batch = [] if samples_left is None else list(islice(samples_left, CHUNK_ROWS))
             if not chunk and not batch:
                 break
             rows += len(chunk) or len(batch)
-            made = _generated(pipe, chunk, counters[1], sampled=len(counters) > 2) if chunk else []
-            missing += sum(not isinstance(found, Checklist) for found in made)
-            checklists: Sequence[Any] = [found if isinstance(found, Checklist) else stand_in for found in made]
+            results = _generated(pipe, chunk, counters[1], sampled=len(counters) > 2) if chunk else []
+            missing += sum(not isinstance(result, Checklist) for result in results)
+            checklists: Sequence[Any] = [result if isinstance(result, Checklist) else stand_in for result in results]
             if batch and not chunk:
                 checklists = [shared if shared is not None else sample.checklist for sample in batch]
             pipe.score_batch(
                 [
-                    Sample(found, sample.target, sample.input, sample.reference, sample.history)
-                    for found, sample in zip(checklists, batch, strict=bool(batch))
+                    Sample(checklist, sample.target, sample.input, sample.reference, sample.history)
+                    for checklist, sample in zip(checklists, batch, strict=bool(batch))
                 ]
             )
     if missing:
         notes += [_REFINED] * bool(pipe.refiners)
-        notes += [_LONGEST.format(len(stand_in))] * (scored is not None)
+        notes += [_LONGEST.format(len(stand_in))] * (samples is not None)
     judge, writer, *candidates = counters
     lines = [*(Line("candidates", counter) for counter in candidates), Line("checklists", writer)] if writes else []
     show(rows, lines + [Line("scores", judge)] * (samples is not None), prices, notes)
@@ -112,40 +118,40 @@ def forecast_refine(
     method: Method,
     sampling: Sampling,
 ) -> None:
-    """Print what refining would take at most; see [`refine_batch`] for the arguments."""
+    """Print an upper bound of the calls, tokens and price of `refine`; see [`refine_batch`] for the arguments."""
     _refuse_remote(work)
     counters: list[Counter] = []
 
-    def put(engine: Engine) -> Engine:
+    def counted(engine: Engine) -> Engine:
         counters.append(Counter(engine))
         return Engine(engine.model, counters[-1])
 
-    pipe, answers = work.pipeline(put), _Longest(policy)
+    pipe, answers = work.pipeline(counted), _LongestReplies(policy)
     stand_in = placeholder(getattr(pipe.generator, "max_items", None), work.config.universal)
-    notes, kept = [_ALL_ROUNDS], None if work.store is None else _ReadOnly(work.store)
+    notes, store = [_ALL_ROUNDS], None if work.store is None else _ReadOnly(work.store)
     with _quiet():
         for start in range(0, len(tasks), CHUNK_ROWS):
             chunk = list(tasks[start : start + CHUNK_ROWS])
-            bare = [number for number, task in enumerate(chunk) if task.checklist is None]
-            asked = [prompt_text(chunk[number].prompt) for number in bare]
+            missing = [number for number, task in enumerate(chunk) if task.checklist is None]
+            inputs = [prompt_text(chunk[number].prompt) for number in missing]
             requests = [
                 Request(input or "", chunk[number].reference, history)
-                for number, (input, history) in zip(bare, asked, strict=True)
+                for number, (input, history) in zip(missing, inputs, strict=True)
             ]
-            made = _generated(pipe, requests, counters[1], sampled=len(counters) > 2) if requests else []
-            for number, found in zip(bare, made, strict=True):
-                checklist = found if isinstance(found, Checklist) else stand_in
+            results = _generated(pipe, requests, counters[1], sampled=len(counters) > 2) if requests else []
+            for number, result in zip(missing, results, strict=True):
+                checklist = result if isinstance(result, Checklist) else stand_in
                 chunk[number] = replace(chunk[number], checklist=checklist)
-            if any(not isinstance(found, Checklist) for found in made):
+            if any(not isinstance(result, Checklist) for result in results):
                 notes[1:] = [_LONGEST.format(len(stand_in))]
             refine_batch(
                 chunk,
                 Engine(policy.model, answers),
-                _NeverPleased(pipe.scorer),
+                _FailingScorer(pipe.scorer),
                 rounds=rounds,
                 method=method,
                 sampling=sampling,
-                store=kept,  # type: ignore[arg-type]
+                store=store,  # type: ignore[arg-type]
             )
     judge, writer, *candidates = counters
     lines = [Line("answers", answers), *(Line("candidates", counter) for counter in candidates)]
@@ -155,31 +161,31 @@ def forecast_refine(
 def _refuse_remote(work: Work) -> None:
     if work.judge.backend == REMOTE:
         raise SampleError(
-            f"--dry-run counts what this process would ask, and with --backend remote it is the server at "
-            f"{work.judge.base_url} that asks; leave one of the two away."
+            "--dry-run counts the requests of this process, but with --backend remote the server at "
+            f"{work.judge.base_url} runs the judge; omit one of the two options."
         )
 
 
-class _Longest(Counter):
-    """Counts, and replies with as much text as it may."""
+class _LongestReplies(Counter):
+    """A counter that replies with texts of the maximum length."""
 
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:
-        """See [`Backend`]."""
+        """Count the prompts, and reply with `max_tokens` words each."""
         super().generate(prompts, sampling, arrived)
         return [[Reply(("and " * sampling.max_tokens).strip(), "length")] * sampling.n for _ in prompts]
 
 
-class _NeverPleased:
-    """Has the real judge's prompts counted, and fails every item of what the store does not answer."""
+class _FailingScorer:
+    """Counts the real judge's prompts, and scores what the store does not answer as failing every item."""
 
     def __init__(self, scorer: Scorer):
         self.scorer = scorer
         self.check = scorer.check
 
     def score_batch(self, samples: Sequence[Sample], progress: Progress | None = None) -> list[Score]:
-        """See [`Scorer`]."""
+        """The stored scores, or the worst possible score for the others."""
         scores = self.scorer.score_batch(samples, progress)
         return [
             score if score.answered == score.total else score_checklist(sample.checklist, _worst(sample.checklist))
@@ -196,13 +202,13 @@ def _worst(checklist: Checklist) -> list[Verdict]:
 
 
 class _ReadOnly:
-    """A store that takes nothing: the texts of a dry run are nobody's replies."""
+    """A store that saves nothing, because the texts of a dry run are not model replies."""
 
     def __init__(self, store: Store):
         self.get = store.get
 
     def put(self, answers: Iterable[tuple[Key, str]]) -> None:
-        """Keep nothing."""
+        """Discard the answers."""
         for _ in answers:
             pass
 
@@ -210,23 +216,23 @@ class _ReadOnly:
 def _generated(
     pipe: Pipeline, requests: Sequence[Request], writer: Counter, *, sampled: bool
 ) -> list[Checklist | GenerationError]:
-    """What `generate_batch` gives; a request that waits for candidates is counted as if it had them."""
+    """The results of `generate_batch`; a request that needs sampled candidates is counted with placeholder ones."""
     if not sampled:
         return pipe.generate_batch(requests)
-    made = []
+    results = []
     for request in requests:
         before = writer.calls
-        [found] = pipe.generate_batch([request])
-        if not isinstance(found, Checklist) and writer.calls == before:
+        [result] = pipe.generate_batch([request])
+        if not isinstance(result, Checklist) and writer.calls == before:
             texts = tuple(f"{number}. {_CANDIDATE}" for number in range(_CANDIDATES))
             pipe.generate_batch([replace(request, candidates=texts)])
-        made.append(found)
-    return made
+        results.append(result)
+    return results
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the warnings about what was left unanswered: here that is everything."""
+    """Suppress warnings about unanswered reads, because a dry run answers none."""
     package = logging.getLogger("checklist_rewards")
     before = package.level
     package.setLevel(logging.ERROR)

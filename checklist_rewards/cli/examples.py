@@ -1,4 +1,4 @@
-"""`--example-input`: what a pipeline is given, as an example that can be filled in."""
+"""`--example-input`: an example input of a pipeline, as a template to fill in."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROW = {
     "input": "Write a polite answer to this complaint: my parcel is late.",
     "target": "We are sorry for the delay. Your parcel will reach you tomorrow.",
 }
-_BESIDE = {
+_EXTRA_FIELDS = {
     "reference": "I am sorry that your parcel is late. I have asked the carrier, and it will arrive on Friday.",
     "history": "user: Hello, I ordered on Monday.\n\nassistant: How can I help?",
     "context": "Orders arrive within five days.",
@@ -29,8 +29,10 @@ _BESIDE = {
 
 
 def example_input(config: PipelineConfig) -> str:
-    """A row (JSONL) that a pipeline can be run on, or of a corpus-level pipeline its source (JSON); the schema of a
-    source that has no example."""
+    """An example row (JSONL) of a pipeline, or the example source (JSON) of a corpus-level pipeline.
+
+    A source type without an example is shown as its JSON schema.
+    """
     if config.source is not None:
         example = getattr(config.source, "example", None)
         if example is None:
@@ -38,8 +40,12 @@ def example_input(config: PipelineConfig) -> str:
         return example().model_dump_json(indent=2)
     parameters = inspect.signature(GENERATORS.get(config.generator.kind).factory).parameters
     prompt = config.generator.prompt or (parameters["prompt"].default if "prompt" in parameters else None)
-    spoken = load_prompt(prompt, "generator").placeholders if prompt else ()
-    row = _ROW | {"candidates" if name == "responses" else name: _BESIDE[name] for name in _BESIDE if name in spoken}
+    placeholders = load_prompt(prompt, "generator").placeholders if prompt else ()
+    row = _ROW | {
+        "candidates" if name == "responses" else name: value
+        for name, value in _EXTRA_FIELDS.items()
+        if name in placeholders
+    }
     return json.dumps(row, ensure_ascii=False)
 
 
@@ -58,6 +64,6 @@ ExampleInput = Annotated[
         show_default=False,
         is_eager=True,
         callback=_show,
-        help="Print an example of what this pipeline is given, and exit.",
+        help="Print an example input of this pipeline and exit.",
     ),
 ]

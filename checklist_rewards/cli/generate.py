@@ -1,4 +1,4 @@
-"""`generate`: rows with an input in, the same rows with a checklist out; or a source in, one checklist out."""
+"""`generate`: write a checklist for every row, or one checklist from a source."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def generate(
 ) -> None:
     r"""Write a checklist for every input, or one for a whole corpus.
 
-    Every row gets the columns **checklist**, checklist_id, checklist_source and checklist_model, and where
-    the input has another name, a copy of it called **prompt**: the file is then a dataset for TRL's trainers,
-    and for `score`. A row that gets no checklist is kept, with null, and named at the end.
+    Adds the columns **checklist**, checklist_id, checklist_source and checklist_model to every row. If the input
+    column has another name, it is copied to **prompt**. The output is a dataset for TRL trainers and for `score`.
+    A row whose checklist could not be written has null there and is listed at the end.
 
-    A corpus-level pipeline (checkeval, interacteval, feedback) is given its source, a JSON or YAML file, in place of
-    the rows, and writes one checklist to a .json file, for `score --checklist`.
+    Corpus-level pipelines (checkeval, interacteval, feedback) take a source, a JSON or YAML file, instead of rows,
+    and write one checklist to a .json file for `score --checklist`.
 
     **Examples**
 
@@ -65,8 +65,8 @@ def generate(
         pipe.check_request(columns.request_of(row.data, row.where), row.where)
         if PROMPT in row.data and columns.inputs != (PROMPT,):
             raise SampleError(
-                f"{row.where}: the input is in {', '.join(columns.inputs)}, and there is another {PROMPT!r}, which a "
-                "trainer would take for it; remove or rename that one."
+                f"{row.where}: the input is in {', '.join(columns.inputs)}, but the row also has a column {PROMPT!r}, "
+                "which a trainer would use as the input; remove or rename that column."
             )
         total += 1
     prices = prices_from(dry.price)
@@ -79,8 +79,8 @@ def generate(
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("checklists", total)
         for chunk in file.chunks():
-            made = pipe.generate_batch([columns.request_of(row.data, row.where) for row in chunk], progress)
-            for row, checklist in zip(chunk, made, strict=True):
+            checklists = pipe.generate_batch([columns.request_of(row.data, row.where) for row in chunk], progress)
+            for row, checklist in zip(chunk, checklists, strict=True):
                 report.add_checklist(row.number, checklist)
                 prompt_column = {PROMPT: columns.messages_of(row.data, row.where)}
                 out.write(row.data | prompt_column | checklist_columns(checklist))
@@ -90,10 +90,10 @@ def generate(
 
 
 def _shared(work: Work, files: o.Files, dry: o.Dry) -> None:
-    """One checklist from a source, to a JSON file."""
+    """Write one checklist from a source to a JSON file."""
     name = work.config.name
     if files.output.suffix.lower() != ".json":
-        raise SampleError(f"--output {files.output}: {name} writes one checklist; give a .json file.")
+        raise SampleError(f"--output {files.output}: {name} writes a single checklist; choose a .json file.")
     source = source_from(work.config, files.rows)
     prices = prices_from(dry.price)
     if dry.dry_run:
@@ -110,7 +110,7 @@ def _shared(work: Work, files: o.Files, dry: o.Dry) -> None:
 
 
 def write_shared(pipe: Pipeline, source: Any, report: Report, samples: Any = ()) -> Checklist | None:
-    """The checklist of a corpus-level pipeline, with its stages in the report; None where a stage broke."""
+    """The checklist of a corpus-level pipeline, or None if a stage failed. Adds the stages to the report."""
     checklist: Checklist | None = None
     try:
         checklist = pipe.generate(source, samples)
@@ -118,13 +118,13 @@ def write_shared(pipe: Pipeline, source: Any, report: Report, samples: Any = ())
     except GenerationError as error:
         report.miss("not_generated", 0, f"{error}{f' The last reply was {error.raw!r:.120}' if error.raw else ''}")
     for stage in pipe.generator.stages:
-        report.extra[f"stage {stage.name}"] = f"{stage.asked} asked, {stage.kept} kept, {stage.seconds:.1f} s"
+        report.extra[f"stage {stage.name}"] = f"{stage.asked} sent, {stage.kept} kept, {stage.seconds:.1f} s"
     return checklist
 
 
 def checklist_columns(checklist: Checklist | GenerationError | None) -> dict[str, Any]:
-    """The columns of a checklist dataset; all null where there is no checklist."""
-    # The datasets library takes a second to import, and usage errors come first.
+    """The columns of a checklist dataset; all null without a checklist."""
+    # Imported here because the datasets library takes a second to import, which would delay usage errors.
     from checklist_rewards.datasets import columns
 
     if isinstance(checklist, Checklist):

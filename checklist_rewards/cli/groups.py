@@ -1,4 +1,4 @@
-"""Options by the group: a dataclass of options that several commands take as one parameter.
+"""Option groups: a command takes a dataclass of options as one parameter.
 
     @dataclass(frozen=True)
     class Kept:
@@ -8,8 +8,7 @@
     @grouped
     def score(files: Files, kept: Kept) -> None: ...
 
-The command line then has the options of all groups, in order, and the command is called with the groups themselves,
-each made of its own options.
+The command line has the options of all groups in order. The command is called with an instance of each group.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def call(**values: Any) -> None:
-        made = {}
+        instances = {}
         for name, kind in groups.items():
-            made[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
-        command(**values, **made)
+            instances[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+        command(**values, **instances)
 
     vars(call)["__signature__"] = inspect.Signature(parameters)
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -53,7 +52,7 @@ def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     absent = default is MISSING or default is inspect.Parameter.empty
     return inspect.Parameter(
         name,
-        inspect.Parameter.KEYWORD_ONLY,  # typer knows by the annotation what is an argument
+        inspect.Parameter.KEYWORD_ONLY,  # typer recognizes arguments by their annotation
         default=inspect.Parameter.empty if absent else default,
         annotation=annotation,
     )

@@ -1,4 +1,4 @@
-"""`inspect`: how good the items of a scored file are, as a table, JSON and one HTML page."""
+"""`inspect`: item statistics of a scored file, as a table, JSON and an HTML page."""
 
 from __future__ import annotations
 
@@ -30,34 +30,36 @@ from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
 from checklist_rewards.scores.table import SCORE_COLUMN, score_from
 
-_WHAT = "What is looked at"
+_WHAT = "Analyses"
 _SHOWN = 20
 
 
 @dataclass(frozen=True)
-class Looks:
-    """What is looked at besides the answers that are in the file."""
+class Analyses:
+    """Optional analyses in addition to statistics of the answers in the file."""
 
     repeat: Annotated[
         list[Path] | None,
-        typer.Option(rich_help_panel=_WHAT, help="The same rows scored again; may be given several times."),
+        typer.Option(rich_help_panel=_WHAT, help="The same rows scored again, to measure stability. Repeatable."),
     ] = None
     paraphrases: Annotated[
-        int, typer.Option(min=0, rich_help_panel=_WHAT, help="Other wordings per item, written and read by --model.")
+        int, typer.Option(min=0, rich_help_panel=_WHAT, help="Paraphrases per item, written and answered by --model.")
     ] = 0
     paraphrase_rows: Annotated[
-        int, typer.Option(min=1, rich_help_panel=_WHAT, help="Rows that are read in other wordings, from the first.")
+        int, typer.Option(min=1, rich_help_panel=_WHAT, help="Number of rows to answer with paraphrased items.")
     ] = 50
     meta: Annotated[
         bool,
-        typer.Option("--meta", rich_help_panel=_WHAT, help="Have --model judge the items by the meta-checklist."),
+        typer.Option("--meta", rich_help_panel=_WHAT, help="Let --model judge the wording of the items."),
     ] = False
     human_key: Annotated[
         str | None,
-        typer.Option(show_default=False, rich_help_panel=_WHAT, help="Key of a checklist by people, to compare with."),
+        typer.Option(
+            show_default=False, rich_help_panel=_WHAT, help="Column of a checklist written by humans, to compare with."
+        ),
     ] = None
     embed: Annotated[
-        bool, typer.Option("--embed/--no-embed", rich_help_panel=_WHAT, help="Compare wordings by embeddings.")
+        bool, typer.Option("--embed/--no-embed", rich_help_panel=_WHAT, help="Find similar items by their embeddings.")
     ] = True
 
 
@@ -65,26 +67,31 @@ class Looks:
 def inspect(
     rows: Annotated[
         Path,
-        typer.Argument(metavar="SCORED", show_default=False, help="A file that `score`, `run` or `rerank` wrote."),
+        typer.Argument(metavar="SCORED", show_default=False, help="A file written by `score` or `run`."),
     ],
-    looks: Looks,
+    analyses: Analyses,
     keys: o.Keys,
     judge: o.OnlyJudge,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", show_default=False, rich_help_panel=o.OUTPUT, help="An HTML page with plots."),
+        typer.Option(
+            "--output", "-o", show_default=False, rich_help_panel=o.OUTPUT, help="HTML page with plots to write."
+        ),
     ] = None,
     json: Annotated[
-        Path | None, typer.Option("--json", show_default=False, rich_help_panel=o.OUTPUT, help="All of it as JSON.")
+        Path | None,
+        typer.Option(
+            "--json", show_default=False, rich_help_panel=o.OUTPUT, help="JSON file to write all figures to."
+        ),
     ] = None,
     checklist_key: o.ChecklistKey = None,
     kept: o.Kept = o.Kept(),  # noqa: B008 - frozen
 ) -> None:
-    r"""Show which items of scored checklists earn their place.
+    r"""Rank checklist items by how much they contribute: pass rate, variance, discrimination, redundancy.
 
-    Per item: pass rate, variance, discrimination (item-rest correlation), the items that give the same answers or
-    ask nearly the same, and how stable its answers are over **--repeat** files or **--paraphrases**. With
-    **--meta** a judge looks at the wording of the items; with **--human-key** they are compared with people's.
+    Also reported per item: discrimination as item-rest correlation, items with the same answers or similar wording,
+    and the stability of answers over **--repeat** files or **--paraphrases**. With **--meta** a judge reviews the
+    wording of the items. With **--human-key** the items are compared with a checklist written by humans.
 
     **Examples**
 
@@ -95,13 +102,15 @@ def inspect(
     ```
     """
     _check_outputs(rows, output, json)
-    embedder = SentenceEmbedder() if looks.embed else None
+    embedder = SentenceEmbedder() if analyses.embed else None
     if embedder is not None:
         embedder.check()
-    if looks.paraphrases and judge.judge is not None:
-        raise SampleError(f"--paraphrases {looks.paraphrases}: --model writes them, and --judge names several judges.")
-    asks = looks.meta or looks.paraphrases > 0
-    scorer = Work.of(o.Preset(), kept, judge=judge).pipeline().scorer if asks else None
+    if analyses.paraphrases and judge.judge is not None:
+        raise SampleError(
+            f"--paraphrases {analyses.paraphrases} requires a single --model to write them; omit --judge."
+        )
+    uses_judge = analyses.meta or analyses.paraphrases > 0
+    scorer = Work.of(o.Preset(), kept, judge=judge).pipeline().scorer if uses_judge else None
     assert scorer is None or isinstance(scorer, ChecklistScorer)
     if scorer is not None:
         scorer.check()
@@ -110,33 +119,33 @@ def inspect(
         _first(rows), inputs=keys.input_key, checklist=checklist_key, reference=keys.reference_key,
         history=keys.history_key,
     )  # fmt: skip
-    analysis, found = ItemAnalysis(), _Found()
-    for row, score, repeats in _scores(rows, looks.repeat or ()):
+    analysis, collected = ItemAnalysis(), _Collected()
+    for row, score, repeats in _scores(rows, analyses.repeat or ()):
         if score is None:
-            found.unscored += 1
+            collected.unscored += 1
             continue
         analysis.add(score)
         for again in repeats:
             if again is not None:
                 _repeat(analysis, score, again, row)
-        if asks or looks.human_key is not None:
-            _collect(found, columns, row, looks.human_key)
-    if scorer is not None and looks.meta:
+        if uses_judge or analyses.human_key is not None:
+            _collect(collected, columns, row, analyses.human_key)
+    if scorer is not None and analyses.meta:
         with bars() as bar:
-            whole = list(found.inputs.items())
-            progress = bar("meta-checklist", sum(reads_of(found.checklists[id]) for id, _ in whole))
-            found.reviews = review([(found.checklists[id], input) for id, input in whole], scorer, progress)
-    if scorer is not None and looks.paraphrases:
-        _paraphrase(analysis, found, columns, rows, looks, judge, scorer, kept)
-    _tell(analysis, found, embedder, rows, output, json)
-    missing = sum(score.total - score.answered for one in found.reviews for score in (*one.items, one.whole))
+            inputs = list(collected.inputs.items())
+            progress = bar("meta-checklist", sum(reads_of(collected.checklists[id]) for id, _ in inputs))
+            collected.reviews = review([(collected.checklists[id], input) for id, input in inputs], scorer, progress)
+    if scorer is not None and analyses.paraphrases:
+        _paraphrase(analysis, collected, columns, rows, analyses, judge, scorer, kept)
+    _print(analysis, collected, embedder, rows, output, json)
+    missing = sum(score.total - score.answered for one in collected.reviews for score in (*one.items, one.whole))
     if missing:
         console.print(f"{missing} questions of the meta-checklist were not answered.", style="yellow")
     raise typer.Exit(1 if missing else 0)
 
 
-class _Found:
-    """What the rows hold besides scores."""
+class _Collected:
+    """Data collected from the rows besides scores: checklists, inputs and reviews."""
 
     def __init__(self) -> None:
         self.unscored = 0
@@ -149,7 +158,7 @@ class _Found:
 
     @property
     def figures(self) -> dict[str, dict[str, Any]]:
-        """Tables for the page: a heading, names and numbers."""
+        """Tables for the page: heading to names and numbers."""
         tables: dict[str, dict[str, Any]] = {}
         if self.reviews:
             passed: dict[str, list[float]] = {}
@@ -172,12 +181,12 @@ class _Found:
         return tables
 
     def _categories(self) -> tuple[list[str | None], list[str]]:
-        """The categories of questions that both sides have, where people gave one."""
+        """Generated and human categories of the questions in both checklists that have a human category."""
         tagged: list[str | None] = []
         truth: list[str] = []
-        for made, by_people in zip(self.generated, self.human, strict=True):
-            ours = {item.question: item.category for item in made.items}
-            for item in by_people.items:
+        for generated, human in zip(self.generated, self.human, strict=True):
+            ours = {item.question: item.category for item in generated.items}
+            for item in human.items:
                 if item.category is not None and item.question in ours:
                     tagged.append(ours[item.question])
                     truth.append(item.category)
@@ -188,7 +197,7 @@ def _check_outputs(rows: Path, *outputs: Path | None) -> None:
     given = [path for path in outputs if path is not None]
     for path in given:
         if path.is_dir():
-            raise SampleError(f"{path} is a folder; give a file.")
+            raise SampleError(f"{path} is a folder, expected a file name.")
     taken = [path.resolve() for path in (rows, *given)]
     if len(set(taken)) < len(taken):
         raise SampleError("--output, --json and the scored file must be different files.")
@@ -199,7 +208,7 @@ def _first(path: Path) -> dict[str, Any]:
     if row is None:
         raise SampleError(f"{path} has no rows.")
     if SCORE_COLUMN not in row.data:
-        raise SampleError(f"{row.where}: there is no {SCORE_COLUMN!r}; give a file that `score` or `run` wrote.")
+        raise SampleError(f"{row.where}: column {SCORE_COLUMN!r} not found; use a file written by `score` or `run`.")
     return dict(row.data)
 
 
@@ -207,7 +216,7 @@ def _scores(path: Path, repeats: Sequence[Path]) -> Iterator[tuple[Row, Score | 
     files = [read_rows(file) for file in (path, *repeats)]
     for line in zip_longest(*files):
         if any(row is None for row in line):
-            raise SampleError(f"{path} and its repeats must have the same rows; they have different numbers of them.")
+            raise SampleError(f"{path} and the --repeat files must have the same rows, but their row counts differ.")
         first, *others = line
         yield first, _score(first), [_score(row) for row in others]
 
@@ -223,77 +232,75 @@ def _repeat(analysis: ItemAnalysis, score: Score, again: Score, row: Row) -> Non
         raise SampleError(f"{row.where}: {error}") from None
 
 
-def _collect(found: _Found, columns: Columns, row: Row, human_key: str | None) -> None:
+def _collect(collected: _Collected, columns: Columns, row: Row, human_key: str | None) -> None:
     checklist = columns.checklist_of(row.data, row.where)
-    if checklist is None or checklist.id in found.checklists:
+    if checklist is None or checklist.id in collected.checklists:
         return
-    found.checklists[checklist.id] = checklist
-    found.inputs[checklist.id] = columns.input_of(row.data, row.where)[0]
+    collected.checklists[checklist.id] = checklist
+    collected.inputs[checklist.id] = columns.input_of(row.data, row.where)[0]
     if human_key is not None:
         value = columns.get(row.data, human_key, "--human-key", row.where)
         if value is not None:
-            found.generated.append(checklist)
-            found.human.append(Checklist.parse(value, f"{row.where}, {human_key}"))
+            collected.generated.append(checklist)
+            collected.human.append(Checklist.parse(value, f"{row.where}, {human_key}"))
 
 
 def _paraphrase(
     analysis: ItemAnalysis,
-    found: _Found,
+    collected: _Collected,
     columns: Columns,
     path: Path,
-    looks: Looks,
+    analyses: Analyses,
     judge: o.OnlyJudge,
     scorer: ChecklistScorer,
     kept: o.Kept,
 ) -> None:
-    """Read the first rows again in other wordings, and compare the answers."""
+    """Score the first rows again with paraphrased items, and compare the answers."""
     engine = judge.engine
     writer = Paraphraser(
         engine,
-        count=looks.paraphrases,
+        count=analyses.paraphrases,
         store=kept.opened() or False,
     )
-    picked = [(row, score) for row, score, _ in _scores(path, ()) if score is not None][: looks.paraphrase_rows]
+    picked = [(row, score) for row, score, _ in _scores(path, ()) if score is not None][: analyses.paraphrase_rows]
     lists = [columns.checklist_of(row.data, row.where) for row, _ in picked]
     items = {item.id: item for checklist in lists if checklist is not None for item in checklist.items}
     wordings = dict(zip(items, writer.reword(list(items.values())), strict=True))
-    found.unchanged = writer.unchanged
+    collected.unchanged = writer.unchanged
     again: list[tuple[Score, Sample]] = []
     for (row, score), checklist in zip(picked, lists, strict=True):
         if checklist is None:
             continue
         sample = columns.sample_of(row.data, row.where, checklist)
-        for number in range(looks.paraphrases):
+        for number in range(analyses.paraphrases):
             other = reworded(checklist, [wordings[item.id] for item in checklist.items], number)
             again.append((score, Sample(other, sample.target, sample.input, sample.reference, sample.history)))
     with bars() as bar:
-        progress = bar("other wordings", sum(len(sample.checklist) for _, sample in again))
+        progress = bar("paraphrases", sum(len(sample.checklist) for _, sample in again))
         scores = scorer.score_batch([sample for _, sample in again], progress)
     for (score, _), other_score in zip(again, scores, strict=True):
         analysis.add_repeat(score, other_score)
 
 
-def _tell(
+def _print(
     analysis: ItemAnalysis,
-    found: _Found,
+    collected: _Collected,
     embedder: SentenceEmbedder | None,
     rows: Path,
     output: Path | None,
     json: Path | None,
 ) -> None:
-    reports, figures = analysis.report(embedder), found.figures
-    standing_out = flagged(reports)
-    table = Table(
-        "question", "n", "pass", "discr.", "stable", "stands out", title=f"inspect {rows}", title_justify="left"
-    )
-    for line in standing_out[:_SHOWN]:
+    reports, figures = analysis.report(embedder), collected.figures
+    flagged_items = flagged(reports)
+    table = Table("question", "n", "pass", "discr.", "stable", "flags", title=f"inspect {rows}", title_justify="left")
+    for line in flagged_items[:_SHOWN]:
         numbers = (line.pass_rate, line.discrimination, line.stability)
         shown = ["–" if value is None else f"{value:.2f}" for value in numbers]
         table.add_row(escape(line.question), str(line.answered), *shown, ", ".join(line.flags))
     console.print(table)
     console.print(
-        f"{len(reports)} items over {analysis.targets} targets ({found.unscored} rows without a score); "
-        f"{len(standing_out)} stand out" + (f", {_SHOWN} shown." if len(standing_out) > _SHOWN else ".")
+        f"{len(reports)} items over {analysis.targets} targets ({collected.unscored} rows without a score); "
+        f"{len(flagged_items)} flagged" + (f", {_SHOWN} shown." if len(flagged_items) > _SHOWN else ".")
     )
     for heading, values in figures.items():
         shown_values = ", ".join(
@@ -301,14 +308,14 @@ def _tell(
             for name, value in values.items()
         )
         console.print(f"{escape(heading)}: {escape(shown_values)}")
-    if found.unchanged:
-        console.print(f"{found.unchanged} items got fewer other wordings than asked for.", style="yellow")
+    if collected.unchanged:
+        console.print(f"{collected.unchanged} items have fewer paraphrases than requested.", style="yellow")
     if json is not None:
         write_json(
             json,
             {
                 "targets": analysis.targets,
-                "without_score": found.unscored,
+                "without_score": collected.unscored,
                 "flags": FLAGS,
                 "items": [asdict(line) for line in reports],
                 "figures": figures,

@@ -1,4 +1,4 @@
-"""Scored files with their labels, as `agree` and `calibrate` take them."""
+"""Scored files with labels: the options and checks shared by `agree` and `calibrate`."""
 
 from __future__ import annotations
 
@@ -25,32 +25,34 @@ Given = list[list[Answer | None] | float | None]
 
 @dataclass(frozen=True)
 class Labelled:
-    """Where labels are, and which rows belong to each other."""
+    """Options for the columns of labels, row ids and groups."""
 
     label_key: Annotated[
         str | None,
         typer.Option(
             show_default="labels",
             rich_help_panel=LABELS,
-            help="Column of the labels: a list with one per item, a mapping from item ids, or a number per row.",
+            help="Column of the labels: a list with one label per item, a mapping by item id, or a number per row.",
         ),
     ] = None
     labels: Annotated[
         Path | None,
-        typer.Option(show_default="the scored file", rich_help_panel=LABELS, help="Another file that has the labels."),
+        typer.Option(show_default="the scored file", rich_help_panel=LABELS, help="Separate file with the labels."),
     ] = None
     id_key: Annotated[
         str | None,
         typer.Option(
-            show_default="id, else the row's place", rich_help_panel=LABELS, help="Column that tells rows apart."
+            show_default="id, else row number",
+            rich_help_panel=LABELS,
+            help="Column of row ids, to match rows across files.",
         ),
     ] = None
     group_key: Annotated[
         str | None,
         typer.Option(
-            show_default="each row by itself",
+            show_default="each row on its own",
             rich_help_panel=LABELS,
-            help="Column of what is not independent, such as the document: resampled and held out together.",
+            help="Column of groups of dependent rows, such as the document. A group is resampled and held out as one.",
         ),
     ] = None
     checklist: o.ChecklistFile = None
@@ -58,12 +60,12 @@ class Labelled:
 
     @property
     def named(self) -> bool:
-        """Whether labels were asked for."""
+        """Whether the user set an option for labels."""
         return self.label_key is not None or self.labels is not None
 
     @property
     def shown(self) -> str:
-        """The labels' name in tables."""
+        """The name of the labels in tables."""
         return self.label_key or DEFAULT_KEY
 
     def read(self, path: Path) -> list[JudgedRow]:
@@ -74,67 +76,75 @@ class Labelled:
         )
 
     def of(self, rows: Sequence[JudgedRow]) -> tuple[Given, int]:
-        """The labels of every row, and how many labelled rows were not scored.
+        """The labels of every row, and the number of labelled rows that were not scored.
 
-        Raises [`SampleError`] for a label that cannot be one, and if there are none.
+        Raises:
+            SampleError: For an invalid label, or if no row has a label.
         """
         key, unmatched = self.shown, 0
         values = [row.data.get(key) for row in rows]
         if self.labels is not None:
-            known = self._known(self.labels, rows)
-            values = [known.get(row.id) for row in rows]
-            unmatched = len(known.keys() - {row.id for row in rows})
+            by_id = self._by_id(self.labels, rows)
+            values = [by_id.get(row.id) for row in rows]
+            unmatched = len(by_id.keys() - {row.id for row in rows})
         if self.labels is None and not any(key in row.data for row in rows):
-            keys = ", ".join(map(repr, rows[0].data)) or "no other columns"
-            raise SampleError(f"{rows[0].where}: there is no column {key!r}; it has {keys} (--label-key, --labels).")
-        given = [labels_of(row, value, key) for row, value in zip(rows, values, strict=True)]
-        if not any(isinstance(each, float) or any(each or ()) for each in given):
-            raise SampleError(f"{rows[0].where} and all others: nothing is labelled under {key!r}.")
-        return given, unmatched
+            columns = ", ".join(map(repr, rows[0].data)) or "no other columns"
+            raise SampleError(
+                f"{rows[0].where}: column {key!r} not found; the row has {columns} (set --label-key or --labels)."
+            )
+        labels = [labels_of(row, value, key) for row, value in zip(rows, values, strict=True)]
+        if not any(isinstance(each, float) or any(each or ()) for each in labels):
+            raise SampleError(f"{rows[0].where}: neither this row nor any other has a label in column {key!r}.")
+        return labels, unmatched
 
-    def _known(self, path: Path, rows: Sequence[JudgedRow]) -> dict[str, Any]:
-        found = list(read_rows(path))
-        if not found:
+    def _by_id(self, path: Path, rows: Sequence[JudgedRow]) -> dict[str, Any]:
+        labelled = list(read_rows(path))
+        if not labelled:
             raise SampleError(f"{path} has no rows.")
-        id_key = self.id_key or (ID if all(row.data.get(ID) is not None for row in found) else None)
-        known: dict[str, Any] = {}
-        for number, row in enumerate(found, start=1):
+        id_key = self.id_key or (ID if all(row.data.get(ID) is not None for row in labelled) else None)
+        labels: dict[str, Any] = {}
+        for number, row in enumerate(labelled, start=1):
             for key in filter(None, (self.shown, id_key)):
                 if key not in row.data:
-                    keys = ", ".join(map(repr, row.data))
-                    raise SampleError(f"{row.where}: there is no key {key!r}; the row has {keys}.")
+                    columns = ", ".join(map(repr, row.data))
+                    raise SampleError(f"{row.where}: column {key!r} not found; the row has {columns}.")
             name = str(number) if id_key is None else str(row.data[id_key])
-            if name in known:
-                raise SampleError(f"{row.where}: the id {name!r} was there before; an id is one row's (--id-key).")
-            known[name] = row.data[self.shown]
-        if not any(row.id in known for row in rows):
+            if name in labels:
+                raise SampleError(f"{row.where}: duplicate id {name!r}; ids must be unique (--id-key).")
+            labels[name] = row.data[self.shown]
+        if not any(row.id in labels for row in rows):
             raise SampleError(
-                f"{path} labels none of the scored rows: the first ids are {next(iter(known))!r} and {rows[0].id!r} "
-                "(name the column with --id-key)."
+                f"{path} has labels for none of the scored rows: its first id is {next(iter(labels))!r}, the scored "
+                f"file's is {rows[0].id!r} (set the id column with --id-key)."
             )
-        return known
+        return labels
 
 
 Resamples = Annotated[
     int,
     typer.Option(
-        "--bootstrap", min=0, rich_help_panel=o.OUTPUT, help="Draws of the groups for 95 % intervals; 0 for none."
+        "--bootstrap",
+        min=0,
+        rich_help_panel=o.OUTPUT,
+        help="Bootstrap resamples for the 95 % intervals; 0 for no intervals.",
     ),
 ]
-Seed = Annotated[int, typer.Option(min=0, rich_help_panel=o.OUTPUT, help="Another seed, other draws.")]
+Seed = Annotated[int, typer.Option(min=0, rich_help_panel=o.OUTPUT, help="Random seed.")]
 Json = Annotated[
-    Path | None, typer.Option("--json", show_default=False, rich_help_panel=o.OUTPUT, help="All of it as JSON.")
+    Path | None,
+    typer.Option("--json", show_default=False, rich_help_panel=o.OUTPUT, help="JSON file to write all figures to."),
 ]
 Plots = Annotated[
-    Path | None, typer.Option("--plots", show_default=False, rich_help_panel=o.OUTPUT, help="A folder for pictures.")
+    Path | None,
+    typer.Option("--plots", show_default=False, rich_help_panel=o.OUTPUT, help="Folder to write plots to."),
 ]
 
 
 def check_outputs(inputs: Sequence[Path], *, json: Path | None, plots: Path | None) -> None:
-    """Refuse outputs that cannot be written, or that are inputs. Raises [`SampleError`]."""
+    """Raise [`SampleError`] for outputs that cannot be written or would overwrite an input."""
     if json is not None and json.is_dir():
-        raise SampleError(f"--json {json} is a folder; give a file.")
+        raise SampleError(f"--json {json} is a folder, expected a file name.")
     if json is not None and json.resolve() in [path.resolve() for path in inputs]:
-        raise SampleError(f"--json {json} is a file that is read; give it a name of its own.")
+        raise SampleError(f"--json {json} is an input file; choose a different file name.")
     if plots is not None and plots.exists() and not plots.is_dir():
-        raise SampleError(f"--plots {plots} is a file; give a folder.")
+        raise SampleError(f"--plots {plots} is a file, expected a folder.")

@@ -1,5 +1,4 @@
-"""`lint`: are these prompts, configs and checklists usable? Every file is looked at; each complaint names file and
-line."""
+"""`lint`: validate prompts, configs and checklists. All files are checked; each error names the file and line."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from checklist_rewards.pipelines.config import FORMATS
 from checklist_rewards.prompts import Kind, lint_prompt, prompts_dir
 
 CHECKLIST = "checklist"
-"""The key of the rows that holds it."""
+"""Column of the checklist in files of rows."""
 _PARTS = ("generator", "refiners", "scorer", "universal")
 _TRAINING = ("reward", "model_name_or_path", "output_dir")
 
@@ -31,21 +30,21 @@ _TRAINING = ("reward", "model_name_or_path", "output_dir")
 def lint(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILES]...", show_default="the packaged prompts", help="What to check."),
+        typer.Argument(metavar="[FILES]...", show_default="the packaged prompts", help="Files to check."),
     ] = None,
     kind: Annotated[
         Kind | None,
-        typer.Option(show_default="found out by its placeholders", help="What the prompts are for."),
+        typer.Option(show_default="detected from the placeholders", help="Kind of the prompt files."),
     ] = None,
 ) -> None:
-    """Check prompts (.md), configs (.json, .yaml) and checklists (.json; rows of them .jsonl, .csv, .parquet).
+    """Validate prompts (.md), configs (.json, .yaml) and checklists (.json, or rows in .jsonl, .csv, .parquet).
 
-    A prompt is a **judge** ({target}, then {question}), a **batch** ({target}, then {checklist}), a **generator**
-    ({input}) or a **stage** (anything else). A config is one of a pipeline, of a panel or cascade of judges (--judge),
-    of a reward, or of a training recipe, of which the reward is checked and the trainer's own arguments are not. It is
-    checked with all that it names, a checklist with its code checks.
+    A prompt is a **judge** prompt ({target}, then {question}), a **batch** prompt ({target}, then {checklist}), a
+    **generator** prompt ({input}) or a **stage** prompt (any other). A config describes a pipeline, a panel or cascade
+    of judges (--judge), a reward, or a training recipe. In a training recipe only the reward is checked, not the
+    trainer's arguments. Files named in a config and the code checks of a checklist are checked too.
 
-    Exit code 2 if something is wrong.
+    Exit code 2 if any file is invalid.
 
     **Examples**
 
@@ -63,7 +62,7 @@ def lint(
             wrong += 1
             refuse(str(error))
     if wrong:
-        console.print(f"{wrong} of {len(paths)} files cannot be used.")
+        console.print(f"{wrong} of {len(paths)} files are invalid.")
         raise typer.Exit(2)
 
 
@@ -76,8 +75,8 @@ def _checked(path: Path, kind: Kind | None) -> str:
         return _rows(path)
     if path.suffix.lower() not in FORMATS:
         raise PromptError(
-            f"{path}: neither a prompt (.md) nor a config ({', '.join(FORMATS)}) nor checklists (.json, "
-            f"{', '.join(ROWS)})."
+            f"{path}: unknown file type; allowed: prompts (.md), configs ({', '.join(FORMATS)}) and checklists "
+            f"(.json, {', '.join(ROWS)})."
         )
     value = read_value(read_text(path), path)
     if path.suffix.lower() == ".json" and (isinstance(value, list) or (isinstance(value, dict) and "items" in value)):
@@ -91,11 +90,11 @@ def _config(path: Path, value: Mapping[Any, Any]) -> str:
         kind = "panel" if "panel" in value else "cascade"
         return f"a {kind} of {len(value['judges'])} judges"
     if "distributed_type" in value:
-        return "a config of accelerate, which is not checked"
+        return "an accelerate config, not checked"
     if any(key in value for key in _TRAINING):
         _check_reward(value.get("reward") or {}, f"{path}, reward")
         kind = "a training config with a reward" if "reward" in value else "a training config"
-        return f"{kind}; the trainer's arguments are not checked"
+        return f"{kind}; trainer arguments are not checked"
     if not any(key in value for key in _PARTS) and _is_reward(value):
         _check_reward(value, str(path))
         return "a reward"
@@ -106,7 +105,8 @@ def _config(path: Path, value: Mapping[Any, Any]) -> str:
 def _is_reward(value: Mapping[Any, Any]) -> bool:
     if value.keys() <= PipelineConfig.model_fields.keys():
         return False
-    from checklist_rewards.rewards.configured import config_keys  # imports the trainers, which takes seconds
+    # Imported here because it imports the trainers, which takes seconds.
+    from checklist_rewards.rewards.configured import config_keys
 
     return value.keys() <= set(config_keys())
 
@@ -128,21 +128,21 @@ def _check_reward(settings: Any, where: str) -> None:
 
 
 def _rows(path: Path) -> str:
-    found = [
+    checklists = [
         _usable(Checklist.parse(row.data[CHECKLIST], row.where), row.where)
         for row in read_rows(path)
         if row.data.get(CHECKLIST) not in (None, "")
     ]
-    if not found:
-        raise SampleError(f"{path}: no row has a {CHECKLIST!r}.")
-    return f"{len(found)} checklists: {_counted(found)}"
+    if not checklists:
+        raise SampleError(f"{path}: no row has a value in column {CHECKLIST!r}.")
+    return f"{len(checklists)} checklists: {_counted(checklists)}"
 
 
 def _usable(checklist: Checklist, where: str) -> Checklist:
-    """The checklist, if all its code checks can be used. Raises [`ChecklistError`]."""
+    """The checklist, after validating its code checks. Raises [`ChecklistError`]."""
     for item in checklist.items:
         if item.check is not None:
-            usable_check(item, where, allow_code="unsafe")  # nothing runs here
+            usable_check(item, where, allow_code="unsafe")  # validates the check without running code
     return checklist
 
 

@@ -1,4 +1,4 @@
-"""`list`: what there is to choose from, one line each."""
+"""`list`: names that options and configs accept, one per line."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ Line = tuple[str, str]
 Section = Literal["pipelines", "generators", "refiners", "scorers", "backends", "checks", "prompts"]
 
 _MODES = {
-    "item": "one read per question, by its probabilities",
-    "batch": "one reply to all questions",
-    "quality": "one reply to all questions, with a grade from 1 to 5",
+    "item": "one read per question, from the label probabilities",
+    "batch": "one reply that answers all questions",
+    "quality": "one reply that answers all questions, plus an overall grade from 1 to 5",
 }
 _BACKENDS = {
-    "auto": "a server where an address is given, else vLLM where it is installed, else transformers",
-    "transformers": "in this process; every prefix is computed once",
-    "vllm": "in this process, with vLLM",
-    "encoder": "a cross-encoder, in this process; a folder that holds one is known for it",
-    "remote": "a reward server: the address of a `checklist-rewards serve`",
-    "openai": f"an OpenAI-compatible server: an address, or {' or '.join(SERVERS)}",
+    "auto": "the server at --base-url if given, else vLLM if installed, else transformers",
+    "transformers": "transformers in this process; each prefix is computed once",
+    "vllm": "vLLM in this process",
+    "encoder": "a cross-encoder in this process; chosen automatically for a folder that holds one",
+    "remote": "a reward server: a running `checklist-rewards serve` at --base-url",
+    "openai": f"an OpenAI-compatible server: its URL as --base-url, or {' or '.join(SERVERS)}",
 }
 
 
 def show(
     what: Annotated[
-        Section | None, typer.Argument(show_default="all", help="Only these.", metavar="[SECTION]")
+        Section | None, typer.Argument(show_default="all", help="Section to show.", metavar="[SECTION]")
     ] = None,
 ) -> None:
-    """Show pipelines, generators, refiners, scorers, backends, checks and prompts, one line each.
+    """List pipelines, generators, refiners, scorers, backends, checks and prompts.
 
     **Examples**
 
@@ -47,10 +47,10 @@ def show(
     """
     for section, lines in _SECTIONS.items():
         if what in (None, section):
-            found = list(lines())
-            typer.echo(f"{section}:" if found else f"{section}: none")
-            width = max((len(name) for name, _ in found), default=0)
-            for name, text in found:
+            entries = list(lines())
+            typer.echo(f"{section}:" if entries else f"{section}: none")
+            width = max((len(name) for name, _ in entries), default=0)
+            for name, text in entries:
                 typer.echo(f"  {name:<{width}}  {text}".rstrip())
 
 

@@ -1,4 +1,4 @@
-"""`pairs`: preference data from candidates, with a dataset card that tells how it was selected."""
+"""`pairs`: preference data from scored candidates, with a dataset card that documents the selection."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from checklist_rewards.preferences import (
 from checklist_rewards.rerank import check_candidates
 from checklist_rewards.scorer import ChecklistScorer, Sample
 
-_RULE = "Which pairs"
+_RULE = "Pair selection"
 _ROWS_AT_ONCE = CHUNK_ROWS // 8
 
 
@@ -44,54 +44,59 @@ def pairs(
     keys: o.Keys,
     judge: o.Judge,
     candidates_key: Annotated[
-        str, typer.Option(rich_help_panel=o.ROWS, help="Key of the candidates, a list of texts.")
+        str, typer.Option(rich_help_panel=o.ROWS, help="Column of the candidates: a list of texts.")
     ] = "candidates",
     form: Annotated[
         Form,
-        typer.Option(rich_help_panel=o.OUTPUT, help="The trainer's: dpo, kto (unpaired), reward (with the margin)."),
+        typer.Option(rich_help_panel=o.OUTPUT, help="Output format: dpo, kto (unpaired), reward (with the margin)."),
     ] = "dpo",
     card: Annotated[
         Path | None,
         typer.Option(
             show_default="the output's name with .md",
             rich_help_panel=o.OUTPUT,
-            help="The dataset card: the rule, and how many prompts were dropped for which reason.",
+            help="Dataset card to write: the selection rule, and the number of dropped prompts per reason.",
         ),
     ] = None,
     select: Annotated[
         Select,
         typer.Option(
             rich_help_panel=_RULE,
-            help="rlcf: best_vs_worst, then the prompts whose pair differs most in a single item.",
+            help="How to choose the pair of a row. rlcf: best_vs_worst, then keep the pairs that differ most in a "
+            "single item.",
         ),
     ] = "best_vs_worst",
     min_margin: Annotated[
-        float, typer.Option(rich_help_panel=_RULE, help="Least difference of the two scores, 0 to 1.")
+        float, typer.Option(rich_help_panel=_RULE, help="Smallest difference of the two scores, 0 to 1.")
     ] = 0.0,
     top_fraction: Annotated[
         float | None,
-        typer.Option(show_default="0.4", rich_help_panel=_RULE, help="Share of the pairs that rlcf keeps, 0 to 1."),
+        typer.Option(show_default="0.4", rich_help_panel=_RULE, help="Fraction of pairs that rlcf keeps, 0 to 1."),
     ] = None,
     ties: Annotated[
-        Ties, typer.Option(rich_help_panel=_RULE, help="drop, or keep with the earlier candidate as the chosen one.")
+        Ties,
+        typer.Option(
+            rich_help_panel=_RULE, help="Pairs with equal scores: drop, or keep the earlier candidate as chosen."
+        ),
     ] = "drop",
     unanswered: Annotated[
         Unanswered,
         typer.Option(
             rich_help_panel=_RULE,
-            help="shared: compare on the items answered for both. bounds: only where no answer could turn the order.",
+            help="Pairs with unanswered items: shared compares the items answered for both texts; bounds drops the "
+            "pair if a missing answer could reverse the order.",
         ),
     ] = "shared",
-    seed: Annotated[int, typer.Option(rich_help_panel=_RULE, help="Another seed, other random pairs.")] = 0,
+    seed: Annotated[int, typer.Option(rich_help_panel=_RULE, help="Random seed of --select random.")] = 0,
     checklist: o.ChecklistFile = None,
     checklist_key: o.ChecklistKey = None,
     kept: o.Kept = o.Kept(),  # noqa: B008 - frozen
 ) -> None:
-    r"""Make preference pairs of candidates by their checklist scores, for DPO, KTO or a reward model.
+    r"""Build preference pairs from candidates by their checklist scores, for DPO, KTO or a reward model.
 
-    Every row needs an input and **candidates**. At most one pair is taken per row: **prompt**, **chosen**,
-    **rejected**, their scores, the checklist, and the items that **flipped** between the two. What the judge left
-    unanswered decides no pair.
+    Every row requires an input and **candidates** and gives at most one pair: **prompt**, **chosen**, **rejected**,
+    both scores, the checklist, and the items that **flipped** between the two texts. Unanswered items never decide a
+    pair.
 
     **Examples**
 
@@ -101,7 +106,7 @@ def pairs(
     ```
     """
     scorer = Work.of(o.Preset(), kept, judge=judge).pipeline().scorer
-    assert isinstance(scorer, ChecklistScorer)  # no preset, so no scorer of somebody's own
+    assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer
     rule = Rule(
         select,
         min_margin,
@@ -121,38 +126,39 @@ def pairs(
     )
     reads = 0
     for row in file:
-        found = columns.checklist_of(row.data, row.where)
-        for item in found.items if found is not None else ():
+        row_checklist = columns.checklist_of(row.data, row.where)
+        items = () if row_checklist is None else row_checklist.items
+        for item in items:
             scorer.check_item(item, row.where)
         _prompt(columns, row)
-        reads += len(_samples(columns, row, candidates_key, found)) * (0 if found is None else len(found))
+        reads += len(_samples(columns, row, candidates_key, row_checklist)) * len(items)
     scorer.check()
     warn_if_pocket(judge.shown)
-    report, dropped, made = Report("pairs"), Counter[str](), list[Pair]()
+    report, dropped, selected = Report("pairs"), Counter[str](), list[Pair]()
     with write_rows(files.output) as writer, bars() as bar:
         progress = bar("reads", reads)
         for chunk in file.chunks(_ROWS_AT_ONCE):
-            lists = [columns.checklist_of(row.data, row.where) for row in chunk]
-            samples = [_samples(columns, row, candidates_key, c) for row, c in zip(chunk, lists, strict=True)]
-            scores = iter(scorer.score_batch([sample for of_row in samples for sample in of_row], progress))
-            for row, of_list, of_row in zip(chunk, lists, samples, strict=True):
-                if of_list is None:
+            checklists = [columns.checklist_of(row.data, row.where) for row in chunk]
+            samples = [_samples(columns, row, candidates_key, c) for row, c in zip(chunk, checklists, strict=True)]
+            scores = iter(scorer.score_batch([sample for row_samples in samples for sample in row_samples], progress))
+            for row, row_checklist, row_samples in zip(chunk, checklists, samples, strict=True):
+                if row_checklist is None:
                     report.miss("no_checklist", row.number)
                     dropped["no_checklist"] += 1
                     continue
-                of_scores = [next(scores) for _ in of_row]
-                for score in of_scores:
+                row_scores = [next(scores) for _ in row_samples]
+                for score in row_scores:
                     report.add(row.number, score)
-                texts = [sample.target for sample in of_row]
-                chosen = choose_pair(Pool(_prompt(columns, row), of_list, texts, of_scores), rule)
-                if isinstance(chosen, Pair):
-                    made.append(chosen)
+                texts = [sample.target for sample in row_samples]
+                pair_or_reason = choose_pair(Pool(_prompt(columns, row), row_checklist, texts, row_scores), rule)
+                if isinstance(pair_or_reason, Pair):
+                    selected.append(pair_or_reason)
                 else:
-                    dropped[chosen] += 1
+                    dropped[pair_or_reason] += 1
             report.rows += len(chunk)
-        top = keep_top(made, rule.fraction)  # of all prompts, so only now
-        if len(top) < len(made):
-            dropped["not_top"] += len(made) - len(top)
+        top = keep_top(selected, rule.fraction)  # ranks the pairs of all rows, so it runs after the last chunk
+        if len(top) < len(selected):
+            dropped["not_top"] += len(selected) - len(top)
         for pair in top:
             for line in rows_of(pair, form):
                 writer.write(line)
@@ -165,13 +171,13 @@ def pairs(
 
 def _card_path(card: Path | None, files: o.Files) -> Path:
     if file_format(files.output) == ".csv":
-        raise SampleError(f"--output {files.output}: pairs hold lists, which CSV has not; allowed: .jsonl, .parquet.")
+        raise SampleError(f"--output {files.output}: CSV cannot hold the lists of a pair; allowed: .jsonl, .parquet.")
     card = files.output.with_suffix(".md") if card is None else card
     if card.is_dir():
-        raise SampleError(f"--card {card} is a folder; give a file.")
+        raise SampleError(f"--card {card} is a folder, expected a file name.")
     others = [path.resolve() for path in (files.rows, files.output, files.summary) if path is not None]
     if card.resolve() in others:
-        raise SampleError(f"--card {card} is a file of this command already; give the card a name of its own.")
+        raise SampleError(f"--card {card} is another file of this command; choose a different file name.")
     return card
 
 
@@ -180,12 +186,12 @@ def _prompt(columns: Columns, row: Row) -> str | list[dict[str, str]]:
         columns.get(row.data, PROMPT, "--input-key", row.where)
     prompt = columns.messages_of(row.data, row.where)
     if prompt is None:
-        raise SampleError(f"{row.where}: there is no input that a pair could answer.")
+        raise SampleError(f"{row.where}: the input is empty; a pair requires a prompt.")
     return prompt
 
 
 def _samples(columns: Columns, row: Row, key: str, checklist: Checklist | None) -> list[Sample]:
-    """The row's candidates, ready to be scored; none where there is no checklist. Refuses what is no candidate."""
+    """The row's candidates as samples; empty without a checklist. Raises [`SampleError`] for invalid candidates."""
     value = columns.list_of(row.data, key, "--candidates-key", row.where)
     texts = check_candidates(value, row.where)
     input, history = columns.input_of(row.data, row.where)
@@ -193,8 +199,8 @@ def _samples(columns: Columns, row: Row, key: str, checklist: Checklist | None) 
     return [] if checklist is None else [Sample(checklist, text, input, reference, history) for text in texts]
 
 
-def _summary(kept: list[Pair], dropped: Counter[str]) -> dict[str, Any]:
-    lines: dict[str, Any] = {"pairs": len(kept)}
-    if kept:
-        lines["mean margin"] = fmean(pair.margin for pair in kept)
+def _summary(pairs: list[Pair], dropped: Counter[str]) -> dict[str, Any]:
+    lines: dict[str, Any] = {"pairs": len(pairs)}
+    if pairs:
+        lines["mean margin"] = fmean(pair.margin for pair in pairs)
     return lines | {f"dropped {reason}": count for reason, count in sorted(dropped.items())}

@@ -1,4 +1,4 @@
-"""`probe`: is this judge fit to judge?"""
+"""`probe`: test whether a model can be used as a judge."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from checklist_rewards.judges.probe import DEFAULT_MARGIN, ProbeReport
 from checklist_rewards.judges.probe import probe as ask
 from checklist_rewards.scores import DEFAULT_THRESHOLD
 
-_HIDDEN = "not visible through a server"
+_HIDDEN = "unknown: the model is on a server"
 
 
 def probe(
@@ -35,16 +35,16 @@ def probe(
             min=-1,
             max=1,
             rich_help_panel=o.JUDGE,
-            help="Least mean P(yes) of the yes items above that of the no items.",
+            help="Smallest difference between the mean P(yes) of yes items and of no items.",
         ),
     ] = DEFAULT_MARGIN,
     summary: o.Summary = None,
 ) -> None:
-    """Ask a judge twelve things that anybody can see, and refuse one that cannot tell yes from no.
+    """Test a judge on twelve obvious questions, and reject a model that cannot tell yes from no.
 
-    Reports how well it separates them, how much of the next token's probability the labels have (mass), which tokens
-    are read as yes and no, where in a reply of its own the label stands, and how the prompt ends (an open thinking
-    block spoils every read). The store is not used. Exit code 1 for a judge that is refused.
+    Reports the separation of yes and no items, the probability mass of the labels at the next token, the tokens read
+    as yes and no, the position of the label in the model's own replies, and the end of the prompt (an open thinking
+    block makes every read useless). Answers are not stored. Exit code 1 if the judge is rejected.
 
     **Examples**
 
@@ -72,7 +72,7 @@ def probe(
 
 
 def _items(report: ProbeReport) -> Table:
-    table = Table("question", "truth", "P(yes)", "mass", "it writes")
+    table = Table("question", "truth", "P(yes)", "mass", "its reply")
     for line in report.lines:
         table.add_row(
             line.item.question,
@@ -95,13 +95,13 @@ def _facts(report: ProbeReport) -> Table:
         ("accuracy", f"{report.accuracy:.2f} at threshold {report.threshold}"),
         ("mean P(yes), yes items", _number(report.yes_mean)),
         ("mean P(yes), no items", _number(report.no_mean)),
-        ("margin", f"{_number(report.margin)}, at least {report.least_margin} is asked for"),
+        ("margin", f"{_number(report.margin)}, at least {report.least_margin} required"),
         ("mean mass", _number(report.mass)),
         ("tokens read", forms),
         ("label in its own replies", first + (f"; also as word {', '.join(map(str, others))}" if others else "")),
         ("end of the prompt", _HIDDEN if report.tail is None else repr(report.tail)),
-        ("thinking block there", report.thinking or _HIDDEN),
-        ("verdict", "refused" if report.refusal is not None else "fit to judge"),
+        ("thinking block at the end", report.thinking or _HIDDEN),
+        ("verdict", "rejected" if report.refusal is not None else "usable as a judge"),
     ):
         table.add_row(name, escape(value))
     return table

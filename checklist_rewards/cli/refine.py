@@ -1,4 +1,4 @@
-"""`refine`: a model answers, is told what its own checklist finds wrong, and answers again."""
+"""`refine`: a model answers, receives the failed items of its checklist as feedback, and answers again."""
 
 from __future__ import annotations
 
@@ -43,30 +43,34 @@ def refine(
     keys: o.Keys,
     judge: o.Judge,
     policy: Annotated[
-        str | None, _answers("The model that answers and writes the checklists.", default="the judge")
+        str | None, _answers("Model that writes the answers and the checklists.", default="the judge")
     ] = None,
-    policy_base_url: Annotated[str | None, _answers("The policy's server, if it is served.", default=False)] = None,
+    policy_base_url: Annotated[str | None, _answers("URL of the policy's server.", default=False)] = None,
     policy_engine: Annotated[
-        list[str] | None, _answers("What the policy's engine is loaded with, as in --engine.", default=False)
+        list[str] | None, _answers("Engine argument of the policy, as in --engine. Repeatable.", default=False)
     ] = None,
-    rounds: Annotated[int, _answers("Answers after the first, at most.", min=0)] = DEFAULT_ROUNDS,
+    rounds: Annotated[int, _answers("Most revisions after the first answer.", min=0)] = DEFAULT_ROUNDS,
     method: Annotated[
-        Method, _answers("checklist: told its verdicts. critique: told its own review; the checklist only measures.")
+        Method,
+        _answers(
+            "Feedback for a revision: checklist, the judge's verdicts; critique, the model's own review, with the "
+            "checklist used only to score."
+        ),
     ] = "checklist",
-    temperature: Annotated[float, _answers("Of the answers; 0 is greedy.", min=0)] = 0.0,
-    max_tokens: Annotated[int, _answers("Longest answer, in tokens.", min=1)] = 512,
-    seed: Annotated[int, _answers("Another seed, other answers.")] = 0,
+    temperature: Annotated[float, _answers("Sampling temperature of the answers; 0 is greedy.", min=0)] = 0.0,
+    max_tokens: Annotated[int, _answers("Most tokens per answer.", min=1)] = 512,
+    seed: Annotated[int, _answers("Random seed of the sampling.")] = 0,
     checklist: o.ChecklistFile = None,
     checklist_key: o.ChecklistKey = None,
     dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
     kept: o.Kept = o.Kept(),  # noqa: B008
 ) -> None:
-    r"""Have a model mend its own answers by their checklists (STICK).
+    r"""Let a model revise its own answers until they pass their checklists (STICK).
 
-    Every row gets **refined** (the answer with the highest score, of equal ones the earliest), **refined_round**
-    (which one that is; 0 is the plain answer), **refined_stopped** (why it went no further) and **refined_rounds**
-    (every answer with its score, and what it was told). A row without a checklist gets one, in the columns
-    that `generate` writes.
+    Adds to every row **refined** (the answer with the highest score; the earliest of equal ones), **refined_round**
+    (the round of that answer; 0 is the first answer), **refined_stopped** (why refinement ended) and
+    **refined_rounds** (every answer with its score and the feedback). For a row without a checklist one is written,
+    in the same columns as by `generate`.
 
     **Examples**
 
@@ -80,7 +84,8 @@ def refine(
     work = Work.of(preset, kept, writer=engine, judge=judge, dry=dry)
     if work.config.corpus_level:
         raise SampleError(
-            f"--pipeline {work.config.name} writes one checklist for all rows; write it with `generate`."
+            f"--pipeline {work.config.name} writes one checklist for all rows; write it with `generate`, then set "
+            "--checklist."
         )
     file = RowFile(files.rows, files.output, files.summary)
     columns = file.columns(
@@ -106,7 +111,7 @@ def refine(
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("replies at most", total * (1 + rounds * (2 if method == "critique" else 1)))
         for chunk in file.chunks():
-            done = refine_batch(
+            refinements = refine_batch(
                 [_task(columns, row, checklist_key) for row in chunk],
                 answering,
                 pipe.scorer,
@@ -117,7 +122,7 @@ def refine(
                 store=work.store,
                 progress=progress,
             )
-            for row, refinement in zip(chunk, done, strict=True):
+            for row, refinement in zip(chunk, refinements, strict=True):
                 _count(report, row, refinement)
                 outcome.add(refinement)
                 written = _task(columns, row, checklist_key).checklist is None
@@ -130,7 +135,7 @@ def refine(
 
 
 class _Outcome:
-    """Running totals: what refining gained, by the judge's own scores."""
+    """Running totals: scores of the first and the best answers."""
 
     def __init__(self) -> None:
         self.passed = self.answers = 0
@@ -138,7 +143,7 @@ class _Outcome:
 
     def add(self, refinement: Refinement) -> None:
         score = None if refinement.best is None else refinement.rounds[refinement.best].score
-        # Not `stopped`: the baseline goes on after an answer that passes.
+        # `stopped` does not tell: method="critique" continues after an answer that passes.
         self.passed += score is not None and all(line.passed for line in score.items)
         self.answers += len(refinement.rounds)
         values = [None if step.score is None else step.score.primary_score for step in refinement.rounds]
@@ -154,12 +159,12 @@ class _Outcome:
 
 
 def _task(columns: Columns, row: Row, checklist_key: str | None) -> Task:
-    """The row as a task; refuses what cannot be answered."""
+    """The row as a task. Raises [`SampleError`] for a blank input."""
     if not columns.inputs:
         columns.get(row.data, PROMPT, "--input-key", row.where)
     prompt = columns.messages_of(row.data, row.where)
     if prompt is None or (isinstance(prompt, str) and not prompt.strip()):
-        raise SampleError(f"{row.where}: there is no input to answer.")
+        raise SampleError(f"{row.where}: the input is empty.")
     given = columns.shared is not None or checklist_key is not None or columns.checklist in row.data
     checklist = columns.checklist_of(row.data, row.where) if given else None
     return Task(prompt, checklist, columns.reference_of(row.data, row.where))

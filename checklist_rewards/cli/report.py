@@ -1,7 +1,7 @@
-"""What a command tells its user: progress while it works, a summary when it ends, all of it on stderr.
+"""Messages of a command on stderr: progress while it works and a summary at the end.
 
-A [`Report`] is fed score by score and keeps totals only, so its size does not depend on the number of rows. It prints
-the tables, writes them as JSON where `--summary` asks for it, and knows the exit code.
+A [`Report`] receives scores one by one and keeps totals only, so its size does not depend on the number of rows. It
+prints the summary, writes it as JSON for `--summary`, and returns the exit code.
 """
 
 from __future__ import annotations
@@ -32,60 +32,61 @@ console = Console(stderr=True, soft_wrap=True, highlight=False)
 
 _SHOWN_ROWS = 5
 _ADVICE = {
-    "too_long": "the prompt does not fit the model's context",
-    "off_label": "the judge would say something other than one of the answers (see --mass-floor and `probe`)",
-    "backend_error": "the engine failed; the same command asks these again",
-    "budget": "the money of --budget is spent; the same command with more asks these",
-    "timeout": "no answer in time; the same command asks these again",
-    "not_json": "the server sent something other than JSON; the same command asks these again",
-    "error_body": "the server sent an error as an answer; the same command asks these again",
-    "empty_choices": "the server's answer holds no reply; the same command asks these again",
+    "too_long": "the prompt is longer than the model's context",
+    "off_label": "the judge's most likely reply is not one of the labels (see --mass-floor and `probe`)",
+    "backend_error": "the engine failed; rerun the command to retry",
+    "budget": "the --budget is spent; rerun the command with a larger budget to continue",
+    "timeout": "the request timed out; rerun the command to retry",
+    "not_json": "the server's response is not JSON; rerun the command to retry",
+    "error_body": "the server's response contains an error; rerun the command to retry",
+    "empty_choices": "the server's response contains no reply; rerun the command to retry",
     "null_content": "the server's reply has no text",
-    "cut_off": "the reply ended at its token limit before it said anything; allow more tokens",
-    "refused": "the server or its model refused to answer",
-    "tie": "as many samples abstain as give an answer",
-    "missing": "the judge's reply leaves the question out, also when asked again",
-    "unparsable": "the judge's reply cannot be read, also when asked again",
+    "cut_off": "the reply reached its token limit before an answer; allow more tokens",
+    "refused": "the server or the model refused to answer",
+    "tie": "as many samples abstain as answer",
+    "missing": "the judge's reply does not answer this question, even after a second request",
+    "unparsable": "the judge's reply cannot be parsed, even after a second request",
     "quorum": "too few judges of the panel answered",
     "no_majority": "no answer has more than half of the panel's votes",
     "disagreement": "the panel is not unanimous",
-    "check_error": "the code check broke on the text",
-    "uncalibrated": "the calibration needs a read of an empty target, which has no answer",
+    "check_error": "the code check failed on this text",
+    "uncalibrated": "the calibration requires a read of an empty target, which was not answered",
     "no_checklist": "the row's checklist is null",
     "no_reply": "the policy gave no reply",
-    "not_generated": "no checklist could be read from the writer's replies",
+    "not_generated": "no checklist could be parsed from the writer's replies",
 }
 
 
 def refuse(message: str) -> None:
-    """Print an error: one line."""
+    """Print a one-line error."""
     console.print(f"[bold red]error:[/] {escape(message)}")
 
 
 def warn_if_pocket(*models: str) -> None:
-    """Say once what the pocket model is: its answers look like any other judge's."""
+    """Warn that the pocket model is not a real judge, because its scores look like those of any other model."""
     if POCKET in models:
         console.print(
-            "[yellow]The pocket model only knows its own small world (words, counts, casing, digits, bullets in "
-            "made-up sentences); about anything else its answers mean nothing. Name a real model with --model.[/]"
+            "[yellow]The pocket model is for tests and demos: it was trained on synthetic sentences only (words, "
+            "counts, casing, digits, bullets), and its answers about other texts are meaningless. Set --model to a "
+            "real model.[/]"
         )
 
 
 def bars() -> AbstractContextManager[AddBar]:
-    """Progress on stderr; gives the callable that adds a bar."""
+    """Progress bars on stderr; the context manager returns a callable that adds a bar."""
     return progress_on(console)
 
 
 @dataclass
 class Unanswered:
-    """How often one reason came up, with the first rows."""
+    """The count of one reason, with the first rows that have it."""
 
     count: int = 0
     rows: list[int] = field(default_factory=list)
     detail: str = ""
 
     def add(self, row: int, detail: str) -> None:
-        """Count one more, in this row."""
+        """Count one occurrence in row number `row`."""
         self.count += 1
         self.detail = self.detail or detail
         if len(self.rows) <= _SHOWN_ROWS and row not in self.rows[-1:]:
@@ -104,14 +105,14 @@ class Report:
         self.command = command
         self.rows = 0
         self.checklists: int | None = None
-        """Checklists that were written; None where none were asked for."""
+        """Checklists that were written; None for commands that write none."""
         self.tally = Tally()
         self.unanswered: dict[str, Unanswered] = {}
         self.silent: Counter[str] = Counter()
-        """Votes without an answer of each of several judges."""
+        """Unanswered votes per judge of a panel."""
         self.votes: Counter[str] = Counter()
         self.extra: dict[str, Any] = {}
-        """Further lines of the summary: name to value."""
+        """Additional lines of the summary: name to value."""
         self._started = time.perf_counter()
 
     def add(self, row: int, score: Score) -> None:
@@ -125,18 +126,19 @@ class Report:
                 self.votes[vote.judge or ""] += 1
                 self.silent[vote.judge or ""] += vote.unanswered is not None
                 reason, _, detail = (vote.unanswered or "").partition(":")
-                if reason == BUDGET and item.unanswered is None:  # the others carried it, and yet the run stopped
+                # The item has an answer from other judges, but the run still stopped at its budget.
+                if reason == BUDGET and item.unanswered is None:
                     self.miss(reason, row, detail.strip())
 
-    def add_checklist(self, row: int, made: Checklist | GenerationError) -> None:
-        """Count what a generator gave for the row with this number."""
-        self.checklists = (self.checklists or 0) + isinstance(made, Checklist)
-        if isinstance(made, GenerationError):
-            raw = f" The last reply was {made.raw!r:.120}" if made.raw else ""
-            self.miss("not_generated", row, f"{made}{raw}")
+    def add_checklist(self, row: int, result: Checklist | GenerationError) -> None:
+        """Count the generator's result for row number `row`."""
+        self.checklists = (self.checklists or 0) + isinstance(result, Checklist)
+        if isinstance(result, GenerationError):
+            raw = f" The last reply was {result.raw!r:.120}" if result.raw else ""
+            self.miss("not_generated", row, f"{result}{raw}")
 
     def miss(self, reason: str, row: int, detail: str = "") -> None:
-        """Count something of this row that could not be had."""
+        """Count a missing result of row number `row`."""
         self.unanswered.setdefault(reason, Unanswered()).add(row, detail)
 
     @property
@@ -145,7 +147,7 @@ class Report:
         return 1 if self.unanswered else 0
 
     def finish(self, output: Path, receipt: Receipt | None, summary: Path | None) -> int:
-        """Print the tables, write the summary, and give the exit code."""
+        """Print the summary, write it as JSON if `summary` is given, and return the exit code."""
         console.print(self._table(output, receipt))
         if self.unanswered:
             console.print(self._missing())
@@ -167,7 +169,7 @@ class Report:
                 "answered": f"{answered} of {self.tally.reads}",
             }
         for judge, count in (+self.silent).items():
-            lines[f"votes of {judge}"] = f"{count} of {self.votes[judge]} without an answer"
+            lines[f"votes of {judge}"] = f"{count} of {self.votes[judge]} unanswered"
         lines |= self.extra
         if receipt is not None:
             lines["receipt"] = str(receipt)
@@ -180,9 +182,9 @@ class Report:
 
     def _missing(self) -> Table:
         table = Table("reason", "count", "rows", "why", title="unanswered", title_justify="left")
-        for reason, seen in sorted(self.unanswered.items()):
-            why = "; ".join(text for text in (_ADVICE.get(reason, ""), seen.detail) if text)
-            table.add_row(reason, str(seen.count), seen.shown_rows, escape(why))
+        for reason, missing in sorted(self.unanswered.items()):
+            why = "; ".join(text for text in (_ADVICE.get(reason, ""), missing.detail) if text)
+            table.add_row(reason, str(missing.count), missing.shown_rows, escape(why))
         return table
 
     def _record(self, output: Path, receipt: Receipt | None) -> dict[str, Any]:
@@ -197,7 +199,7 @@ class Report:
             "macro": self.tally.macro,
             "micro": self.tally.micro,
             "reads": self.tally.reads,
-            "unanswered": {reason: seen.count for reason, seen in sorted(self.unanswered.items())},
+            "unanswered": {reason: missing.count for reason, missing in sorted(self.unanswered.items())},
             "silent_votes": dict(+self.silent),
             "receipt": None if receipt is None else asdict(receipt),
             "seconds": round(time.perf_counter() - self._started, 3),
@@ -206,7 +208,7 @@ class Report:
 
 
 def write_json(path: Path, record: Any) -> None:
-    """Write a JSON file that appears whole or not at all. Raises [`SampleError`] naming it."""
+    """Write a JSON file atomically. Raises [`SampleError`] if it cannot be written."""
     with atomic_path(path) as temporary:
         temporary.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 

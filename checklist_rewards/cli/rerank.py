@@ -1,4 +1,4 @@
-"""`rerank`: the best of several candidates, given in the rows or sampled from a policy."""
+"""`rerank`: rank candidates, given in the rows or sampled from a policy."""
 
 from __future__ import annotations
 
@@ -44,49 +44,51 @@ def rerank(
     keys: o.Keys,
     judge: o.Judge,
     candidates_key: Annotated[
-        str, typer.Option(rich_help_panel=_POLICY, help="Key of the candidates, a list of texts.")
+        str, typer.Option(rich_help_panel=_POLICY, help="Column of the candidates: a list of texts.")
     ] = CANDIDATES,
     gold_key: Annotated[
         str | None,
-        typer.Option(show_default="none", rich_help_panel=_POLICY, help="Key of their gold scores, one number each."),
+        typer.Option(
+            show_default="none",
+            rich_help_panel=_POLICY,
+            help="Column of gold scores: a list with one number per candidate.",
+        ),
     ] = None,
     policy: Annotated[
         str | None,
-        typer.Option(
-            show_default="none", rich_help_panel=_POLICY, help="Sample the candidates from this model instead."
-        ),
+        typer.Option(show_default="none", rich_help_panel=_POLICY, help="Model to sample the candidates from."),
     ] = None,
     policy_base_url: Annotated[
         str | None,
-        typer.Option(show_default=False, rich_help_panel=_POLICY, help="The policy's server, if it is served."),
+        typer.Option(show_default=False, rich_help_panel=_POLICY, help="URL of the policy's server."),
     ] = None,
     policy_engine: Annotated[
         list[str] | None,
         typer.Option(
             show_default=False,
             rich_help_panel=_POLICY,
-            help="What the policy's engine is loaded with, as in --engine.",
+            help="Engine argument of the policy, as in --engine. Repeatable.",
         ),
     ] = None,
     n: Annotated[int, typer.Option("--n", min=1, rich_help_panel=_POLICY, help="Candidates to sample per input.")] = 8,
-    temperature: Annotated[float, typer.Option(min=0, rich_help_panel=_POLICY, help="Of the sampling.")] = 1.0,
-    max_tokens: Annotated[
-        int, typer.Option(min=1, rich_help_panel=_POLICY, help="Longest candidate, in tokens.")
-    ] = 512,
-    seed: Annotated[int, typer.Option(rich_help_panel=_POLICY, help="Another seed, other candidates.")] = 0,
+    temperature: Annotated[float, typer.Option(min=0, rich_help_panel=_POLICY, help="Sampling temperature.")] = 1.0,
+    max_tokens: Annotated[int, typer.Option(min=1, rich_help_panel=_POLICY, help="Most tokens per candidate.")] = 512,
+    seed: Annotated[int, typer.Option(rich_help_panel=_POLICY, help="Random seed of the sampling.")] = 0,
     ties: Annotated[
         Ties,
-        typer.Option(rich_help_panel=_POLICY, help="keep them, or break them towards the first or the shortest text."),
+        typer.Option(
+            rich_help_panel=_POLICY, help="Equal best scores: keep all, or pick the first or the shortest text."
+        ),
     ] = "keep",
     checklist: o.ChecklistFile = None,
     checklist_key: o.ChecklistKey = None,
     kept: o.Kept = o.Kept(),  # noqa: B008 - frozen
 ) -> None:
-    r"""Rank candidates by their checklist score: best-of-N.
+    r"""Rank candidates by their checklist score (best-of-N).
 
-    Every row gets **checklist_best** (the texts that share rank 1: usually one), **checklist_ranks**
-    (1 is best, equal scores have equal ranks, null for a candidate without a score) and **checklist_scores**,
-    and where they were sampled, the candidates. With gold scores the summary tells how precise the choice was.
+    Adds to every row **checklist_best** (the texts with rank 1, usually one), **checklist_ranks** (1 is best, equal
+    scores have equal ranks, null for a candidate without a score) and **checklist_scores**. Sampled candidates are
+    added too. With gold scores, the summary reports the precision of the choice.
 
     **Examples**
 
@@ -98,10 +100,11 @@ def rerank(
     """
     work = Work.of(o.Preset(), kept, judge=judge)
     scorer = work.pipeline().scorer
-    assert isinstance(scorer, ChecklistScorer)  # no preset, so no scorer of somebody's own
+    assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer
     if gold_key is not None and policy is not None:
         raise SampleError(
-            f"--gold-key {gold_key} belongs to candidates in the rows, and --policy {policy} samples new ones."
+            f"--gold-key {gold_key} scores the candidates in the rows, but --policy {policy} samples new ones; omit "
+            "one of the two."
         )
     file = RowFile(files.rows, files.output, files.summary)
     columns = file.columns(
@@ -115,7 +118,7 @@ def rerank(
     sampling = Sampling(max_tokens, temperature, n=n, seed=seed)
     total = reads = 0
     for row in file:
-        found = _checked(scorer, columns, row)
+        row_checklist = _checked(scorer, columns, row)
         if engine is None:
             candidates = _candidates(columns, row, candidates_key)
             if gold_key is not None:
@@ -123,12 +126,12 @@ def rerank(
         else:
             _prompt(columns, row)
         total += 1
-        reads += 0 if found is None else len(found) * (n if engine is not None else len(candidates))
+        reads += 0 if row_checklist is None else len(row_checklist) * (n if engine is not None else len(candidates))
     scorer.check()
     if engine is not None:
-        _ = engine.identity  # refuses a policy that is not there
+        _ = engine.identity  # raises if the policy is not found
     warn_if_pocket(judge.shown)
-    report, outcome, opened = Report("rerank"), _Outcome(), work.store
+    report, outcome, store = Report("rerank"), _Outcome(), work.store
     with write_rows(files.output) as writer, bars() as bar:
         sampled = None if engine is None else bar("prompts sampled", total)
         progress = bar("reads", reads)
@@ -136,19 +139,19 @@ def rerank(
             if engine is None:
                 texts = [_candidates(columns, row, candidates_key) for row in chunk]
             else:
-                texts = sample_candidates([_prompt(columns, row) for row in chunk], engine, sampling, opened, sampled)
+                texts = sample_candidates([_prompt(columns, row) for row in chunk], engine, sampling, store, sampled)
             rankings = _rankings(scorer, columns, chunk, texts, ties, progress)
-            for row, of_row, ranking in zip(chunk, texts, rankings, strict=True):
-                if engine is not None and len(of_row) < n:
-                    report.miss("no_reply", row.number, f"{len(of_row)} of {n} candidates")
+            for row, candidates, ranking in zip(chunk, texts, rankings, strict=True):
+                if engine is not None and len(candidates) < n:
+                    report.miss("no_reply", row.number, f"{len(candidates)} of {n} candidates")
                 if ranking is None:
-                    if of_row:
+                    if candidates:
                         report.miss("no_checklist", row.number)
                 else:
-                    outcome.add(ranking, None if gold_key is None else _gold(columns, row, gold_key, of_row))
+                    outcome.add(ranking, None if gold_key is None else _gold(columns, row, gold_key, candidates))
                     for score in ranking.scores:
                         report.add(row.number, score)
-                new = {} if engine is None else {CANDIDATES: of_row}
+                new = {} if engine is None else {CANDIDATES: candidates}
                 writer.write(row.data | new | _ranking_columns(ranking))
             report.rows += len(chunk)
     report.extra |= outcome.summary()
@@ -156,7 +159,7 @@ def rerank(
 
 
 class _Outcome:
-    """Running totals over rankings: what picking gained, by the judge's own score and by the gold one."""
+    """Running totals over rankings: mean judge and gold scores of the picked, the first and the average candidate."""
 
     def __init__(self) -> None:
         self.tied = self.unpicked = 0
@@ -184,7 +187,7 @@ class _Outcome:
 
 
 def _checked(judge: ChecklistScorer, columns: Columns, row: Row) -> Checklist | None:
-    """The row's checklist; refuses what cannot be ranked."""
+    """The row's checklist. Raises an error for a row that cannot be ranked."""
     columns.input_of(row.data, row.where)
     columns.reference_of(row.data, row.where)
     checklist = columns.checklist_of(row.data, row.where)
@@ -208,7 +211,7 @@ def _prompt(columns: Columns, row: Row) -> str | list[dict[str, str]]:
         columns.get(row.data, PROMPT, "--input-key", row.where)
     prompt = columns.messages_of(row.data, row.where)
     if prompt is None:
-        raise SampleError(f"{row.where}: there is no input to sample candidates for.")
+        raise SampleError(f"{row.where}: the input is empty; sampling candidates requires a prompt.")
     return prompt
 
 
@@ -220,13 +223,14 @@ def _rankings(
     ties: Ties,
     progress: Progress,
 ) -> list[Ranking | None]:
-    """A ranking per row, all reads planned together; None where there is no checklist, or no candidate."""
+    """One ranking per row, from a single scoring batch; None for a row without a checklist or candidates."""
     pools: list[Pool | None] = []
-    for row, of_row in zip(rows, texts, strict=True):
+    for row, candidates in zip(rows, texts, strict=True):
         checklist = columns.checklist_of(row.data, row.where)
         input, history = columns.input_of(row.data, row.where)
         reference = columns.reference_of(row.data, row.where)
-        pools.append(Pool(checklist, of_row, input, reference, history) if checklist is not None and of_row else None)
+        usable = checklist is not None and candidates
+        pools.append(Pool(checklist, candidates, input, reference, history) if usable else None)
     rankings = iter(rerank_batch(judge, [pool for pool in pools if pool is not None], ties=ties, progress=progress))
     return [None if pool is None else next(rankings) for pool in pools]
 

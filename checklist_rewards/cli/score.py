@@ -1,4 +1,4 @@
-"""`score` and `run`: rows with checklists in, rows with scores out; `run` has the checklists written first."""
+"""`score` and `run`: score rows by their checklists; `run` writes the checklists first."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def score(
 ) -> None:
     r"""Score texts by their checklists.
 
-    Every row gets one more column, **checklist_score**: the primary score, every other aggregate, and for
-    each item the answer with its probability. A row whose checklist is null is kept, without a score.
-    Thinking (`<think>…</think>`) is no part of the text that is judged, as in training.
+    Adds the column **checklist_score** to every row: the primary score, all other metrics, and the answer and
+    probability of each item. Rows with a null checklist are kept without a score. As in training, thinking
+    (`<think>…</think>`) is removed from the text before it is judged.
 
-    With --pipeline the answers are asked for and added up as that pipeline does it; other options beat it.
+    With --pipeline, the judge settings of that pipeline apply, unless other options override them.
 
     **Examples**
 
@@ -85,9 +85,9 @@ def score(
         for chunk in file.chunks():
             checklists = [columns.checklist_of(row.data, row.where) for row in chunk]
             scores = _scores(pipe, columns, chunk, checklists, progress)
-            for row, found in zip(chunk, scores, strict=True):
-                out.write(row.data | {SCORE: None if found is None else found.model_dump()})
-                report.add(row.number, found) if found is not None else report.miss("no_checklist", row.number)
+            for row, result in zip(chunk, scores, strict=True):
+                out.write(row.data | {SCORE: None if result is None else result.model_dump()})
+                report.add(row.number, result) if result is not None else report.miss("no_checklist", row.number)
             report.rows += len(chunk)
     work.account(report, pipe, prices)
     raise typer.Exit(report.finish(files.output, _receipt(pipe), files.summary))
@@ -105,7 +105,7 @@ def run(
         typer.Option(
             rich_help_panel=o.PIPELINE,
             show_default=False,
-            help="What a corpus-level pipeline works from: a JSON or YAML file; see --example-input.",
+            help="Source of a corpus-level pipeline: a JSON or YAML file; see --example-input.",
         ),
     ] = None,
     checklist: o.ChecklistFile = None,
@@ -117,11 +117,11 @@ def run(
 ) -> None:
     r"""Write a checklist for every input and score the target by it.
 
-    The same as **generate** and then **score**, in one go. The checklist is written from the input and what
-    belongs to it: the target is not seen. A row that gets no checklist is kept, without a score.
+    Combines **generate** and **score**. The writer sees the input and its context, never the target. A row whose
+    checklist could not be written is kept without a score.
 
     A corpus-level pipeline (checkeval, interacteval, feedback) writes one checklist from its --source and scores all
-    rows by it. With --checklist nothing is written, and all rows are scored by that one.
+    rows by it. With --checklist, no checklist is written and all rows are scored by the given one.
 
     **Examples**
 
@@ -145,7 +145,7 @@ def run(
     )
     pipe = work.pipeline()
     given = None if checklist is None else read_checklist(checklist)
-    found_source = _source(work, source, given)
+    loaded_source = _source(work, source, given)
     file = RowFile(files.rows, files.output, files.summary)
     columns = file.columns(
         inputs=keys.input_key,
@@ -155,7 +155,7 @@ def run(
         writer={} if work.config.corpus_level or given is not None else work.writer_keys(keys),
         shared=given,
     )
-    per_row = given is None and found_source is None
+    per_row = given is None and loaded_source is None
     total = 0
     for row in file:
         if per_row:
@@ -166,7 +166,7 @@ def run(
     if dry.dry_run:
         requests = (columns.request_of(row.data, row.where) for row in file) if per_row else ()
         samples = (columns.sample_of(row.data, row.where, given) for row in file)
-        return forecast(work, prices, requests=requests, samples=samples, source=found_source, writes=given is None)
+        return forecast(work, prices, requests=requests, samples=samples, source=loaded_source, writes=given is None)
     pipe = work.metered() if given is None else pipe
     pipe.scorer.check()
     if given is None:
@@ -174,50 +174,54 @@ def run(
     warn_if_pocket(judge.shown, work.writer.model)
     report = Report("run")
     shared: Checklist | GenerationError | None = given
-    if found_source is not None:
+    if loaded_source is not None:
         step = max(1, -(-total // TRIED))
         texts = [columns.sample_of(row.data, row.where, ()) for row in islice(file, 0, None, step)]
-        tried = texts if pipe.tries_texts else []
-        shared = write_shared(pipe, found_source, report, tried) or GenerationError("no checklist was written.")
+        trial_texts = texts if pipe.tries_texts else []
+        shared = write_shared(pipe, loaded_source, report, trial_texts) or GenerationError("no checklist was written.")
     with write_rows(files.output) as out, bars() as bar:
         written, reads = bar("checklists", total) if per_row else None, bar("reads", 0)
         for chunk in file.chunks():
-            made: Sequence[Checklist | GenerationError]
+            generated: Sequence[Checklist | GenerationError]
             if per_row:
-                made = pipe.generate_batch([columns.request_of(row.data, row.where) for row in chunk], written)
+                generated = pipe.generate_batch([columns.request_of(row.data, row.where) for row in chunk], written)
             else:
                 assert shared is not None
-                made = [shared] * len(chunk)
-            checklists = [checklist if isinstance(checklist, Checklist) else None for checklist in made]
+                generated = [shared] * len(chunk)
+            checklists = [checklist if isinstance(checklist, Checklist) else None for checklist in generated]
             reads.expect(sum(len(checklist) for checklist in checklists if checklist is not None))
             scores = _scores(pipe, columns, chunk, checklists, reads)
-            for row, one, found in zip(chunk, made, scores, strict=True):
-                dumped = None if found is None else found.model_dump()
-                out.write(row.data | checklist_columns(one) | {SCORE: dumped})
+            for row, checklist_or_error, result in zip(chunk, generated, scores, strict=True):
+                dumped = None if result is None else result.model_dump()
+                out.write(row.data | checklist_columns(checklist_or_error) | {SCORE: dumped})
                 if per_row:
-                    report.add_checklist(row.number, one)
-                elif found is None:
+                    report.add_checklist(row.number, checklist_or_error)
+                elif result is None:
                     report.miss("no_checklist", row.number)
-                if found is not None:
-                    report.add(row.number, found)
+                if result is not None:
+                    report.add(row.number, result)
             report.rows += len(chunk)
     work.account(report, pipe, prices)
     raise typer.Exit(report.finish(files.output, _receipt(pipe), files.summary))
 
 
 def _source(work: Work, source: Path | None, given: Checklist | None) -> Any:
-    """What a corpus-level pipeline works from; None where a checklist is written per input, or none is written."""
+    """The source of a corpus-level pipeline; None for other pipelines and with --checklist."""
     if source is not None and given is not None:
-        raise SampleError(f"--source {source} is what a checklist is written from, and --checklist gives one already.")
+        raise SampleError(
+            f"--source {source} has no effect with --checklist, which is used as it is; omit one of them."
+        )
     if work.config.corpus_level and given is None:
         if source is None:
             raise SampleError(
-                f"{work.config.name} writes one checklist for all rows: give --source FILE to write it from (see "
-                f"--example-input {work.config.name}), or --checklist FILE."
+                f"{work.config.name} writes one checklist for all rows and requires --source FILE (see "
+                f"--example-input {work.config.name}), or set --checklist FILE."
             )
         return source_from(work.config, source)
     if source is not None:
-        raise SampleError(f"--source {source} is for corpus-level pipelines; {work.config.name} writes from the rows.")
+        raise SampleError(
+            f"--source {source} requires a corpus-level pipeline; {work.config.name} writes a checklist per row."
+        )
     return None
 
 
@@ -226,7 +230,7 @@ def _receipt(pipe: Pipeline) -> Any:
 
 
 def _check(pipe: Pipeline, columns: Columns, row: Row, checklist: Checklist | None) -> int:
-    """Refuse a row that cannot be scored; gives the number of its reads."""
+    """Validate a row, and return its number of reads. Raises an error for a row that cannot be scored."""
     columns.target_of(row.data, row.where)
     columns.input_of(row.data, row.where)
     columns.reference_of(row.data, row.where)
@@ -237,11 +241,11 @@ def _check(pipe: Pipeline, columns: Columns, row: Row, checklist: Checklist | No
 
 
 def _samples(columns: Columns, file: RowFile) -> Iterator[Sample]:
-    """The rows that have a checklist."""
+    """The samples of the rows that have a checklist."""
     for row in file:
-        found = columns.checklist_of(row.data, row.where)
-        if found is not None:
-            yield columns.sample_of(row.data, row.where, found)
+        checklist = columns.checklist_of(row.data, row.where)
+        if checklist is not None:
+            yield columns.sample_of(row.data, row.where, checklist)
 
 
 def _scores(
@@ -251,8 +255,8 @@ def _scores(
     checklists: Sequence[Checklist | None],
     progress: Progress,
 ) -> list[Score | None]:
-    """A score per row, all reads planned together; None where there is no checklist."""
+    """One score per row, from a single scoring batch; None for a row without a checklist."""
     pairs = list(zip(rows, checklists, strict=True))
-    samples = [columns.sample_of(row.data, row.where, found) for row, found in pairs if found is not None]
+    samples = [columns.sample_of(row.data, row.where, checklist) for row, checklist in pairs if checklist is not None]
     scores = iter(pipe.score_batch(samples, progress))
-    return [None if found is None else next(scores) for _, found in pairs]
+    return [None if checklist is None else next(scores) for checklist in checklists]

@@ -1,4 +1,4 @@
-"""`serve`: the reward server."""
+"""`serve`: run the reward server."""
 
 from __future__ import annotations
 
@@ -34,43 +34,47 @@ def serve(
     host: Annotated[
         str,
         typer.Option(
-            rich_help_panel=SERVER, help="Address to listen on; 0.0.0.0 lets other machines in and requires a token."
+            rich_help_panel=SERVER,
+            help="Address to listen on. 0.0.0.0 accepts other machines and requires a token.",
         ),
     ] = DEFAULT_HOST,
     port: Annotated[
-        int, typer.Option(rich_help_panel=SERVER, min=0, max=65535, help="Port; 0 takes a free one.")
+        int, typer.Option(rich_help_panel=SERVER, min=0, max=65535, help="Port; 0 chooses a free one.")
     ] = DEFAULT_PORT,
     token: Annotated[
         str | None,
         typer.Option(
             rich_help_panel=SERVER,
             envvar=TOKEN_VARIABLE,
-            help="Bearer token that clients must send. Prefer the environment variable: ps shows options.",
+            help="Bearer token that clients must send. Prefer the environment variable, because options are visible "
+            "in the process list.",
         ),
     ] = None,
     max_wait_ms: Annotated[
-        float, typer.Option(rich_help_panel=SERVER, min=0, help="How long a row waits for others to share its batch.")
+        float, typer.Option(rich_help_panel=SERVER, min=0, help="Longest time a row waits for others to batch with.")
     ] = DEFAULT_MAX_WAIT * 1000,
-    max_batch: Annotated[int, typer.Option(rich_help_panel=SERVER, min=1, help="Rows in one batch at most.")] = (
+    max_batch: Annotated[int, typer.Option(rich_help_panel=SERVER, min=1, help="Most rows per batch.")] = (
         DEFAULT_MAX_BATCH
     ),
     max_queue: Annotated[
-        int, typer.Option(rich_help_panel=SERVER, min=1, help="Rows waiting at most; beyond, requests get 429.")
+        int, typer.Option(rich_help_panel=SERVER, min=1, help="Most waiting rows; further requests get status 429.")
     ] = DEFAULT_MAX_QUEUE,
-    max_body_mb: Annotated[float, typer.Option(rich_help_panel=SERVER, min=0.001, help="MiB of one request.")] = 16,
+    max_body_mb: Annotated[
+        float, typer.Option(rich_help_panel=SERVER, min=0.001, help="Largest request body in MiB.")
+    ] = 16,
     concurrency: o.Concurrency = None,
     kept: o.Kept = o.Kept(),  # noqa: B008 - frozen
 ) -> None:
     """Serve rewards over HTTP: one judge for any number of trainers.
 
-    POST /score takes {"samples": [{"checklist", "target", "input"}]} and gives scores. POST /reward is what OpenRLHF's
-    --reward.remote_url asks. GET /health and /metrics (Prometheus) watch it, and answer once the judge is loaded.
-    Requests that come together are one batch of the engine. On Ctrl-C or SIGTERM, requests already received are
-    answered first, for at most 30 s.
+    POST /score takes {"samples": [{"checklist", "target", "input"}]} and returns scores. POST /reward is the endpoint
+    for OpenRLHF's --reward.remote_url. GET /health and GET /metrics (Prometheus) are available once the judge is
+    loaded. Concurrent requests are batched. On Ctrl-C or SIGTERM the server finishes the requests it has received,
+    for at most 30 s.
 
-    Trainers and commands of this package use it by --backend remote --base-url, in Python by
-    ChecklistScorer(backend="remote", base_url="http://localhost:8090"). The token is taken from
-    CHECKLIST_REWARDS_TOKEN on both sides.
+    Other commands use the server with --backend remote --base-url, Python code with
+    ChecklistScorer(backend="remote", base_url="http://localhost:8090"). Server and clients read the token from
+    CHECKLIST_REWARDS_TOKEN.
 
     **Examples**
 
@@ -81,24 +85,24 @@ def serve(
     ```
     """
     if token is not None and not token.strip():
-        raise SampleError(f"the token is empty; give one, or omit --token and {TOKEN_VARIABLE}.")
+        raise SampleError(f"the token is empty; set one, or omit --token and {TOKEN_VARIABLE}.")
     try:
         from checklist_rewards.server import build_app, connections  # noqa: F401
     except ModuleNotFoundError as error:
         if error.name not in ("fastapi", "starlette", "uvicorn", "httptools"):
             raise
         raise SampleError(
-            f"serve needs {error.name}, which is not installed: pip install 'checklist-rewards[serve]'."
+            f"serve requires {error.name}, which is not installed: pip install 'checklist-rewards[serve]'."
         ) from None
     work = Work.of(preset, kept, judge=judge, concurrency=concurrency)
     if work.config.scorer.scale is not None:
         raise SampleError(
-            "the grades of a scale are options of the checklist's items, and the server takes checklists as they "
-            "come: give the items options, and leave --scale, and pipelines that have one, away."
+            "the server scores checklists as clients send them and cannot apply --scale or the scale of a pipeline; "
+            "omit it, and add the grades as options of the checklist items."
         )
     scorer = work.pipeline().scorer
     if not isinstance(scorer, ChecklistScorer):
-        raise SampleError(f"serve needs a ChecklistScorer, and {work.config.name} has {type(scorer).__name__}.")
+        raise SampleError(f"serve requires a ChecklistScorer, but {work.config.name} uses {type(scorer).__name__}.")
     app = build_app(
         scorer,
         max_wait=max_wait_ms / 1000,
@@ -112,31 +116,32 @@ def serve(
         bound, port = listening.getsockname()[:2]
         if token is None and not ip_address(bound.partition("%")[0]).is_loopback:
             raise SampleError(
-                f"{host} lets other machines use this judge, which requires a token: set {TOKEN_VARIABLE} here and "
-                "for the clients (or --token), or omit --host to serve this machine only."
+                f"--host {host} accepts connections from other machines, which requires a token: set {TOKEN_VARIABLE} "
+                "(or --token) here and for the clients, or omit --host to serve this machine only."
             )
-        load(scorer.judge)  # so that no trainer waits for it, or hears only then that it cannot be loaded
+        load(scorer.judge)  # load now, so that errors appear here and the first request does not wait
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-        console.print(f"Serving rewards of {judge.shown} at {address}; Ctrl-C ends it.", soft_wrap=True)
+        console.print(f"Serving rewards of {judge.shown} at {address}; press Ctrl-C to stop.", soft_wrap=True)
         run_server(app, listening)
 
 
 def run_server(app: FastAPI, listening: socket.socket) -> None:
-    """Serve until SIGINT or SIGTERM; requests received until then are answered."""
+    """Serve until SIGINT or SIGTERM, then finish the requests already received."""
     from checklist_rewards.server.connections import server_of
 
     server = server_of(app)
-    # What is loaded now stays. Looking through all of it for garbage, again and again, stops every request for 0.1 s.
+    # The objects loaded so far live as long as the process. Scanning them in every garbage collection would block all
+    # requests for 0.1 s each time.
     gc.collect()
     gc.freeze()
-    # uvicorn answers what it has accepted, and then raises the signal again.
+    # uvicorn finishes the accepted requests, then raises the signal again.
     with suppress(KeyboardInterrupt):
         server.run(sockets=[listening])
-    gc.unfreeze()  # or libraries complain of what is never freed
+    gc.unfreeze()  # otherwise libraries warn about objects that are never freed
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one. Raises [`SampleError`]."""
+    """A listening socket; port 0 chooses a free port. Raises [`SampleError`] if the address cannot be used."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=2048)

@@ -1,6 +1,6 @@
-"""What a command works with: a config as the options changed it, who writes, who judges, and the store.
+"""From CLI options to a pipeline: the config with the user's changes, the writer, the judge and the store.
 
-Nothing is loaded here. `--concurrency` is an engine setting, so it asks for an engine of its own.
+No model is loaded here. `--concurrency` is an engine setting, so it requires an engine of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WRITER_FIELDS = ("reference", "context", "candidates", "chosen", "rejected")
 
 @dataclass(frozen=True)
 class Work:
-    """Make it with [`Work.of`]."""
+    """The pipeline config, engines and store of one command. Create it with [`Work.of`]."""
 
     config: PipelineConfig
     writer: Engine
@@ -36,9 +36,9 @@ class Work:
     concurrency: int | None = None
     budget: Budget | None = None
     writes: bool = False
-    """Somebody writes checklists: with a file of judges, `writer` is nobody otherwise."""
+    """Whether the command writes checklists. If not, `writer` is unused with a file of judges."""
     meters: list[Meter] = field(default_factory=list)
-    """What writing has cost; what judging has is in the scorer's receipt."""
+    """Cost of writing. The cost of judging is in the scorer's receipt."""
 
     @classmethod
     def of(
@@ -52,7 +52,7 @@ class Work:
         concurrency: int | None = None,
         dry: o.Dry | None = None,
     ) -> Work:
-        """The preset, changed by what the user gave. Raises a [`ChecklistRewardsError`] for what cannot be used."""
+        """The preset, overridden by the user's options. Raises a [`ChecklistRewardsError`] for unusable options."""
         config = preset.load()
         changes: dict[str, object] = {}
         if writing is not None:
@@ -68,7 +68,8 @@ class Work:
         for engine in (judging, writer):
             if concurrency is not None and engine is not None and not _served(engine):
                 raise SampleError(
-                    f"--concurrency {concurrency} is for servers, and {engine.model!r} runs in this process."
+                    f"--concurrency {concurrency} applies to servers only, but {engine.model!r} runs in this process; "
+                    "omit it."
                 )
         budget = None
         if dry is not None and dry.budget is not None and not dry.dry_run:
@@ -76,7 +77,7 @@ class Work:
         return cls(config, writer or judging, judging, kept.opened(), concurrency, budget, writer is not None)
 
     def pipeline(self, engine: Callable[[Engine], Engine] | None = None) -> Pipeline:
-        """The pipeline, to check rows with. `engine` gives the engine to put in the place of each asked for."""
+        """The pipeline for checking rows. `engine`, if given, replaces each engine (a dry run counts this way)."""
         put, jury = engine or self.limited, self._jury()
         if jury is None:
             judge = put(self.judge)
@@ -88,7 +89,7 @@ class Work:
         )
 
     def metered(self) -> Pipeline:
-        """The pipeline, to work with: what writing costs is counted."""
+        """The pipeline for doing the work, with a meter on the writer's engines."""
         jury = self._jury()
         judge = self.limited(self.judge) if jury is None else self.judge
         writer = judge if self.writer == self.judge and jury is None else self.limited(self.writer)
@@ -102,13 +103,16 @@ class Work:
         )
 
     def _jury(self) -> Judge | None:
-        """The judges of a file, each held to --budget; None where the scorer reads the file, or there is none."""
+        """The judges of a --judge file, each limited by --budget; None without a file or a budget.
+
+        Without a budget, the scorer reads the file itself.
+        """
         if self.config.scorer.judge is None or self.budget is None:
             return None
         return load_jury(self.config.scorer.judge, False if self.store is None else self.store, self.limited)
 
     def account(self, report: Report, pipe: Pipeline, prices: Prices) -> None:
-        """Put what writing cost into the report, and what everything did where there are prices."""
+        """Add the cost of writing to the report and, if prices are given, the total cost."""
         spent = sum((meter.spent for meter in self.meters), Receipt())
         if spent.calls:
             report.extra |= {
@@ -119,19 +123,19 @@ class Work:
         if prices:
             judged = getattr(pipe.scorer, "receipt", Receipt())
             cost, of_reads = (spent + judged).cost(prices), judged.cost(prices)
-            report.extra["US dollars"] = cost if cost is not None else "not known: a model has no price"
+            report.extra["US dollars"] = cost if cost is not None else "unknown: set --price for every model"
             if judged.asked and of_reads is not None and BUDGET not in report.unanswered:  # refused reads cost nothing
                 report.extra["US dollars per read asked"] = of_reads / judged.asked
         if self.budget is not None and self.budget.overshoot:
             report.extra["US dollars over the budget"] = self.budget.overshoot
 
     def metered_engine(self, engine: Engine) -> Engine:
-        """The engine, with what its replies cost counted."""
+        """The engine with a meter on its replies."""
         self.meters.append(Meter(engine))
         return Engine(engine.model, self.meters[-1], engine.base_url)
 
     def limited(self, engine: Engine) -> Engine:
-        """The engine, held to --concurrency and --budget."""
+        """The engine limited by --concurrency and --budget."""
         limited = self._paced(engine)
         return limited if self.budget is None else self.budget.limited(limited)
 
@@ -141,17 +145,17 @@ class Work:
         return replace(engine, settings={**engine.settings, "concurrency": self.concurrency})
 
     def writer_keys(self, keys: o.WriterKeys) -> dict[str, str | None]:
-        """What the writer can be shown, and the key that the user named for it."""
+        """The fields that the writer's prompt uses, each with the column named by the user."""
         shown = self.pipeline().shown
         named = {name: getattr(keys, f"{name}_key") for name in _WRITER_FIELDS}
         return {name: key for name, key in named.items() if name in shown or key is not None}
 
 
 def _alone(judges: str, concurrency: int | None, dry: o.Dry | None) -> None:
-    """Refuse what does not reach the judges of a file."""
+    """Refuse options that have no effect on the judges of a --judge file."""
     for option, there in (("--dry-run", dry is not None and dry.dry_run), ("--concurrency", concurrency is not None)):
         if there:
-            raise SampleError(f"{option} is for one judge; those of {judges} are built from the file.")
+            raise SampleError(f"{option} requires --model: it has no effect on the judges in {judges}; omit it.")
 
 
 def _served(engine: Engine) -> bool:

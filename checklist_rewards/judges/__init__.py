@@ -1,4 +1,4 @@
-"""How a question is put to a judge and its answer read."""
+"""Judges: classes that answer checklist items about a target."""
 
 from checklist_rewards.judges.base import Judge, Prices, Progress, Read, Receipt
 from checklist_rewards.judges.batch import BatchJudge

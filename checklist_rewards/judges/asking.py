@@ -1,11 +1,11 @@
-"""Asking in words: a prompt to an engine, and its reply read by a function that says what is wrong with it.
+"""Prompt an engine, parse its replies, and ask again with a complaint if a reply is unusable.
 
-A [`Question`] is a prompt with the function that reads its reply. A reply that cannot be read is answered with what is
-wrong, so that the model can mend it, up to `attempts` replies in all; then, or where there is no reply, the outcome is
-[`Lost`] with the reason. One that the engine gave no reply to is not asked again here: the store does not keep it, so
-the next run does.
+A [`Question`] is a prompt with a function that parses its reply. If parsing fails, the model receives the complaint
+and can revise its reply, up to `attempts` replies in all. If no reply is usable, or the engine gave none, the outcome
+is [`Lost`] with the reason. A prompt that the engine did not answer is not repeated here; it is not stored, so the
+next run repeats it.
 
-Of several samples each is read for itself and none is mended: the others vote without it.
+With several samples per prompt, each is parsed on its own and none is revised: the usable ones vote.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ _SHOWN = 160
 
 
 class Unreadable(ValueError):
-    """A reply that does not hold what was asked for.
+    """Raised by a parser for an unusable reply.
 
     Args:
-        complaint (`str`): what is wrong, as a sentence without its full stop.
-        partial (*optional*): what of the reply can be used all the same.
+        complaint (`str`):
+            What is wrong, as a sentence without full stop. It is sent to the model.
+        partial (*optional*):
+            The usable part of the reply.
     """
 
     def __init__(self, complaint: str, partial: Any = None):
@@ -39,25 +41,25 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """No usable reply, and why."""
+    """The outcome of a question without a usable reply."""
 
     reason: str
     partial: Any = None
-    """What of the last readable reply could be used."""
+    """The usable part of the last reply."""
     complaint: str | None = None
-    """What is wrong with the reply, for the model; None where there is no reply."""
+    """What is wrong with the reply, to send to the model; None if the engine gave no reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[Value]):
-    """One prompt, and how its reply is read."""
+    """One prompt, and the function that parses its reply."""
 
     messages: Messages
     read: Callable[[str], Value]
-    """Gives the value of a reply or raises [`Unreadable`]."""
+    """Returns the value of a reply, or raises [`Unreadable`]."""
 
 
-def put(
+def ask_questions(
     engine: Engine,
     questions: Sequence[Question[Value]],
     sampling: Sampling,
@@ -66,26 +68,33 @@ def put(
     attempts: int = 3,
     progress: Progress | None = None,
 ) -> list[list[Value | Lost]]:
-    """Put questions to an engine.
+    """Ask an engine questions, and repeat those whose reply cannot be parsed.
 
     Args:
-        engine ([`Engine`]): who replies.
-        questions (sequence of [`Question`]).
-        sampling ([`Sampling`]): how; attempt k samples with `seed + k`.
-        store ([`Store`], *optional*): where replies are kept.
-        attempts (`int`, *optional*, defaults to `3`): replies per question at most, where one sample is asked for.
-        progress (callable, *optional*): told how many questions got their first reply since its last call.
+        engine ([`Engine`]):
+            Engine that replies.
+        questions (sequence of [`Question`]):
+            Prompts with their parsers.
+        sampling ([`Sampling`]):
+            Sampling settings. Attempt k uses `seed + k`.
+        store ([`Store`], *optional*):
+            Store for the replies.
+        attempts (`int`, *optional*, defaults to `3`):
+            Maximum number of replies per question. With `sampling.n > 1` there is only one attempt.
+        progress (`Callable[[int], None]`, *optional*):
+            Called with the number of questions that received their first reply since the last call.
 
     Returns:
-        per question, in order, `sampling.n` outcomes.
+        `list[list[Value | Lost]]`: `sampling.n` outcomes per question, in order.
     """
     results: list[list[Value | Lost]] = [[] for _ in questions]
     pending: list[tuple[int, Messages]] = [(index, question.messages) for index, question in enumerate(questions)]
     for attempt in range(attempts if sampling.n == 1 else 1):
-        asked = replace(sampling, seed=sampling.seed + attempt)
-        told = progress if attempt == 0 else None
-        replies = sample_replies(engine, [messages for _, messages in pending], asked, store, told)
-        again: list[tuple[int, Messages]] = []
+        attempt_sampling = replace(sampling, seed=sampling.seed + attempt)
+        attempt_progress = progress if attempt == 0 else None
+        prompts = [messages for _, messages in pending]
+        replies = sample_replies(engine, prompts, attempt_sampling, store, attempt_progress)
+        retries: list[tuple[int, Messages]] = []
         for (index, _), group in zip(pending, replies, strict=True):
             question, before = questions[index], results[index]
             results[index] = [_outcome(reply, question.read, sampling.max_tokens) for reply in group]
@@ -93,13 +102,13 @@ def put(
             if not isinstance(outcome, Lost):
                 continue
             if outcome.complaint is not None:
-                again.append((index, _with_complaint(question.messages, reply.text or "", outcome.complaint)))
+                retries.append((index, _with_complaint(question.messages, reply.text or "", outcome.complaint)))
             elif before:
-                # The first reply was read and found wanting; that the second never came does not make it better.
+                # The first reply was unusable and the second request failed: report both reasons.
                 [first] = before
                 assert isinstance(first, Lost)
                 results[index] = [replace(first, reason=f"{first.reason}; asked again: {outcome.reason}")]
-        pending = again
+        pending = retries
         if not pending:
             break
     return results
@@ -119,7 +128,7 @@ def _outcome(reply: Reply, read: Callable[[str], Value], max_tokens: int) -> Val
 
 
 def _with_complaint(messages: Messages, reply: str, complaint: str) -> Messages:
-    """The conversation so far, with the unusable reply and what is wrong with it."""
+    """The conversation, extended by the unusable reply and the complaint about it."""
     return [
         *messages,
         {"role": "assistant", "content": reply or "(nothing)"},

@@ -1,8 +1,8 @@
-"""What a judge is: reads in, verdicts out.
+"""The judge interface: reads in, verdicts out. A *read* is one item answered about one target.
 
-A judge never raises for a read that failed; it says *unanswered* with the reason, and the scores take it from there.
-It raises for what no retry can mend before the first read is asked (a model that is not there, a prompt without its
-fields).
+A judge does not raise for a read that fails. It returns an *unanswered* verdict with the reason, which the score takes
+into account. Errors that no retry can fix, such as a missing model or an invalid prompt, are raised before the first
+read.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ class Read:
     reference: str | None = None
     history: str | None = None
     sample: int = 0
-    """Reads with the same number belong to one checklist: a judge that puts all questions of a target into one call
-    puts these together and no others."""
+    """Number of the checklist. A judge that answers a whole checklist in one call groups reads by this number."""
 
 
 Prices = Mapping[str, tuple[float, float]]
@@ -37,46 +36,45 @@ Prices = Mapping[str, tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What answering cost. Receipts add up; the difference of two is what happened in between.
+    """The cost of answering reads. Receipts can be added and subtracted.
 
-    Only what reached an engine is counted: an answer from the store costs nothing.
+    Only engine calls are counted: an answer from the store costs nothing.
     """
 
     reads: int = 0
-    """Reads asked for."""
+    """Requested reads."""
     deduplicated: int = 0
-    """Of these, equal to another one of the same call."""
+    """Reads equal to another read of the same call."""
     stored: int = 0
-    """Of these, answered by the store."""
+    """Reads answered from the store."""
     asked: int = 0
-    """Of these, put to the engine: `reads - deduplicated - stored`."""
+    """Reads sent to the engine: `reads - deduplicated - stored`."""
     unanswered: int = 0
-    """Distinct reads that were left without an answer."""
+    """Distinct reads without an answer."""
     calls: int = 0
-    """Prompts put to the engine, for a label or for a reply; asking again counts again."""
+    """Prompts sent to the engine, for a label or for a reply, including repeated ones."""
     prompt_tokens: int = 0
-    """Tokens of all prompts asked, each computed alone."""
+    """Tokens of all prompts, counted without prefix sharing."""
     completion_tokens: int = 0
-    """Tokens of all replies; a label that is read is one."""
+    """Tokens of all replies; a label read counts as one."""
     computed_tokens: int | None = 0
-    """Prompt tokens that the engine computed; None if a server that answered one of the calls does not report what it
-    took from its cache."""
+    """Prompt tokens computed by the engine; None if a server does not report its cached tokens."""
     floor_tokens: int = 0
-    """The least that could have been: each prefix once, each tail once."""
+    """Lower bound of `computed_tokens`: every prefix and every tail computed once."""
     separate: int = 0
-    """Reads whose prompt was computed by itself, because the model cannot share a prefix exactly."""
+    """Reads computed as separate prompts because the model cannot share a prefix exactly."""
     engine_seconds: float = 0.0
-    """Time spent inside the engine."""
+    """Time spent in the engine."""
     tokens: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Of each model, its share of `prompt_tokens` and `completion_tokens`."""
+    """`prompt_tokens` and `completion_tokens` by model."""
 
     @classmethod
     def of(cls, model: str, **counts: Any) -> Receipt:
-        """A receipt whose tokens are all one model's."""
+        """A receipt whose tokens all belong to one model."""
         return cls(**counts, tokens={model: (counts.get("prompt_tokens", 0), counts.get("completion_tokens", 0))})
 
     def cost(self, prices: Prices) -> float | None:
-        """What all tokens cost in US dollars; None if `prices` lacks a model that used any."""
+        """Cost of all tokens in US dollars; None if `prices` lacks a model that was used."""
         total = 0.0
         for model, used in self.tokens.items():
             if not any(used):
@@ -122,7 +120,7 @@ _PAYING = threading.Lock()
 
 
 class Paid:
-    """A judge that adds up what its calls cost, also where several threads call it at once."""
+    """Base class of judges that add up the cost of their calls. Thread-safe."""
 
     receipt: Receipt = Receipt()
 
@@ -139,15 +137,15 @@ class Judge(Protocol):
 
     @property
     def receipt(self) -> Receipt:
-        """What all calls so far have cost."""
+        """Total cost of all calls so far."""
         ...
 
     def check(self) -> None:
-        """Refuse what can be refused without an engine: raises a [`ChecklistRewardsError`]."""
+        """Raise a [`ChecklistRewardsError`] for a judge that cannot be used, without loading an engine."""
         ...
 
     def check_item(self, item: ChecklistItem, where: str) -> None:
-        """Refuse an item that this judge cannot answer: raises a [`ChecklistError`] that begins with `where`."""
+        """Raise a [`ChecklistError`], starting with `where`, for an item that this judge cannot answer."""
         ...
 
     def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:

@@ -1,19 +1,18 @@
 """The judge that answers a whole checklist in one call.
 
-All questions of a target are numbered 1 to n and put together; the reply is JSON, an answer under each number. A
-number is the only thing that ties an answer to its question, so the numbers are checked before anything is believed:
+The questions of a target are numbered 1 to n in one prompt; the reply is JSON with one answer per number. Answers are
+matched to questions by number only, so the numbers are validated first:
 
-- An index below 1, or an index missing while another is out of range or there twice, means that the reply is
-  misnumbered. Nothing in it is clear, and it is asked for again as a whole, with the reason.
-- Otherwise every answer under a number of its own counts. What is missing, answered twice in two ways, or answered by
-  something that is no possible answer ("N/A" where nothing may abstain) is asked again, in a call that holds those
-  questions alone and numbers them from 1.
+- If an index is below 1, or an index is missing while another is out of range or duplicated, the reply is misnumbered.
+  It is discarded and requested again with the reason.
+- Otherwise, every valid answer counts. Questions that are missing, have two different answers, or an answer that is
+  not a label ("N/A" for an item without abstention) are asked again in a call of their own, numbered from 1.
 
-What then still has no answer is unanswered("missing") or unanswered("unparsable"); a reply that can never be read
-leaves its own questions unanswered and no others.
+Questions still without an answer are unanswered("missing") or unanswered("unparsable"). A reply that cannot be parsed
+affects only its own questions.
 
-One call costs less than one per item, but the questions see each other: a changed word in one of them is a new call
-for all.
+One call per checklist is cheaper than one per item, but the questions influence each other, and changing one word of a
+question changes the prompt of all.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from checklist_rewards.backends import Backend, Engine, Messages, Progress, Samp
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges.answers import check_askable, in_order, named, question_for_words
-from checklist_rewards.judges.asking import UNPARSABLE, Lost, Question, Unreadable, put
+from checklist_rewards.judges.asking import UNPARSABLE, Lost, Question, Unreadable, ask_questions
 from checklist_rewards.judges.base import Paid, Read, Receipt
 from checklist_rewards.judges.meter import Meter, prompt_key
 from checklist_rewards.prompts import PromptTemplate, load_prompt
@@ -42,7 +41,7 @@ MISSING = "missing"
 REASONING = "reasoning"
 DEFAULT_MAX_TOKENS = 4096
 _ROUNDS = 3
-"""Calls per target at most that bring new answers: the first, and two for what is missing."""
+"""Maximum calls per target, not counting repetitions of unusable replies: one, and two for missing answers."""
 _FORM = (
     "There are {count} questions, numbered from 1. Reply with a JSON object only, with one entry per question under "
     "its own number, in order:\n{example}"
@@ -51,12 +50,12 @@ _FORM = (
 
 @dataclass(slots=True)
 class Answers:
-    """What a reply says, by index of the question from 0."""
+    """A parsed reply, by question index from 0."""
 
     labels: dict[int, str] = field(default_factory=dict)
     reasoning: dict[int, str] = field(default_factory=dict)
     refused: dict[int, str] = field(default_factory=dict)
-    """What was said that is no possible answer."""
+    """Why an answer was rejected."""
     grade: int | None = None
 
 
@@ -64,14 +63,20 @@ class BatchJudge(Paid):
     """Answers the checklist of a target in one call.
 
     Args:
-        model, backend, base_url: who judges, as [`Engine`] takes them.
-        prompt (`str`, `Path` or [`PromptTemplate`], *optional*, defaults to `"judges/batch"`): a prompt with
-            `{checklist}`, without a form of reply, which is added.
-        reasoning (`bool`, *optional*, defaults to `False`): a short reason before every answer.
-        temperature (`float`, *optional*, defaults to `0.0`).
-        max_tokens (`int`, *optional*, defaults to `4096`): of one reply.
-        seed (`int`, *optional*, defaults to `0`).
-        store ([`Store`], *optional*): where replies are kept.
+        model, backend, base_url:
+            Judge model, as in [`Engine`].
+        prompt (`str`, `Path` or [`PromptTemplate`], *optional*, defaults to `"judges/batch"`):
+            Prompt with `{checklist}`. The reply format is appended automatically.
+        reasoning (`bool`, *optional*, defaults to `False`):
+            Whether to request a short reason before every answer.
+        temperature (`float`, *optional*, defaults to `0.0`):
+            Sampling temperature.
+        max_tokens (`int`, *optional*, defaults to `4096`):
+            Maximum number of tokens per reply.
+        seed (`int`, *optional*, defaults to `0`):
+            Random seed of the sampling.
+        store ([`Store`], *optional*):
+            Store for the replies.
     """
 
     default_prompt = BATCH_PROMPT
@@ -97,16 +102,15 @@ class BatchJudge(Paid):
         self.store = store
 
     def check(self) -> None:
-        """Refuse a model that is not there. Raises [`ModelError`]."""
+        """Raise [`ModelError`] if the model is not found."""
         _ = self.engine.identity
 
     def check_item(self, item: ChecklistItem, where: str) -> None:
-        """Refuse an item that no model is asked. Raises [`ChecklistError`] naming it."""
+        """Raise [`ChecklistError`], starting with `where`, for an item with a code check."""
         check_askable(item, where)
 
     def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
-        """Answer every read, in order. Reads of one `sample` are put together; equal checklists about equal targets
-        are asked once."""
+        """Answer every read, in order. Reads of one `sample` share a call; identical calls are made once."""
         meter = Meter(self.engine)
         sheets = _sheets(reads)
         first = [self._messages(sheet, sheet.reads) for sheet in sheets]
@@ -121,7 +125,7 @@ class BatchJudge(Paid):
         return [verdicts[place] for place in range(len(reads))]
 
     def form(self, items: Sequence[ChecklistItem]) -> str:
-        """What the prompt says about the reply."""
+        """The part of the prompt that describes the reply format."""
         entry = {"index": 1, **({REASONING: "..."} if self.reasoning else {}), "answer": "yes or no"}
         return _FORM.format(count=len(items), example=json.dumps({"answers": [entry]})[:-2] + ", ...]}")
 
@@ -130,7 +134,7 @@ class BatchJudge(Paid):
         return json.dumps(object_schema({"answers": answers_schema(items, REASONING if self.reasoning else None)}))
 
     def read(self, reply: str, items: Sequence[ChecklistItem]) -> Answers:
-        """Read a reply about these items. Raises [`Unreadable`] if nothing in it is clear."""
+        """Parse a reply about these items. Raises [`Unreadable`] if it has no usable answer."""
         answers = read_answers(json_of(reply), items)
         if not answers.labels:
             raise Unreadable("it answers none of the questions by one of their possible answers", answers)
@@ -138,19 +142,19 @@ class BatchJudge(Paid):
 
     def _ask(self, pending: Sequence[tuple[_Sheet, Sequence[int]]], meter: Meter, progress: Progress | None) -> None:
         by_schema: dict[str, list[tuple[_Sheet, Sequence[int]]]] = {}
-        for sheet, wanted in pending:
-            schema = self.schema([sheet.reads[index].item for index in wanted])
-            by_schema.setdefault(schema, []).append((sheet, wanted))
+        for sheet, indices in pending:
+            schema = self.schema([sheet.reads[index].item for index in indices])
+            by_schema.setdefault(schema, []).append((sheet, indices))
         for schema, jobs in by_schema.items():
             questions = []
-            for sheet, wanted in jobs:
-                reads = [sheet.reads[index] for index in wanted]
+            for sheet, indices in jobs:
+                reads = [sheet.reads[index] for index in indices]
                 read = partial(self.read, items=[read.item for read in reads])
                 questions.append(Question(self._messages(sheet, reads), read))
             sampling, engine = replace(self.sampling, schema=schema), Engine(self.name, meter)
-            outcomes = put(engine, questions, sampling, store=self.store, progress=progress)
-            for (sheet, wanted), (outcome,) in zip(jobs, outcomes, strict=True):
-                sheet.take(wanted, outcome)
+            outcomes = ask_questions(engine, questions, sampling, store=self.store, progress=progress)
+            for (sheet, indices), (outcome,) in zip(jobs, outcomes, strict=True):
+                sheet.take(indices, outcome)
 
     def _messages(self, sheet: _Sheet, reads: Sequence[Read]) -> Messages:
         about, items = sheet.reads[0], [read.item for read in reads]
@@ -178,15 +182,21 @@ class BatchJudge(Paid):
 
 
 def numbered(items: Sequence[ChecklistItem], labels: Sequence[Sequence[str]] | None = None) -> str:
-    """The questions as a list from 1, each with its possible answers where those are not yes and no; in the order of
-    `labels`, which has those of each item."""
+    """The questions as a list numbered from 1, with the possible answers of items that have options.
+
+    Args:
+        items (sequence of [`ChecklistItem`]):
+            Items to list.
+        labels (sequence of sequences of `str`, *optional*):
+            Labels of each item in the order to show; by default the order of the item.
+    """
     orders = [tuple(item.values) for item in items] if labels is None else labels
     texts = (question_for_words(item, o).replace("\n\n", "\n") for item, o in zip(items, orders, strict=True))
     return "\n".join(f"{number}. {text.strip()}" for number, text in enumerate(texts, start=1))
 
 
 def answers_schema(items: Sequence[ChecklistItem], reason: str | None) -> dict[str, Any]:
-    """JSON schema of the list of answers; `reason` is the key of what comes before each of them."""
+    """JSON schema of the list of answers. `reason` is the key of the reason before each answer, or None."""
     labels = list(dict.fromkeys(label for item in items for label in item.values))
     entry: dict[str, Any] = {"index": {"type": "integer"}}
     if reason is not None:
@@ -195,7 +205,7 @@ def answers_schema(items: Sequence[ChecklistItem], reason: str | None) -> dict[s
 
 
 def json_of(reply: str) -> Any:
-    """The JSON of a reply. Raises [`Unreadable`] if there is none."""
+    """The JSON value in a reply. Raises [`Unreadable`] if the reply has none."""
     try:
         return extract_json(reply)
     except ValueError as error:
@@ -203,10 +213,18 @@ def json_of(reply: str) -> Any:
 
 
 def read_answers(value: Any, items: Sequence[ChecklistItem], reason: str = REASONING) -> Answers:
-    """The answers of a reply, matched to their questions by number alone; the module says how. `reason` is the key of
-    what comes before each of them.
+    """The answers in a JSON reply, matched to questions by number; see the module docstring.
 
-    Raises [`Unreadable`] for a reply that is misnumbered or holds no list of answers.
+    Args:
+        value:
+            JSON value of the reply.
+        items (sequence of [`ChecklistItem`]):
+            Items in the order of their numbers.
+        reason (`str`, *optional*, defaults to `"reasoning"`):
+            Key of the reason before each answer.
+
+    Raises:
+        Unreadable: If the reply is misnumbered or has no list of answers.
     """
     entries = value.get("answers") if isinstance(value, Mapping) else value
     if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
@@ -266,26 +284,26 @@ def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _Sheet:
-    """The reads of one sample, and what is known of their answers."""
+    """The reads of one sample, and their answers so far."""
 
     reads: list[Read] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
     answers: Answers = field(default_factory=Answers)
     lost: dict[int, str] = field(default_factory=dict)
-    """Why a question has no answer yet."""
+    """Why a question has no answer so far."""
     given_up: bool = False
 
     @property
     def open(self) -> list[int]:
-        """The questions that shall be asked again."""
+        """Indices of the questions to ask again."""
         return [] if self.given_up else [i for i in range(len(self.reads)) if i not in self.answers.labels]
 
-    def take(self, wanted: Sequence[int], outcome: Answers | Lost) -> None:
-        """Take in a reply about the questions `wanted`."""
+    def take(self, indices: Sequence[int], outcome: Answers | Lost) -> None:
+        """Record the outcome of a call about the questions `indices`."""
         answers = outcome.partial if isinstance(outcome, Lost) else outcome
-        # A reply that was asked for again and again has had its chances; what is missing in a good one has not.
+        # A lost reply has already been repeated. Only questions missing in a usable reply are asked again.
         self.given_up = isinstance(outcome, Lost)
-        for index, place in enumerate(wanted):
+        for index, place in enumerate(indices):
             if answers is not None and index in answers.labels:
                 self.answers.labels[place] = answers.labels[index]
                 if index in answers.reasoning:
@@ -311,10 +329,10 @@ def _sheets(reads: Sequence[Read]) -> list[_Sheet]:
 def _in_reads(
     pending: Sequence[tuple[_Sheet, Sequence[int]]], progress: Progress | None
 ) -> Callable[[int], None] | None:
-    """Progress is told in reads where the engine's is told in calls."""
+    """A progress callback that converts calls of the engine to reads."""
     if progress is None:
         return None
-    sizes = iter([len(wanted) for _, wanted in pending])
+    sizes = iter([len(indices) for _, indices in pending])
     return lambda calls: progress(sum(next(sizes) for _ in range(calls)))
 
 

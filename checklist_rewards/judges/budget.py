@@ -1,17 +1,17 @@
-"""A budget: engines that stop asking before more than a sum of money is spent.
+"""A spending limit in US dollars, shared by all engines of a run.
 
     >>> budget = Budget(5.0, {"org/judge": (0.15, 0.60)})  # US dollars per million prompt and completion tokens
     >>> scorer = ChecklistScorer("org/judge", base_url="http://localhost:8000/v1", budget=budget)  # doctest: +SKIP
 
-A [`Budget`] holds the limit, the prices and what was spent; every engine of a run gets a [`Budgeted`] in front of it
-that shares it. Before a call its cost is bounded (`backends/bounds.py`) and set aside. A call that does not fit into
-what is left is cut into one that does, and what it cost less than its bound is free again for the next. Reads and
-replies that no longer fit are unanswered("budget: ..."); they are not stored, and are listed at the end like all that
-was not answered. Stored answers are free, so rerunning with a larger budget resumes where the run stopped.
+A [`Budget`] holds the limit, the prices and the amount spent. Each engine is wrapped in a [`Budgeted`] backend. Before
+a call, an upper bound of its cost (`backends/bounds.py`) is reserved. A batch that exceeds the remaining budget is cut
+to the part that fits, and the unused part of a reservation is released afterwards. Reads and replies that no longer
+fit are unanswered("budget: ..."); they are not stored, and are listed with the other unanswered reads. Stored answers
+are free, so rerunning with a larger budget resumes where the run stopped.
 
-A bound can be too low only where a server adds text of its own to the prompts. Then [`Budget.overshoot`] says by how
-much the limit was passed, and the bounds of later calls are raised by as much. Where a server does not report its
-tokens, the bound is what counts as spent.
+The bound is too low only if a server adds its own text to prompts. Then [`Budget.overshoot`] is the amount spent
+beyond the limit, and the bounds of later calls are raised by the same factor. If a server does not report token usage,
+the bound counts as spent.
 """
 
 from __future__ import annotations
@@ -33,23 +33,25 @@ from checklist_rewards.replies import BACKEND_ERROR
 
 BUDGET = "budget"
 _ROUNDING = 1e-9
-"""Sums of prices do not add up exactly."""
+"""Tolerance for floating-point sums of prices."""
 
 
 class Budget:
-    """Money that may be spent, in this process.
+    """A spending limit for this process.
 
     Args:
-        dollars (`float`): the limit in US dollars, from 0 up.
-        prices: US dollars per million prompt and completion tokens, by model.
+        dollars (`float`):
+            Limit in US dollars, at least 0.
+        prices (`Prices`):
+            US dollars per million prompt and completion tokens of each model.
 
     Raises:
-        SampleError: for a limit that is no such number.
+        SampleError: If the limit is not a finite number >= 0.
     """
 
     def __init__(self, dollars: float, prices: Prices):
         if isinstance(dollars, bool) or not isinstance(dollars, int | float) or not 0 <= dollars < math.inf:
-            raise SampleError(f"a budget is a number of US dollars from 0 up, got {dollars!r}.")
+            raise SampleError(f"a budget must be a finite number of US dollars >= 0, got {dollars!r}.")
         self.dollars = dollars
         self.prices = prices
         self.spent = 0.0
@@ -62,7 +64,9 @@ class Budget:
         if isinstance(given, Mapping) and given.keys() == {"dollars", "prices"}:
             given = cls(given["dollars"], {model: tuple(pair) for model, pair in given["prices"].items()})
         if not isinstance(given, Budget):
-            raise SampleError(f"budget={given!r:.80} is not allowed; it is a Budget, or its dollars and prices.")
+            raise SampleError(
+                f"budget={given!r:.80} is not allowed; pass a Budget or a mapping of dollars and prices."
+            )
         return given
 
     def __repr__(self) -> str:
@@ -76,22 +80,25 @@ class Budget:
 
     @property
     def overshoot(self) -> float:
-        """US dollars that were spent beyond the limit."""
+        """US dollars spent beyond the limit."""
         return self.spent - self.dollars if self.spent > self.dollars + _ROUNDING else 0.0
 
     def limited(self, engine: Engine) -> Engine:
-        """The engine, held to this budget. Raises [`SampleError`] for one that cannot be."""
+        """The engine limited by this budget. Raises [`SampleError`] for a reward server or a model without a price."""
         if engine.backend == REMOTE:
-            raise SampleError(f"a budget cannot hold the reward server at {engine.base_url}, which does the spending.")
+            raise SampleError(
+                f"a budget cannot limit the reward server at {engine.base_url}, which calls its judge itself; set the "
+                "budget there."
+            )
         return Engine(engine.model, Budgeted(engine, self), engine.base_url)
 
     def cost(self, model: str, prompt_tokens: int, completion_tokens: int) -> float:
-        """Of so many tokens, in US dollars."""
+        """Cost in US dollars of a number of tokens."""
         per_prompt, per_completion = self.prices[model]
         return (prompt_tokens * per_prompt + completion_tokens * per_completion) / 1e6
 
     def reserve(self, costs: Sequence[float]) -> int:
-        """How many of these calls fit, from the first on. Their sum is set aside until it is settled."""
+        """The number of calls, from the first, that fit the budget. Their cost is reserved until [`settle`]."""
         with self._lock:
             room = self.dollars - self.spent - self._reserved + _ROUNDING
             fitting = sum(total <= room for total in accumulate(costs))
@@ -99,26 +106,28 @@ class Budget:
             return fitting
 
     def settle(self, reserved: float, spent: float) -> None:
-        """Count what a call cost, and free what was set aside for it."""
+        """Record the cost of a call and release its reservation."""
         with self._lock:
             self._reserved -= reserved
             self.spent += spent
 
     def refusal(self, cost: float | None) -> str:
-        """Why a call of this cost is not made."""
+        """The unanswered reason for a call of this cost."""
         spent = f"{BUDGET}: {self.spent:.4g} of {self.dollars:.4g} US dollars are spent"
         return spent if cost is None else f"{spent}, and the next call may cost {cost:.4g}"
 
 
 class Budgeted:
-    """A backend that asks its engine while there is money.
+    """A backend that calls its engine as long as the budget allows.
 
     Args:
-        engine ([`Engine`]): who answers; built at the first prompt.
-        budget ([`Budget`]): shared by all engines of a run.
+        engine ([`Engine`]):
+            Engine to call. It is loaded at the first prompt.
+        budget ([`Budget`]):
+            Budget shared by all engines of a run.
 
     Raises:
-        SampleError: if the engine's model has no price.
+        SampleError: If the engine's model has no price.
     """
 
     chunk_reads = 4096
@@ -126,29 +135,29 @@ class Budgeted:
     def __init__(self, engine: Engine, budget: Budget):
         if engine.model not in budget.prices:
             raise SampleError(
-                f"a budget needs the price of every model that is asked; there is none of {engine.model!r} "
+                f"a budget requires the price of every model; {engine.model!r} has none "
                 f"(--price {engine.model}=IN,OUT)."
             )
         self.engine, self.budget = engine, budget
         self.identity = engine.identity
         self._raise = 1.0
-        """The highest ratio of a bill to its bound."""
+        """Factor on the bounds: the highest ratio of a bill to its bound so far."""
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
-        """See [`Backend`]."""
+        """Answer the reads that fit the budget; the others are unanswered."""
         places = [(number, tail) for number, group in enumerate(groups) for tail in group.tails]
         bounds: list[Tokens] = [] if self._spent else list(chain(*self._bounds().reads(groups)))
         results: list[ReadResult] = []
         answers: list[LabelRead] = []
         while piece := self._piece(bounds[len(answers) :]):
-            asked = places[len(answers) : len(answers) + len(piece.bounds)]
+            batch = places[len(answers) : len(answers) + len(piece.bounds)]
             with self._paid(piece):
                 try:
-                    result = self.engine.load().read(_grouped(groups, asked), labels)
+                    result = self.engine.load().read(_grouped(groups, batch), labels)
                 except BackendError as error:
                     if not answers:
                         raise
-                    result = ReadResult([(LabelRead(None, f"{BACKEND_ERROR}: {error}"),) * len(asked)])
+                    result = ReadResult([(LabelRead(None, f"{BACKEND_ERROR}: {error}"),) * len(batch)])
                 fresh = list(chain(*result.reads))
                 answered = sum(read.unanswered is None for read in fresh)
                 piece.completion = answered if result.completion_tokens is None else result.completion_tokens
@@ -156,33 +165,35 @@ class Budgeted:
             results.append(result)
             answers += fresh
         lost = LabelRead(None, self._refusal(bounds[len(answers) :]))
-        found = iter(answers + [lost] * (len(places) - len(answers)))
-        return _total(results, [tuple(next(found) for _ in group.tails) for group in groups])
+        all_reads = iter(answers + [lost] * (len(places) - len(answers)))
+        return _total(results, [tuple(next(all_reads) for _ in group.tails) for group in groups])
 
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:
-        """See [`Backend`]."""
+        """Reply to the prompts that fit the budget; the others are unanswered."""
         bound = None if self._spent else self._bounds()
         bounds = [] if bound is None else [bound.reply(messages, sampling) for messages in prompts]
         replies: list[list[Reply]] = []
         while piece := self._piece(bounds[len(replies) :]):
             start, stop = len(replies), len(replies) + len(piece.bounds)
-            came: dict[int, list[Reply]] = {}
+            received: dict[int, list[Reply]] = {}
 
-            def note(place: int, found: list[Reply], start: int = start, came: dict[int, list[Reply]] = came) -> None:
-                came[place] = found
+            def note(
+                place: int, group: list[Reply], start: int = start, received: dict[int, list[Reply]] = received
+            ) -> None:
+                received[place] = group
                 if arrived is not None:
-                    arrived(start + place, found)
+                    arrived(start + place, group)
 
             with self._paid(piece):
                 try:
                     fresh = self.engine.load().generate(prompts[start:stop], sampling, note)
-                    for place, found in enumerate(fresh):
-                        if place not in came:
-                            note(place, found)
-                finally:  # an engine that broke has been paid for what came
-                    billed = [_billed(found, piece.bounds[place]) for place, found in came.items()]
+                    for place, group in enumerate(fresh):
+                        if place not in received:
+                            note(place, group)
+                finally:  # replies received before an engine failure are billed too
+                    billed = [_billed(group, piece.bounds[place]) for place, group in received.items()]
                     piece.prompt, piece.completion = sum(p for p, _ in billed), sum(c for _, c in billed)
             replies += fresh
         lost = Reply(None, unanswered=self._refusal(bounds[len(replies) :]))
@@ -190,7 +201,7 @@ class Budgeted:
 
     @property
     def _spent(self) -> bool:
-        """Whether there is nothing left; then the engine is not even built."""
+        """Whether the budget is used up. In this case the engine is not loaded."""
         return self.budget.spent >= self.budget.dollars
 
     def _bounds(self) -> Bounds:
@@ -199,14 +210,14 @@ class Budgeted:
         return Bounds(self.engine.model, getattr(backend, "tokens", None), requests=requests)
 
     def _piece(self, bounds: Sequence[Tokens]) -> _Piece | None:
-        """The calls, from the first on, that fit the budget, with their cost set aside; None if there is none."""
+        """The calls, from the first, that fit the budget, with their cost reserved; None if the first does not fit."""
         costs = [self._cost(bound) for bound in bounds]
         fitting = self.budget.reserve(costs)
         return _Piece(bounds[:fitting], math.fsum(costs[:fitting])) if fitting else None
 
     @contextmanager
     def _paid(self, piece: _Piece) -> Iterator[None]:
-        """Settles what was set aside for a piece when it is done, however it ends."""
+        """Settle the reservation of a piece when its call ends, also after an error."""
         try:
             yield
         finally:
@@ -224,25 +235,25 @@ class Budgeted:
 
 @dataclass(slots=True)
 class _Piece:
-    """Calls that are made together."""
+    """Calls made together."""
 
     bounds: Sequence[Tokens]
     reserved: float
-    """US dollars that were set aside for them."""
+    """US dollars reserved for them."""
     prompt: int = 0
     completion: int = 0
-    """Tokens that were billed."""
+    """Billed tokens."""
 
 
 def _billed(replies: Sequence[Reply], bound: Tokens) -> tuple[int, int]:
-    """Prompt and completion tokens of the replies to a prompt; where the engine reports none, what they can be."""
+    """Prompt and completion tokens of the replies to a prompt; the bound if the engine reports none."""
     written = sum(len((reply.text or "").encode("utf-8", "replace")) for reply in replies)
     prompt, completion = sum(reply.prompt_tokens for reply in replies), sum(r.completion_tokens for r in replies)
     return (prompt or bound.prompt if written else prompt), completion or min(written, bound.completion)
 
 
 def _grouped(groups: Sequence[ReadGroup], places: Sequence[tuple[int, str]]) -> list[ReadGroup]:
-    """Some of the reads of `groups`, those of a prefix together; `places` are numbers of groups, with tails."""
+    """A part of the reads of `groups`, grouped by prefix. `places` has pairs of group number and tail."""
     return [
         ReadGroup(groups[number].system, groups[number].prefix, tuple(tail for _, tail in some))
         for number, some in groupby(places, key=lambda place: place[0])
@@ -250,7 +261,7 @@ def _grouped(groups: Sequence[ReadGroup], places: Sequence[tuple[int, str]]) -> 
 
 
 def _total(results: Sequence[ReadResult], reads: list[tuple[LabelRead, ...]]) -> ReadResult:
-    """One result of several; a count that one of them does not know is not known."""
+    """The sum of several results; a count that is None in one of them is None."""
     counts: dict[str, int | None] = {}
     for field in fields(ReadResult):
         if field.name != "reads":

@@ -1,8 +1,8 @@
-"""A judge with its calibration: the same reads, with probabilities that mean what they say.
+"""A judge with calibrated probabilities.
 
-Every read is the judge's own, kept in its store under its own key, so switching a calibration on, off or to another
-one asks nothing again. A contextual calibration also reads each item about an empty target (once per input, however
-many targets there are), without which a read stays unanswered("uncalibrated").
+The reads are those of the inner judge and are stored under its keys, so changing the calibration causes no new reads.
+A contextual calibration also reads each item about an empty target, once per input. Without that answer, a read is
+unanswered("uncalibrated").
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ UNCALIBRATED = "uncalibrated"
 
 
 class CalibratedJudge:
-    """Answers as `judge` does, calibrated.
+    """Applies a calibration to the verdicts of a judge.
 
     Args:
-        judge ([`Judge`]).
-        calibration ([`Calibration`]): fitted on this judge's reads.
+        judge ([`Judge`]):
+            Judge that answers.
+        calibration ([`Calibration`]):
+            Calibration fitted on reads of this judge.
     """
 
     def __init__(self, judge: Judge, calibration: Calibration):
@@ -35,20 +37,20 @@ class CalibratedJudge:
 
     @property
     def receipt(self) -> Receipt:
-        """What all calls so far have cost."""
+        """Total cost of the inner judge."""
         return self.inner.receipt
 
     def check(self) -> None:
-        """Refuse a calibration of another judge, and what the judge itself refuses. Raises [`ModelError`]."""
+        """Raise [`ModelError`] if the calibration belongs to another judge, or the inner judge cannot be used."""
         if self.name != self.calibration.judge:
             raise ModelError(
-                f"the calibration was fitted on reads of {self.calibration.judge!r} and the judge is {self.name!r}; "
-                "fit one on reads of this judge."
+                f"the calibration was fitted on reads of {self.calibration.judge!r}, but the judge is {self.name!r}; "
+                "fit a calibration on reads of this judge."
             )
         self.inner.check()
 
     def check_item(self, item: ChecklistItem, where: str) -> None:
-        """Refuse an item that the judge cannot answer, or that has no map. Raises [`ChecklistError`] naming it."""
+        """Raise [`ChecklistError`] for an item that the judge cannot answer or the calibration has no map for."""
         self.inner.check_item(item, where)
         if kind_of(item) not in self.calibration.maps:
             raise ChecklistError(
@@ -69,7 +71,7 @@ class CalibratedJudge:
 
 
 def _with_cause(verdict: Verdict, empty: Verdict | None) -> Verdict:
-    """The verdict; where the read of the empty target failed for a transient reason, that reason is in it."""
+    """The verdict, with the reason of a transient failure of the empty-target read, so that it can be retried."""
     if empty is None or not is_transient(empty.unanswered) or not str(verdict.unanswered).startswith(UNCALIBRATED):
         return verdict
     reason, detail = transient_reason(str(empty.unanswered)), str(verdict.unanswered).removeprefix(UNCALIBRATED)
@@ -77,5 +79,5 @@ def _with_cause(verdict: Verdict, empty: Verdict | None) -> Verdict:
 
 
 def empty_targets(reads: Sequence[Read]) -> list[Read]:
-    """The same reads about nothing."""
+    """The same reads about an empty target."""
     return [replace(read, target=EMPTY) for read in reads]

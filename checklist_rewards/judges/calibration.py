@@ -1,8 +1,8 @@
-"""Calibration: a judge's probabilities mapped to ones that mean what they say.
+"""Calibration maps: from a judge's probabilities to calibrated ones.
 
 A [`Calibration`] belongs to one judge and has a map for each kind of item: yes/no items, and items with k options. It
-was fitted on labelled reads (`calibrate.py`), is kept as a small JSON file, and is pure arithmetic here. With z the
-log-odds of yes, or for options the log-probabilities:
+is fitted on labelled reads by `evaluation/calibration/` and stored as a small JSON file; this module applies it. With
+z the log-odds of yes, or for options the log-probabilities:
 
 | method | map |
 |---|---|
@@ -10,15 +10,15 @@ log-odds of yes, or for options the log-probabilities:
 | platt | sigmoid(slope x z + intercept) (Platt 1999); slope above 0 |
 | isotonic | a rising line through knots, flat beyond its ends (Zadrozny and Elkan 2002) |
 
-*Contextual* calibration comes before the map: what the judge says of the same item about an **empty target** is its
-bias, and is taken away in log-odds, z - z_empty. For options the log-probabilities of the empty read are subtracted
-label by label; that is p / p_empty, renormalised, which is Zhao et al. 2021 (arXiv:2102.09690, section 5) with the
-empty target as the content-free input. It is a bias only where an empty target leaves the question open. Of "does it
-avoid the word ...?" the judge rightly says yes of an empty text, and taking that away makes it wrong: the figures on
-held-out groups show which it is.
+*Contextual* calibration is applied before the map: the judge's bias is its answer to the same item about an **empty
+target**, and is subtracted in log-odds, z - z_empty. For options, the log-probabilities of the empty read are
+subtracted label by label, that is p / p_empty, renormalised: Zhao et al. 2021 (arXiv:2102.09690, section 5) with the
+empty target as the content-free input. It measures a bias only if an empty target leaves the question open. To "does
+it avoid the word ...?", yes is the right answer about an empty text, and subtracting it makes the judge worse; check
+the metrics on held-out groups.
 
-Every map rises, so it turns no order of two targets on one item around (isotonic maps may tie them). Label mass and
-unanswered reads stay as they are, and the probabilities before are kept in the verdict as `uncalibrated`.
+All maps are monotone: calibration never reorders two targets on an item (isotonic maps may tie them). Label mass and
+unanswered reads do not change. The original probabilities are kept in the verdict as `uncalibrated`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _LEAST = 1e-12
 
 
 class CalibrationMap(BaseModel):
-    """What is done to the probabilities of one kind of item."""
+    """The calibration map of one kind of item."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -54,11 +54,11 @@ class CalibrationMap(BaseModel):
     slope: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     intercept: float | None = Field(default=None, allow_inf_nan=False)
     knots: tuple[tuple[float, float], ...] | None = None
-    """Of an isotonic map: (log-odds, probability), both rising."""
+    """Knots of an isotonic map: pairs of (log-odds, probability), both increasing."""
     threshold: float | None = Field(default=None, ge=0, le=1)
-    """Calibrated P(yes) from which the answer is yes; None where none was fitted."""
+    """Lowest calibrated P(yes) that counts as yes; None if not fitted."""
     reads: int = Field(ge=1)
-    """Labelled reads that it was fitted on."""
+    """Number of labelled reads used to fit the map."""
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -69,16 +69,16 @@ class CalibrationMap(BaseModel):
         }
         missing = [name for name in needed[self.method] if getattr(self, name) in (None, ())]
         if missing:
-            raise ValueError(f"a {self.method} map needs {missing[0]}")
+            raise ValueError(f"a {self.method} map requires {missing[0]}")
         for low, high in zip(self.knots or (), (self.knots or ())[1:], strict=False):
             if not (low[0] < high[0] and low[1] <= high[1]):
-                raise ValueError(f"the knots of an isotonic map rise, got {low} before {high}")
+                raise ValueError(f"the knots of an isotonic map must increase, got {low} before {high}")
         if any(not (math.isfinite(z) and 0 <= p <= 1) for z, p in self.knots or ()):
-            raise ValueError("a knot is finite log-odds and a probability in [0, 1]")
+            raise ValueError("a knot must have finite log-odds and a probability in [0, 1]")
         return self
 
     def probability(self, odds: float) -> float:
-        """Calibrated P(yes), from log-odds."""
+        """Calibrated P(yes) for the given log-odds of yes."""
         if self.method == "isotonic":
             return _between(self.knots or (), odds)
         if self.method == "platt":
@@ -89,38 +89,41 @@ class CalibrationMap(BaseModel):
 
 
 class Calibration(BaseModel):
-    """The maps of one judge."""
+    """The calibration maps of one judge."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: Literal["calibration-1"] = "calibration-1"
     judge: str
-    """Name of the judge whose reads were labelled; nobody else's are calibrated with it. Its prompt is no part of the
-    name: after a change of the prompt, fit again."""
+    """Name of the judge whose reads were labelled; other judges cannot use this calibration. The prompt is not part of
+    the name: fit again after changing it."""
     read_by: str | None = None
-    """How these were read: logprobs, votes, ...; answers read in another way stay as they are."""
+    """How the answers were read: logprobs, votes, ... Answers read in another way are not calibrated."""
     contextual: bool = False
-    """Whether the read of an empty target is subtracted first."""
+    """Whether to subtract the read of an empty target first."""
     maps: dict[str, CalibrationMap] = Field(min_length=1)
-    """By kind of item: "yes/no", "3 options"."""
+    """Maps by kind of item: "yes/no", "3 options"."""
     figures: dict[str, Any] = {}
-    """What was measured on held-out groups when it was fitted."""
+    """Metrics on held-out groups at the time of fitting."""
 
     @property
     def threshold(self) -> float | None:
-        """For yes/no items; None where none was fitted."""
+        """Threshold for yes/no items; None if not fitted."""
         return self.maps[YES_NO].threshold if YES_NO in self.maps else None
 
     def apply(self, item: ChecklistItem, verdict: Verdict, empty: Verdict | None = None) -> Verdict:
-        """The calibrated verdict. Verdicts without probabilities, and unanswered ones, stay as they are.
+        """Calibrate a verdict. Verdicts without probabilities and unanswered verdicts are returned unchanged.
 
         Args:
-            item ([`ChecklistItem`]): one that has a map.
-            verdict ([`Verdict`]): of this calibration's judge.
-            empty ([`Verdict`], *optional*): its verdict on the item about an empty target; needed if `contextual`.
+            item ([`ChecklistItem`]):
+                Item of a kind that has a map.
+            verdict ([`Verdict`]):
+                Verdict of the judge of this calibration.
+            empty ([`Verdict`], *optional*):
+                The judge's verdict on the item about an empty target; required if `contextual`.
 
         Returns:
-            [`Verdict`]: unanswered("uncalibrated") where the empty target has no probabilities to subtract.
+            [`Verdict`]: The calibrated verdict; unanswered("uncalibrated") if the empty target has no probabilities.
         """
         raw = verdict.probabilities
         if raw is None or verdict.unanswered is not None or not read_alike(verdict.method, self.read_by):
@@ -140,44 +143,53 @@ class Calibration(BaseModel):
         return replace(verdict, probabilities=calibrated, uncalibrated=raw)
 
     def save(self, path: str | Path) -> None:
-        """Write the JSON file. Raises [`OSError`] where that is not possible."""
+        """Write the JSON file. Raises [`OSError`] if it cannot be written."""
         text = json.dumps(self.model_dump(mode="json", exclude_none=True), indent=2, ensure_ascii=False)
         Path(path).write_text(text + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> Calibration:
-        """Read a JSON file. Raises [`SampleError`] naming it and what is wrong with it."""
+        """Read a JSON file. Raises [`SampleError`] if it cannot be read or is not a calibration file."""
         try:
             return cls.model_validate_json(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
-            raise SampleError(f"{path}: the calibration cannot be read ({error}).") from None
+            raise SampleError(f"{path}: cannot read the calibration ({error}).") from None
         except ValidationError as error:
             detail = error.errors(include_url=False)[0]
             place = ".".join(map(str, detail["loc"]))
             message = detail["msg"].removeprefix("Value error, ")
-            raise SampleError(f"{path}: no calibration: {f'{place}: ' if place else ''}{message}.") from None
+            if detail["type"] == "missing":
+                problem = f"`{place}` is missing"
+            else:
+                problem = f"{place}: {message}" if place else message
+            raise SampleError(f"{path} is not a calibration file: {problem}.") from None
 
 
 def kind_of(item: ChecklistItem) -> str:
-    """What items share a map: "yes/no", or "3 options"."""
+    """The kind of an item: "yes/no", or "3 options" and the like. Items of a kind share a map."""
     return YES_NO if item.options is None else f"{len(item.options)} options"
 
 
 def read_alike(method: str | None, read_by: str | None) -> bool:
-    """Whether a map fitted on answers read in one way fits those read in the other: the most likely tokens of a server
-    hold nearly all of a label's probability."""
+    """Whether a map fitted on answers read by `read_by` applies to answers read by `method`.
+
+    Full and top log-probabilities are interchangeable: the top tokens hold nearly all of a label's probability.
+    """
     return method == read_by or {method, read_by} == {"logprobs", "top_logprobs"}
 
 
 def calibrated_probabilities(
     map: CalibrationMap, raw: Mapping[str, float], bias: Mapping[str, float] | None = None
 ) -> dict[str, float]:
-    """Probabilities of the same labels, summing to 1.
+    """Calibrated probabilities of the same labels, summing to 1.
 
     Args:
-        map ([`CalibrationMap`]): temperature for anything but yes and no.
-        raw (mapping of label to probability).
-        bias (mapping of label to probability, *optional*): the same of the empty target.
+        map ([`CalibrationMap`]):
+            Map to apply. For labels other than yes and no it must be a temperature map.
+        raw (mapping of `str` to `float`):
+            Label probabilities of the judge.
+        bias (mapping of `str` to `float`, *optional*):
+            Label probabilities for the empty target.
     """
     logs = scores_of(raw, bias)
     if set(logs) == {YES, NO}:
@@ -188,7 +200,7 @@ def calibrated_probabilities(
 
 
 def scores_of(raw: Mapping[str, float], bias: Mapping[str, float] | None = None) -> dict[str, float]:
-    """Log-probability of every label, less that of the empty target; finite also where a probability is 0."""
+    """Log-probability of every label minus that of the empty target. Probabilities are clipped to keep logs finite."""
     return {
         label: math.log(max(p, _LEAST)) - (0.0 if bias is None else math.log(max(bias[label], _LEAST)))
         for label, p in raw.items()
@@ -196,7 +208,7 @@ def scores_of(raw: Mapping[str, float], bias: Mapping[str, float] | None = None)
 
 
 def softmax(logs: Mapping[str, float]) -> dict[str, float]:
-    """Probabilities in proportion to the exponentials."""
+    """Softmax of log-probabilities by label."""
     top = max(logs.values())
     weights = {label: math.exp(log - top) for label, log in logs.items()}
     total = math.fsum(weights.values())
@@ -210,17 +222,17 @@ def sigmoid(odds: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Reads whose probabilities are about the same."""
+    """A bin of a reliability diagram."""
 
     count: int
     confidence: float
-    """Their mean probability; 0 where there are none."""
+    """Mean probability of the reads; 0 for an empty bin."""
     frequency: float
-    """Share of them that are true; 0 where there are none."""
+    """Fraction of the reads that are true; 0 for an empty bin."""
 
 
 def reliability(probabilities: Sequence[float], truths: Sequence[float]) -> list[Bin]:
-    """Reads in ten bins of equal width by probability, the last one closed: the reliability diagram as numbers."""
+    """The reliability diagram as numbers: ten bins of equal width by probability, the last one including 1."""
     sums = [[0, 0.0, 0.0] for _ in range(BINS)]
     for probability, truth in zip(probabilities, truths, strict=True):
         bin = sums[min(int(probability * BINS), BINS - 1)]

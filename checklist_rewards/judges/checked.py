@@ -1,18 +1,18 @@
-"""Code checks in front of a judge: items with a `check` are answered by code, all others by the judge.
+"""Code checks combined with a judge: items with a `check` are answered by code, all others by the judge.
 
-What becomes of an item with a check is `checks`:
+The argument `checks` selects how items with a check are answered:
 
-- `only`: the check answers, the judge is not asked.
-- `mean`: both answer, and P(yes) is the mean of the judge's and of the check's 0 or 1, as RLCF scores
-  (arXiv:2507.18624). Both stay in the verdict's `votes`.
-- `judge`: the judge answers the question, as if there were no check.
+- `only`: by the check.
+- `mean`: by both. P(yes) is the mean of the judge's P(yes) and the check's 0 or 1, as in RLCF (arXiv:2507.18624).
+  Both verdicts are kept in `votes`.
+- `judge`: by the judge, ignoring the check.
 
-A check that breaks leaves its item unanswered ("check_error: ..."). In `mean` an item is answered only if both have
-answered: were the other's answer to stand alone, a failure would move the item towards it, up or down, and a failure
-moves no score.
+If a check fails, its item is unanswered ("check_error: ..."). With `mean`, an item is answered only if both the check
+and the judge answered. Otherwise a failure would shift the item to the other's answer, and a failure must not change a
+score.
 
-Checks that run code are refused unless `allow_code`, except where `judge` answers. They run isolated
-(`checks/sandbox`), or in a plain process if `allow_code="unsafe"`.
+Checks that run code require `allow_code`, except with `judge`. They run in a sandbox (`checks/sandbox`), or in an
+ordinary process with `allow_code="unsafe"`.
 """
 
 from __future__ import annotations
@@ -39,17 +39,19 @@ AllowCode = bool | Literal["unsafe"]
 ALLOW_CODE = (False, True, "unsafe")
 CHECK_ERROR = "check_error"
 CODE = "code"
-"""The judge of a verdict that a check gave."""
+"""Judge name in the verdict of a check."""
 
 
 class CheckedJudge:
-    """Answers checks itself and hands everything else on.
+    """Answers items with a code check, and passes all other items to a judge.
 
     Args:
-        inner ([`Judge`]): who answers the questions.
-        checks (`str`, *optional*, defaults to `"only"`): only, mean or judge.
-        allow_code (`bool` or `"unsafe"`, *optional*, defaults to `False`): whether checks may run code that a model
-            wrote: isolated, or in a plain process.
+        inner ([`Judge`]):
+            Judge that answers the questions.
+        checks (`str`, *optional*, defaults to `"only"`):
+            How items with a check are answered: `"only"`, `"mean"` or `"judge"`; see the module docstring.
+        allow_code (`bool` or `"unsafe"`, *optional*, defaults to `False`):
+            Whether checks may run code written by a model: `True` in a sandbox, `"unsafe"` in an ordinary process.
     """
 
     def __init__(self, inner: Judge, checks: Checks = "only", allow_code: AllowCode = False):
@@ -58,15 +60,15 @@ class CheckedJudge:
 
     @property
     def receipt(self) -> Receipt:
-        """What the judge's calls have cost; a check costs nothing."""
+        """Total cost of the inner judge; checks are free."""
         return self.inner.receipt
 
     def check(self) -> None:
-        """See [`Judge`]."""
+        """Raise a [`ChecklistRewardsError`] if the inner judge cannot be used."""
         self.inner.check()
 
     def check_item(self, item: ChecklistItem, where: str) -> None:
-        """Refuse an item that the judge cannot answer, or a check that cannot be used. Raises [`ChecklistError`]."""
+        """Raise [`ChecklistError`] for an item that the judge cannot answer, or a check that cannot be used."""
         by_code = self._by_code(item)
         if by_code:
             usable_check(item, where, self.allow_code)
@@ -74,26 +76,26 @@ class CheckedJudge:
             self.inner.check_item(without_check(item), where)
 
     def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
-        """Answer every read, in order. Equal checks of one text are made once."""
-        if all(read.item.check is None for read in reads):  # the usual case costs nothing here
+        """Answer every read, in order. Equal checks of the same text run once."""
+        if all(read.item.check is None for read in reads):  # fast path for checklists without checks
             return self.inner.judge(reads, progress)
         by_code = [index for index, read in enumerate(reads) if self._by_code(read.item)]
         only = set(by_code) if self.checks == "only" else set()
-        asked = [index for index in range(len(reads)) if index not in only]
-        said: dict[int, Verdict] = {}
-        if asked:
-            put = [replace(reads[index], item=without_check(reads[index].item)) for index in asked]
-            said = dict(zip(asked, self.inner.judge(put, progress), strict=True))
+        by_judge = [index for index in range(len(reads)) if index not in only]
+        verdicts: dict[int, Verdict] = {}
+        if by_judge:
+            judge_reads = [replace(reads[index], item=without_check(reads[index].item)) for index in by_judge]
+            verdicts = dict(zip(by_judge, self.inner.judge(judge_reads, progress), strict=True))
         by_key: dict[tuple[str | None, ...], list[int]] = {}
         for index in by_code:
             read = reads[index]
             by_key.setdefault((read.item.check, read.target, read.input), []).append(index)
         for indices, code in zip(by_key.values(), self._run([reads[i] for i, *_ in by_key.values()]), strict=True):
             for index in indices:
-                said[index] = _mean(code, said[index]) if self.checks == "mean" else code
+                verdicts[index] = _mean(code, verdicts[index]) if self.checks == "mean" else code
             if progress is not None and self.checks == "only":
                 progress(len(indices))
-        return [said[index] for index in range(len(reads))]
+        return [verdicts[index] for index in range(len(reads))]
 
     def _run(self, reads: Sequence[Read]) -> Iterator[Verdict]:
         def run(read: Read) -> Verdict:
@@ -101,7 +103,7 @@ class CheckedJudge:
 
         if not self.allow_code:
             yield from map(run, reads)
-        else:  # guests compute in threads or processes of their own
+        else:  # sandboxed code runs in its own thread or process, so these threads only wait
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 yield from pool.map(run, reads)
 
@@ -110,26 +112,27 @@ class CheckedJudge:
 
 
 def usable_check(item: ChecklistItem, where: str, allow_code: AllowCode) -> Check:
-    """The item's check. Raises [`ChecklistError`], one sentence that begins with `where`, if it cannot be used."""
+    """The item's check. Raises [`ChecklistError`], starting with `where`, if it cannot be used."""
     where = f"{where}, item {item.id} ({item.question!r})"
     if item.options is not None:
-        raise ChecklistError(f"{where}: it has a check, which answers yes or no, and options; leave one of them out.")
+        raise ChecklistError(f"{where}: a check answers yes or no, but the item also has options; remove one of them.")
     check = parse_check(item.check or "", where)
     if check.runs_code and not allow_code:
         raise ChecklistError(
-            f"{where}: its check runs code that a model may have written, and that is off; set allow_code=True "
-            "(--allow-code) to run it in isolation."
+            f"{where}: its check runs code, which a model may have written; set allow_code=True (--allow-code) to run "
+            "it in a sandbox."
         )
     if check.runs_code and allow_code is True and (reason := sandbox.unavailable()):
         raise ChecklistError(
-            f"{where}: its check runs code, and there is no isolated interpreter for it: {reason}; run pip install "
-            "'checklist-rewards[code]', or set allow_code='unsafe' (--allow-unsafe-code) to run it in a plain process."
+            f"{where}: its check runs code, but the sandbox is not available: {reason}; run pip install "
+            "'checklist-rewards[code]', or set allow_code='unsafe' (--allow-unsafe-code) to run it in an ordinary "
+            "process."
         )
     return check
 
 
 def run_check(item: ChecklistItem, target: str, input: str | None, allow_code: AllowCode) -> Verdict:
-    """What the item's check says about a target; unanswered("check_error: ...") if it breaks."""
+    """The verdict of the item's check on a target; unanswered("check_error: ...") if the check fails."""
     try:
         check = usable_check(item, "not checked", allow_code)
         with sandbox.unsafe(allow_code == "unsafe"):
@@ -137,31 +140,31 @@ def run_check(item: ChecklistItem, target: str, input: str | None, allow_code: A
     except (CheckError, ChecklistError) as error:
         return Verdict(unanswered=f"{CHECK_ERROR}: {error}", judge=CODE, method="check")
     except Exception as error:
-        # A check that breaks says nothing about the text, and must not cost the other reads.
-        logger.warning("the check %s broke: %s: %s", item.check, type(error).__name__, error)
+        # A failed check leaves its item unanswered; the other reads must not be lost.
+        logger.warning("the check %s failed: %s: %s", item.check, type(error).__name__, error)
         reason = f"{CHECK_ERROR}: {type(error).__name__}: {error}"
         return Verdict(unanswered=reason[:200], judge=CODE, method="check")
     return Verdict(answer=YES if holds else NO, judge=CODE, method="check")
 
 
 def without_check(item: ChecklistItem) -> ChecklistItem:
-    """The item as a judge of questions takes it: the same id, no check."""
+    """The item with the same id and no check, as passed to the inner judge."""
     return item if item.check is None else item.model_copy(update={"check": None})
 
 
-def _mean(code: Verdict, said: Verdict) -> Verdict:
-    both = f"{CODE}+{said.judge}"
-    for part in (code, said):
+def _mean(code: Verdict, judged: Verdict) -> Verdict:
+    both = f"{CODE}+{judged.judge}"
+    for part in (code, judged):
         if part.unanswered is not None:
-            return Verdict(unanswered=part.unanswered, judge=both, method="check", votes=(code, said))
-    judged = said.probabilities[YES] if said.probabilities is not None else float(said.answer == YES)
-    yes = (judged + (code.answer == YES)) / 2
+            return Verdict(unanswered=part.unanswered, judge=both, method="check", votes=(code, judged))
+    p_yes = judged.probabilities[YES] if judged.probabilities is not None else float(judged.answer == YES)
+    yes = (p_yes + (code.answer == YES)) / 2
     return Verdict(
         {YES: yes, NO: 1 - yes},
-        mass=said.mass,
-        reasoning=said.reasoning,
+        mass=judged.mass,
+        reasoning=judged.reasoning,
         judge=both,
         method="check",
-        quality=said.quality,
-        votes=(code, said),
+        quality=judged.quality,
+        votes=(code, judged),
     )

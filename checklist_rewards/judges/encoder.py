@@ -1,11 +1,11 @@
 """The encoder judge: a cross-encoder answers every item with P(yes).
 
-Made by `checklist-rewards distill` from labels of people or of a larger judge, or any cross-encoder with one output
-from elsewhere. It is a one-token judge without a prompt: what it sees is the target and the question, as they are, no
-input, no reference and no history. Everything else is the one-token judge's: equal reads are made once, stored reads
-are not made again, the items of a target go to the engine together, and a read that failed is unanswered.
+The model is written by `checklist-rewards distill`, or is any cross-encoder with one output. It has no prompt: it sees
+the target and the question only, not the input, the reference or the history. Otherwise it works like the one-token
+judge: equal reads are computed once, stored reads are reused, the items of a target go to the engine together, and a
+failed read is unanswered.
 
-A folder is known for an encoder by its `config.json`, so `ChecklistScorer("runs/judge")` is enough.
+A local encoder folder is recognized by its `config.json`, so `ChecklistScorer("runs/judge")` is enough.
 """
 
 from __future__ import annotations
@@ -29,21 +29,23 @@ class EncoderJudge(LogprobJudge):
     """Answers yes/no items with a cross-encoder.
 
     Args:
-        model (`str` or [`Engine`]): a folder or a Hub id; "sentence-transformers" is not needed to read with it.
-        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): "encoder" for a Hub id, which is not
-            known for an encoder by its name; or the engine.
-        store ([`Store`], *optional*): where answers are kept.
+        model (`str` or [`Engine`]):
+            Local folder or Hub id. The sentence-transformers package is not required.
+        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`):
+            Engine. Set to `"encoder"` for a Hub id, which is not recognized as an encoder by its name.
+        store ([`Store`], *optional*):
+            Store for the answers.
     """
 
     def __init__(self, model: str | Engine, *, backend: str | Backend = "auto", store: Store | None = None):
         super().__init__(model, backend=backend, store=store)
 
     def check_item(self, item: ChecklistItem, where: str) -> None:
-        """Refuse an item that is not answered by yes or no. Raises [`ChecklistError`] that begins with `where`."""
+        """Raise [`ChecklistError`], starting with `where`, for an item that is not answered by yes or no."""
         check_askable(item, where)
         if item.options is not None:
             raise ChecklistError(
-                f"{where}, item {item.id} ({item.question!r}): it has options; an encoder answers yes or no."
+                f"{where}, item {item.id} ({item.question!r}): it has options, but an encoder only answers yes or no."
             )
 
     def _render(self, reads: Sequence[Read]) -> tuple[list[RenderedRead], dict[Key, Labels]]:

@@ -1,19 +1,19 @@
-"""Few-shot calibration: labelled answers to a question, shown to a judge before it answers the same question itself.
+"""Few-shot examples: labelled answers to a question, shown to a judge before it answers the same question.
 
-An [`Example`] is a response with the label that people gave it. [`FewShot`] holds many and chooses a few per item:
+An [`Example`] is a response with a human label. [`FewShot`] holds many examples and selects a few per item:
 
-- those that answer this very question (the same text, or the same item id), and no others;
-- as many of each label as there are, one label after the other, so that no verdict looks likelier than the rest;
-- shuffled, so that the last one shown is not always of the same label;
-- always the same ones for an item, whatever else is judged with it: label, choice and order are drawn from hashes.
+- Only examples of the same question (equal text or item id) are used.
+- Labels are balanced, so that no answer looks more likely than the others.
+- The order is shuffled, so that the last example does not always have the same label.
+- The selection is fixed per item: it is drawn from hashes and does not depend on the other items.
 
-**No judge sees the answer it is asked for.** An example with the text under judgement, or of the same `group`, is left
-out, and the next in line takes its place. Only responses that are examples themselves are affected: for all others an
-item has one fixed set. It is part of the question, after the target, so the prefix that the items of a target share
-stays as it was. Texts are compared without regard to case and white space.
+**A judge never sees the answer it is asked for.** Examples with the text under judgement, or from the same `group`,
+are skipped and the next ones take their place. This affects only targets that are examples themselves; for all others
+the set is the same. The examples are part of the question, after the target, so the shared prefix does not change.
+Texts are compared ignoring case and white space.
 
-Examples are data: each is fenced by a tag of its own hash, as the target is. An item without examples is asked as if
-there were none.
+Examples are data: each is fenced by a tag derived from its own hash, like the target. Items without examples are asked
+without this section.
 """
 
 from __future__ import annotations
@@ -39,45 +39,48 @@ _ASKED = "Now the question about the response above, which is none of the exampl
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One response with its right answer."""
+    """One response with its correct answer."""
 
     target: str
     label: Any
-    """A label of the item; also what a judge's words may say for one ("Yes", true)."""
+    """A label of the item, or an equivalent value such as "Yes" or true."""
     question: str | None = None
     item: str | None = None
-    """The id of the item, instead of its question."""
+    """Id of the item, instead of its question."""
     input: str | None = None
-    """What was asked of the response; shown where it is known."""
+    """Prompt of the response; shown to the judge if given."""
     reason: str | None = None
     group: str | None = None
-    """What belongs together, such as the responses to one prompt: none of a group is shown to a judge of one of them.
+    """Group of dependent examples, such as the responses to one prompt. A judge of one of them sees none of the group.
     """
     where: str = "an example"
-    """Where it comes from, for an error."""
+    """Origin of the example, for errors."""
 
 
-_Pool = list[tuple[str, Example]]
-"""Examples with their label, which is the same for all."""
+_LabelPool = list[tuple[str, Example]]
+"""Examples of one label, each with the label."""
 
 
 class FewShot:
-    """Examples, of which a few are shown with every item that has any.
+    """Selects few-shot examples for checklist items.
 
     Args:
-        examples (sequence of [`Example`]).
-        shots (`int`, *optional*, defaults to `4`): how many are shown with an item at most.
-        reasons (`bool`, *optional*, defaults to `False`): show why a response was answered so, where that is known.
+        examples (sequence of [`Example`]):
+            All examples.
+        shots (`int`, *optional*, defaults to `4`):
+            Maximum number of examples per item.
+        reasons (`bool`, *optional*, defaults to `False`):
+            Whether to show the reasons of examples that have one.
 
     Raises:
-        SampleError: for examples that name no item, or that cannot be used.
+        SampleError: If there are no examples, or one has neither a question nor an item id.
     """
 
     def __init__(self, examples: Sequence[Example], shots: int = DEFAULT_SHOTS, reasons: bool = False):
         if isinstance(shots, bool) or not isinstance(shots, int) or shots < 1:
-            raise SampleError(f"shots={shots!r} is not allowed; it is a whole number from 1 up.")
+            raise SampleError(f"shots={shots!r} is not allowed; it must be a whole number >= 1.")
         if not examples:
-            raise SampleError("there are no examples; few-shot needs at least one.")
+            raise SampleError("no examples given; at least one is required.")
         self.examples, self.shots, self.reasons = tuple(examples), shots, reasons
         self._of_question: dict[str, list[Example]] = {}
         self._of_id: dict[str, list[Example]] = {}
@@ -87,35 +90,36 @@ class FewShot:
             elif example.item is not None:
                 self._of_id.setdefault(example.item, []).append(example)
             else:
-                raise SampleError(f"{example.where}: it names neither a question nor the id of an item.")
+                raise SampleError(f"{example.where}: it has neither a question nor an item id.")
         self._groups: dict[str, set[str]] = {}
-        """The groups that a text belongs to, for every text that is an example."""
+        """Text of an example to the groups it belongs to."""
         for example in self.examples:
             groups = self._groups.setdefault(_plain(example.target), set())
             groups.update(() if example.group is None else (example.group,))
-        self._drawn: dict[tuple[str, ...], list[_Pool]] = {}
+        self._drawn: dict[tuple[str, ...], list[_LabelPool]] = {}
 
     @classmethod
     def load(cls, path: str | Path, shots: int = DEFAULT_SHOTS, reasons: bool = False) -> FewShot:
-        """Examples from a JSONL, CSV or Parquet file.
+        """Load examples from a JSONL, CSV or Parquet file.
 
-        A row is one example: `target` (or `completion`), `question` (or `item`, an id), `label`, and if it has them
-        `reason`, `prompt` (or `input`) and `group`. Or it is a response with all its answers: `target`, `checklist`
-        and `labels`, one per item (null for none) or by item id, with `reasons` likewise.
+        A row is either one example, with the columns `target` (or `completion`), `question` (or `item`, an id),
+        `label` and optionally `reason`, `prompt` (or `input`) and `group`; or a response with several answers, with
+        the columns `target`, `checklist`, `labels` (one per item, null for none, or a mapping by item id) and
+        optionally `reasons` in the same form.
 
         Raises:
-            SampleError, ChecklistError: naming file and row.
+            SampleError, ChecklistError: For an invalid row, with the file and row number.
         """
         return cls([example for row in read_rows(path) for example in _examples(row)], shots, reasons)
 
     def check(self, item: ChecklistItem) -> None:
-        """Refuse examples that are no answers to `item`. Raises [`ChecklistError`] naming them."""
+        """Raise [`ChecklistError`] if an example's label is not an answer to `item`, or two examples contradict."""
         self._pools(item)
 
     def chosen(self, item: ChecklistItem, target: str) -> list[tuple[str, Example]]:
-        """The examples to show with `item` when `target` is judged, each with its label; the module says which."""
+        """The examples to show with `item` when judging `target`, each with its label; see the module docstring."""
         text = _plain(target)
-        groups = self._groups.get(text)  # None for a text that is no example
+        groups = self._groups.get(text)  # None if the target is not an example itself
 
         def allowed(entry: tuple[str, Example]) -> bool:
             return groups is None or (entry[1].group not in groups and _plain(entry[1].target) != text)
@@ -127,14 +131,19 @@ class FewShot:
     def question(
         self, item: ChecklistItem, target: str, question: str, *, words: Mapping[str, str] | None, reason_first: bool
     ) -> str:
-        """`question` with the examples of `item` before it.
+        """The question, preceded by the examples of the item.
 
         Args:
-            item ([`ChecklistItem`]): what is asked.
-            target (`str`): the text under judgement.
-            question (`str`): the question as this judge is asked it, with the answers it may give.
-            words (mapping, *optional*): what the judge says for each label; None for the label itself.
-            reason_first (`bool`): whether this judge gives its reason before its answer.
+            item ([`ChecklistItem`]):
+                Item to answer.
+            target (`str`):
+                Text under judgement.
+            question (`str`):
+                Question with its possible answers, as this judge receives it.
+            words (mapping, *optional*):
+                Answer of the judge for each label; None to use the labels.
+            reason_first (`bool`):
+                Whether the judge gives its reason before its answer.
         """
         chosen = self.chosen(item, target)
         if not chosen:
@@ -153,21 +162,21 @@ class FewShot:
         answer = [f"Answer: {label}"]
         if self.reasons and example.reason is not None:
             reason = f"Reason: {fence('reason', example.reason)}"
-            # A judge that is read by its first token must not learn to begin with a reason.
+            # A one-token judge is read at its first token, so its examples must not start with a reason.
             answer = [reason, *answer] if reason_first else [*answer, reason]
         return "\n".join([*lines, *answer])
 
-    def _pools(self, item: ChecklistItem) -> list[_Pool]:
-        """The examples of an item, those of one label together, in the order in which they are drawn."""
+    def _pools(self, item: ChecklistItem) -> list[_LabelPool]:
+        """The examples of an item by label, in selection order."""
         key = (item.id, item.question, *item.values)
         if key not in self._drawn:
-            by_label: dict[str, _Pool] = {}
+            by_label: dict[str, _LabelPool] = {}
             answered: dict[tuple[str, str | None], str] = {}
             for example in (*self._of_question.get(_plain(item.question), ()), *self._of_id.get(item.id, ())):
                 label = named(example.label, item)
                 if label is None:
                     raise ChecklistError(
-                        f"{example.where}: {example.label!r:.60} is no answer to {item.question!r:.80}; allowed: "
+                        f"{example.where}: {example.label!r:.60} is not an answer to {item.question!r:.80}; allowed: "
                         f"{', '.join(item.values)}."
                     )
                 about = (_plain(example.target), example.input)
@@ -175,8 +184,8 @@ class FewShot:
                     by_label.setdefault(label, []).append((label, example))
                 if answered.setdefault(about, label) != label:
                     raise ChecklistError(
-                        f"{example.where}: the answer to {item.question!r:.80} about this response is {label!r}, and "
-                        f"{answered[about]!r} in another example; give it one answer."
+                        f"{example.where}: the answer to {item.question!r:.80} about this response is {label!r}, but "
+                        f"{answered[about]!r} in another example; keep only one of them."
                     )
             labels = sorted(by_label, key=lambda label: content_hash("label", item.question, label))
             self._drawn[key] = [
@@ -193,11 +202,11 @@ def _examples(row: Row) -> Iterable[Example]:
     data = row.data
     target = next((data[key] for key in ("target", "completion") if data.get(key) is not None), None)
     if target is None:
-        raise SampleError(f"{row.where}: there is no 'target'; the row has {', '.join(data)}.")
+        raise SampleError(f"{row.where}: column 'target' not found; the row has {', '.join(data)}.")
     try:
         target = completion_text(target)
-        asked = next((data[key] for key in ("prompt", "input") if data.get(key) is not None), None)
-        about: dict[str, Any] = {"target": target, "input": None if asked is None else prompt_text(asked)[0]}
+        prompt = next((data[key] for key in ("prompt", "input") if data.get(key) is not None), None)
+        about: dict[str, Any] = {"target": target, "input": None if prompt is None else prompt_text(prompt)[0]}
     except SampleError as error:
         raise SampleError(f"{row.where}: {error}") from None
     group = data.get("group")
@@ -206,7 +215,7 @@ def _examples(row: Row) -> Iterable[Example]:
         yield from _of_checklist(row, about)
         return
     if data.get("label") is None:
-        raise SampleError(f"{row.where}: there is no 'label'; the row has {', '.join(data)}.")
+        raise SampleError(f"{row.where}: column 'label' not found; the row has {', '.join(data)}.")
     question, item, reason = (_text(data.get(key), key, row.where) for key in ("question", "item", "reason"))
     yield Example(label=data["label"], question=question, item=item, reason=reason, **about)
 
@@ -232,12 +241,12 @@ def _one_each(row: Row, key: str, checklist: Checklist) -> list[Any]:
     if isinstance(value, Mapping):
         unknown = sorted(map(str, set(value) - {item.id for item in checklist.items}))
         if unknown:
-            raise SampleError(f"{row.where}: {key!r} names {unknown[0]!r:.60}, which is the id of no item.")
+            raise SampleError(f"{row.where}: {key!r} has {unknown[0]!r:.60}, which is not the id of an item.")
         return [value.get(item.id) for item in checklist.items]
     if not isinstance(value, list) or len(value) != len(checklist):
         raise SampleError(
-            f"{row.where}: {key!r} must be a list of {len(checklist)}, one per item, or a mapping of item ids; got "
-            f"{value!r:.60}."
+            f"{row.where}: {key!r} must be a list of {len(checklist)} values, one per item, or a mapping by item id, "
+            f"got {value!r:.60}."
         )
     return value
 

@@ -1,16 +1,16 @@
-"""The one-token judge: every item of a target answered by the probabilities of its labels as the next token.
+"""The one-token judge: answers an item by the probabilities of its labels as the next token.
 
-Reads are rendered to text, keyed, looked up in the store, planned (`plan.py`) and put to the engine chunk by chunk;
-each chunk is stored before the next is asked, every few seconds, so a run that dies keeps what it paid for.
+Reads are rendered to text, looked up in the store by key, planned (`plan.py`) and sent to the engine in chunks. Each
+chunk is stored before the next one is sent, so an interrupted run loses only a few seconds of work.
 
-The labels are yes and no, or those of an item's options (`answers.py` has how these are listed). Their probabilities
-come from the softmax over the full vocabulary, each summed over every surface form of its label. Their sum is the
-*mass*: below `mass_floor` the judge wanted to say something else, and the read is unanswered("off_label"), not 0.5.
+The labels are yes and no, or the options of an item (`answers.py`). Their probabilities come from the softmax over the
+full vocabulary, each summed over all surface forms of the label. Their sum is the *label mass*. If it is below
+`mass_floor`, the judge's most likely reply is not a label, and the read is unanswered("off_label"), not 0.5.
 
-A verdict's method says how it was read: "logprobs" out of the full vocabulary; "top_logprobs" out of the list of the
-most likely tokens, which is all that most servers give; "word" where a server gives no log-probabilities and wrote the
-label. The store keeps the method with the answer: one server may be read in one way today and in another tomorrow
-(with its tokenizer installed, say), and neither is given out as the other.
+The method of a verdict is "logprobs" (read from the full vocabulary), "top_logprobs" (read from the list of most
+likely tokens, which is what most servers return) or "word" (the server returned no log-probabilities, only the label
+as text). The method is stored with the answer, because the same server may later be read in another way, for example
+when its tokenizer is installed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 LABELS = (YES, NO)
 Labels = Mapping[str, str]
-"""What is read as the next token, and the label of the item that it stands for."""
+"""Next tokens to read, and the label of the item that each stands for."""
 DEFAULT_PROMPT = "judges/item"
 OPTIONS_PROMPT = "judges/options"
 DEFAULT_MASS_FLOOR = 0.5
@@ -48,18 +48,23 @@ _FORMAT = "label-read-2"
 
 
 class LogprobJudge(Paid):
-    """Answers items with exact probabilities.
+    """Answers items with exact label probabilities.
 
     Args:
-        model (`str` or [`Engine`]): "pocket", a folder, a Hub id, or the name of a served model; or an engine.
-        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): an engine's name, or an engine.
-        base_url (`str`, *optional*): address of the server, if the model is served.
-        prompt (`str`, `Path` or [`PromptTemplate`], *optional*, defaults to `"judges/item"`): the judge prompt. The
-            default asks for yes or no; items with options are then asked with "judges/options".
-        mass_floor (`float`, *optional*, defaults to `0.5`): least probability of all labels for a read to count, in
-            [0, 1].
-        examples ([`FewShot`], *optional*): labelled answers to show with the questions that have any.
-        store ([`Store`], *optional*): where answers are kept.
+        model (`str` or [`Engine`], *optional*, defaults to `"pocket"`):
+            `"pocket"`, a local folder, a Hub id, the model name on a server, or an engine.
+        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`):
+            Name of a backend, or a backend object.
+        base_url (`str`, *optional*):
+            URL of an OpenAI-compatible server.
+        prompt (`str`, `Path` or [`PromptTemplate`], *optional*, defaults to `"judges/item"`):
+            Judge prompt. With the default, items with options use the prompt `"judges/options"`.
+        mass_floor (`float`, *optional*, defaults to `0.5`):
+            Lowest label mass for a read to count as answered, in [0, 1].
+        examples ([`FewShot`], *optional*):
+            Few-shot examples.
+        store ([`Store`], *optional*):
+            Store for the answers.
     """
 
     def __init__(
@@ -84,25 +89,27 @@ class LogprobJudge(Paid):
 
     @property
     def identity(self) -> str:
-        """Hash of the model that answers; known without building an engine."""
+        """Hash that identifies the model. It is computed without loading the engine."""
         return self.engine.identity
 
     def check(self) -> None:
-        """Refuse a model that is not there. Raises [`ModelError`]."""
+        """Raise [`ModelError`] if the model is not found."""
         _ = self.identity
 
     def check_item(self, item: ChecklistItem, where: str) -> None:
-        """Refuse an item that this judge cannot answer. Raises [`ChecklistError`] naming it."""
+        """Raise [`ChecklistError`], starting with `where`, for an item that cannot be answered with one token."""
         check_readable(item, where)
         if self.examples is not None:
             self.examples.check(item)
 
     def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
-        """Answer every read, in order. Equal reads are asked once; stored reads are not asked.
+        """Answer every read, in order. Equal reads are computed once; stored reads are reused.
 
         Args:
-            reads (sequence of [`Read`]).
-            progress (callable, *optional*): told how many of `reads` were answered since its last call.
+            reads (sequence of [`Read`]):
+                Reads to answer.
+            progress (`Callable[[int], None]`, *optional*):
+                Called with the number of reads answered since the last call.
         """
         rendered, labels = self._render(reads)
         unique = distinct(rendered)
@@ -148,7 +155,8 @@ class LogprobJudge(Paid):
         question, meanings = question_for_reads(read.item, read.target, self.name)
         if self.examples is None:
             return question, meanings
-        # "B (kind)": the letter comes first, as it is to be answered; the next target has other letters for it.
+        # Shown as "B (kind)": the letter is the expected answer, and the label explains it, because the letters of an
+        # item's labels differ between targets.
         words = {label: token if token == label else f"{token} ({label})" for token, label in meanings.items()}
         return self.examples.question(read.item, read.target, question, words=words, reason_first=False), meanings
 
@@ -186,12 +194,12 @@ class LogprobJudge(Paid):
         try:
             result = backend.read([planned.group for planned in chunk], labels)
         except BackendError as error:
-            # The reads of this chunk are unanswered, not scored; they are not stored, so a rerun asks them again.
+            # The reads of this chunk are unanswered. They are not stored, so a rerun repeats them.
             logger.warning("%d reads failed: %s", len(keys), error)
             fresh = dict.fromkeys(keys, LabelRead(None, f"{BACKEND_ERROR}: {error}"))
             return fresh, Receipt(calls=len(keys), engine_seconds=time.perf_counter() - started)
         except BaseException:
-            self._pace = Pace()  # the call after an interrupted one stores its first answers soon again
+            self._pace = Pace()  # restart with small chunks, so that the next call stores its first answers early
             raise
         fresh = dict(zip(keys, chain.from_iterable(result.reads), strict=True))
         return fresh, Receipt.of(
@@ -225,7 +233,7 @@ class LogprobJudge(Paid):
 
 
 def _as_declared(verdict: Verdict, item: ChecklistItem) -> Verdict:
-    """The probabilities in the order of the item's options, not of the letters that stood before them."""
+    """The verdict with probabilities in the order of the item's options instead of the shuffled letters."""
     if item.options is None or verdict.probabilities is None:
         return verdict
     return replace(verdict, probabilities={label: verdict.probabilities[label] for label in item.values})
@@ -240,7 +248,7 @@ def _dumped(read: LabelRead) -> str:
 
 
 def _loaded(text: str, labels: Labels) -> LabelRead:
-    """What [`_dumped`] wrote about these labels. Raises `ValueError` for anything else."""
+    """Parse what [`_dumped`] wrote about these labels. Raises `ValueError` for any other text."""
     match json.loads(text):
         case {"logprobs": [*numbers], **rest} if len(numbers) == len(labels):
             logprobs = tuple(map(float, numbers))

@@ -1,7 +1,7 @@
-"""What a judge's replies cost: an engine with a counter in front of it.
+"""A backend wrapper that measures the calls and tokens of an engine.
 
-Replies come through the store, so how many were asked for says nothing about how many were paid. A [`Meter`] stands
-where the engine stands and counts what really reaches it; what the store answers never does.
+Replies may come from the store, so the number of requested replies is not the number of paid ones. A [`Meter`] wraps
+the engine and counts the prompts that reach it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from checklist_rewards.judges.base import Receipt
 
 
 class Meter:
-    """A backend that hands everything on to an engine, which is built at the first prompt, and counts.
+    """A backend that passes all calls to an engine and counts them.
 
     Args:
-        engine ([`Engine`]): who replies.
+        engine ([`Engine`]):
+            Engine to wrap. It is loaded at the first prompt.
     """
 
     chunk_reads = 64
@@ -36,36 +37,36 @@ class Meter:
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:
-        """See [`Backend`]."""
+        """Generate with the engine, and count prompts, tokens and time."""
         self._asked.update(map(prompt_key, prompts))
-        backend = self.engine.load()  # loading is no part of the time
+        backend = self.engine.load()  # before the timer starts, so that loading does not count
         started = time.perf_counter()
-        came: dict[int, list[Reply]] = {}
+        received: dict[int, list[Reply]] = {}
 
         def note(place: int, replies: list[Reply]) -> None:
-            came[place] = replies
+            received[place] = replies
             if arrived is not None:
                 arrived(place, replies)
 
         try:
-            found = backend.generate(prompts, sampling, note)
-            came.update(enumerate(found))
-            return found
-        finally:  # an engine that broke was paid for what came
-            every = [reply for replies in came.values() for reply in replies]
+            replies = backend.generate(prompts, sampling, note)
+            received.update(enumerate(replies))
+            return replies
+        finally:  # replies received before an engine failure are counted too
+            counted = [reply for replies in received.values() for reply in replies]
             self.spent += Receipt.of(
                 self.engine.model,
                 calls=len(prompts),
-                prompt_tokens=sum(reply.prompt_tokens for reply in every),
-                completion_tokens=sum(reply.completion_tokens for reply in every),
+                prompt_tokens=sum(reply.prompt_tokens for reply in counted),
+                completion_tokens=sum(reply.completion_tokens for reply in counted),
                 engine_seconds=time.perf_counter() - started,
             )
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
-        """See [`Backend`]."""
+        """Read with the engine; label reads are not counted here."""
         return self.engine.load().read(groups, labels)
 
 
 def prompt_key(messages: Messages) -> Key:
-    """Hash of a prompt: equal prompts are asked once."""
+    """Hash of a prompt, equal for equal prompts."""
     return key_of(*(part for message in messages for part in (message["role"], message["content"])))

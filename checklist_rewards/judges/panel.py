@@ -1,35 +1,34 @@
-"""A panel: several judges answer every item, and one verdict is made of their answers.
+"""A panel: several judges answer every item, and their answers are combined into one verdict.
 
     >>> panel = PanelJudge([LogprobJudge("org/one"), LogprobJudge("org/two")], weights=[2, 1])
     >>> ChecklistScorer(judge=panel).score(...)  # doctest: +SKIP
 
-A judge that fails has no vote, and never counts as no. If less than `quorum` of the panel's weight answered, the item
-is unanswered("quorum: 1 of 3 judges answered"), or with the reason in front of it where asking again may make the
-quorum ("quorum: timeout: 1 of 3 judges answered"). If so many have a server that is not there at all, that is an
-error. A judge that *abstains* (an option such as "cannot assess") did answer: where at least half of the answers
-abstain the panel abstains, otherwise these votes are left out. Every vote is kept in the score, with failures and
-abstentions, and so is the share of the votes that agree with the outcome.
+A judge that fails has no vote; a failure never counts as no. If less than `quorum` of the panel's weight answered, the
+item is unanswered("quorum: 1 of 3 judges answered"). If a retry may reach the quorum, the reason includes the
+transient failure ("quorum: timeout: 1 of 3 judges answered"). If the quorum is missed because servers are unreachable,
+an error is raised. A judge that *abstains* (an option such as "cannot assess") has answered. If at least half of the
+answers abstain, the panel abstains; otherwise abstentions are ignored. The score keeps every vote, including failures
+and abstentions, and the fraction of votes that agree with the outcome.
 
-Rules that put probabilities together. Words without probabilities count as certain:
+Rules that combine probabilities; an answer without probabilities counts as certain:
 
 | rule | outcome |
 |---|---|
 | mean | weighted mean of the judges' probabilities (a linear opinion pool) |
-| median | the verdict in the middle by soft value; of an even number the mean of the two |
-| min, max | the verdict with the lowest, the highest soft value |
+| median | the verdict with the median soft value; with an even number of judges the mean of the middle two |
+| min, max | the verdict with the lowest or highest soft value |
 
-Rules that count hard answers; their probabilities are the shares of the votes:
+Rules that count hard answers; the probabilities are the vote fractions:
 
 | rule | outcome |
 |---|---|
-| majority | what most of the judges say, by heads; among options more than half must say it |
-| weighted | what most of the weight says |
-| mode | what is said most often |
-| unanimous | yes only if all say yes; options that differ are unanswered("disagreement") |
-| any | yes if one says yes; yes/no items only |
+| majority | the most frequent answer, one vote per judge; for options it requires more than half of the votes |
+| weighted | the answer with the largest total weight |
+| mode | the most frequent answer |
+| unanimous | yes only if all judges answer yes; options that differ are unanswered("disagreement") |
+| any | yes if at least one judge answers yes; yes/no items only |
 
-A tie goes to the answer that is worth least to the target: the lowest value of a positive item, the highest of a
-penalty.
+Ties go to the answer that is worst for the target: the lowest value of a positive item, the highest of a penalty.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from checklist_rewards.backends.base import is_transient, transient_reason
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import ChecklistError, NoServerError, SampleError
 from checklist_rewards.judges.base import Judge, Progress, Read
-from checklist_rewards.judges.several import Several, ask, share, silence
+from checklist_rewards.judges.several import JudgeGroup, check_fraction, judge_or_error, unreachable
 from checklist_rewards.scores import DEFAULT_THRESHOLD, Verdict, answer_of
 
 Rule = Literal["mean", "median", "min", "max", "majority", "weighted", "mode", "unanimous", "any"]
@@ -53,20 +52,25 @@ DEFAULT_QUORUM = 0.5
 QUORUM, NO_MAJORITY, DISAGREEMENT = "quorum", "no_majority", "disagreement"
 
 
-class PanelJudge(Several):
-    """Several judges as one.
+class PanelJudge(JudgeGroup):
+    """Several judges used as one judge.
 
     Args:
-        judges (sequence of [`Judge`]): two or more. They are asked one after the other, each with all reads.
-        rule (`str`, *optional*, defaults to `"mean"`): how an outcome is made of their answers; see the module.
-        weights (sequence of `float`, *optional*): of the judges, above 0; equal ones if absent. They count for the
-            quorum and for the rules mean and weighted.
-        quorum (`float`, *optional*, defaults to `0.5`): share of the weight that must have answered, in [0, 1]. With
-            1 a single failure leaves the item unanswered.
-        threshold (`float`, *optional*, defaults to `0.6`): a judge's hard answer is yes from this P(yes) up.
+        judges (sequence of [`Judge`]):
+            Two or more judges. They are called one after the other, each with all reads.
+        rule (`str`, *optional*, defaults to `"mean"`):
+            Rule that combines the answers; see the module docstring.
+        weights (sequence of `float`, *optional*):
+            Weight of each judge, above 0; equal weights by default. Used for the quorum and by the rules `"mean"` and
+            `"weighted"`.
+        quorum (`float`, *optional*, defaults to `0.5`):
+            Fraction of the weight that must have answered, in [0, 1]. With 1, a single failure leaves the item
+            unanswered.
+        threshold (`float`, *optional*, defaults to `0.6`):
+            Lowest P(yes) at which a judge's hard answer is yes.
 
     Raises:
-        SampleError: for settings that cannot be used.
+        SampleError: For invalid settings.
     """
 
     def __init__(
@@ -80,14 +84,14 @@ class PanelJudge(Several):
     ):
         super().__init__(judges, "panel")
         if rule not in RULES:
-            raise SampleError(f"rule={rule!r} is not known; allowed: {', '.join(RULES)}.")
+            raise SampleError(f"rule={rule!r} is not allowed; allowed: {', '.join(RULES)}.")
         weights = [1.0] * len(judges) if weights is None else list(weights)
         if len(weights) != len(judges) or not all(math.isfinite(weight) and weight > 0 for weight in weights):
             raise SampleError(
-                f"weights={weights} is not allowed; one number above 0 for each of {len(judges)} judges."
+                f"weights={weights} is not allowed; it must have one number above 0 for each of {len(judges)} judges."
             )
-        share("quorum", quorum)
-        share("threshold", threshold)
+        check_fraction("quorum", quorum)
+        check_fraction("threshold", threshold)
         self.rule: Rule = rule
         self.weights = weights
         self.quorum = quorum
@@ -95,21 +99,21 @@ class PanelJudge(Several):
         self.name = f"{rule} of {', '.join(judge.name for judge in judges)}"
 
     def check_item(self, item: ChecklistItem, where: str) -> None:
-        """Refuse an item that one of the judges cannot answer, or the rule. Raises [`ChecklistError`]."""
+        """Raise [`ChecklistError`] for an item that a judge or the rule does not support."""
         if self.rule == "any" and item.options is not None:
-            raise ChecklistError(f"{where}: item {item.id} has options, and the panel's rule any is for yes and no.")
+            raise ChecklistError(f"{where}: item {item.id} has options, but the rule any supports yes/no items only.")
         super().check_item(item, where)
 
     def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
         """Answer every read, in order."""
-        shared = None if progress is None else Shared(progress, len(self.judges))
-        said = [ask(judge, reads, shared) for judge in self.judges]
-        gone = [answers for answers in said if isinstance(answers, NoServerError)]
-        if gone and not quorate(self.weights, [isinstance(answers, list) for answers in said], self.quorum):
-            raise gone[0]
+        shared = None if progress is None else SharedProgress(progress, len(self.judges))
+        results = [judge_or_error(judge, reads, shared) for judge in self.judges]
+        errors = [result for result in results if isinstance(result, NoServerError)]
+        if errors and not quorate(self.weights, [isinstance(result, list) for result in results], self.quorum):
+            raise errors[0]
         votes = [
-            [silence(judge, answers)] * len(reads) if isinstance(answers, NoServerError) else answers
-            for judge, answers in zip(self.judges, said, strict=True)
+            [unreachable(judge, result)] * len(reads) if isinstance(result, NoServerError) else result
+            for judge, result in zip(self.judges, results, strict=True)
         ]
         return [self._outcome(read.item, [answers[index] for answers in votes]) for index, read in enumerate(reads)]
 
@@ -135,36 +139,43 @@ def combine(
     threshold: float = DEFAULT_THRESHOLD,
     judge: str | None = None,
 ) -> Verdict:
-    """One verdict of several about the same item; see the module for the rules.
+    """Combine several verdicts on one item; see the module docstring for the rules.
 
     Args:
-        item ([`ChecklistItem`]): what was asked. The sign of its weight decides ties.
-        votes (sequence of [`Verdict`]): one per judge.
-        rule, weights, quorum, threshold: see [`PanelJudge`].
-        judge (`str`, *optional*): the panel's name.
+        item ([`ChecklistItem`]):
+            Item that was answered. The sign of its weight decides ties.
+        votes (sequence of [`Verdict`]):
+            One verdict per judge.
+        rule, weights, quorum, threshold:
+            As in [`PanelJudge`].
+        judge (`str`, *optional*):
+            Name of the panel in the verdict.
+
+    Returns:
+        [`Verdict`]: The combined verdict, with all votes.
     """
     weights = [1.0] * len(votes) if weights is None else weights
     judge = f"panel of {len(votes)}" if judge is None else judge
-    kept = tuple(votes)
+    all_votes = tuple(votes)
     answered = [(vote, weight) for vote, weight in zip(votes, weights, strict=True) if vote.unanswered is None]
     if not quorate(weights, [vote.unanswered is None for vote in votes], quorum):
         detail = f"{len(answered)} of {len(votes)} judges answered"
-        passing = [is_transient(vote.unanswered) for vote in votes]
-        there = [vote.unanswered is None or passes for vote, passes in zip(votes, passing, strict=True)]
-        if any(passing) and quorate(weights, there, quorum):  # asked again, they may make the quorum
-            cause = next(str(vote.unanswered) for vote, passes in zip(votes, passing, strict=True) if passes)
+        transient = [is_transient(vote.unanswered) for vote in votes]
+        possible = [vote.unanswered is None or retried for vote, retried in zip(votes, transient, strict=True)]
+        if any(transient) and quorate(weights, possible, quorum):  # a retry may reach the quorum
+            cause = next(str(vote.unanswered) for vote, retried in zip(votes, transient, strict=True) if retried)
             detail = f"{transient_reason(cause)}: {detail}"
-        return Verdict(unanswered=f"{QUORUM}: {detail}", judge=judge, votes=kept)
+        return Verdict(unanswered=f"{QUORUM}: {detail}", judge=judge, votes=all_votes)
     named = [(answer_of(item, vote, threshold), vote, weight) for vote, weight in answered]
     abstained = [entry for entry in named if item.values[entry[0]] is None]
     if 2 * len(abstained) >= len(named):
-        return _voted(_winner(item, abstained, by_weight=False), named, item, judge, kept)
+        return _voted(_winner(item, abstained, by_weight=False), named, item, judge, all_votes)
     named = [entry for entry in named if item.values[entry[0]] is not None]
     if rule in SOFT_RULES:
-        return Verdict(_pool(item, named, rule), judge=judge, method="panel", votes=kept)
+        return Verdict(_pooled(item, named, rule), judge=judge, method="panel", votes=all_votes)
     answers = {answer for answer, _, _ in named}
     if rule == "unanimous" and len(answers) > 1 and item.options is not None:
-        return Verdict(unanswered=f"{DISAGREEMENT}: {', '.join(sorted(answers))}", judge=judge, votes=kept)
+        return Verdict(unanswered=f"{DISAGREEMENT}: {', '.join(sorted(answers))}", judge=judge, votes=all_votes)
     if rule in ("unanimous", "any"):
         winner = answers.pop() if len(answers) == 1 else (NO if rule == "unanimous" else YES)
     else:
@@ -172,19 +183,19 @@ def combine(
         heads = sum(answer == winner for answer, _, _ in named)
         if rule == "majority" and item.options is not None and 2 * heads <= len(named):
             reason = f"{NO_MAJORITY}: {heads} of {len(named)} say {winner!r}"
-            return Verdict(unanswered=reason, judge=judge, votes=kept)
-    return _voted(winner, named, item, judge, kept)
+            return Verdict(unanswered=reason, judge=judge, votes=all_votes)
+    return _voted(winner, named, item, judge, all_votes)
 
 
 def quorate(weights: Sequence[float], answered: Sequence[bool], quorum: float) -> bool:
-    """Whether judges of at least this share of the weight answered, and one at all."""
-    there = math.fsum(weight for weight, did in zip(weights, answered, strict=True) if did)
-    # Weights such as 0.1 do not add up exactly, and half of them is a quorum of a half.
-    return any(answered) and there / math.fsum(weights) >= quorum - 1e-9
+    """Whether at least one judge and at least the fraction `quorum` of the weight answered."""
+    answered_weight = math.fsum(weight for weight, did in zip(weights, answered, strict=True) if did)
+    # The tolerance allows for floating-point sums of weights such as 0.1.
+    return any(answered) and answered_weight / math.fsum(weights) >= quorum - 1e-9
 
 
 Named = Sequence[tuple[str, Verdict, float]]
-"""The answer, the verdict and the weight of every judge that counts."""
+"""The answer, the verdict and the weight of each counted judge."""
 
 
 def _winner(item: ChecklistItem, named: Named, *, by_weight: bool) -> str:
@@ -193,7 +204,7 @@ def _winner(item: ChecklistItem, named: Named, *, by_weight: bool) -> str:
         support[answer] = support.get(answer, 0.0) + (weight if by_weight else 1.0)
     most = max(support.values())
     tied = [label for label in item.values if label in support and support[label] >= most - 1e-9]
-    # The least that the target can get from it; an abstention has no value, and there the first option stands.
+    # Ties go to the answer that is worst for the target. Abstentions have no value, so the first option wins.
     return min(tied, key=lambda label: (item.values[label] or 0.0) * (1 if item.weight >= 0 else -1))
 
 
@@ -203,7 +214,7 @@ def _voted(winner: str, named: Named, item: ChecklistItem, judge: str, votes: tu
     return Verdict(shares, winner, reasoning=reasoning, judge=judge, method="votes", votes=votes)
 
 
-def _pool(item: ChecklistItem, named: Named, rule: str) -> Mapping[str, float]:
+def _pooled(item: ChecklistItem, named: Named, rule: str) -> Mapping[str, float]:
     ranked = sorted(named, key=lambda entry: _soft(item, entry))
     middle = len(ranked) // 2
     pooled = {
@@ -223,21 +234,21 @@ def _distribution(item: ChecklistItem, entry: tuple[str, Verdict, float]) -> Map
 
 
 def _soft(item: ChecklistItem, entry: tuple[str, Verdict, float]) -> float:
-    """Expected value over the options that have one."""
-    known = [(p, item.values[label]) for label, p in _distribution(item, entry).items()]
-    assessed = math.fsum(p for p, value in known if value is not None)
-    return math.fsum(p * value for p, value in known if value is not None) / assessed if assessed else 0.0
+    """Expected value over the options that have a value."""
+    pairs = [(p, item.values[label]) for label, p in _distribution(item, entry).items()]
+    assessed = math.fsum(p for p, value in pairs if value is not None)
+    return math.fsum(p * value for p, value in pairs if value is not None) / assessed if assessed else 0.0
 
 
-class Shared:
-    """Progress of several judges over the same reads: each one's work counts as its share of them."""
+class SharedProgress:
+    """Progress of several judges over the same reads: a read counts when all judges have answered it."""
 
     def __init__(self, progress: Progress, judges: int):
-        self.progress, self.judges, self.done, self.told = progress, judges, 0, 0
+        self.progress, self.judges, self.done, self.reported = progress, judges, 0, 0
 
     def __call__(self, count: int) -> None:
-        """Told how many reads one of the judges has answered."""
+        """Add the number of reads that one of the judges has answered."""
         self.done += count
-        whole = self.done // self.judges - self.told
-        self.told += whole
+        whole = self.done // self.judges - self.reported
+        self.reported += whole
         self.progress(whole)

@@ -1,9 +1,8 @@
-"""The planner: which reads an engine must really answer, in what order, and how many at once.
+"""The planner: which reads to send to an engine, in what order, and in chunks of which size.
 
-Identical reads are made once. Reads are grouped by prefix, groups are sorted by it (so the completions of one input,
-which share its rules and instruction, stand together however a trainer mixed them, and what they share stays in the
-engine's cache), and a group is never cut between two chunks. [`Pace`] keeps chunks short enough that answers reach
-the store every few seconds.
+Identical reads are computed once. Reads are grouped by prefix and groups are sorted by prefix, so that completions of
+one input, which share rules and instruction, are adjacent in any batch and their common prefix stays in the engine's
+cache. A group is never split between two chunks. [`Pace`] limits chunks so that answers are stored every few seconds.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _LATENCIES = 8
 
 @dataclass(frozen=True, slots=True)
 class RenderedRead:
-    """A read as text, with the key of everything its answer depends on."""
+    """A read rendered to text, with the store key of everything its answer depends on."""
 
     key: Key
     system: str | None
@@ -45,8 +44,7 @@ def distinct(reads: Sequence[RenderedRead]) -> dict[Key, RenderedRead]:
 
 
 def group_by_prefix(reads: Sequence[RenderedRead]) -> list[PlannedGroup]:
-    """Group distinct reads by what they share; groups that begin alike (completions of one input) become
-    neighbours."""
+    """Group distinct reads by system prompt and prefix, sorted so that groups with a common start are adjacent."""
     groups: dict[tuple[str | None, str], list[RenderedRead]] = {}
     for read in reads:
         groups.setdefault((read.system, read.prefix), []).append(read)
@@ -57,22 +55,22 @@ def group_by_prefix(reads: Sequence[RenderedRead]) -> list[PlannedGroup]:
 
 
 class Pace:
-    """How many reads to hand to an engine at once, so that a killed run loses a few seconds of work.
+    """The number of reads per chunk, chosen so that a killed run loses only a few seconds of work.
 
-    The first chunk is one group. Each later one is larger, at most 8 times, as long as it is expected to take 5 s.
-    An engine that answers many reads at once but each one late (a busy server) would be idle most of the time: it is
-    known by being faster on larger chunks, and gets chunks of 8 times the quickest one. Chunks never shrink, because
-    an engine that has become slow may have become such an engine.
+    The first chunk is one group. Each later chunk may grow up to 8 times, as long as it is expected to take at most
+    5 s. An engine with high latency and high throughput, such as a busy server, would be idle most of the time. It is
+    recognized by a higher rate on larger chunks, and gets chunks that take 8 times as long as the quickest one. Chunks
+    never shrink, because an engine that became slower may be such an engine.
     """
 
     def __init__(self) -> None:
         self.reads = 1
-        """Reads in the next chunk at most."""
+        """Maximum number of reads in the next chunk."""
         self._quickest = math.inf
         self._first_rate: float | None = None
 
     def took(self, reads: int, seconds: float) -> None:
-        """Learn from a chunk that the engine answered."""
+        """Update the chunk size with the duration of an answered chunk."""
         seconds = max(seconds, 1e-9)
         self._quickest = min(self._quickest, seconds)
         growth = _CHUNK_SECONDS / seconds
@@ -84,12 +82,15 @@ class Pace:
 
 
 def chunks(groups: Sequence[PlannedGroup], chunk_reads: int, pace: Pace | None = None) -> Iterator[list[PlannedGroup]]:
-    """Cut into runs of at most `chunk_reads` reads, or a single group where one is larger.
+    """Split groups into chunks of at most `chunk_reads` reads; a larger group is a chunk of its own.
 
     Args:
-        groups (sequence of [`PlannedGroup`]): What to cut.
-        chunk_reads (`int`): The engine's own limit.
-        pace ([`Pace`], *optional*): A lower limit, looked up whenever a group would be added.
+        groups (sequence of [`PlannedGroup`]):
+            Groups to split.
+        chunk_reads (`int`):
+            Limit of the engine.
+        pace ([`Pace`], *optional*):
+            Lower limit, evaluated before each group is added.
     """
     chunk: list[PlannedGroup] = []
     size = 0

@@ -1,14 +1,13 @@
-"""The conformance probe: can this judge tell a yes from a no at all?
+"""The conformance probe: test whether a model can be used as a judge.
 
-A wrong chat template, an open thinking block or a conversion that lost the output head all give numbers that look like
-scores. So before a judge is trusted it is asked twelve things that anybody can see: six short texts, six questions,
-every text with one true and one false question, every question about one text where it is true and one where it is
-false. Neither the texts nor the questions alone give the answers away, and a judge that always says yes has a margin
-of 0.
+A wrong chat template, an open thinking block or a checkpoint without its output head all produce numbers that look
+like scores. The probe asks a judge twelve obvious questions: six short texts and six questions, where each text has
+one true and one false question, and each question is true for one text and false for another. Neither text nor
+question alone gives the answer away, and a judge that always answers yes has a margin of 0.
 
-[`probe`] asks the engine itself, never the store, since it is the engine that is on trial. It reads the twelve items
-like any others, and lets the judge write the first words of its answers, to see where in them the label stands. The
-[`ProbeReport`] says all that was seen; its `refusal` is one sentence, or None for a judge that may work.
+[`probe`] bypasses the store, because it tests the engine. It answers the twelve items like any other reads, and lets
+the judge write the first words of its answers to find the position of the label. [`ProbeReport`] holds the results;
+its `refusal` is a sentence, or None if the judge passed.
 
     >>> probe("pocket").refusal is None  # doctest: +SKIP
     True
@@ -40,7 +39,7 @@ _OPENING_TOKENS = 16
 
 @dataclass(frozen=True, slots=True)
 class ProbeItem:
-    """One question about one text, with its answer."""
+    """One question about one text, with the correct answer."""
 
     input: str
     target: str
@@ -101,62 +100,61 @@ PROBE_ITEMS: tuple[ProbeItem, ...] = tuple(
 
 @dataclass(frozen=True, slots=True)
 class ProbeLine:
-    """What the judge made of one item."""
+    """The judge's result on one item."""
 
     item: ProbeItem
     p_yes: float | None
-    """P(yes) / (P(yes) + P(no)); None where the engine gave no probabilities."""
+    """P(yes) / (P(yes) + P(no)); None if the engine returned no probabilities."""
     mass: float | None
     unanswered: str | None
     opening: str | None
-    """The first words that the judge writes when it may write; None where that failed."""
+    """First words of the judge's own reply; None if generation failed."""
 
     @property
     def label_at(self) -> int | None:
-        """Which word of `opening` is a label, from 1; None if none of them is."""
+        """Position of the first label among the words of `opening`, from 1; None if it has no label."""
         words = re.findall(r"\w+", self.opening or "")
         return next((at for at, word in enumerate(words, start=1) if word.casefold() in LABELS), None)
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeReport:
-    """Everything that the probe saw of one judge."""
+    """The results of the probe for one judge."""
 
     model: str
     lines: tuple[ProbeLine, ...]
     threshold: float
     least_margin: float
     labels: dict[str, tuple[str, ...]] | None
-    """The tokens whose probabilities are summed for each label; None where a server hides its tokenizer."""
+    """Tokens whose probabilities are summed for each label; None for a server, whose tokenizer is not visible."""
     tail: str | None
-    """The end of the prompt, from the question on, as the model sees it; None where a server hides it."""
+    """End of the rendered prompt, from the question on; None for a server."""
     thinking: Thinking | None
-    """A thinking block at the end of the prompt: none, closed (nothing is thought), or open: what comes next is a
-    thought, not a label. Where the prompt is not visible: open if the judge's own reply opens one, else None, not
-    known."""
+    """Thinking block at the end of the prompt: none, closed (empty), or open, in which case the next token is a
+    thought and not a label. For a server: open if the judge's own reply opens a block, else None (unknown)."""
 
     @property
     def answered(self) -> int:
-        """How many items got an answer."""
+        """Number of answered items."""
         return sum(line.unanswered is None for line in self.lines)
 
     @property
     def accuracy(self) -> float:
-        """Share of all items answered right, in [0, 1]; an item without an answer is not right."""
-        right = [
+        """Fraction of items answered correctly, in [0, 1]; an unanswered item counts as wrong."""
+        correct = [
             line.unanswered is None and line.p_yes is not None and (line.p_yes >= self.threshold) == line.item.holds
             for line in self.lines
         ]
-        return sum(right) / len(right)
+        return sum(correct) / len(correct)
 
     @property
     def yes_mean(self) -> float | None:
-        """Mean P(yes) over the answered items that hold."""
+        """Mean P(yes) over the answered items whose answer is yes."""
         return self._mean(True)
 
     @property
     def no_mean(self) -> float | None:
-        """Mean P(yes) over the answered items that do not hold."""
+        """Mean P(yes) over the answered items whose answer is no."""
         return self._mean(False)
 
     @property
@@ -167,18 +165,18 @@ class ProbeReport:
 
     @property
     def mass(self) -> float | None:
-        """Mean probability that the next token is a label."""
+        """Mean label mass: the probability that the next token is a label."""
         masses = [line.mass for line in self.lines if line.mass is not None]
         return fmean(masses) if masses else None
 
     @property
     def label_first(self) -> int:
-        """How many of the judge's own replies begin with a label."""
+        """Number of the judge's own replies that start with a label."""
         return sum(line.label_at == 1 for line in self.lines)
 
     @property
     def refusal(self) -> str | None:
-        """Why this judge must not be used, in one sentence; None if nothing speaks against it."""
+        """Why this judge must not be used, as one sentence; None if it passed the probe."""
         total, margin = len(self.lines), self.margin
         if self.answered < total * _ANSWERED or margin is None:
             reasons = sorted({line.unanswered.partition(":")[0] for line in self.lines if line.unanswered})
@@ -189,14 +187,14 @@ class ProbeReport:
             )
         if margin < self.least_margin:
             return (
-                f"the judge {self.model!r} cannot tell yes from no: its mean P(yes) is {self.yes_mean:.2f} where the "
-                f"answer is yes and {self.no_mean:.2f} where it is no, a margin of {margin:.2f}, and at least "
-                f"{self.least_margin:.2f} is asked for{self._hint()}."
+                f"the judge {self.model!r} cannot tell yes from no: its mean P(yes) is {self.yes_mean:.2f} for yes "
+                f"items and {self.no_mean:.2f} for no items, a margin of {margin:.2f}; at least "
+                f"{self.least_margin:.2f} is required{self._hint()}."
             )
         return None
 
     def require(self) -> ProbeReport:
-        """This report, or [`ModelError`] with the refusal."""
+        """Return this report, or raise [`ModelError`] with the refusal."""
         if self.refusal is not None:
             raise ModelError(self.refusal)
         return self
@@ -211,9 +209,9 @@ class ProbeReport:
 
     def _hint(self) -> str:
         if self.thinking == "open":
-            return "; it is made to think before it answers, so switch thinking off in its chat template"
+            return "; the prompt ends inside a thinking block, so switch thinking off in the chat template"
         opening = next((line.opening for line in self.lines if line.opening and line.label_at != 1), None)
-        return f"; its reply begins {opening[:40]!r}, not with a label" if opening is not None else ""
+        return f"; its reply starts with {opening[:40]!r}, not with a label" if opening is not None else ""
 
 
 def probe(
@@ -226,16 +224,21 @@ def probe(
     threshold: float = DEFAULT_THRESHOLD,
     margin: float = DEFAULT_MARGIN,
 ) -> ProbeReport:
-    """Ask a judge twelve items whose answers are known.
+    """Ask a judge twelve questions with known answers.
 
     Args:
-        model, backend, base_url, prompt, mass_floor: the judge, as [`LogprobJudge`] takes them.
-        threshold (`float`, *optional*, defaults to `0.6`): yes from this P(yes) up; only `accuracy` depends on it.
-        margin (`float`, *optional*, defaults to `0.3`): least distance of the mean P(yes) of the two kinds.
+        model, backend, base_url, prompt, mass_floor:
+            The judge, as in [`LogprobJudge`].
+        threshold (`float`, *optional*, defaults to `0.6`):
+            Lowest P(yes) that counts as yes. Only `accuracy` depends on it.
+        margin (`float`, *optional*, defaults to `0.3`):
+            Smallest difference between the mean P(yes) of yes items and of no items.
+
+    Returns:
+        [`ProbeReport`]: The results, with a `refusal` if the judge must not be used.
 
     Raises:
-        ModelError: if there is no such model, or it cannot be read by label at all. A judge that can be read and is no
-            good comes back as a report with a `refusal`.
+        ModelError: If the model is not found, or its label probabilities cannot be read at all.
     """
     judge = LogprobJudge(model, backend=backend, base_url=base_url, prompt=prompt, mass_floor=mass_floor, store=None)
     judge.check()
@@ -261,14 +264,14 @@ def probe(
 
 def _openings(engine: Backend, prompt: PromptTemplate) -> Sequence[str | None]:
     system = [{"role": "system", "content": prompt.system}] if prompt.system is not None else []
-    asked = [
+    prompts = [
         [*system, {"role": "user", "content": prompt.prefix(target=i.target, input=i.input) + prompt.tail(i.question)}]
         for i in PROBE_ITEMS
     ]
     try:
-        replies = engine.generate(asked, Sampling(max_tokens=_OPENING_TOKENS, temperature=0.0))
+        replies = engine.generate(prompts, Sampling(max_tokens=_OPENING_TOKENS, temperature=0.0))
     except BackendError:
-        return [None] * len(asked)  # a judge that only reads is a judge
+        return [None] * len(prompts)  # an engine that cannot generate can still be a judge
     return [reply.text for (reply,) in replies]
 
 

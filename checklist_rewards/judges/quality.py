@@ -1,9 +1,8 @@
-"""The checklist-guided quality judge: every question answered with a short justification, then a grade from 1 to 5.
+"""The checklist-guided quality judge: answers every question with a short justification, then grades from 1 to 5.
 
-It is the batch judge with one more demand on the reply. The grade depends on all the answers before it, so a reply
-that leaves a question out, or gives no grade, is asked for again as a whole. If it never becomes complete, what is
-clear in the last reply counts: its answers become verdicts, its grade the `quality` of the score, and what is not
-there is unanswered or None.
+It extends the batch judge. The grade depends on all answers, so a reply with a missing answer or without a grade is
+requested again as a whole. If no reply is complete, the valid part of the last one counts: its answers become verdicts
+and its grade the `quality` of the score; the rest is unanswered or None.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _FORM = (
 class QualityJudge(BatchJudge):
     """Answers the checklist of a target and grades it, in one call.
 
-    Takes what [`BatchJudge`] takes, but for `reasoning`, which is always asked for.
+    Takes the arguments of [`BatchJudge`] except `reasoning`, which is always on.
     """
 
     default_prompt = QUALITY_PROMPT
@@ -47,7 +46,7 @@ class QualityJudge(BatchJudge):
         super().__init__(model, reasoning=True, **options)
 
     def form(self, items: Sequence[ChecklistItem]) -> str:
-        """What the prompt says about the reply."""
+        """The part of the prompt that describes the reply format."""
         entry = json.dumps({"index": 1, JUSTIFICATION: "...", "answer": "yes or no"})
         example = f'{{"answers": [{entry}, ...], "{GRADE}": {LEAST_QUALITY} to {BEST_QUALITY}}}'
         return _FORM.format(count=len(items), least=LEAST_QUALITY, best=BEST_QUALITY, example=example)
@@ -58,7 +57,7 @@ class QualityJudge(BatchJudge):
         return json.dumps(object_schema({"answers": answers, GRADE: {"type": "integer", "enum": list(_GRADES)}}))
 
     def read(self, reply: str, items: Sequence[ChecklistItem]) -> Answers:
-        """Read a reply about these items. Raises [`Unreadable`] if an answer or the grade is not there."""
+        """Parse a reply about these items. Raises [`Unreadable`] if an answer or the grade is missing."""
         value = json_of(reply)
         answers = read_answers(value, items, JUSTIFICATION)
         answers.grade = _grade(value.get(GRADE)) if isinstance(value, dict) else None

@@ -1,18 +1,17 @@
-"""The judge that writes: one call per item, answered in words, with its reasons where they are asked for.
+"""The judge that writes text: one call per item, answered in words, optionally with reasoning.
 
-With `reasoning` the judge thinks on paper first and then answers, as JSON with the reason before the answer, so that
-the answer can follow from it. Without, it replies with the label alone. Either way the answer is words: there are no
-probabilities, unless several samples vote.
+With `reasoning`, the judge writes its reasoning before the answer, as JSON, so that the answer can follow from it.
+Otherwise it replies with the label only. There are no probabilities, unless several samples vote.
 
-With `samples=k` every item is asked k times and the label that most of the replies name is the answer (maj@k, as TICK
-has it, arXiv:2410.03608 section 3.2); the share of each label among the replies stands as its probability, so soft
-scores average over the samples, as RLCF does. A reply that cannot be read is no vote; it is kept beside the others, as
-in a panel (`panel.py`). Of answers that got as many, the one nearest to the mean of the votes counts, and of two as
-near (yes and no) the one that is worth least to the target. Where one of them abstains the item is unanswered("tie"),
-and the shares are kept.
+With `samples=k`, every item is sampled k times and the most frequent label is the answer (maj@k as in TICK,
+arXiv:2410.03608 section 3.2). The fraction of replies with a label is its probability, so soft scores average over the
+samples, as in RLCF. A reply that cannot be parsed has no vote and is kept among the votes, as in a panel (`panel.py`).
+Among equally frequent labels, the one nearest to the mean of the votes wins, and of two equally near ones (yes and no)
+the one that is worse for the target. If one of them is an abstention, the item is unanswered("tie") and the
+probabilities are kept.
 
-A single reply that cannot be read is asked for again with what is wrong with it, twice, and is then
-unanswered("unparsable") or, where it was cut off, unanswered("cut_off").
+A single reply that cannot be parsed is requested again up to two times with the complaint. Then the item is
+unanswered("unparsable"), or unanswered("cut_off") if the reply reached its token limit.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from pathlib import Path
 from checklist_rewards.backends import Backend, Engine, Progress, Sampling
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.files.store import Key, Store
-from checklist_rewards.judges.answers import check_askable, in_order, named, question_for_words, said
-from checklist_rewards.judges.asking import Lost, Question, Unreadable, put
+from checklist_rewards.judges.answers import check_askable, in_order, leading_label, named, question_for_words
+from checklist_rewards.judges.asking import Lost, Question, Unreadable, ask_questions
 from checklist_rewards.judges.base import Paid, Read, Receipt
 from checklist_rewards.judges.examples import FewShot
 from checklist_rewards.judges.meter import Meter, prompt_key
@@ -40,7 +39,7 @@ REASONED_PROMPT = "judges/reasoned"
 WORD_PROMPT = "judges/item"
 WORD_OPTIONS_PROMPT = "judges/options"
 DEFAULT_TEMPERATURE = 0.7
-"""Of several samples; one is greedy."""
+"""Sampling temperature with several samples; a single sample is greedy."""
 TIE = "tie"
 _REASONED_TOKENS, _WORD_TOKENS = 1024, 64
 _FORM = (
@@ -48,26 +47,33 @@ _FORM = (
     '{{"reasoning": "...", "answer": "..."}}'
 )
 
-Said = tuple[str, str | None]
-"""A label and the reasoning that led to it."""
+LabelAndReasoning = tuple[str, str | None]
 
 
 class ReasonedJudge(Paid):
-    """Answers items in words, one call each.
+    """Answers items in words, with one call per item.
 
     Args:
-        model, backend, base_url: who judges, as [`Engine`] takes them.
-        prompt (`str`, `Path` or [`PromptTemplate`], *optional*): the judge prompt, without a form of reply, which is
-            added. Defaults to "judges/reasoned", and without reasoning to "judges/item", for items with options
-            "judges/options".
-        reasoning (`bool`, *optional*, defaults to `True`): reasons before the answer.
-        samples (`int`, *optional*, defaults to `1`): replies per item, which vote.
-        temperature (`float`, *optional*): defaults to 0 for one sample, to 0.7 for several.
-        max_tokens (`int`, *optional*): of one reply; defaults to 1024 with reasoning and 64 without. A model that
-            thinks before it answers needs more.
-        seed (`int`, *optional*, defaults to `0`): of the samples.
-        examples ([`FewShot`], *optional*): labelled answers to show with the questions that have any.
-        store ([`Store`], *optional*): where replies are kept.
+        model, backend, base_url:
+            Judge model, as in [`Engine`].
+        prompt (`str`, `Path` or [`PromptTemplate`], *optional*):
+            Judge prompt. The reply format is appended automatically. Defaults to `"judges/reasoned"`; without
+            reasoning to `"judges/item"`, and `"judges/options"` for items with options.
+        reasoning (`bool`, *optional*, defaults to `True`):
+            Whether the judge writes its reasoning before the answer.
+        samples (`int`, *optional*, defaults to `1`):
+            Number of replies per item, combined by majority vote.
+        temperature (`float`, *optional*):
+            Sampling temperature. Defaults to 0 for one sample and to 0.7 for several.
+        max_tokens (`int`, *optional*):
+            Maximum number of tokens per reply. Defaults to 1024 with reasoning and to 64 without. Thinking models need
+            more.
+        seed (`int`, *optional*, defaults to `0`):
+            Random seed of the sampling.
+        examples ([`FewShot`], *optional*):
+            Few-shot examples.
+        store ([`Store`], *optional*):
+            Store for the replies.
     """
 
     def __init__(
@@ -101,17 +107,17 @@ class ReasonedJudge(Paid):
         self.store = store
 
     def check(self) -> None:
-        """Refuse a model that is not there. Raises [`ModelError`]."""
+        """Raise [`ModelError`] if the model is not found."""
         _ = self.engine.identity
 
     def check_item(self, item: ChecklistItem, where: str) -> None:
-        """Refuse an item that no model is asked. Raises [`ChecklistError`] naming it."""
+        """Raise [`ChecklistError`], starting with `where`, for an item with a code check or unusable examples."""
         check_askable(item, where)
         if self.examples is not None:
             self.examples.check(item)
 
     def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
-        """Answer every read, in order. Equal reads are asked once; stored replies are not asked for again."""
+        """Answer every read, in order. Equal prompts are sent once; stored replies are reused."""
         meter = Meter(self.engine)
         prefixes: dict[tuple[str | None, ...], str] = {}
         questions = [self._question(read, prefixes) for read in reads]
@@ -120,7 +126,7 @@ class ReasonedJudge(Paid):
             by_schema.setdefault(_schema(tuple(read.item.values)) if self.reasoning else None, []).append(index)
         verdicts: dict[int, Verdict] = {}
         for schema, indices in by_schema.items():
-            outcomes = put(
+            outcomes = ask_questions(
                 Engine(self.name, meter),
                 [questions[index] for index in indices],
                 replace(self.sampling, schema=schema),
@@ -143,7 +149,7 @@ class ReasonedJudge(Paid):
         self._pay(meter.spent, counts)
         return [verdicts[index] for index in range(len(reads))]
 
-    def _question(self, read: Read, prefixes: dict[tuple[str | None, ...], str]) -> Question[Said]:
+    def _question(self, read: Read, prefixes: dict[tuple[str | None, ...], str]) -> Question[LabelAndReasoning]:
         prompt = self.prompt if read.item.options is None else self.options_prompt
         about = (prompt.name, read.target, read.input, read.reference, read.history)
         if about not in prefixes:
@@ -163,7 +169,7 @@ class ReasonedJudge(Paid):
         read_reply = read_reasoned if self.reasoning else read_word
         return Question([*system, {"role": "user", "content": user}], partial(read_reply, item=read.item))
 
-    def _verdict(self, outcomes: Sequence[Said | Lost], item: ChecklistItem) -> Verdict:
+    def _verdict(self, outcomes: Sequence[LabelAndReasoning | Lost], item: ChecklistItem) -> Verdict:
         answered = [outcome for outcome in outcomes if not isinstance(outcome, Lost)]
         if not answered:
             reasons = Counter(outcome.reason for outcome in outcomes if isinstance(outcome, Lost))
@@ -180,8 +186,8 @@ class ReasonedJudge(Paid):
         return replace(vote(answered, item, self.name), votes=votes)
 
 
-def vote(answered: Sequence[Said], item: ChecklistItem, judge: str | None = None) -> Verdict:
-    """The verdict of several replies, at least one; see the module for what a tie is."""
+def vote(answered: Sequence[LabelAndReasoning], item: ChecklistItem, judge: str | None = None) -> Verdict:
+    """The majority verdict of one or more replies; see the module docstring for ties."""
     counts = Counter(label for label, _ in answered)
     shares = {label: counts[label] / len(answered) for label in item.values}
     most = max(counts.values())
@@ -193,8 +199,8 @@ def vote(answered: Sequence[Said], item: ChecklistItem, judge: str | None = None
     return Verdict(shares, winner, reasoning=reasoning, judge=judge, method="votes")
 
 
-def read_reasoned(reply: str, item: ChecklistItem) -> Said:
-    """Read `{"reasoning": ..., "answer": ...}`. Raises [`Unreadable`]."""
+def read_reasoned(reply: str, item: ChecklistItem) -> LabelAndReasoning:
+    """Parse `{"reasoning": ..., "answer": ...}`. Raises [`Unreadable`] for any other reply."""
     try:
         value = extract_json(reply)
     except ValueError as error:
@@ -208,16 +214,16 @@ def read_reasoned(reply: str, item: ChecklistItem) -> Said:
     return label, reasoning if isinstance(reasoning, str) else None
 
 
-def read_word(reply: str, item: ChecklistItem) -> Said:
-    """Read a reply that is a label, or begins with one. Raises [`Unreadable`]."""
-    label = said(reply, item)
+def read_word(reply: str, item: ChecklistItem) -> LabelAndReasoning:
+    """Parse a reply that starts with a label. Raises [`Unreadable`] for any other reply."""
+    label = leading_label(reply, item)
     if label is None:
         raise Unreadable(f"the reply must be {_alternatives(tuple(item.values))}")
     return label, None
 
 
 def _first(tied: Sequence[str], counts: Counter[str], item: ChecklistItem) -> str | None:
-    """The one of several labels with as many votes that counts; None if none does."""
+    """The winner among labels with equally many votes; None if one of them is an abstention."""
     if len(tied) == 1:
         return tied[0]
     values = {label: value for label, value in item.values.items() if value is not None}
@@ -230,7 +236,7 @@ def _first(tied: Sequence[str], counts: Counter[str], item: ChecklistItem) -> st
 
 
 def _alternatives(answers: Sequence[str]) -> str:
-    """ "yes" or "no"; long scales by their ends."""
+    """The labels as `"yes" or "no"`; a long scale is shortened to its ends."""
     labels = [json.dumps(label, ensure_ascii=False) for label in answers]
     if len(labels) > 12:
         return f"one of {labels[0]}, {labels[1]}, ... {labels[-1]}"
@@ -239,7 +245,7 @@ def _alternatives(answers: Sequence[str]) -> str:
 
 def _schema(labels: tuple[str, ...]) -> str:
     answer = {"type": "string", "enum": list(labels)}
-    properties = {"reasoning": {"type": "string"}, "answer": answer}  # in this order: the reason comes first
+    properties = {"reasoning": {"type": "string"}, "answer": answer}  # the reasoning comes first
     return json.dumps(
         {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
     )

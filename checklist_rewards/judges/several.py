@@ -1,7 +1,7 @@
-"""What panels and cascades have in common: several judges that are checked and paid together.
+"""Shared by panels and cascades: a group of judges with common checks and a common receipt.
 
-A judge whose server is not there has failed on every read, and the others go on without it: that is a warning, and
-every read says so in its votes. Only where nobody is left does it end the run.
+If the server of a judge is unreachable, all its reads are unanswered and the other judges continue. A warning is
+logged, and the votes of every read contain the failure. The run stops only if no judge is left.
 """
 
 from __future__ import annotations
@@ -18,47 +18,59 @@ from checklist_rewards.scores import Verdict
 logger = logging.getLogger(__name__)
 
 
-class Several:
-    """Two or more different judges. Raises [`SampleError`] for fewer; `what` names them in it."""
+class JudgeGroup:
+    """Two or more different judges.
+
+    Args:
+        judges (sequence of [`Judge`]):
+            The judges.
+        what (`str`):
+            Name of the group in errors, such as "panel".
+
+    Raises:
+        SampleError: For fewer than two judges, or if one is given twice.
+    """
 
     def __init__(self, judges: Sequence[Judge], what: str):
         if len(judges) < 2 or len({id(judge) for judge in judges}) < len(judges):
-            raise SampleError(f"a {what} has two or more different judges, got {len(judges)}.")
+            raise SampleError(f"a {what} requires two or more different judges, got {len(judges)}.")
         self.judges = list(judges)
 
     @property
     def receipt(self) -> Receipt:
-        """What all judges have cost together; a read counts for each judge that was asked."""
+        """Total cost of all judges. A read counts once per judge that was called."""
         return sum((judge.receipt for judge in self.judges), Receipt())
 
     def check(self) -> None:
-        """Refuse a judge that cannot work. Raises a [`ChecklistRewardsError`]."""
+        """Raise a [`ChecklistRewardsError`] if one of the judges cannot be used."""
         for judge in self.judges:
             judge.check()
 
     def check_item(self, item: ChecklistItem, where: str) -> None:
-        """Refuse an item that one of the judges cannot answer. Raises [`ChecklistError`]."""
+        """Raise [`ChecklistError`] for an item that one of the judges cannot answer."""
         for judge in self.judges:
             judge.check_item(item, where)
 
 
-def ask(judge: Judge, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict] | NoServerError:
-    """What one of several judges says, or why it cannot be asked."""
+def judge_or_error(
+    judge: Judge, reads: Sequence[Read], progress: Progress | None = None
+) -> list[Verdict] | NoServerError:
+    """The verdicts of one judge of a group, or the error if its server is unreachable."""
     try:
         return judge.judge(reads, progress)
     except NoServerError as error:
-        logger.warning("going on without the judge %s: %s", judge.name, error)
+        logger.warning("continuing without the judge %s: %s", judge.name, error)
         if progress is not None:
             progress(len(reads))
         return error
 
 
-def silence(judge: Judge, error: NoServerError) -> Verdict:
-    """The verdict of a judge that could not be asked."""
+def unreachable(judge: Judge, error: NoServerError) -> Verdict:
+    """The unanswered verdict of a judge whose server is unreachable."""
     return Verdict(unanswered=f"{BACKEND_ERROR}: {error}", judge=judge.name)
 
 
-def share(name: str, value: float) -> None:
-    """Refuse what is no number from 0 to 1. Raises [`SampleError`]."""
+def check_fraction(name: str, value: float) -> None:
+    """Raise [`SampleError`] if the argument `name` is not a number from 0 to 1."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise SampleError(f"{name}={value!r} is not allowed; it is a number from 0 to 1.")
+        raise SampleError(f"{name}={value!r} is not allowed; it must be a number from 0 to 1.")

@@ -55,8 +55,11 @@ BAD_OPTIONS = {
     "unknown extension": (["rows.txt", "-o", "out.jsonl"], ["rows.txt", ".jsonl, .csv, .parquet"]),
     "unknown output": (["rows.jsonl", "-o", "out.xlsx"], ["out.xlsx", ".jsonl, .csv, .parquet"]),
     "output is a folder": (["rows.jsonl", "-o", "."], ["folder"]),
-    "output is the input": (["rows.jsonl", "-o", "rows.jsonl"], ["rows.jsonl", "the file of rows itself"]),
-    "summary is the output": (["rows.jsonl", "-o", "out.jsonl", "--summary", "out.jsonl"], ["--summary", "rows"]),
+    "output is the input": (["rows.jsonl", "-o", "rows.jsonl"], ["rows.jsonl", "is the input file"]),
+    "summary is the output": (
+        ["rows.jsonl", "-o", "out.jsonl", "--summary", "out.jsonl"],
+        ["--summary", "input or output file"],
+    ),
     "summary is a folder": (["rows.jsonl", "-o", "out.jsonl", "--summary", "."], ["--summary", "folder"]),
     "no such model": (["rows.jsonl", "-o", "out.jsonl", "--model", "./none"], ["'./none'", "pocket"]),
     "no such prompt": (["rows.jsonl", "-o", "out.jsonl", "--prompt", "mine"], ["'mine'", "judges/item"]),
@@ -104,7 +107,7 @@ def test_every_row_is_checked_before_the_first_is_scored(run, no_engine):
     [
         ({"question": "hi"}, [], ["line 1", "'prompt'", "--input-key"]),
         ({"input": "  "}, [], ["line 1", "blank"]),
-        ({"input": "a", "prompt": "b"}, ["--input-key", "input"], ["line 1", "another 'prompt'"]),
+        ({"input": "a", "prompt": "b"}, ["--input-key", "input"], ["line 1", "also has a column 'prompt'"]),
         ({"input": "a"}, ["--max-items", "1"], ["max_items=1", "min_items"]),
         ({"input": "a"}, ["--prompt", "judges/item"], ["item.md:", "{target}", "generator"]),
     ],
@@ -123,7 +126,7 @@ def test_generate_refuses_what_asks_for_nothing(run, no_engine, row, arguments, 
         ({"candidates": ["a", "b"], "gold": [1]}, ["--gold-key", "gold"], ["line 1", "2 numbers"]),
         ({"candidates": ["a"]}, ["--gold-key", "gold", "--policy", "pocket"], ["--gold-key gold", "--policy"]),
         ({"candidates": ["a"]}, ["--policy", "./none"], ["'./none'"]),
-        ({"candidates": ["a"]}, ["--policy-base-url", "http://x"], ["--policy-base-url", "needs --policy"]),
+        ({"candidates": ["a"]}, ["--policy-base-url", "http://x"], ["--policy-base-url", "requires --policy"]),
     ],
 )
 def test_rerank_refuses_what_it_cannot_rank(run, no_engine, row, arguments, words):

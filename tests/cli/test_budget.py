@@ -23,7 +23,7 @@ def test_a_run_stops_and_goes_on(run, engine):
     answered = [row["checklist_score"]["answered"] for row in read_jsonl("out.jsonl")]
     assert sum(answered) == len(fake.asked) == 100  # not one more than can be paid
     assert "per read asked" not in done.output  # what was refused is no read that was paid
-    assert "budget" in done.output and "the same command with more asks these" in done.output
+    assert "budget" in done.output and "rerun the command with a larger budget" in done.output
     done = score(run, "--budget", "1000")
     assert done.exit_code == 0 and "per read asked" in done.output
     assert len(fake.asked) == 300
@@ -52,23 +52,23 @@ def test_the_judges_of_a_file_share_it(run, engine):
         "panel: {rule: mean}\njudges: [pocket, {model: pocket, prompt: judges/rocketeval}]\n"
     )
     done = score(run, "--judge", "judges.yaml", "--budget", "256")
-    assert done.exit_code == 1 and len(fake.asked) == 256 and "the same command with more asks these" in done.output
+    assert done.exit_code == 1 and len(fake.asked) == 256 and "rerun the command with a larger budget" in done.output
     done = score(run, "--judge", "judges.yaml", "--budget", "300")  # the first judge is through, the second is not
-    assert done.exit_code == 1 and len(fake.asked) == 556 and "44 of 600 without an answer" in done.output
+    assert done.exit_code == 1 and len(fake.asked) == 556 and "44 of 600 unanswered" in done.output
     assert score(run, "--judge", "judges.yaml", "--budget", "44.5").exit_code == 0
     assert len(fake.asked) == 600
     done = run("score", "rows.jsonl", "-o", "o.jsonl", "--no-store", "--judge", "judges.yaml", "--budget", "1")
-    assert done.exit_code == 2 and "judges.yaml, judge 1: a budget needs the price" in done.output
+    assert done.exit_code == 2 and "judges.yaml, judge 1: a budget requires the price" in done.output
 
 
 def test_a_reward_server_spends_by_itself(run, no_engine):
     write_jsonl("rows.jsonl", *ROWS[:1])
     done = score(run, "--backend", "remote", "--base-url", "http://localhost:9", "--budget", "1")
-    assert done.exit_code == 2 and "cannot hold the reward server at http://localhost:9" in done.output
+    assert done.exit_code == 2 and "cannot limit the reward server at http://localhost:9" in done.output
 
 
 def test_a_dry_run_needs_no_budget_and_a_budget_needs_prices(run, no_engine):
     write_jsonl("rows.jsonl", *ROWS[:1])
     done = run("score", "rows.jsonl", "-o", "out.jsonl", "--budget", "1", "--no-store")
-    assert done.exit_code == 2 and "there is none of 'pocket' (--price pocket=IN,OUT)" in done.output
+    assert done.exit_code == 2 and "'pocket' has none (--price pocket=IN,OUT)" in done.output
     assert run("score", "rows.jsonl", "-o", "o.jsonl", "--budget", "1", "--no-store", "--dry-run").exit_code == 0

@@ -28,7 +28,7 @@ def test_a_map_is_fitted_measured_and_saved(run):
     arguments = ("--label-key", "labels", "--group-key", "doc", "--json", "c.json", "--plots", "plots")
     done = run("calibrate", "scored.jsonl", "-o", "map.json", *arguments, "--bootstrap", 50)
     assert done.exit_code == 0, done.output
-    assert "brier" in done.stdout and "kept: " in done.stdout and "240 reads, 30 groups, held out" in done.stdout
+    assert "brier" in done.stdout and "saved: " in done.stdout and "240 reads, 30 groups, held out" in done.stdout
     assert Path("plots/reliability_yes_no.png").read_bytes().startswith(b"\x89PNG")
     [kind] = json.loads(Path("c.json").read_text())["kinds"].values()
     assert set(kind["after"]) == {"temperature", "platt", "isotonic"}
@@ -51,7 +51,7 @@ def test_a_map_that_does_not_help_is_said_to_be_none(run):
     rows = [{"checklist": ["Is it red?"], "said": [0.5], "labels": [n % 2 == 0]} for n in range(40)]
     scored_file("scored.jsonl", *rows)
     done = run("calibrate", "scored.jsonl", "-o", "map.json", "--label-key", "labels", "--method", "isotonic")
-    assert done.exit_code == 0 and "no lower Brier score than the judge itself" in done.stderr
+    assert done.exit_code == 0 and "does not lower the Brier score" in done.stderr
 
 
 def test_the_bias_of_a_judge_is_read_from_empty_targets(run, engine):
@@ -86,13 +86,13 @@ def test_the_bias_of_a_judge_is_read_from_empty_targets(run, engine):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--costs", "much"], "--costs 'much' is not known"),
+        (["--costs", "much"], "--costs 'much': expected two numbers"),
         (["--costs", "0,1"], "the costs of wrong answers must be finite numbers above 0"),
-        (["-o", "scored.jsonl"], "give it a name of its own"),
-        (["--label-key", "gold"], "there is no column 'gold'"),
+        (["-o", "scored.jsonl"], "choose a different file name"),
+        (["--label-key", "gold"], "column 'gold' not found"),
         (["--group-key", "prompt"], "all 240 labelled reads belong to one group"),
-        (["--contextual"], "the reads are 'org/judge''s and --model is 'pocket'"),
-        (["--contextual", "--model", "org/judge", "--input-key", "question"], "no key 'question'"),
+        (["--contextual"], "the file was scored by 'org/judge' but --model is 'pocket'"),
+        (["--contextual", "--model", "org/judge", "--input-key", "question"], "column 'question' not found"),
     ],
 )
 def test_bad_input_is_refused_before_a_model_is_loaded(run, no_engine, arguments, words):
@@ -108,4 +108,4 @@ def test_scores_of_a_map_of_another_judge_are_refused(run, no_engine):
     assert run("calibrate", "scored.jsonl", "-o", "map.json", "--label-key", "labels", "--bootstrap", 0).exit_code == 0
     write_jsonl("rows.jsonl", {"prompt": "x", "target": "y", "checklist": ["Is it red?"]})
     done = run("score", "rows.jsonl", "-o", "s.jsonl", "--calibration", "map.json")
-    assert done.exit_code == 2 and "fitted on reads of 'org/judge' and the judge is 'pocket'" in done.stderr
+    assert done.exit_code == 2 and "fitted on reads of 'org/judge', but the judge is 'pocket'" in done.stderr

@@ -32,7 +32,7 @@ def test_the_cheapest_margin_that_is_as_good(run, files):
     assert record["chosen"] == {"margin": 0.32, "escalated": 0.5, "cost": 0.5, "agreement": 1.0, "coverage": 1.0}
     assert record["curve"][0]["agreement"] == 0.5
     assert open("c.png", "rb").read(4) == b"\x89PNG"
-    assert "Margin 0.32" in done.output
+    assert "margin: 0.32" in done.output
 
 
 def test_rows_of_one_file_only_are_told(run, files):

@@ -17,7 +17,7 @@ def test_a_file_becomes_rows_and_says_what_was_left_out(run):
     done = run("checklists", "import", DATA / "autorubric.json", "-o", "rows.jsonl")
     assert done.exit_code == 0
     assert "autorubric: 3 rows with 7 items in rows.jsonl" in done.output
-    assert "left out, as items have no place for it: aggregation (1), dataset.name (1), scale_type (1)" in done.output
+    assert "Dropped fields that items cannot hold: aggregation (1), dataset.name (1), scale_type (1)" in done.output
     first = read_jsonl("rows.jsonl")[0]
     assert list(first)[0] == "prompt" and list(first)[-1] == "checklist_model"
     assert [item["weight"] for item in first["checklist"]] == [4.0, -6.0, 5.0]
@@ -47,14 +47,14 @@ def test_a_rubric_without_a_prompt_becomes_one_checklist_for_all_rows(run, engin
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([DATA / "rubric.yaml", "-o", "rows.jsonl"], "it holds one checklist and no prompt"),
-        ([DATA / "healthbench.jsonl", "-o", "one.json"], "it has 2 different checklists, and --output one.json holds"),
+        ([DATA / "rubric.yaml", "-o", "rows.jsonl"], "holds a single checklist without a prompt"),
+        ([DATA / "healthbench.jsonl", "-o", "one.json"], "has 2 different checklists, but --output one.json holds"),
         (["none.jsonl", "-o", "rows.jsonl"], "none.jsonl: cannot be read"),
         ([DATA / "rar.jsonl", "-o", "rows.txt"], "unknown extension '.txt'"),
         ([DATA / "rar.jsonl", "-o", "rows.jsonl", "--format", "healthbench"], "line 1: there is no 'rubrics'"),
-        ([DATA / "rar.jsonl", "-o", "rows.jsonl", "--item-key", "weight"], "--item-key 'weight': give FIELD=KEY"),
-        (["empty.jsonl", "-o", "rows.jsonl"], "empty.jsonl: the file has no rows"),
-        (["empty.jsonl", "-o", "empty.jsonl"], "--output empty.jsonl is the file of rows itself"),
+        ([DATA / "rar.jsonl", "-o", "rows.jsonl", "--item-key", "weight"], "--item-key 'weight': expected FIELD=KEY"),
+        (["empty.jsonl", "-o", "rows.jsonl"], "empty.jsonl has no rows"),
+        (["empty.jsonl", "-o", "empty.jsonl"], "--output empty.jsonl is the input file"),
         (["bad.jsonl", "-o", "rows.jsonl"], "bad.jsonl, line 2, item 1: weight: .* got 'x'"),
     ],
 )
@@ -74,7 +74,7 @@ def test_rows_under_other_names(run):
     keys = ["--prompt-key", "task", "--target-key", "out", "--checklist-key", "rubric"]
     names = ["--item-key", "question=criterion", "--item-key", "weight=points"]
     done = run("checklists", "import", "mine.jsonl", "-o", "rows.jsonl", *keys, *names, "--source", "by hand")
-    assert done.exit_code == 0 and "left out, as items have no place for it: n (1)" in done.output
+    assert done.exit_code == 0 and "Dropped fields that items cannot hold: n (1)" in done.output
     [row] = read_jsonl("rows.jsonl")
     assert (row["prompt"], row["target"], row["checklist_source"]) == ("t", "o", "by hand")
     assert (row["checklist"][0]["question"], row["checklist"][0]["weight"]) == ("Is it red?", -2.0)
@@ -109,7 +109,10 @@ def test_labelled_examples_are_shown_with_their_question(run, engine):
     ("options", "words"),
     [
         (["--examples", "none.jsonl"], "none.jsonl: cannot be read"),
-        (["--examples", "bad.jsonl"], "bad.jsonl, line 1: 'maybe' is no answer to 'Is it short?'; allowed: yes, no"),
+        (
+            ["--examples", "bad.jsonl"],
+            "bad.jsonl, line 1: 'maybe' is not an answer to 'Is it short?'; allowed: yes, no",
+        ),
         (["--examples", "bad.jsonl", "--mode", "batch"], "examples need mode='item'"),
         (["--shots", "2"], "shots=2 requires examples="),
     ],

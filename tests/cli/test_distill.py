@@ -51,7 +51,7 @@ def test_a_judge_that_learned_nothing_is_written_with_a_warning_and_exit_code_1(
     assert done.exit_code == 1, done.output
     warning = json.loads(Path("out.json").read_text())["warning"]
     assert re.fullmatch(r"On groups it was not trained on, .* better than chance: AUC 0.*, kappa .*\.", warning)
-    assert f"error: {warning} It was written to judge" in done.stderr
+    assert f"error: {warning} The judge was written to judge" in done.stderr
     assert f"**{warning}**" in Path("judge/README.md").read_text()
 
 
@@ -59,11 +59,11 @@ def test_a_judge_that_learned_nothing_is_written_with_a_warning_and_exit_code_1(
     ("arguments", "said"),
     [
         (["missing.jsonl", "-o", "judge"], "missing.jsonl: cannot be read"),
-        (["labels.jsonl", "-o", "labels.jsonl"], "--output labels.jsonl is there and holds no model"),
+        (["labels.jsonl", "-o", "labels.jsonl"], "--output labels.jsonl exists but is not a model folder"),
         (["labels.jsonl", "-o", "judge", "--label-key", "votes"], "line 1: there is no key 'votes'"),
         (["labels.jsonl", "-o", "judge", "--folds", "13"], "12 groups for 13 folds"),
         (["labels.jsonl", "-o", "judge", "--epochs", "0"], "epochs=0.0 is not allowed"),
-        (["labels.jsonl", "-o", "judge", "--json", "labels.jsonl"], "--json labels.jsonl is a file that is read"),
+        (["labels.jsonl", "-o", "judge", "--json", "labels.jsonl"], "--json labels.jsonl is an input file"),
     ],
 )
 def test_what_cannot_be_distilled_is_one_sentence(run, arguments, said):

@@ -37,7 +37,7 @@ def forecast_and_bill(run, model, url, *options):
 def test_a_server_that_bills_a_token_per_byte_bills_no_more_than_was_forecast(run, fault_server, options):
     at_most, billed, shown = forecast_and_bill(run, "dense", fault_server, *options)
     assert at_most[0] >= billed[0] > 0 and at_most[1] >= billed[1] > 0
-    assert "The tokenizer of dense is not on this machine" in shown and "a token per byte" in shown
+    assert "The tokenizer of dense is not on this machine" in shown and "one token per byte" in shown
 
 
 @pytest.mark.parametrize("model", ["off_label", "no_logprobs", "logprobs_refused"])

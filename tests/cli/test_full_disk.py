@@ -32,7 +32,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_no_half_file(run, engine, comman
     write_jsonl("rows.jsonl", *({"prompt": f"Write {i}.", "checklist": QUESTIONS, **texts} for i in range(20)))
     with no_file_over(100):
         done = run(command, "rows.jsonl", "-o", output, "--no-store")
-    assert done.exit_code == 1 and "could not be written to its end" in done.stderr
+    assert done.exit_code == 1 and "could not be written completely" in done.stderr
     assert [path.name for path in Path().iterdir()] == ["rows.jsonl"]
 
 

@@ -127,7 +127,7 @@ def test_a_file_with_a_value_where_another_belongs_is_read_or_refused(tmp_path_f
 @pytest.mark.parametrize("text", ["[" * 3000, "9" * 5000])
 def test_a_cell_that_is_no_list_is_refused(text):
     columns = Columns.of({"prompt": "a", "candidates": text})
-    with pytest.raises(ChecklistRewardsError, match="'candidates' must be a list, or JSON of one"):
+    with pytest.raises(ChecklistRewardsError, match="'candidates' must be a list or a JSON list"):
         columns.list_of({"candidates": text}, "candidates", "--candidates-key", "row 1")
 
 

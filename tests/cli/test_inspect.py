@@ -91,7 +91,7 @@ def test_unanswered_meta_reads_are_told(run, scored, engine):
     ("rows", "arguments", "complaint"),
     [
         ([], [], "scored.jsonl has no rows"),
-        ([{"target": "x"}], [], "line 1: there is no 'checklist_score'; give a file that `score` or `run` wrote"),
+        ([{"target": "x"}], [], "line 1: column 'checklist_score' not found; use a file written by `score` or `run`"),
         ([{"checklist_score": {"answered": "x"}}], [], "line 1: checklist_score.primary_score is not valid"),
         ([{"checklist_score": None}], ["--json", "scored.jsonl"], "must be different files"),
         ([{"checklist_score": None}], ["--json", "."], ". is a folder"),
@@ -106,11 +106,11 @@ def test_bad_input_is_one_sentence(run, no_engine, rows, arguments, complaint):
 
 def test_several_judges_write_no_wordings(run, scored, no_engine):
     done = run("inspect", scored("scored.jsonl"), "--paraphrases", "1", "--judge", "judges.yaml", "--no-embed")
-    assert done.exit_code == 2 and "--model writes them, and --judge names several judges" in done.output
+    assert done.exit_code == 2 and "requires a single --model to write them; omit --judge" in done.output
 
 
 def test_repeats_must_have_the_same_rows(run, scored):
     scored("scored.jsonl")
     write_jsonl("fewer.jsonl", *read_jsonl("scored.jsonl")[:2])
     done = run("inspect", "scored.jsonl", "--repeat", "fewer.jsonl", "--no-embed")
-    assert done.exit_code == 2 and "different numbers" in done.output
+    assert done.exit_code == 2 and "row counts differ" in done.output

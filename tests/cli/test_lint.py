@@ -35,13 +35,13 @@ def test_every_yaml_file_that_the_package_reads_is_known_for_what_it_is(run, no_
     )
     shown = run("lint", "panel.yaml", "cascade.yaml", *sorted(RECIPES.glob("**/*.yaml")))
     assert shown.exit_code == 0, shown.output
-    training = "; the trainer's arguments are not checked"
+    training = "; trainer arguments are not checked"
     assert [line.partition(": ")[2] for line in shown.stdout.splitlines()] == [
         "a panel of 2 judges",
         "a cascade of 2 judges",
         f"a training config with a reward{training}",
-        "a config of accelerate, which is not checked",
-        "a config of accelerate, which is not checked",
+        "an accelerate config, not checked",
+        "an accelerate config, not checked",
         f"a training config{training}",
         f"a training config with a reward{training}",
     ]
@@ -58,7 +58,7 @@ def test_a_bad_packaged_prompt_is_one_of_so_many(run, monkeypatch, tmp_path):
     (tmp_path / "judges" / "bad.md").write_text("{question} {target}")
     monkeypatch.setattr("checklist_rewards.cli.lint.prompts_dir", lambda: tmp_path)
     shown = run("lint")
-    assert shown.exit_code == 2 and "1 of 2 files cannot be used." in shown.stderr
+    assert shown.exit_code == 2 and "1 of 2 files are invalid." in shown.stderr
 
 
 def test_without_files_the_packaged_prompts_are_checked(run):
@@ -73,7 +73,7 @@ WRONG = {
     "front.md": ("---\nauthor: me\n---\n{input}", [], "front.md:2: front matter"),
     "kind.md": ("Ask about {input}", ["--kind", "judge"], "kind.md:1: the placeholder {target} is missing"),
     "missing.md": (None, [], "missing.md: cannot be read"),
-    "notes.txt": ("x", [], "notes.txt: neither a prompt (.md) nor a config"),
+    "notes.txt": ("x", [], "notes.txt: unknown file type; allowed: prompts (.md)"),
     "key.yaml": ("name: x\nscorer:\n  mode: item\n  metrik: pass\n", [], "key.yaml:4: scorer.metrik: unknown key"),
     "prompt.json": (
         '{\n"generator": {\n"prompt": "generators/tikc"\n}}',
@@ -145,4 +145,4 @@ def test_a_wrong_check_is_named_with_line_and_item(run, no_engine, check, words)
 def test_rows_without_checklists_are_not_taken_for_right(run, no_engine):
     Path("rows.jsonl").write_text('{"prompt": "a"}')
     shown = run("lint", "rows.jsonl")
-    assert shown.exit_code == 2 and "rows.jsonl: no row has a 'checklist'" in shown.stderr
+    assert shown.exit_code == 2 and "rows.jsonl: no row has a value in column 'checklist'" in shown.stderr

@@ -25,7 +25,7 @@ def test_everything_is_listed_in_one_line_each(run, no_engine):
     [
         ("pipelines", "rlcf_direct           Weighted questions from the instruction and a reference. [RLCF (arXiv:"),
         ("generators", "inductive    Writes one checklist"),
-        ("scorers", "--mode batch    one reply to all questions"),
+        ("scorers", "--mode batch    one reply that answers all questions"),
         ("checks", 'words            The text has the required number of words. {"type": "words", "at_least": 50'),
         ("prompts", "judges/item "),
     ],

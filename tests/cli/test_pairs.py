@@ -83,10 +83,10 @@ def test_a_row_without_a_checklist_is_told(run, engine):
     [
         ({"candidates": "red"}, (), "candidates"),
         ({"candidates": []}, (), "there are no candidates"),
-        ({"prompt": None}, (), "no input"),
+        ({"prompt": None}, (), "the input is empty"),
         ({}, ("--min-margin", "2"), "min_margin=2.0"),
         ({}, ("--top-fraction", "0.5"), "belongs to select='rlcf'"),
-        ({}, ("--card", "out.jsonl"), "name of its own"),
+        ({}, ("--card", "out.jsonl"), "choose a different file name"),
         ({}, ("-o", "out.csv"), "allowed: .jsonl, .parquet"),
     ],
 )

@@ -92,7 +92,7 @@ def test_a_dry_run_counts_every_round_at_its_longest_and_touches_nothing(run, no
     assert float(lines["answers"][4].replace(",", "")) == 800
     prompt_tokens = int(lines["answers"][2].replace(",", ""))
     assert prompt_tokens > 6 * 100, "the later rounds are shown the answer before, of 100 tokens"
-    assert "no answer passed before the last round" in shown.stdout and not Path("out.jsonl").exists()
+    assert "no answer passes before the last round" in shown.stdout and not Path("out.jsonl").exists()
     critique = {cells[0]: cells[1:] for cells in table(run(*command, "--method", "critique").stdout)}
     assert critique["answers"][1] == str(2 * (1 + 2 * 3))
 
@@ -126,11 +126,11 @@ def test_a_run_with_prices_says_what_it_cost(run, model):
 @pytest.mark.parametrize(
     ("row", "options", "words"),
     [
-        ({"text": "x"}, [], "there is no key 'prompt'"),
-        ({"prompt": " "}, [], "rows.jsonl, line 1: there is no input to answer"),
+        ({"text": "x"}, [], "column 'prompt' not found"),
+        ({"prompt": " "}, [], "rows.jsonl, line 1: the input is empty"),
         ({"prompt": "A", "checklist": []}, [], "empty"),
-        ({"prompt": "A"}, ["--checklist-key", "items"], "there is no key 'items'"),
-        ({"prompt": "A"}, ["--policy-base-url", "http://x"], "needs --policy"),
+        ({"prompt": "A"}, ["--checklist-key", "items"], "column 'items' not found"),
+        ({"prompt": "A"}, ["--policy-base-url", "http://x"], "requires --policy"),
         ({"prompt": "A"}, ["--pipeline", "checkeval"], "checkeval writes one checklist for all rows"),
         ({"prompt": "A"}, ["--policy", "./nowhere"], "no model at './nowhere'"),
         ({"prompt": "A"}, ["--dry-run", "--price", "pocket=1"], "expected two prices"),

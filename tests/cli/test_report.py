@@ -15,7 +15,7 @@ def test_judges_of_a_panel_that_did_not_answer_are_told_though_every_item_is_ans
     report = Report("score")
     report.add(1, ChecklistScorer(judge=PanelJudge(judges)).score(["Is it short?", "Is it kind?"], "text"))
     assert report.finish(tmp_path / "out.jsonl", None, tmp_path / "sum.json") == 0
-    assert "2 of 2 without an answer" in capsys.readouterr().err
+    assert "2 of 2 unanswered" in capsys.readouterr().err
     assert json.loads((tmp_path / "sum.json").read_text())["silent_votes"] == {"three": 2}
 
 

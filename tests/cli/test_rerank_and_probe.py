@@ -86,7 +86,7 @@ def test_a_policy_that_does_not_reply_is_told(run, engine):
 def test_probe_passes_a_judge_that_knows(run, engine):
     engine(truth, replies=["yes"])
     done = run("probe", "--summary", "probe.json")
-    assert done.exit_code == 0 and "fit to judge" in done.stdout and "margin" in done.stdout
+    assert done.exit_code == 0 and "usable as a judge" in done.stdout and "margin" in done.stdout
     report = json.loads(Path("probe.json").read_text())
     assert report["accuracy"] == 1.0 and report["refusal"] is None and len(report["lines"]) == 12
 
@@ -94,5 +94,5 @@ def test_probe_passes_a_judge_that_knows(run, engine):
 def test_probe_refuses_a_judge_that_does_not(run, engine):
     engine(lambda prefix, tail: 0.97, replies=["yes"])
     done = run("probe")
-    assert done.exit_code == 1 and "cannot tell yes from no" in done.stderr and "refused" in done.stdout
+    assert done.exit_code == 1 and "cannot tell yes from no" in done.stderr and "rejected" in done.stdout
     assert run("probe", "--model", "./none").exit_code == 2

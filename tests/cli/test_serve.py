@@ -101,7 +101,7 @@ def test_a_missing_library_is_one_sentence_that_names_the_extra(run, monkeypatch
     monkeypatch.delitem(sys.modules, "uvicorn.protocols.http.httptools_impl", raising=False)
     result = run("serve")
     assert result.exit_code == 2
-    assert f"serve needs {missing}, which is not installed: pip install 'checklist-rewards[serve]'" in result.stderr
+    assert f"serve requires {missing}, which is not installed: pip install 'checklist-rewards[serve]'" in result.stderr
 
 
 def test_a_judge_that_cannot_be_used_is_refused_before_it_listens(run):
@@ -146,4 +146,4 @@ def test_every_way_of_judging_can_be_served(run, monkeypatch):
 
 def test_a_scale_is_the_checklists(run):
     result = run("serve", "--pipeline", "rlcf_direct")
-    assert result.exit_code == 2 and "the server takes checklists as they come" in result.stderr
+    assert result.exit_code == 2 and "the server scores checklists as clients send them" in result.stderr

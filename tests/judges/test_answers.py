@@ -3,7 +3,7 @@
 import pytest
 
 from checklist_rewards import ChecklistItem, Option
-from checklist_rewards.judges.answers import named, said
+from checklist_rewards.judges.answers import leading_label, named
 from checklist_rewards.scores.scales import ordinal_scale
 
 PLAIN = ChecklistItem(question="Is it short?")
@@ -63,7 +63,7 @@ def test_a_json_answer_names_a_label_or_none(answer, item, label):
     ],
 )
 def test_a_free_reply_says_the_label_it_begins_with(reply, item, label):
-    assert said(reply, item) == label
+    assert leading_label(reply, item) == label
 
 
 def test_labels_that_only_differ_in_case_are_told_apart_by_it():

@@ -197,7 +197,7 @@ def test_the_models_of_a_pipeline_share_its_budget():
     pipe = pipeline(model="m", backend=engine, budget=budget, store=False, scorer={"mode": "item"})
     [result] = pipe.run_batch([{"input": "Write.", "target": "A text."}])
     assert result.score.answered == 2 and budget.spent > 120e-6  # the reply, and two reads
-    with pytest.raises(SampleError, match="there is none of 'other'"):
+    with pytest.raises(SampleError, match="'other' has none"):
         pipeline(model="other", backend=engine, budget=budget, store=False)
 
 
@@ -217,10 +217,10 @@ def test_a_budget_that_cannot_hold_is_refused(arguments, words):
 
 @pytest.mark.parametrize("dollars", [-1, float("nan"), float("inf"), True, "5"])
 def test_a_budget_is_a_sum_of_money(dollars):
-    with pytest.raises(SampleError, match="from 0 up"):
+    with pytest.raises(SampleError, match=">= 0"):
         Budget(dollars, PRICES)
 
 
 def test_a_model_without_a_price_is_refused():
-    with pytest.raises(SampleError, match="there is none of 'other'"):
+    with pytest.raises(SampleError, match="'other' has none"):
         Budgeted(Engine("other", Priced()), Budget(1, PRICES))

@@ -54,7 +54,7 @@ def test_the_fitted_threshold_stands_unless_another_is_given(tmp_path):
 
 def test_a_calibration_of_another_judge_is_refused_before_anything_is_asked():
     engine = FakeBackend(says)
-    with pytest.raises(ModelError, match="fitted on reads of 'org/other' and the judge is 'fake'"):
+    with pytest.raises(ModelError, match="fitted on reads of 'org/other', but the judge is 'fake'"):
         scorer(engine, calibration=calibration(judge="org/other")).score(["Is it red?"], "a rose")
     assert not engine.asked
 

@@ -164,24 +164,24 @@ def test_the_file_gives_back_what_was_saved(tmp_path):
         ('{"judge": "j", "maps": {}}', "maps: "),
         (
             '{"judge": "j", "maps": {"yes/no": {"method": "platt", "slope": 1, "reads": 1}}}',
-            "a platt map needs intercept",
+            "a platt map requires intercept",
         ),
         ('{"judge": "j", "maps": {"yes/no": {"method": "platt", "slope": -1, "intercept": 0, "reads": 1}}}', "slope"),
         (
             '{"judge": "j", "maps": {"yes/no": {"method": "isotonic", "knots": [[1, 0.5], [2, 0.4]], "reads": 1}}}',
-            "the knots of an isotonic map rise",
+            "the knots of an isotonic map must increase",
         ),
         ('{"judge": "j", "format": "calibration-9", "maps": {}}', "format"),
     ],
 )
 def test_a_file_that_is_no_calibration_is_refused(tmp_path, text, words):
     (tmp_path / "map.json").write_text(text)
-    with pytest.raises(SampleError, match=rf"map.json: no calibration: .*{re.escape(words)}"):
+    with pytest.raises(SampleError, match=rf"map.json is not a calibration file: .*{re.escape(words)}"):
         Calibration.load(tmp_path / "map.json")
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(SampleError, match="nowhere.json: the calibration cannot be read"):
+    with pytest.raises(SampleError, match="nowhere.json: cannot read the calibration"):
         Calibration.load(tmp_path / "nowhere.json")
 
 

@@ -117,7 +117,7 @@ def test_a_failed_check_gives_no_reward_in_place_of_a_score(broken):
 
 def test_code_is_off_until_it_is_allowed():
     with pytest.raises(
-        ChecklistError, match=r"sample 1, item \w+ \('Does the code run\?'\): its check runs code .*allow"
+        ChecklistError, match=r"sample 1, item \w+ \('Does the code run\?'\): its check runs code, .*allow"
     ):
         scorer_on(FakeBackend()).score([CODE], "x = 1")
     inside = {"question": "Both?", "check": json.dumps({"type": "all", "checks": [{"type": "code"}]})}
@@ -165,7 +165,7 @@ def test_bad_specs_are_refused_before_anything_is_asked():
         "sample 2, item b2 ('Short?'): check 'words': at_most: Input should be a valid integer, got '3'."
     )
     with_options = SHORT | {"options": [{"label": "yes", "value": 1}, {"label": "no", "value": 0}]}
-    with pytest.raises(ChecklistError, match="it has a check, which answers yes or no, and options"):
+    with pytest.raises(ChecklistError, match="a check answers yes or no, but the item also has options"):
         scorer_on(backend).score([with_options], "a")
     with pytest.raises(SampleError, match="checks='both' is not known; allowed: 'only', 'mean', 'judge'"):
         scorer_on(backend, checks="both")

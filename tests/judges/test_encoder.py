@@ -186,7 +186,9 @@ def test_an_empty_target_is_read(engine):
 
 def test_items_that_are_not_answered_by_yes_or_no_are_refused(folder):
     graded = {"question": "how red is it ?", "options": [{"label": "1", "value": 0}, {"label": "2", "value": 1}]}
-    with pytest.raises(ChecklistError, match="sample 1, item .* it has options; an encoder answers yes or no"):
+    with pytest.raises(
+        ChecklistError, match="sample 1, item .* it has options, but an encoder only answers yes or no"
+    ):
         ChecklistScorer(folder, store=False).score([graded], target="red")
 
 

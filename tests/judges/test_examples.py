@@ -105,7 +105,7 @@ def test_equal_examples_count_once_and_contradictions_are_refused():
     assert labels(FewShot([*examples(1, 1), *examples(1, 1)], shots=4)).count("yes") == 1
     two = FewShot([Example("a", "yes", "Is it short?"), Example("A ", "no", "Is it short?", where="e.jsonl, line 2")])
     with pytest.raises(
-        ChecklistError, match=r"e.jsonl, line 2: the answer to 'Is it short\?' .* 'no', and 'yes' in an"
+        ChecklistError, match=r"e.jsonl, line 2: the answer to 'Is it short\?' .* 'no', but 'yes' in an"
     ):
         two.chosen(SHORT, "Hi.")
 
@@ -236,18 +236,18 @@ def test_a_file_has_a_row_per_example_or_per_response(tmp_path):
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        ({"question": "q?", "label": "yes"}, "line 1: there is no 'target'; the row has question, label"),
-        ({"target": "t", "question": "q?"}, "line 1: there is no 'label'"),
-        ({"target": "t", "label": "yes"}, "line 1: it names neither a question nor the id of an item"),
+        ({"question": "q?", "label": "yes"}, "line 1: column 'target' not found; the row has question, label"),
+        ({"target": "t", "question": "q?"}, "line 1: column 'label' not found"),
+        ({"target": "t", "label": "yes"}, "line 1: it has neither a question nor an item id"),
         ({"target": 3, "question": "q?", "label": "yes"}, "line 1: a completion must be a string"),
         ({"target": "t", "question": 3, "label": "yes"}, "line 1: 'question' must be a string, got int 3"),
         (
             {"target": "t", "checklist": ["q?"], "labels": []},
-            r"line 1: 'labels' must be a list of 1, one per item, or a mapping of item ids; got \[",
+            r"line 1: 'labels' must be a list of 1 values, one per item, or a mapping by item id, got \[",
         ),
         (
             {"target": "t", "checklist": ["q?"], "labels": {"x": "yes"}},
-            "line 1: 'labels' names 'x', which is the id of no",
+            "line 1: 'labels' has 'x', which is not the id of an",
         ),
         ({"target": "t", "checklist": [], "labels": []}, "line 1, 'checklist': the checklist is empty"),
     ],
@@ -258,7 +258,7 @@ def test_a_row_that_is_no_example_is_refused(tmp_path, row, words):
 
 
 def test_an_empty_file_and_zero_shots_are_refused(tmp_path):
-    with pytest.raises(SampleError, match="there are no examples"):
+    with pytest.raises(SampleError, match="no examples given"):
         FewShot.load(write(tmp_path / "e.jsonl"))
     with pytest.raises(SampleError, match="shots=0 is not allowed"):
         FewShot(examples(1, 1), 0)
@@ -268,7 +268,7 @@ def test_a_label_that_is_no_answer_is_refused_before_anything_is_asked(tmp_path)
     path = write(tmp_path / "e.jsonl", {"target": "t", "question": "Is it short?", "label": "maybe"})
     scorer = ChecklistScorer(backend=FakeBackend(fails=lambda *_: True), examples=path, store=False)
     with pytest.raises(
-        ChecklistError, match=r"e.jsonl, line 1: 'maybe' is no answer to 'Is it short\?'; allowed: yes, no"
+        ChecklistError, match=r"e.jsonl, line 1: 'maybe' is not an answer to 'Is it short\?'; allowed: yes, no"
     ):
         scorer.score(["Is it short?"], "Hi.")
 

@@ -69,9 +69,9 @@ def test_a_model_beside_the_file_is_refused(file):
         ("judges: [pocket, pocket]", "expected either 'panel' or 'cascade'"),
         ("panel:\ncascade:\njudges: [pocket]", "expected either 'panel' or 'cascade'"),
         ("panel:\njudges: pocket", "expected either 'panel' or 'cascade'"),
-        ("panel: {rule: best}\njudges: [pocket, pocket]", "judges.yaml, panel: rule='best' is not known"),
+        ("panel: {rule: best}\njudges: [pocket, pocket]", "judges.yaml, panel: rule='best' is not allowed"),
         ("panel: {margin: 1}\njudges: [pocket, pocket]", "judges.yaml, panel: unknown key 'margin'; allowed: rule"),
-        ("panel:\njudges: [pocket]", "judges.yaml, panel: a panel has two or more"),
+        ("panel:\njudges: [pocket]", "judges.yaml, panel: a panel requires two or more"),
         ("panel:\njudges: [pocket, {modle: x}]", "judges.yaml, judge 2: unknown key 'modle'; allowed: model"),
         ("panel:\njudges: [pocket, {mode: many}]", "judges.yaml, judge 2: mode='many' is not known"),
         ("panel:\njudges: [pocket, {calibration: 3}]", "judges.yaml, judge 2: calibration=3 is not allowed"),
@@ -102,4 +102,4 @@ def test_the_command_line_takes_it(file, tmp_path, monkeypatch):
     assert row["checklist_score"]["items"][0]["agreement"] == 1
     for option in (["--dry-run"], ["--concurrency", "3"]):
         refused = CliRunner().invoke(app, [*command, *option])
-        assert refused.exit_code == 2 and "is for one judge" in refused.output
+        assert refused.exit_code == 2 and "has no effect on the judges in" in refused.output

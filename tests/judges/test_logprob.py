@@ -257,7 +257,7 @@ def test_items_that_cannot_be_read_in_one_token_are_refused_by_name():
     judge = LogprobJudge(backend=FakeBackend())
     judge.check_item(TONE, "row 1")
     long = ChecklistItem(question="How?", options=ordinal_scale(101))
-    with pytest.raises(ChecklistError, match=rf"row 2, item {long.id} .*101 options; at most 20"):
+    with pytest.raises(ChecklistError, match=rf"row 2, item {long.id} .*101 options are too many .*allows 20"):
         judge.check_item(long, "row 2")
     with pytest.raises(ChecklistError, match="row 3, item .*code check"):
         judge.check_item(ChecklistItem(question="a?", check="{}"), "row 3")

@@ -155,7 +155,7 @@ def test_a_judge_without_a_server_is_a_failure_while_there_is_a_quorum(caplog):
         "backend_error: no server answers for b",
         None,
     ]
-    assert "going on without the judge b" in caplog.text and sum(seen) == 2
+    assert "continuing without the judge b" in caplog.text and sum(seen) == 2
 
 
 @pytest.mark.parametrize("settings", [{"quorum": 0.6}, {"weights": [1, 2]}])
@@ -209,7 +209,7 @@ def test_progress_counts_each_read_once():
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        ({"rule": "average"}, "rule='average' is not known; allowed: mean, median"),
+        ({"rule": "average"}, "rule='average' is not allowed; allowed: mean, median"),
         ({"weights": [1]}, "one number above 0 for each of 2 judges"),
         ({"weights": [1, 0]}, "one number above 0"),
         ({"weights": [1, float("nan")]}, "one number above 0"),

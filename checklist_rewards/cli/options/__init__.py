@@ -1,6 +1,6 @@
-"""The options of all commands, in the groups that commands take, and what is built from them.
+"""The options of all commands, as dataclasses that several commands share.
 
-What a pipeline has a default for is None here: only what the user gave beats the pipeline.
+Options that a pipeline also sets default to None here, so that only values given by the user override the pipeline.
 """
 
 from checklist_rewards.cli.options.base import JUDGE, OUTPUT, PIPELINE, ROWS, WRITER, engine_settings

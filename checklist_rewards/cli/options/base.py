@@ -1,4 +1,4 @@
-"""What all options are made of: the panels of the help, and which of a group the user gave."""
+"""Shared by all options: panel names for the help, and helpers to collect the values given by the user."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PIPELINE = "Pipeline"
 
 
 def option(panel: str, help: str, *names: str, default: str | bool = False, **more: Any) -> Any:
-    """An option under `panel`, whose help says what stands where it is not given."""
+    """An option in the help panel `panel`. `default` is the default shown in the help."""
     return typer.Option(*names, rich_help_panel=panel, help=help, show_default=default, **more)
 
 
@@ -27,26 +27,29 @@ _NO_SETTINGS = (
 
 
 def engine_settings(option: str, given: Sequence[str] | None) -> dict[str, Any]:
-    """What `option` says that an engine is loaded with: NAME=VALUE pairs, or JSON objects.
+    """Engine settings from the values of `option`: NAME=VALUE pairs, or JSON objects.
 
-    Raises [`SampleError`] for anything else.
+    Raises:
+        SampleError: For any other text.
     """
     settings: dict[str, Any] = {}
     for text in given or ():
         name, equals, value = text.partition("=")
         try:
-            found = yaml.safe_load(text) if text.startswith("{") else {name: yaml.safe_load(value)} if equals else None
+            parsed = (
+                yaml.safe_load(text) if text.startswith("{") else {name: yaml.safe_load(value)} if equals else None
+            )
         except yaml.YAMLError:
-            found = None
-        if not isinstance(found, dict) or not all(isinstance(key, str) and key for key in found):
+            parsed = None
+        if not isinstance(parsed, dict) or not all(isinstance(key, str) and key for key in parsed):
             raise SampleError(
                 f"{option} {text!r:.80}: expected NAME=VALUE, such as tensor_parallel_size=2, or a JSON object."
             )
-        settings |= found
+        settings |= parsed
     return settings
 
 
 def given(group: Any, renamed: Mapping[str, str]) -> dict[str, Any]:
-    """The settings that the user gave, under the names that generators and scorers have for them."""
+    """The settings given by the user, under the argument names of generators and scorers."""
     values = {field.name: getattr(group, field.name) for field in fields(group) if field.name not in _NO_SETTINGS}
     return {renamed.get(name, name): value for name, value in values.items() if value is not None and value != []}

@@ -1,4 +1,4 @@
-"""Who answers the questions, and how."""
+"""Options of the judge."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Model = Annotated[
     str,
     option(
         JUDGE,
-        "The judge: pocket, a folder, a Hub id, a served name.",
+        "Judge model: pocket, a local folder, a Hub id, or the model name on a server.",
         "--model",
         "-m",
         "--scorer-model",
@@ -25,30 +25,35 @@ Backend = Annotated[
     JudgeBackend,
     option(
         JUDGE,
-        "The engine. auto: a server with --base-url, else vLLM if installed; for a folder by `distill`, encoder. "
-        "remote: `checklist-rewards serve` at --base-url, which asks in its own way.",
+        "Inference engine. auto: the server at --base-url if given, else encoder for a folder written by `distill`, "
+        "else vLLM if installed, else transformers. remote: a `checklist-rewards serve` at --base-url, whose own "
+        "judge settings apply.",
         default=True,
     ),
 ]
 BaseUrl = Annotated[
     str | None,
-    option(JUDGE, "An OpenAI-compatible server: http://localhost:8000/v1, or openai, openrouter; or a reward server."),
+    option(
+        JUDGE,
+        "URL of an OpenAI-compatible server, such as http://localhost:8000/v1, or of a reward server; or the name "
+        "openai or openrouter.",
+    ),
 ]
 EngineSettings = Annotated[
     list[str] | None,
     option(
         JUDGE,
-        "What the engine is loaded with, NAME=VALUE by its own names (tensor_parallel_size=2, quantization=fp8, "
-        "dtype=bfloat16, revision=v2, adapter=FOLDER), or a JSON object; may be given several times.",
+        "Engine argument NAME=VALUE, passed to vLLM or transformers (tensor_parallel_size=2, quantization=fp8, "
+        "dtype=bfloat16, revision=v2, adapter=FOLDER), or a JSON object. Repeatable.",
         "--engine",
     ),
 ]
-Concurrency = Annotated[int | None, option(OUTPUT, "Requests at once to a server.", min=1, default="the engine's")]
+Concurrency = Annotated[int | None, option(OUTPUT, "Concurrent requests to a server.", min=1, default="the engine's")]
 JudgePrompt = Annotated[
     str | None,
     option(
         JUDGE,
-        "The judge's prompt: a packaged one, or a Markdown file.",
+        "Judge prompt: the name of a packaged prompt, or a Markdown file.",
         "--prompt",
         "--scorer-prompt",
         default="the mode's",
@@ -56,20 +61,21 @@ JudgePrompt = Annotated[
 ]
 Metric = Annotated[
     PrimaryMetric | None,
-    option(JUDGE, "Which aggregate becomes the primary score.", default="the pipeline's, else expected"),
+    option(JUDGE, "Metric to use as the primary score.", default="the pipeline's, else expected"),
 ]
-Threshold = Annotated[float | None, option(JUDGE, "An answer is yes from this P(yes) up, 0 to 1.", default="0.6")]
+Threshold = Annotated[float | None, option(JUDGE, "Lowest P(yes) that counts as yes, 0 to 1.", default="0.6")]
 MinAnswered = Annotated[
-    float | None, option(JUDGE, "Share of the weight that must be answered for a score, 0 to 1.", default="0.5")
+    float | None,
+    option(JUDGE, "Fraction of the item weight that must be answered; below it there is no score.", default="0.5"),
 ]
 MassFloor = Annotated[
-    float | None, option(JUDGE, "Least P(yes) + P(no) for an answer to count at all, 0 to 1.", default="0.5")
+    float | None, option(JUDGE, "Lowest P(yes) + P(no) for a read to count as answered, 0 to 1.", default="0.5")
 ]
 
 
 @dataclass(frozen=True)
 class Judge:
-    """Who answers the questions, and how the answers are added up."""
+    """Options of the judge and of the aggregation of its answers."""
 
     model: Model = "pocket"
     backend: Backend = "auto"
@@ -80,7 +86,8 @@ class Judge:
         Literal["item", "batch", "quality"] | None,
         option(
             JUDGE,
-            "item: a read per question. batch: one reply to all. quality: one reply to all, with a grade from 1 to 5.",
+            "item: one read per question. batch: one reply that answers all questions. quality: batch, plus an "
+            "overall grade from 1 to 5.",
             default="the pipeline's, else item",
         ),
     ] = None
@@ -92,45 +99,58 @@ class Judge:
         bool | None,
         option(
             JUDGE,
-            "Read probabilities, or the words of a reply.",
+            "Read label probabilities, or parse the text of a reply.",
             "--logprobs/--no-logprobs",
-            default="where the mode and the engine can",
+            default="logprobs, if the mode and the engine support them",
         ),
     ] = None
     capture_reasoning: Annotated[
-        bool | None, option(JUDGE, "Have a reason written before each answer.", "--reasoning/--no-reasoning")
+        bool | None, option(JUDGE, "Let the judge write a reason before each answer.", "--reasoning/--no-reasoning")
     ] = None
-    samples: Annotated[int | None, option(JUDGE, "Replies per question; the majority counts.", min=1, default="1")] = (
-        None
-    )
+    samples: Annotated[
+        int | None, option(JUDGE, "Replies per question, combined by majority vote.", min=1, default="1")
+    ] = None
     scorer_temperature: Annotated[
-        float | None, option(JUDGE, "Of the judge's replies.", min=0, default="0, of several samples 0.7")
+        float | None,
+        option(JUDGE, "Sampling temperature of the judge's replies.", min=0, default="0; with several --samples 0.7"),
     ] = None
     examples: Annotated[
         str | None,
-        option(JUDGE, "Labelled answers (target, question, label), a few of which are shown with each question."),
+        option(JUDGE, "File of labelled answers (target, question, label) to use as few-shot examples."),
     ] = None
-    shots: Annotated[int | None, option(JUDGE, "How many of them per question.", min=1, default="4")] = None
-    example_reasons: Annotated[bool | None, option(JUDGE, "Show their reasons too.", "--example-reasons")] = None
-    abstention: Annotated[Abstention | None, option(JUDGE, "What cannot_assess counts for.", default="skip")] = None
+    shots: Annotated[int | None, option(JUDGE, "Examples per question.", min=1, default="4")] = None
+    example_reasons: Annotated[
+        bool | None, option(JUDGE, "Include the reasons of the examples in the prompt.", "--example-reasons")
+    ] = None
+    abstention: Annotated[
+        Abstention | None, option(JUDGE, "How to score an item answered cannot_assess.", default="skip")
+    ] = None
     judge: Annotated[
-        str | None, option(JUDGE, "A YAML file that makes several judges a panel or a cascade, instead of --model.")
+        str | None, option(JUDGE, "YAML file that defines a panel or cascade of judges, instead of --model.")
     ] = None
     calibration: Annotated[
-        str | None, option(JUDGE, "What `checklist-rewards calibrate` has fitted on reads of this judge.")
+        str | None, option(JUDGE, "Calibration file of this judge, written by `checklist-rewards calibrate`.")
     ] = None
     scale: Annotated[
-        int | None, option(JUDGE, "Grades of so many steps instead of yes and no.", min=2, default="the pipeline's")
+        int | None,
+        option(
+            JUDGE, "Grade items on a scale with this many steps instead of yes/no.", min=2, default="the pipeline's"
+        ),
     ] = None
     checks: Annotated[
         Literal["only", "mean", "judge"] | None,
-        option(JUDGE, "Who answers a question with a code check: the check, both (mean), the judge.", default="only"),
+        option(
+            JUDGE,
+            "Items with a code check are answered by: only, the check; mean, the mean of check and judge; judge, the "
+            "judge.",
+            default="only",
+        ),
     ] = None
     allow_code: Annotated[
         bool | None,
         option(
             JUDGE,
-            "Let checks run code that a model may have written, in an isolated interpreter "
+            "Let checks run code, which a model may have written, in an isolated interpreter "
             "(pip install 'checklist-rewards[code]').",
             "--allow-code",
         ),
@@ -139,24 +159,24 @@ class Judge:
         bool | None,
         option(
             JUDGE,
-            "Let them run it in a plain process, which can reach your files and the network.",
+            "Let checks run code in an ordinary process with access to your files and the network.",
             "--allow-unsafe-code",
         ),
     ] = None
 
     @property
     def engine(self) -> Engine:
-        """The engine that judges."""
+        """The judge's engine."""
         return Engine(self.model, self.backend, self.base_url, engine_settings("--engine", self.engine_options))
 
     @property
     def shown(self) -> str:
-        """Who judges, in words: the model, the file of several, or the address of a reward server."""
+        """The judge's name for messages: its model, the file of judges, or the URL of the reward server."""
         return self.judge or (str(self.base_url) if self.backend == REMOTE else self.model)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the user gave, as a scorer's settings."""
+        """The options given by the user, as arguments of the scorer."""
         settings = given(self, {"scorer_temperature": "temperature"})
         if settings.pop("allow_unsafe_code", False):
             settings["allow_code"] = "unsafe"
@@ -165,16 +185,16 @@ class Judge:
 
 @dataclass(frozen=True)
 class OnlyJudge(Judge):
-    """Who answers the questions, where nobody else is asked anything."""
+    """Judge options for commands that need no writer model."""
 
     scorer_temperature: Annotated[
         float | None,
         option(
             JUDGE,
-            "Of the judge's replies.",
+            "Sampling temperature of the judge's replies.",
             "--temperature",
             "--scorer-temperature",
             min=0,
-            default="0, of several samples 0.7",
+            default="0; with several --samples 0.7",
         ),
     ] = None

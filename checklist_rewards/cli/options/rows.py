@@ -1,4 +1,4 @@
-"""What is read and written: files, keys, pipelines, the store, and what a run may cost."""
+"""Options for files, columns, pipelines, the store, dry runs and budgets."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ InputKey = Annotated[
     list[str] | None,
     option(
         ROWS,
-        "Key of what was asked; given several times, the texts are joined by an empty line.",
+        "Column of the input: text or chat messages. Repeatable; several columns are joined by a blank line.",
         "--input-key",
         default="prompt, else input",
     ),
 ]
 TargetKey = Annotated[
-    str | None, option(ROWS, "Key of the text being scored.", "--target-key", default="target, else completion")
+    str | None, option(ROWS, "Column of the text to score.", "--target-key", default="target, else completion")
 ]
 ChecklistKey = Annotated[
     str | None,
     option(
         ROWS,
-        "Key of the checklist: a list of questions, or of items with weights.",
+        "Column of the checklist: a list of questions, or of items with weights.",
         "--checklist-key",
         default="checklist",
     ),
 ]
-ChecklistFile = Annotated[Path | None, option(ROWS, "JSON file with one checklist for all rows.", "--checklist")]
-Summary = Annotated[Path | None, option(OUTPUT, "Write the summary to this JSON file as well.")]
+ChecklistFile = Annotated[Path | None, option(ROWS, "JSON file with a checklist to use for all rows.", "--checklist")]
+Summary = Annotated[Path | None, option(OUTPUT, "Also write the summary to this JSON file.")]
 
 
 @dataclass(frozen=True)
 class Files:
-    """What is read and what is written."""
+    """The input and output files of a command."""
 
     rows: Annotated[
         Path,
-        typer.Argument(metavar="ROWS", show_default=False, help="The rows: a .jsonl, .csv or .parquet file."),
+        typer.Argument(metavar="ROWS", show_default=False, help="Input rows: a .jsonl, .csv or .parquet file."),
     ]
     output: Annotated[
         Path,
         option(
             OUTPUT,
-            "The file to write (.jsonl, .csv or .parquet). It appears when it is whole, and replaces what was there.",
+            "Output file (.jsonl, .csv or .parquet). An existing file is replaced when the new one is complete.",
             "--output",
             "-o",
         ),
@@ -60,38 +60,40 @@ class Files:
 
 @dataclass(frozen=True)
 class Kept:
-    """Where answers are kept."""
+    """Where model answers are stored."""
 
     store: Annotated[
         Path | None,
         option(
             OUTPUT,
-            "File that keeps every answer of a model, so that nothing is asked twice.",
+            "SQLite file that stores every model answer, so that no question is sent twice.",
             "--store",
-            default="the user's cache folder",
+            default="in the user's cache folder",
         ),
     ] = None
-    no_store: Annotated[bool, option(OUTPUT, "Keep no answers.", "--no-store")] = False
+    no_store: Annotated[bool, option(OUTPUT, "Do not store answers.", "--no-store")] = False
 
     def opened(self) -> Store | None:
-        """The store. Raises [`SampleError`] where the options contradict each other."""
+        """Open the store. Raises [`SampleError`] if both options are set."""
         if self.store is not None and self.no_store:
-            raise SampleError(f"--store {self.store} and --no-store contradict each other; give one of them.")
+            raise SampleError(f"--store {self.store} and --no-store contradict each other; set only one of them.")
         return open_store(self.store or not self.no_store)
 
 
 @dataclass(frozen=True)
 class Dry:
-    """Whether to count calls instead of making them, and what they cost."""
+    """Dry runs, prices and budgets."""
 
     dry_run: Annotated[
-        bool, option(OUTPUT, "Print the calls, tokens and price to come; load no model, write nothing.", "--dry-run")
+        bool,
+        option(OUTPUT, "Print the expected calls, tokens and price. Loads no model and writes nothing.", "--dry-run"),
     ] = False
     price: Annotated[
         list[str] | None,
         option(
             OUTPUT,
-            "US dollars per million prompt and reply tokens, as MODEL=IN,OUT; or a JSON or YAML file of such pairs.",
+            "US dollars per million prompt and reply tokens, as MODEL=IN,OUT, or a JSON or YAML file that maps models "
+            "to such pairs. Repeatable.",
             "--price",
         ),
     ] = None
@@ -99,8 +101,8 @@ class Dry:
         float | None,
         option(
             OUTPUT,
-            "Stop before more than this many US dollars are spent; unanswered items are listed, and the same command "
-            "with a larger budget continues.",
+            "Stop before more than this many US dollars are spent. Unanswered items are listed; rerun with a larger "
+            "budget to continue.",
             "--budget",
             min=0,
         ),
@@ -109,19 +111,19 @@ class Dry:
 
 @dataclass(frozen=True)
 class Preset:
-    """The pipeline that all other options change."""
+    """The pipeline. Other options override its settings."""
 
     pipeline: Annotated[
-        str | None, option(PIPELINE, "A pipeline by name; see `checklist-rewards list pipelines`.", "--pipeline")
+        str | None, option(PIPELINE, "Name of a pipeline; see `checklist-rewards list pipelines`.", "--pipeline")
     ] = None
     config: Annotated[
-        Path | None, option(PIPELINE, "A pipeline from a JSON or YAML file; see `checklist-rewards lint`.")
+        Path | None, option(PIPELINE, "JSON or YAML file of a pipeline; check it with `checklist-rewards lint`.")
     ] = None
 
     def load(self) -> PipelineConfig:
         """The config. Raises [`ConfigError`]."""
         if self.pipeline is not None and self.config is not None:
-            raise SampleError(f"--pipeline {self.pipeline} and --config {self.config}: give one of them.")
+            raise SampleError(f"--pipeline {self.pipeline} and --config {self.config}: set only one of them.")
         if self.pipeline is None and self.config is None:
             return PipelineConfig()
         return load_config(self.config if self.config is not None else str(self.pipeline))
@@ -129,24 +131,26 @@ class Preset:
 
 @dataclass(frozen=True)
 class Keys:
-    """Keys of the input and of what belongs to it."""
+    """Columns of the input, the reference answer and the conversation history."""
 
     input_key: InputKey = None
     reference_key: Annotated[
-        str | None, option(ROWS, "Key of a known good answer.", default="reference for the writer, else none")
+        str | None, option(ROWS, "Column of a reference answer.", default="reference for the writer, else none")
     ] = None
-    history_key: Annotated[str | None, option(ROWS, "Key of the turns before the input.", default="history")] = None
+    history_key: Annotated[
+        str | None, option(ROWS, "Column of the conversation before the input, as text.", default="history")
+    ] = None
 
 
 @dataclass(frozen=True)
 class WriterKeys(Keys):
-    """Keys of what else a writer may be shown."""
+    """Columns that some writer prompts use in addition."""
 
-    context_key: Annotated[str | None, option(ROWS, "Key of a text that the input speaks of.", default="context")] = (
-        None
-    )
-    candidates_key: Annotated[
-        str | None, option(ROWS, "Key of responses to compare, a list; the best first.", default="candidates")
+    context_key: Annotated[
+        str | None, option(ROWS, "Column of a document the input refers to.", default="context")
     ] = None
-    chosen_key: Annotated[str | None, option(ROWS, "Key of the better of two responses.", default="chosen")] = None
-    rejected_key: Annotated[str | None, option(ROWS, "Key of the worse one.", default="rejected")] = None
+    candidates_key: Annotated[
+        str | None, option(ROWS, "Column of responses to compare: a list, best first.", default="candidates")
+    ] = None
+    chosen_key: Annotated[str | None, option(ROWS, "Column of the better of two responses.", default="chosen")] = None
+    rejected_key: Annotated[str | None, option(ROWS, "Column of the worse one.", default="rejected")] = None

@@ -1,4 +1,4 @@
-"""Who writes the checklists, and how."""
+"""Options of the checklist writer and of the policy."""
 
 from __future__ import annotations
 
@@ -15,51 +15,61 @@ from checklist_rewards.judges.remote import REMOTE, JudgeBackend
 
 @dataclass(frozen=True)
 class Writing:
-    """How checklists are written."""
+    """Options of a checklist generator."""
 
     refiner: Annotated[
         list[str] | None,
-        option(WRITER, "A refiner; may be given several times, in order.", default="the pipeline's"),
+        option(WRITER, "Refiner to apply to the checklists. Repeatable, applied in order.", default="the pipeline's"),
     ] = None
     min_items: Annotated[
-        int | None, option(WRITER, "Fewer questions than this are asked for again.", min=1, default="the pipeline's")
+        int | None,
+        option(WRITER, "Fewest questions; the model is asked again for more.", min=1, default="the pipeline's"),
     ] = None
     max_items: Annotated[
-        int | None, option(WRITER, "More questions than this are asked for again.", min=1, default="the pipeline's")
+        int | None,
+        option(WRITER, "Most questions; the model is asked again for fewer.", min=1, default="the pipeline's"),
     ] = None
     temperature: Annotated[
         float | None,
-        option(WRITER, "0 is greedy, and asks only once.", min=0, default="the pipeline's, else 0.7"),
+        option(
+            WRITER,
+            "Sampling temperature. 0 is greedy and makes no second attempt.",
+            min=0,
+            default="the pipeline's, else 0.7",
+        ),
     ] = None
     max_tokens: Annotated[
-        int | None, option(WRITER, "Length of one reply; thinking needs more.", min=1, default="the generator's")
+        int | None,
+        option(WRITER, "Most tokens per reply; thinking models need more.", min=1, default="the generator's"),
     ] = None
-    seed: Annotated[int | None, option(WRITER, "Another seed, other samples.", default="0")] = None
+    seed: Annotated[int | None, option(WRITER, "Random seed of the sampling.", default="0")] = None
     shape: Annotated[
         str | None,
-        option(WRITER, "The JSON of a reply: questions, weighted, categorized or checked.", default="the pipeline's"),
+        option(
+            WRITER, "JSON schema of a reply: questions, weighted, categorized or checked.", default="the pipeline's"
+        ),
     ] = None
     candidate_model: Annotated[
         list[str] | None,
-        option(WRITER, "A model to sample candidates from, where rows have none; may be given several times."),
+        option(WRITER, "Model to sample candidates from, for rows without candidates. Repeatable."),
     ] = None
-    num_candidates: Annotated[int | None, option(WRITER, "How many candidates to sample.", min=1)] = None
+    num_candidates: Annotated[int | None, option(WRITER, "Number of candidates to sample.", min=1)] = None
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the user gave, as a generator's settings."""
+        """The options given by the user, as arguments of the generator."""
         return given(self, {"generator_prompt": "prompt", "candidate_model": "candidate_models"})
 
 
 @dataclass(frozen=True)
 class Writer(Writing):
-    """Who writes the checklists, where nobody judges."""
+    """Writer options for commands that need no judge."""
 
     model: Annotated[
         str,
         option(
             WRITER,
-            "The writer: pocket, a folder, a Hub id, a served name.",
+            "Writer model: pocket, a local folder, a Hub id, or the model name on a server.",
             "--model",
             "-m",
             "--generator-model",
@@ -73,7 +83,7 @@ class Writer(Writing):
         str | None,
         option(
             WRITER,
-            "The writer's prompt: a packaged one, or a Markdown file.",
+            "Writer prompt: the name of a packaged prompt, or a Markdown file.",
             "--prompt",
             "--generator-prompt",
             default="the pipeline's",
@@ -82,53 +92,50 @@ class Writer(Writing):
 
     @property
     def engine(self) -> Engine:
-        """The engine that writes."""
+        """The writer's engine."""
         return Engine(self.model, self.backend, self.base_url, engine_settings("--engine", self.engine_options))
 
 
 @dataclass(frozen=True)
 class OwnWriter(Writing):
-    """Who writes the checklists, beside a judge."""
+    """Writer options for commands that also have a judge."""
 
     generator_model: Annotated[
-        str | None, option(WRITER, "The model that writes the checklists.", default="the judge")
+        str | None, option(WRITER, "Model that writes the checklists.", default="the judge")
     ] = None
-    generator_base_url: Annotated[str | None, option(WRITER, "The server of --generator-model, if it is served.")] = (
-        None
-    )
+    generator_base_url: Annotated[str | None, option(WRITER, "URL of the server of --generator-model.")] = None
     generator_engine_options: Annotated[
         list[str] | None,
-        option(WRITER, "What the engine of --generator-model is loaded with, as in --engine.", "--generator-engine"),
+        option(WRITER, "Engine argument of --generator-model, as in --engine. Repeatable.", "--generator-engine"),
     ] = None
     generator_prompt: Annotated[
         str | None,
-        option(WRITER, "The writer's prompt: a packaged one, or a Markdown file.", default="the pipeline's"),
+        option(WRITER, "Writer prompt: the name of a packaged prompt, or a Markdown file.", default="the pipeline's"),
     ] = None
 
     def engine_beside(self, judge: Judge) -> Engine:
-        """The engine that writes: the judge's, unless another model is named."""
+        """The writer's engine: the judge's engine unless --generator-model is set."""
         settings = engine_settings("--generator-engine", self.generator_engine_options)
         if self.generator_model is None:
             if settings:
-                raise SampleError("--generator-engine needs --generator-model; --engine is for the judge.")
+                raise SampleError("--generator-engine requires --generator-model; use --engine for the judge.")
             return judge.engine
         url = self.generator_base_url
         return Engine(self.generator_model, _backend_beside(judge.backend, url), url, settings)
 
 
 def policy(judge: Judge, model: str | None, base_url: str | None, settings: Sequence[str] | None) -> Engine | None:
-    """The engine of --policy; None if no policy is named. Raises [`SampleError`] for settings of a policy that is not
-    named."""
+    """The engine of --policy, or None without --policy. Raises [`SampleError`] for policy options without --policy."""
     if model is not None:
         found = engine_settings("--policy-engine", settings)
         return Engine(model, _backend_beside(judge.backend, base_url), base_url, found)
     if base_url is not None:
-        raise SampleError(f"--policy-base-url {base_url} needs --policy, the model's name there.")
+        raise SampleError(f"--policy-base-url {base_url} requires --policy, the model name on that server.")
     if settings:
-        raise SampleError(f"--policy-engine {settings[0]} needs --policy; --engine is for the judge.")
+        raise SampleError(f"--policy-engine {settings[0]} requires --policy; use --engine for the judge.")
     return None
 
 
 def _backend_beside(judge: JudgeBackend, base_url: str | None) -> JudgeBackend:
-    """The backend of a second model: the judge's, unless one of the two is on a server of its own."""
+    """The backend of a second model: the judge's backend unless one of the two models is on a server."""
     return "auto" if judge in ("openai", REMOTE) or base_url is not None else judge

@@ -63,7 +63,9 @@ class Categories(Measure):
 
     @override
     def figures(self) -> dict[str, float | None]:
-        metrics, raters, krippendorff = import_extra("sklearn.metrics", "statsmodels.stats.inter_rater", "krippendorff")
+        metrics, raters, krippendorff = import_extra(
+            "sklearn.metrics", "statsmodels.stats.inter_rater", "krippendorff"
+        )
         one, other, table = self.one, self.other, self.confusion
         if not len(one):
             return dict.fromkeys(self._names)
