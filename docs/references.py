@@ -1,7 +1,7 @@
 """A griffe extension that reads TRL's form of docstrings.
 
-[`Name`] becomes a link where the API reference has `Name`, and of "name (`type`, *optional*, defaults to `x`):" the type
-is kept: whether an argument is optional, and its default, are shown from the signature.
+[`Name`] becomes a link where the API reference has `Name`. Of "name (`type`, *optional*, defaults to `x`):" the type
+is kept; the default is shown from the signature.
 """
 
 import re

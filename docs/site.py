@@ -1,4 +1,8 @@
-"""mkdocs hooks: the CLI reference, made from the CLI, and the notebooks as pages."""
+"""mkdocs hooks for the pages that are made from other files.
+
+These are the reference of the command line, made from the command line itself, the notebooks, and files of the
+repository that belong on the site.
+"""
 
 import json
 from pathlib import Path
@@ -7,10 +11,20 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
+ROOT = Path(__file__).resolve().parent.parent
+COPIED = {
+    "changelog.md": "CHANGELOG.md",
+    "contributing.md": "CONTRIBUTING.md",
+    "security.md": "SECURITY.md",
+    "pocket.md": "checklist_rewards/pocket/README.md",
+}
+"""Pages that are files outside `docs/`."""
+
 
 def on_files(files: Files, config: MkDocsConfig, **kwargs: Any) -> Files:
     """Add the pages that are not files."""
-    pages = {"cli.md": command_line()}
+    pages = {uri: (ROOT / path).read_text(encoding="utf-8") for uri, path in COPIED.items()}
+    pages["cli.md"] = command_line()
     for path in sorted(Path(config.docs_dir, "notebooks").glob("*.ipynb")):
         pages[f"notebooks/{path.stem}.md"] = notebook(path)
     for uri, content in pages.items():

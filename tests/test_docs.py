@@ -241,7 +241,7 @@ def test_the_cells_of_a_notebook_run(path, page_folder, capsys):
 )
 def test_links_to_files_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)\s#]+)", page.read_text(encoding="utf-8")):
-        generated = target.endswith(("cli.md", *(f"{path.stem}.md" for path in NOTEBOOKS)))
+        generated = target in ("cli.md", *(f"notebooks/{path.stem}.md" for path in NOTEBOOKS))
         assert target.startswith("https://") or generated or (page.parent / target).exists(), target
 
 
