@@ -69,6 +69,7 @@ def blocks(page: Path) -> list[Block]:
         line = text[: match.start("code")].count("\n")
         where = f"{page.relative_to(REPO)}:{line}"
         found.append(Block(where, line, language, title and title[1], match["code"], match["reason"]))
+    assert len(re.findall(r"^\s*```", text, re.M)) == 2 * len(found), f"{page}: a block that cannot be read"
     return found
 
 
@@ -152,7 +153,7 @@ def commands(code: str) -> Iterator[list[str]]:
     """The commands of a shell block."""
     for line in code.replace("\\\n", " ").splitlines():
         if words := shlex.split(line, comments=True):
-            yield words
+            yield words[: words.index(">")] if ">" in words else words
 
 
 def check_command(words: list[str], runnable: list[str], where: str) -> None:
@@ -172,7 +173,8 @@ def check_command(words: list[str], runnable: list[str], where: str) -> None:
         read = [word for place, word in enumerate(runnable) if runnable[place - 1] not in WRITTEN]
         files = [word for word in read if Path(word).suffix in (".jsonl", ".json", ".csv", ".yaml", ".md")]
         if not PARSED.intersection(runnable) and all(Path(file).exists() for file in files):
-            done = CliRunner().invoke(app, runnable)
+            quick = ["--bootstrap", "20"] if runnable[0] in ("agree", "calibrate") else []
+            done = CliRunner().invoke(app, runnable + quick)
             # 1: something was left unanswered. Of questions outside its world the pocket model answers few.
             assert done.exit_code in ((0,) if "quickstart" in where else (0, 1)), f"{where}: {done.output}"
 
@@ -243,6 +245,19 @@ def test_links_to_files_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)\s#]+)", page.read_text(encoding="utf-8")):
         generated = target in ("cli.md", *(f"notebooks/{path.stem}.md" for path in NOTEBOOKS))
         assert target.startswith("https://") or generated or (page.parent / target).exists(), target
+
+
+def test_the_examples_of_the_help_parse():
+    def helps(command) -> Iterator[str]:
+        yield command.help or ""
+        for child in getattr(command, "commands", {}).values():
+            yield from helps(child)
+
+    examples = [code for text in helps(get_command(app)) for code in re.findall(r"```\n(.*?)```", text, re.S)]
+    assert len(examples) > 15
+    for code in examples:
+        for words in commands(code):
+            parse(words[1:], "--help")
 
 
 def test_the_files_that_contributing_names_are_there():
