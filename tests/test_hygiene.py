@@ -48,7 +48,7 @@ def test_the_page_on_pypi_has_authors_and_classifiers_and_a_description_without_
     assert metadata["License-Expression"] == "Apache-2.0" and metadata["Description-Content-Type"] == "text/markdown"
     assert "Programming Language :: Python :: 3.11" in metadata.get_all("Classifier")
     description = metadata.get_payload()
-    assert description.startswith("# checklist-rewards\n") and description.rstrip().endswith("CI holds them to it.")
+    assert description.startswith("# checklist-rewards\n") and description.rstrip().endswith("custom pipeline.")
     targets = re.findall(r"\]\(([^)\s]*)", description) + re.findall(r"""(?:src|href)=["']([^"']*)""", description)
     assert [target for target in targets if not target.startswith(("https://", "#"))] == []
 
@@ -65,6 +65,7 @@ def test_the_wheel_carries_prompts_recipes_and_the_pocket_model_and_works_alone(
         "_recipes/demo.py",
         "_recipes/pocket/world.py",
         "pocket/model.safetensors",
+        "py.typed",
     ):
         assert f"checklist_rewards/{name}" in names
     assert sum(size for name, size in sizes.items() if "/pocket/" in name) < 12 * 2**20
