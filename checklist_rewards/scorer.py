@@ -26,7 +26,7 @@ from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.calibrated import CalibratedJudge
 from checklist_rewards.judges.checked import ALLOW_CODE, CHECK_USES, AllowCode, CheckedJudge, Checks
 from checklist_rewards.judges.jury import load_jury
-from checklist_rewards.judges.settings import JudgeOptions, JudgeSettings, Mode, fraction, one_of, refuse_any
+from checklist_rewards.judges.settings import JudgeOptions, JudgeSettings, Mode, refuse_any
 from checklist_rewards.scores import (
     ABSTENTIONS,
     DEFAULT_MIN_ANSWERED,
@@ -38,6 +38,7 @@ from checklist_rewards.scores import (
     Score,
     score_checklist,
 )
+from checklist_rewards.validation import fraction, one_of
 
 
 @dataclass(frozen=True, slots=True)

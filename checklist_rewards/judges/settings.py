@@ -28,6 +28,7 @@ from checklist_rewards.judges.quality import QualityJudge
 from checklist_rewards.judges.reasoned import ReasonedJudge
 from checklist_rewards.judges.remote import JUDGE_BACKENDS, REMOTE, RemoteJudge, RewardServer
 from checklist_rewards.prompts import PromptTemplate
+from checklist_rewards.validation import finite, fraction, one_of, whole_number
 
 Mode = Literal["item", "batch", "quality"]
 MODES: tuple[str, ...] = get_args(Mode)
@@ -221,29 +222,17 @@ def refuse_any(settings: Mapping[str, Any], why: str) -> None:
         raise SampleError(f"{name}={value!r} has no effect {why}.")
 
 
-def one_of(name: str, value: object, allowed: Any) -> None:
-    """Refuse a value that is not allowed. Raises [`SampleError`]."""
-    if value not in allowed:
-        raise SampleError(f"{name}={value!r} is not known; allowed: {', '.join(map(repr, allowed))}.")
-
-
-def fraction(name: str, value: object) -> None:
-    """Refuse what is not a number from 0 to 1. Raises [`SampleError`]."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise SampleError(f"{name}={value!r} is not allowed; it is a number from 0 to 1.")
-
-
 def _agree(settings: JudgeSettings, use_logprobs: bool) -> None:
     """Refuse settings that contradict each other."""
     mode, samples, temperature, max_tokens = settings.mode, settings.samples, settings.temperature, settings.max_tokens
     capture_reasoning = settings.capture_reasoning
     one_of("use_logprobs", use_logprobs, (True, False))
     one_of("capture_reasoning", capture_reasoning, (True, False))
-    for name, value in (("samples", samples), ("max_tokens", max_tokens)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise SampleError(f"{name}={value!r} is not allowed; it is a whole number from 1 up.")
-    if temperature is not None and not (isinstance(temperature, int | float) and 0 <= temperature < float("inf")):
-        raise SampleError(f"temperature={temperature!r} is not allowed; it is a number from 0 up.")
+    whole_number("samples", samples)
+    if max_tokens is not None:
+        whole_number("max_tokens", max_tokens)
+    if temperature is not None:
+        finite("temperature", temperature, at_least=0)
     if use_logprobs and mode != "item":
         raise SampleError(f"use_logprobs=True needs mode='item', one token per question; mode is {mode!r}.")
     if samples > 1 and mode != "item":

@@ -55,6 +55,7 @@ from checklist_rewards.rewards.transcript import transcript_text
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import PRIMARY_METRICS, PrimaryMetric, Score
 from checklist_rewards.scores.scales import on_scale, ordinal_scale
+from checklist_rewards.validation import one_of, whole_number
 
 Target = Literal["last", "transcript"]
 TARGETS: tuple[str, ...] = get_args(Target)
@@ -127,8 +128,8 @@ class ChecklistReward:
         **scorer_arguments: Any,
     ):
         scorer, scale = _scorer_of(scorer, scorer_arguments)
-        if metric is not None and metric not in PRIMARY_METRICS:
-            raise SampleError(f"metric={metric!r} is not known; allowed: {', '.join(PRIMARY_METRICS)}.")
+        if metric is not None:
+            one_of("metric", metric, PRIMARY_METRICS)
         if metric == "quality" and "quality" not in (scorer.mode, scorer.aggregation.primary_metric):
             raise SampleError(f"metric='quality' needs a scorer of mode='quality', which grades; got {scorer.mode!r}.")
         if not isinstance(name, str) or not name or name in _TAKEN_NAMES:
@@ -137,10 +138,8 @@ class ChecklistReward:
             if key in _NOT_COLUMNS:
                 raise SampleError(f"{argument}={key!r} is not allowed: trainers pass something else under this name.")
         for argument, value, allowed in (("target", target, TARGETS), ("on_failure", on_failure, ON_FAILURE)):
-            if value not in allowed:
-                raise SampleError(f"{argument}={value!r} is not known; allowed: {', '.join(allowed)}.")
-        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-            raise SampleError(f"retries={retries!r} is not allowed; it is a whole number from 0 up.")
+            one_of(argument, value, allowed)
+        whole_number("retries", retries, at_least=0)
         for argument, switch in (("keep_thinking", keep_thinking), ("thinking_opened", thinking_opened)):
             if not isinstance(switch, bool):
                 raise SampleError(f"{argument}={switch!r} is not allowed; it is True or False.")

@@ -96,7 +96,7 @@ def test_pictures_are_drawn_on_request(run):
         (["scored.jsonl"], "scored.jsonl is the only file and has no labels"),
         (["scored.jsonl", "scored.jsonl"], "each scored file may be given only once"),
         (["scored.jsonl", "--label-key", "gold"], "column 'gold' not found; the row has 'id', 'doc', "),
-        (["scored.jsonl", "--label-key", "doc"], "row 1: 'doc' must be a list with a label for each of the 2 items"),
+        (["scored.jsonl", "--label-key", "doc"], "row 1: 'doc' must be a list of 2 labels"),
         (["scored.jsonl", "--label-key", "n"], "label 7 is outside the range 0 to 1; set --label-range"),
         (
             ["scored.jsonl", "--label-key", "n", "--label-range", "9"],

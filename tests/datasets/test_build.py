@@ -87,8 +87,8 @@ def test_a_prompt_without_a_checklist_is_an_error_that_names_it_after_all_others
     with pytest.raises(GenerationError) as failed:
         build(["a", "BAD 1", "b", "BAD 2"], generator)
     assert str(failed.value).startswith(
-        "2 of 4 prompts got no checklist (row 2, 4). Row 2: the reply holds 0 different questions; at least 2 are "
-        "wanted. The reply was 'no list'."
+        "2 of 4 prompts got no checklist (row 2, 4). Row 2: the reply has 0 different questions, but at least 2 are "
+        "required. The reply was 'no list'."
     )
     assert failed.value.raw == "no list"
     again, asked = fake(store=tmp_path / "store.sqlite")

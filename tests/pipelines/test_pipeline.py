@@ -78,7 +78,7 @@ def test_candidates_reach_the_prompt_or_are_sampled(monkeypatch):
     pipe = pipeline("rlcf_candidates_only", model="m", backend=fake, store=False)
     pipe.run_batch([{**ROW, "candidates": ["first try", "second try"]}])
     assert "first try" in fake.prompts[0] and "second try" in fake.prompts[0]
-    with pytest.raises(SampleError, match="row 1: there are no candidates"):
+    with pytest.raises(SampleError, match="row 1: the request has neither candidates nor"):
         pipe.run_batch([ROW])
     built = []
     monkeypatch.setattr(backends, "_engines", {})
