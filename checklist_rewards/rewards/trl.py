@@ -4,24 +4,24 @@
     >>> reward = ChecklistReward(model="pocket")
     >>> trainer = GRPOTrainer(model=..., reward_funcs=reward, train_dataset=dataset)  # doctest: +SKIP
 
-The dataset has a `checklist` column beside `prompt`; TRL hands both to the reward with the completions, and the scorer
-reads all questions about all of them in one plan (equal reads once, completions of one prompt side by side, wherever
-the trainer put them). The reward of a completion is its `primary_score`, in [0, 1].
+The dataset needs a `checklist` column next to `prompt`. TRL passes both to the reward together with the completions.
+All questions about all completions are read in one plan: identical reads are computed once, and completions of one
+prompt share its prefix wherever they are in the batch. The reward of a completion is its `primary_score`, in [0, 1].
 
-What a judge does not answer is no reward: a completion of which too little was answered (the scorer's
-`min_answered`) gets None, which TRL leaves out of the group's mean and gives an advantage of 0. Beside other rewards
-that holds with `multi_objective_aggregation="normalize_then_sum"`; TRL's default sum counts a None as 0, so there all
-completions of the prompt abstain together, which leaves it to the other rewards to decide (`failures.py`). A row whose
-checklist is None gets None as well, so a dataset may mix prompts with and without one. A checklist that cannot be
-used, or no checklist column at all, is an error.
+A judge failure is never a reward. A completion of which too little was answered (`min_answered`) gets None. TRL leaves
+None out of the group's mean and gives the completion an advantage of 0. If a trainer sums several rewards, TRL counts
+None as 0, so in that case all completions of the prompt get None (`failures.py`); GRPO's
+`multi_objective_aggregation="normalize_then_sum"` does not need that. A row whose checklist is None gets None too, so
+datasets may mix prompts with and without a checklist. A checklist that cannot be used and a missing checklist column
+are errors.
 
-`OnlineDPOTrainer` takes the reward too (its completions come as `[A, B, A, B]`; nothing here depends on places), but
-trains on pairs without a score; `online_dpo.py` has one that does not. `AsyncGRPOTrainer` sends the reward to a
-process without a GPU, so there the judge must be a server; beside other rewards it needs `on_failure="group"`, for it
-does not show that it adds them up. Neither has hooks to log through: give `log`, a file, or ask `pop_stats()`.
+`OnlineDPOTrainer` accepts this reward, but it also trains on pairs the judge could not score. Use
+[`ChecklistOnlineDPOTrainer`] to skip those pairs. `AsyncGRPOTrainer` calls the reward in a process without a GPU, so
+the judge must be a server there; combined with other rewards, set `on_failure="group"`, because the reward cannot
+detect that `AsyncGRPOTrainer` sums rewards. These trainers do not pass `log_metric`; use `log=...` or `pop_stats()`.
 
-`trl grpo --reward_funcs checklist_rewards.rewards.trl.reward` takes its settings from the YAML file that the
-environment variable `CHECKLIST_REWARDS_CONFIG` names (`configured.py`).
+`trl grpo --reward_funcs checklist_rewards.rewards.trl.reward` reads its settings from the YAML file named by the
+environment variable `CHECKLIST_REWARDS_CONFIG` (`configured.py`).
 """
 
 from __future__ import annotations
@@ -69,36 +69,44 @@ LogMetric = Callable[[str, float], None]
 
 
 class ChecklistReward:
-    """A reward function for `GRPOTrainer`, `RLOOTrainer` and whatever calls rewards as they do.
+    """A reward function for `GRPOTrainer`, `RLOOTrainer` and other trainers with the same reward interface.
 
     Args:
-        scorer ([`ChecklistScorer`] or [`Pipeline`], *optional*): answers the checklists; a pipeline's scorer does so
-            on the pipeline's scale. Instead of one, the keyword arguments of a [`ChecklistScorer`] may be given here.
-        metric (`str`, *optional*): pass, weighted, expected, normalized, or of a scorer that grades, quality: reward
-            what a scorer with this `primary_metric` would give. Defaults to the scorer's own. Required items and
-            `min_answered` hold for each.
-        name (`str`, *optional*, defaults to `"checklist_reward"`): what trainers call this reward. Two rewards in one
-            trainer need two names.
-        column (`str`, *optional*, defaults to `"checklist"`): the dataset column that holds the checklists.
-        reference (`str`, *optional*): the dataset column of known good answers, shown to a judge whose prompt has a
-            place for one. A row may have None.
-        target (`str`, *optional*, defaults to `"last"`): what of a completion of several messages (tools, turns) is
-            judged: the last text of the assistant, or the transcript of all of it.
-        shaping (list of mappings, *optional*): what becomes of the metric before the trainer gets it: steps such as
-            `{"name": "length_penalty", "free": 200, "cap": 400}`; see `steps.py`. Without "clipped" at their end a
-            reward may leave [0, 1].
-        retries (`int`, *optional*, defaults to `1`): how often reads are asked again that the engine lost on the way.
-        on_failure (`str`, *optional*, defaults to `"row"`): what a completion without a score does. row: it gets None,
-            with its group where a trainer is seen to count None as 0. group: all completions of its prompt get None,
-            always. raise: training stops with a [`BackendError`].
-        log (`str` or `Path`, *optional*): a JSONL file that gets a line per completion: step, prompt, completion,
-            reward and [`Score`].
-        keep_thinking (`bool`, *optional*, defaults to `False`): judge `<think>` blocks too.
-        thinking_opened (`bool`, *optional*, defaults to `False`): the policy's chat template opens the thinking block
-            itself, so a completion that was cut before `</think>` is all thinking. A prompt that ends in `<think>` is
-            noticed without it.
-        categories (sequence of `str`, *optional*): item categories whose pass rate is logged.
-        **scorer_arguments: of [`ChecklistScorer`].
+        scorer ([`ChecklistScorer`] or [`Pipeline`], *optional*):
+            Answers the checklists. A pipeline contributes its scorer and its scale. Alternatively, pass the keyword
+            arguments of a [`ChecklistScorer`] here.
+        metric (`str`, *optional*):
+            Metric to use as the reward: `pass`, `weighted`, `expected`, `normalized`, or `quality` if the scorer
+            grades. Defaults to the scorer's `primary_metric`. Required items and `min_answered` apply to all metrics.
+        name (`str`, *optional*, defaults to `"checklist_reward"`):
+            Name of the reward in the trainer's logs. Two rewards of one trainer need different names.
+        column (`str`, *optional*, defaults to `"checklist"`):
+            Dataset column with the checklists.
+        reference (`str`, *optional*):
+            Dataset column with reference answers, for judge prompts that contain `{reference}`. Rows may be None.
+        target (`str`, *optional*, defaults to `"last"`):
+            What is judged of a completion with several messages (tools, turns): `"last"`, the last text of the
+            assistant, or `"transcript"`, all messages.
+        shaping (list of mappings, *optional*):
+            Steps applied to the metric, such as `{"name": "length_penalty", "free": 200, "cap": 400}`. Unless the last
+            step is "clipped", rewards may leave [0, 1].
+        retries (`int`, *optional*, defaults to `1`):
+            How often to repeat reads that failed for a transient reason.
+        on_failure (`str`, *optional*, defaults to `"row"`):
+            What to do with a completion without a score. `"row"`: its reward is None; if the trainer is known to count
+            None as 0, its whole group gets None. `"group"`: all completions of its prompt get None. `"raise"`: training
+            stops with a [`BackendError`].
+        log (`str` or `Path`, *optional*):
+            JSONL file with a line per completion: step, prompt, completion, reward and [`Score`].
+        keep_thinking (`bool`, *optional*, defaults to `False`):
+            Judge `<think>` blocks too.
+        thinking_opened (`bool`, *optional*, defaults to `False`):
+            Set this if the policy's chat template opens the thinking block itself: a completion that was cut before
+            `</think>` is then all thinking. Prompts that end in `<think>` are detected without it.
+        categories (sequence of `str`, *optional*):
+            Item categories whose pass rate is logged.
+        **scorer_arguments:
+            Arguments of [`ChecklistScorer`].
 
     Example:
 
@@ -131,20 +139,20 @@ class ChecklistReward:
         if metric is not None:
             one_of("metric", metric, PRIMARY_METRICS)
         if metric == "quality" and "quality" not in (scorer.mode, scorer.aggregation.primary_metric):
-            raise SampleError(f"metric='quality' needs a scorer of mode='quality', which grades; got {scorer.mode!r}.")
+            raise SampleError(f"metric='quality' requires a scorer with mode='quality'; its mode is {scorer.mode!r}.")
         if not isinstance(name, str) or not name or name in _TAKEN_NAMES:
-            raise SampleError(f"name={name!r} is not allowed; it is a string other than {', '.join(_TAKEN_NAMES)}.")
+            raise SampleError(f"name={name!r} is not allowed; use a string other than {', '.join(_TAKEN_NAMES)}.")
         for argument, key in (("column", column), ("reference", reference)):
             if key in _NOT_COLUMNS:
-                raise SampleError(f"{argument}={key!r} is not allowed: trainers pass something else under this name.")
+                raise SampleError(f"{argument}={key!r} is not allowed: trainers use this name for another argument.")
         for argument, value, allowed in (("target", target, TARGETS), ("on_failure", on_failure, ON_FAILURE)):
             one_of(argument, value, allowed)
         whole_number("retries", retries, at_least=0)
         for argument, switch in (("keep_thinking", keep_thinking), ("thinking_opened", thinking_opened)):
             if not isinstance(switch, bool):
-                raise SampleError(f"{argument}={switch!r} is not allowed; it is True or False.")
+                raise SampleError(f"{argument}={switch!r} is not allowed; it must be True or False.")
         if isinstance(categories, str) or not isinstance(categories, Sequence):
-            raise SampleError(f"categories={categories!r} is not allowed; it is a list of strings.")
+            raise SampleError(f"categories={categories!r} is not allowed; it must be a list of strings.")
         self.scorer = scorer
         self.scale = scale
         self.metric = metric
@@ -159,7 +167,7 @@ class ChecklistReward:
         self.keep_thinking = keep_thinking
         self.thinking_opened = thinking_opened
         self.categories = tuple(categories)
-        self.ties_are_left_out = False  # by OnlineDPO, where our own trainer does it
+        self.ties_are_left_out = False  # set by ChecklistOnlineDPOTrainer
         self._warned = False
 
     def __call__(
@@ -173,24 +181,31 @@ class ChecklistReward:
         trainer_state: Any = None,
         **kwargs: Any,
     ) -> list[float | None]:
-        """Reward completions.
+        """Compute the rewards of completions.
 
         Args:
-            prompts, completions (lists of `str`, or of lists of messages).
-            checklist (list, *optional*): one per completion: anything that [`Checklist.parse`] takes, or None.
-            completion_ids: not used; trainers pass it.
-            trainer_state (*optional*): where the step of a logged line comes from.
-            log_extra (callable, *optional*): gets the column `<name>/detail`: each completion's [`Score`] as JSON.
-            log_metric (callable, *optional*): gets the numbers that [`metric_names`] lists.
-            **kwargs: the other columns of the dataset; the checklists, if `column` names one of them.
+            prompts, completions (lists of `str`, or of lists of messages):
+                One prompt per completion.
+            checklist (list, *optional*):
+                One per completion: anything that [`Checklist.parse`] accepts, or None.
+            completion_ids:
+                Not used; trainers pass it.
+            trainer_state (*optional*):
+                Provides the step for log lines.
+            log_extra (callable, *optional*):
+                Called with the column `<name>/detail`, each completion's [`Score`] as JSON.
+            log_metric (callable, *optional*):
+                Called with the metrics of [`metric_names`].
+            **kwargs:
+                The other columns of the dataset, including the checklists if `column` names one of them.
 
         Returns:
-            list of `float` or None, one per completion; in [0, 1] unless `shaping` leads out of it.
+            `list[float | None]`: One per completion, in [0, 1] unless `shaping` changes the range.
 
         Raises:
-            SampleError: if the column is not there, or something in it is no text.
-            ChecklistError: naming the row and the item, for a checklist that cannot be used. Nothing is asked then.
-            BackendError: if a completion has no score and `on_failure` is "raise".
+            SampleError: If the checklist column is missing, or if a prompt or completion is not text.
+            ChecklistError: If a checklist cannot be used; names the row and item. Nothing has been sent to the judge.
+            BackendError: If a completion has no score and `on_failure="raise"`.
         """
         columns = kwargs if checklist is None else {"checklist": checklist, **kwargs}
         samples = self._samples(prompts, completions, columns)
@@ -207,7 +222,7 @@ class ChecklistReward:
             log_extra(f"{self.__name__}/detail", ["null" if s is None else s.model_dump_json() for s in scores])
         numbers = [("judge_seconds", seconds)]
         for row in zip(samples, scores, rewards, strict=True):
-            # TRL averages over whatever was logged on any rank, so a number that does not exist is not logged.
+            # TRL averages all logged values of all ranks, so missing values must not be logged.
             numbers += [
                 (name, value) for name, value in numbers_of(*row, self.categories).items() if value is not None
             ]
@@ -223,27 +238,27 @@ class ChecklistReward:
         return rewards
 
     def pop_stats(self) -> dict[str, float]:
-        """The numbers of [`metric_names`], each as its mean over everything since the last call of this."""
+        """Mean of each metric of [`metric_names`] since the last call of this method."""
         return self.log.pop()
 
     @property
     def metric_names(self) -> list[str]:
-        """Every name that `log_metric` may get; it depends on the settings only, never on the data.
+        """All metric names that may be passed to `log_metric`. They depend on the settings, not on the data.
 
-        Means over completions: `score` (the reward), `pass_rate`, `unscored` (share with reward None), `unanswered`
-        and `abstained` (share of the items), `mass` (of the judge's reads), `category/<c>` (share of its items
-        passed). `judge_seconds` is a mean over calls.
+        Means over completions: `score` (the reward), `pass_rate`, `unscored` (share of rewards that are None),
+        `unanswered` and `abstained` (shares of the items), `mass` (of the judge's reads), `category/<c>` (pass rate of
+        its items). `judge_seconds` is a mean over calls.
         """
         return [
             f"{self.__name__}/{name}" for name in ("judge_seconds", *numbers_of(None, None, None, self.categories))
         ]
 
     def as_async(self) -> AsyncReward:
-        """The same reward as a coroutine: trainers run several of these at once, each in its own thread."""
+        """The same reward as a coroutine. Trainers await several of them concurrently, each in a thread."""
         return AsyncReward(self)
 
     def fails_by_group(self, hook: Any) -> bool:
-        """Whether a completion without a score takes its group with it, in the trainer that gave this hook."""
+        """Whether all completions of a group get None if one has no score, in the trainer that passed this hook."""
         return self.on_failure == "group" or (self.on_failure == "row" and adds_up(hook))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -301,7 +316,7 @@ class ChecklistReward:
             self._tell(failed, len(rewards), pairs, by_group)
         if not (pairs or by_group or self.shaping.steps):
             return rewards
-        # A trainer's group is the completions of one row of the dataset; equal rows abstain together.
+        # A group is the completions of one dataset row. Equal rows count as one group.
         rows = list(zip(prompts, samples, scores, strict=True))
         groups = [content_key([prompt, s and repr(s.checklist), s and s.reference]) for prompt, s, _ in rows]
         judged = [None if s is None or score is None else Judged(s.checklist, score, s.target) for _, s, score in rows]
@@ -312,23 +327,23 @@ class ChecklistReward:
         return abstained(rewards, groups, failed_on_any_rank(missing) if by_group else missing)
 
     def _tell(self, failed: Sequence[Score], total: int, pairs: bool, by_group: bool) -> None:
-        """Stop, or say once what failures do in a trainer that has no place for them."""
+        """Raise, or warn once how this trainer treats completions without a score."""
         if self.on_failure == "raise":
             reasons = sum((score.unanswered for score in failed), Counter())
             why = ", ".join(f"{reason} ({count} reads)" for reason, count in reasons.most_common())
-            raise BackendError(f"{self.__name__}: {len(failed)} of {total} completions have no score: {why}.")
+            raise BackendError(f"{self.__name__}: {len(failed)} of {total} completions could not be scored: {why}.")
         trained_on = pairs and not self.ties_are_left_out
         if self._warned or not (trained_on or (by_group and self.on_failure == "row")):
             return
         self._warned = True
         logger.warning(
-            "%s: the judge left completions without a score; %s",
+            "%s: some completions could not be scored. %s",
             self.__name__,
-            "OnlineDPOTrainer trains on their pair all the same, as if the first one had won: take "
-            "checklist_rewards.rewards.online_dpo.ChecklistOnlineDPOTrainer, or on_failure='raise'."
+            "OnlineDPOTrainer still trains on their pairs, with the first completion as the chosen one. Use "
+            "checklist_rewards.rewards.online_dpo.ChecklistOnlineDPOTrainer, or set on_failure='raise'."
             if trained_on
-            else "as this trainer adds up several rewards and counts a missing one as 0, all completions of their "
-            "prompts abstain; GRPO's multi_objective_aggregation='normalize_then_sum' would spare the others.",
+            else "This trainer sums several rewards and counts None as 0, so all completions of their prompts get None. "
+            "With GRPO, multi_objective_aggregation='normalize_then_sum' avoids this.",
         )
 
     def _line(
@@ -347,10 +362,10 @@ class ChecklistReward:
 
 
 class AsyncReward:
-    """A [`ChecklistReward`] that trainers await; make it with [`ChecklistReward.as_async`].
+    """A [`ChecklistReward`] that trainers await; create it with [`ChecklistReward.as_async`].
 
-    TRL names a `functools.partial` after the function inside it, which would give every reward the same name, so this
-    is an object with an async `__call__`.
+    This is an object with an async `__call__`: TRL names a `functools.partial` after the wrapped function, so all
+    partials would have the same name.
     """
 
     def __init__(self, reward: ChecklistReward):
@@ -360,31 +375,31 @@ class AsyncReward:
     async def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **kwargs: Any) -> list[float | None]:
         """Run the reward in a thread; see [`ChecklistReward.__call__`].
 
-        Raises [`SampleError`] where several ranks would have to agree on groups: threads of several rewards cannot do
-        so in the same order everywhere.
+        Raises [`SampleError`] if ranks have to exchange groups: the threads of several rewards would do so in a
+        different order on each rank.
         """
         reward = self.reward
         if ranks() > 1 and (reward.fails_by_group(kwargs.get("log_metric")) or reward.shaping.by_group):
             raise SampleError(
                 f"{self.__name__}: groups on {ranks()} ranks (on_failure='group', the shaping step 'centred', or "
-                "several rewards that the trainer adds up) need the reward itself, not as_async()."
+                "several rewards that the trainer sums) require the reward itself instead of as_async()."
             )
         return await asyncio.to_thread(self.reward, prompts, completions, **kwargs)
 
 
 def _scorer_of(given: Any, arguments: Mapping[str, Any]) -> tuple[ChecklistScorer, tuple[Option, ...] | None]:
-    """The scorer, and the scale that a pipeline puts on checklists."""
+    """The scorer, and the scale of a pipeline."""
     if given is None:
         return ChecklistScorer(**arguments), None
     steps = given.config.scorer.scale if isinstance(given, Pipeline) else None
     scorer = given.scorer if isinstance(given, Pipeline) else given
     if not isinstance(scorer, ChecklistScorer):
         raise SampleError(
-            f"scorer must be a ChecklistScorer or a Pipeline that has one, got {scorer!r:.60}; pass the name of a "
-            "model as model=."
+            f"scorer must be a ChecklistScorer or a Pipeline with one, got {scorer!r:.60}; pass a model's name as "
+            "model=..."
         )
     if arguments:
-        raise SampleError(f"a scorer is given, so {', '.join(arguments)} must be set on it, not here.")
+        raise SampleError(f"{', '.join(arguments)} cannot be combined with scorer=...; set it on the scorer.")
     return scorer, None if steps is None else ordinal_scale(steps)
 
 

@@ -46,7 +46,7 @@ def test_the_yaml_file_may_shape_the_reward(config):
         ("shaping: clipped\n", "reward.yaml: shaping is a list of steps"),
         ("shaping: [{name: gate, how: add}]\n", "reward.yaml: shaping, step 1 .gate.: how: .* got 'add'"),
         ("retries: -1\n", "reward.yaml: retries=-1 is not allowed"),
-        ("keep_thinking: 'no'\n", "reward.yaml: keep_thinking='no' is not allowed; it is True or False"),
+        ("keep_thinking: 'no'\n", "reward.yaml: keep_thinking='no' is not allowed; it must be True or False"),
         ("thinking_opened: 1\n", "reward.yaml: thinking_opened=1 is not allowed"),
         ("log: [a.jsonl]\n", r"reward.yaml: log=\['a.jsonl'\] is not allowed; it is the path of a JSONL file"),
         ("threshold: high\n", "reward.yaml: threshold='high'"),

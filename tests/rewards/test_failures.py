@@ -58,7 +58,7 @@ class TestReward:
         assert self.reward(**options)(**batch, **as_pairs) == [None, 0.5, None, 0.5]
 
     def test_or_training_stops(self):
-        with pytest.raises(BackendError, match="1 of 4 completions have no score: backend_error .1 reads."):
+        with pytest.raises(BackendError, match="1 of 4 completions could not be scored: backend_error .1 reads."):
             self.reward(on_failure="raise")(**self.batch)
         fine = self.batch | {"completions": ["w", "x", "y", "z"], "checklist": [["Is it red?"]] * 3 + [None]}
         assert self.reward(on_failure="raise")(**fine) == [0.5, 0.5, 0.5, None]

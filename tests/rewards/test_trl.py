@@ -313,10 +313,10 @@ def test_a_pipeline_whose_scorer_is_another_object_is_refused():
     ("options", "words"),
     [
         ({"metric": "mean"}, "metric='mean'.*weighted"),
-        ({"metric": "quality"}, "metric='quality' needs a scorer of mode='quality', which grades; got 'item'"),
+        ({"metric": "quality"}, "metric='quality' requires a scorer with mode='quality'; its mode is 'item'"),
         ({"reference": "completion_ids"}, "reference='completion_ids'"),
-        ({"target": "first"}, "target='first' is not known; allowed: last, transcript"),
-        ({"on_failure": "zero"}, "on_failure='zero' is not known; allowed: row, group, raise"),
+        ({"target": "first"}, "target='first' is not known; allowed: 'last', 'transcript'"),
+        ({"on_failure": "zero"}, "on_failure='zero' is not known; allowed: 'row', 'group', 'raise'"),
         ({"name": "reward"}, "name='reward'"),
         ({"name": ""}, "name=''"),
         ({"column": "completions"}, "column='completions'"),
