@@ -31,7 +31,8 @@ def test_every_check_has_a_line_of_english_and_a_spec_that_comes_back(name):
 
 def test_a_model_is_shown_what_it_may_choose_and_no_code_unless_wanted():
     lines = describe().splitlines()
-    assert '- words: The text has the required number of words. Example: {"type": "words", "at_least": 50, "at_most": 100}' in lines
+    words = "- words: The text has the required number of words."
+    assert words + ' Example: {"type": "words", "at_least": 50, "at_most": 100}' in lines
     assert {line.split(":")[0][2:] for line in lines} == set(CHECKS) - {"code", "program"}
     assert len(describe(executing=True).splitlines()) == len(CHECKS)
 
@@ -58,7 +59,10 @@ REFUSED = [
     ),
     ('{"type": "keywords", "words": []}', "check 'keywords': words: Tuple should have at least 1 item"),
     ('{"type": "keywords", "words": ["a", ""]}', "check 'keywords': words.1: String should have at least 1 character"),
-    ('{"type": "regex", "pattern": "(", "at_least": 1}', "check 'regex': pattern: not a valid regular expression (missing )"),
+    (
+        '{"type": "regex", "pattern": "(", "at_least": 1}',
+        "check 'regex': pattern: not a valid regular expression (missing )",
+    ),
     (
         '{"type": "language", "language": "English"}',
         "check 'language': language: unknown language; allowed",
@@ -68,7 +72,10 @@ REFUSED = [
     ('{"type": "code", "seconds": 900}', "check 'code': seconds: Input should be less than or equal to 60, got 900"),
     ('{"type": "all", "checks": [{"type": "wrds"}]}', "check 'all': checks.0: unknown check type 'wrds'"),
     ('{"type": "quoted", "x": 1}', "check 'quoted': unknown field 'x'; allowed: none."),
-    ('{"type": "words", "at_most": ' + "9" * 5000 + "}", "a code check must be a JSON object with a 'type'; got '{\"type"),
+    (
+        '{"type": "words", "at_most": ' + "9" * 5000 + "}",
+        "a code check must be a JSON object with a 'type'; got '{\"type",
+    ),
     ('{"type": "all", "checks": [' * 300 + '{"type": "quoted"}' + "]}" * 300, "check 'all'"),
 ]
 

@@ -36,7 +36,9 @@ def test_the_mean_of_check_and_judge(run):
 def test_a_bad_spec_ends_before_any_engine(run, no_engine):
     rows([SHORT], [SHORT | {"id": "x", "check": '{"type": "sentence"}'}])
     shown = run("score", "rows.jsonl", "-o", "out.jsonl")
-    assert shown.exit_code == 2 and "line 2, item x" in shown.stderr and "unknown check type 'sentence'" in shown.stderr
+    assert (
+        shown.exit_code == 2 and "line 2, item x" in shown.stderr and "unknown check type 'sentence'" in shown.stderr
+    )
 
 
 def test_code_runs_only_where_it_is_allowed(run, no_engine):

@@ -10,7 +10,7 @@ from checklist_rewards.backends import Sampling
 from tests.cli.conftest import read_jsonl, write_jsonl
 from tests.cli.test_pipelines import table
 from tests.generators.fakes import Replies
-from tests.test_refine import ITEMS, improving, knows
+from tests.test_self_refine import ITEMS, improving, knows
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_a_run_with_prices_says_what_it_cost(run, model):
         ({"prompt": "A"}, ["--checklist-key", "items"], "there is no key 'items'"),
         ({"prompt": "A"}, ["--policy-base-url", "http://x"], "needs --policy"),
         ({"prompt": "A"}, ["--pipeline", "checkeval"], "checkeval writes one checklist for all rows"),
-        ({"prompt": "A"}, ["--policy", "./nowhere"], "no model at './nowhere'"),
+        ({"prompt": "A"}, ["--policy", "./nowhere"], "model not found: './nowhere'"),
         ({"prompt": "A"}, ["--dry-run", "--price", "pocket=1"], "expected two prices"),
     ],
 )

@@ -217,7 +217,10 @@ def test_shapes_in_words():
 def test_checks_are_shown_to_choose_from_and_kept_as_text():
     form = shape_in_words(CheckedQuestions)
     assert '{"questions": [{"question": <question>, "check": <the check, or null>}, ...]}' in form
-    assert '- words: The text has the required number of words. Example: {"type": "words"' in form and "- code:" not in form
+    assert (
+        '- words: The text has the required number of words. Example: {"type": "words"' in form
+        and "- code:" not in form
+    )
     reply = {
         "questions": [
             {"question": "Is it short?", "check": {"type": "words", "at_most": 9}},
