@@ -177,7 +177,7 @@ def test_rocketevals_prompt_shows_the_history_and_is_read_in_one_token():
 
 
 def test_a_missing_model_or_prompt_is_refused_before_anything_is_loaded(tmp_path):
-    with pytest.raises(ModelError, match="there is no model at './gone'"):
+    with pytest.raises(ModelError, match="model not found: './gone'"):
         ChecklistScorer("./gone", store=False).check()
     with pytest.raises(ModelError, match="has no config.json"):
         ChecklistScorer(str(tmp_path), store=False).check()

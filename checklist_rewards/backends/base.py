@@ -1,12 +1,12 @@
-"""The seam between this package and an inference engine: text out, label log-probabilities out.
+"""The interface between this package and an inference engine.
 
-A [`Backend`] has two methods. `generate` samples replies to chat messages. `read` answers reads: each [`ReadGroup`] is
-one prompt prefix with the question tails that share it, and for every tail the engine returns the log-probability of
-each label as the next token. How a prefix is computed once and shared is the engine's own affair; what it cost is in
-the result.
+A [`Backend`] has two methods. `generate` samples replies to chat messages. `read` answers reads (one item about one
+target): each [`ReadGroup`] is a prompt prefix with the question tails that share it, and the engine returns the
+log-probability of each label as the next token of every tail. Engines share the computation of a prefix in different
+ways; the result reports the cost in tokens.
 
-A prompt that does not fit the context is unanswered("too_long"), never truncated. An engine that breaks raises
-[`BackendError`]; nothing is made up in its place.
+A prompt that does not fit the context is unanswered with the reason "too_long"; prompts are never truncated. If an
+engine fails, it raises [`BackendError`].
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from typing import Protocol
 Message = dict[str, str]
 Messages = Sequence[Message]
 Progress = Callable[[int], None]
-"""Called with the number of reads or prompts that were answered since the last call."""
+"""Called with the number of reads or prompts answered since the last call."""
 
 TOO_LONG = "too_long"
 
 TRANSIENT = ("backend_error", "timeout", "not_json", "error_body", "empty_choices", "budget")
-"""Reasons that may be gone at the next try; answers that carry one are not kept in the store."""
+"""Reasons for failures that may not recur. Answers with one of these reasons are not stored."""
 COMPOSED = ("quorum", "uncalibrated")
-"""Reasons of verdicts made of other verdicts. Where a transient failure of these is the cause, its reason follows:
+"""Reasons of verdicts that combine other verdicts. If a transient failure is the cause, its reason follows, as in
 "quorum: timeout: 1 of 3 judges answered"."""
 
 
 def is_transient(unanswered: str | None) -> bool:
-    """Whether `unanswered` (a reason, optionally with ": detail") says nothing about the prompt itself."""
+    """Whether a retry may succeed after the failure `unanswered` (a reason, optionally with ": detail")."""
     if unanswered is None:
         return False
     reason, _, detail = unanswered.partition(":")
@@ -40,7 +40,7 @@ def is_transient(unanswered: str | None) -> bool:
 
 
 def transient_reason(unanswered: str) -> str:
-    """The bare reason of an `unanswered` that is transient: "timeout" of "quorum: timeout: ..."."""
+    """The transient reason in `unanswered`, for example "timeout" in "quorum: timeout: ..."."""
     reason, _, detail = unanswered.partition(":")
     return reason if reason in TRANSIENT else transient_reason(detail.lstrip())
 
@@ -56,43 +56,43 @@ class ReadGroup:
 
 @dataclass(frozen=True, slots=True)
 class LabelRead:
-    """One read's raw outcome: `logprobs`, or a bare `answer`, or the reason why there is neither."""
+    """The result of one read as returned by an engine: `logprobs`, or an `answer`, or a reason in `unanswered`."""
 
     logprobs: tuple[float, ...] | None
-    """ln P(label) in the order of the labels asked for; each is the sum over all surface forms of the label, taken
-    from the softmax over the full vocabulary. -inf for a label that a server's list of likely tokens leaves out."""
+    """ln P(label) in the order of the requested labels. Each is the sum over all surface forms of the label, from the
+    softmax over the full vocabulary. -inf for a label that is missing from a server's list of likely tokens."""
     unanswered: str | None = None
     answer: str | None = None
-    """The label that the model wrote, where a server gives no probabilities: a word only."""
+    """The label that the model wrote, if a server returns no probabilities."""
     exact: bool = True
-    """Whether `logprobs` were read from the full vocabulary. False: from a server's list of the most likely tokens."""
+    """Whether `logprobs` come from the full vocabulary. False if they come from a server's list of likely tokens."""
     keep: bool = True
-    """Whether the store may keep it, if its reason is not transient. False: true of this start of the engine only,
-    such as a prompt that is too long for the context a server was started with."""
+    """Whether the result may be stored, if its reason is not transient. False if it holds only for the current start
+    of the engine, for example a prompt that is too long for the context with which a server was started."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """What `Backend.read` returns, and what it cost in prompt tokens."""
+    """The result of `Backend.read`, with its cost in tokens."""
 
     reads: list[tuple[LabelRead, ...]]
-    """One tuple per group, one entry per tail, in the order asked."""
+    """One tuple per group with one entry per tail, in the order of the request."""
     prompt_tokens: int = 0
-    """Tokens of all prompts as if each were computed alone."""
+    """Tokens of all prompts, as if each were computed separately."""
     computed_tokens: int | None = 0
-    """Prompt tokens that the engine computed; None if the engine does not report what it took from its cache."""
+    """Prompt tokens that the engine computed. None if the engine does not report cached tokens."""
     floor_tokens: int = 0
-    """The least that can be computed: each prefix once and each tail once."""
+    """The minimum number of prompt tokens to compute: each prefix once and each tail once."""
     separate: int = 0
-    """Reads whose prompt was computed by itself, because a shared prefix would not be exact for this model."""
+    """Reads whose prompt was computed separately, because sharing the prefix would not be exact for this model."""
     completion_tokens: int | None = None
-    """Tokens that the engine generated; None for one per answered read."""
+    """Tokens that the engine generated. None means one per answered read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How to sample replies. `seed` makes a run repeatable on one engine and version; it is part of the store's
-    key."""
+    """Sampling parameters. With the same `seed`, a run is repeatable on the same engine and version. The seed is part
+    of the store's key."""
 
     max_tokens: int = 512
     temperature: float = 0.0
@@ -102,63 +102,73 @@ class Sampling:
     """Replies per prompt."""
     seed: int = 0
     schema: str | None = None
-    """A JSON schema, as JSON text, that the reply must follow. An engine that can hold a model to it does; the caller
-    says the same in words and checks, since not all of them can."""
+    """A JSON schema, as JSON text, for the reply. Not every engine can enforce it, so callers must also describe the
+    format in the prompt and validate the reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One sampled text, or the reason why there is none."""
+    """One sampled text, or the reason why it is missing."""
 
     text: str | None
     finish_reason: str | None = None
     """ "stop" or "length"."""
     unanswered: str | None = None
     prompt_tokens: int = 0
-    """Of the prompt behind it; with several replies per prompt counted at the first. 0 where the engine tells
-    nothing."""
+    """Tokens of the prompt, counted only in the first of several replies. 0 if the engine does not report them."""
     completion_tokens: int = 0
-    """Of this reply."""
+    """Tokens of this reply."""
     keep: bool = True
-    """See [`LabelRead`]."""
+    """Whether the reply may be stored; as in [`LabelRead`]."""
 
 
 Arrived = Callable[[int, list[Reply]], None]
-"""Called with the place of a prompt among those asked and with its replies."""
+"""Called with the index of a prompt and its replies."""
 
 
 def is_kept(outcome: LabelRead | Reply) -> bool:
-    """Whether the store keeps this outcome: it will be the same at the next try."""
+    """Whether to store this result, because a retry would give the same one."""
     return outcome.keep and not is_transient(outcome.unanswered)
 
 
 def reply_seed(seed: int, prompt: Messages | Sequence[int], index: int = 0) -> int:
-    """The seed of one reply, in [0, 2**31): from the run's seed, the reply's own prompt and its place among that
-    prompt's replies. It does not depend on what else is sampled, so an interrupted run can be resumed anywhere.
+    """Derive the seed of one reply from the run's seed, the prompt and the index of the reply.
+
+    The seed does not depend on the other prompts, so an interrupted run can be resumed at any point.
 
     Args:
         seed (`int`): [`Sampling.seed`].
-        prompt (chat messages or token ids): what is replied to.
-        index (`int`, *optional*, defaults to `0`): of several replies to the prompt.
+        prompt (chat messages or token ids): The prompt.
+        index (`int`, *optional*, defaults to `0`): Index of the reply among several replies to the prompt.
+
+    Returns:
+        `int`: The seed, in [0, 2**31).
     """
     digest = blake2b(json.dumps([seed, list(prompt), index]).encode(), digest_size=4)
     return int.from_bytes(digest.digest(), "big") >> 1
 
 
 class Backend(Protocol):
-    """One engine with one model loaded. Build it with [`load_backend`], which shares engines between callers."""
+    """An engine with a loaded model. Create it with [`load_backend`], which shares engines between callers."""
 
     identity: str
-    """Hash of the model (weights, tokenizer, chat template): what a stored read depends on besides its text."""
+    """Hash of the model (weights, tokenizer, chat template); part of the key of every stored read."""
     chunk_reads: int
-    """How many reads to hand over at once: enough to keep the engine full, few enough to store results often."""
+    """Number of reads per call: enough to use the engine fully, but few enough to store results often."""
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
-        """Read the labels' log-probabilities for every tail of every group.
+        """Compute the log-probabilities of the labels for every tail of every group.
+
+        Args:
+            groups (sequence of [`ReadGroup`]): The prompts.
+            labels (sequence of `str`): The labels, such as "yes" and "no".
+
+        Returns:
+            [`ReadResult`]: One [`LabelRead`] per tail, with the cost in tokens.
 
         Raises:
-            ModelError: if a label has no single-token surface form, or two labels share one.
-            BackendError: if the engine fails.
+            ModelError: If a label has no single-token surface form, or if two labels share one.
+            BackendError: If the engine fails.
         """
         ...
 
@@ -167,17 +177,20 @@ class Backend(Protocol):
     ) -> list[list[Reply]]:
         """Sample `sampling.n` replies to each prompt.
 
-        A reply depends on its own prompt, on `sampling` and on the model, not on the prompts beside it; floating-point
-        noise aside.
+        Up to floating-point noise, a reply depends only on its prompt, on `sampling` and on the model, but not on the
+        other prompts.
 
         Args:
-            prompts (sequence of chat messages): each a list of {"role", "content"}. Any number: the engine cuts them
-                into batches of its own.
-            sampling ([`Sampling`]): how.
-            arrived (callable, *optional*): called in this thread with each prompt's place and replies as soon as they
-                are there, in any order. An engine that has all replies at once may leave it out.
+            prompts (sequence of chat messages): Any number of prompts, each a list of {"role", "content"}. The engine
+                splits them into batches.
+            sampling ([`Sampling`]): The sampling parameters.
+            arrived (callable, *optional*): Called in this thread with the index and the replies of each prompt as soon
+                as they are complete, in any order. An engine that returns all replies at once may not call it.
+
+        Returns:
+            `list[list[Reply]]`: `sampling.n` replies per prompt, in order.
 
         Raises:
-            BackendError: if the engine fails. What `arrived` was called with stands.
+            BackendError: If the engine fails. Replies already passed to `arrived` remain valid.
         """
         ...

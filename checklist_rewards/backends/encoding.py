@@ -1,14 +1,15 @@
-"""From text to token ids, where part of the text is data.
+"""Tokenizes text that contains untrusted data.
 
-A tokenizer turns `<|im_end|>` into a control token wherever it stands, so a text under judgement could end its own
-turn and speak for the model. Here the strings of control tokens inside data are cut after their first character and
-the pieces are tokenized apart: the model sees the text, and no control token is formed. All other text is tokenized in
-one piece, as the tokenizer itself would do it.
+A tokenizer converts `<|im_end|>` to a control token wherever it occurs, so a text to be judged could end its turn and
+continue as the model. Here, strings of control tokens inside data are split after their first character, and the parts
+are tokenized separately: the model sees the text, but no control token. All other text is tokenized in one call, as
+the tokenizer itself would do.
 
-Control tokens are those that the tokenizer calls special, those that the chat template writes, and those in the form
-of one (`<|...|>`): fine-tunes often add `<|im_start|>`, `<think>` or `<tool_call>` as ordinary tokens.
+Control tokens are the tokenizer's special tokens, added tokens that the chat template uses, and added tokens of the
+form `<|...|>`. Fine-tuned models often have `<|im_start|>`, `<think>` or `<tool_call>` as ordinary added tokens.
 
-Nothing here changes the tokenizer, so threads may share it. Tokenizers without a Rust backend take one call at a time.
+The tokenizer is not modified, so it can be shared between threads. Calls of tokenizers without a Rust backend are
+serialized.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from collections.abc import Sequence
 from typing import Any
 
 _SHAPE = re.compile(r"<[|｜].+[|｜]>")
-# Texts after which a tokenizer goes on as in the middle of a line; one that merges with the next character is no use.
+# Texts after which a tokenizer continues as in the middle of a line. The first that does not merge with the next
+# character is used.
 _BEFORE = ("\n", ".", "a", "0")
 
 Ids = list[int]
@@ -27,10 +29,10 @@ Span = tuple[int, int]
 
 
 class TextEncoder:
-    """Tokenizes texts whose data may hold the strings of control tokens.
+    """Tokenizes texts whose data may contain strings of control tokens.
 
     Args:
-        tokenizer (`PreTrainedTokenizerBase`): as transformers loads it. Padding and truncation are switched off.
+        tokenizer (`PreTrainedTokenizerBase`): The tokenizer. Padding and truncation are disabled.
     """
 
     def __init__(self, tokenizer: Any):
@@ -41,13 +43,13 @@ class TextEncoder:
             self._rust.no_truncation()
         self._lock = threading.Lock()
         self.control = _control_strings(tokenizer)
-        """The strings that are not tokenized as one inside data."""
+        """The strings that are split inside data."""
         self._lengths = sorted({len(string) for string in self.control})
         first = "".join(re.escape(character) for character in sorted({string[0] for string in self.control}))
         self._candidates = re.compile(f"[{first}]") if first else None
 
     def whole(self, texts: Sequence[str]) -> list[Ids]:
-        """Ids of each text as the tokenizer gives them, control tokens included; nothing is added at the ends."""
+        """Ids of each text as returned by the tokenizer, including control tokens, without added special tokens."""
         texts = [encodable(text) for text in texts]
         if self._rust is not None:
             return [encoding.ids for encoding in self._rust.encode_batch_fast(texts, add_special_tokens=False)]
@@ -58,13 +60,13 @@ class TextEncoder:
         """Ids of each text, without control tokens inside its data.
 
         Args:
-            texts (sequence of `str`).
-            spans (sequence of sequences of `(int, int)`, *optional*): where the data of each text begins and ends, in
-                order; defaults to all of each text.
+            texts (sequence of `str`): The texts.
+            spans (sequence of sequences of `(int, int)`, *optional*): Start and end of the data in each text, in
+                order. Defaults to the whole of each text.
         """
         if spans is None:
             spans = [[(0, len(text))] for text in texts]
-        cuts = [self._cuts(text, some) for text, some in zip(texts, spans, strict=True)]
+        cuts = [self._cuts(text, data) for text, data in zip(texts, spans, strict=True)]
         ids = self.whole([text[: at[0]] if at else text for text, at in zip(texts, cuts, strict=True)])
         for first, text, at in zip(ids, texts, cuts, strict=True):
             for start, end in zip(at, [*at[1:], len(text)], strict=False):
@@ -72,7 +74,7 @@ class TextEncoder:
         return ids
 
     def after(self, text: str) -> Ids:
-        """Ids of a text that goes on in the middle of a line, where a tokenizer puts no space of its own before it."""
+        """Ids of a text in the middle of a line, where the tokenizer does not add a space before it."""
         for before in _BEFORE:
             context, ids = self.whole([before, before + text])
             if ids[: len(context)] == context:
@@ -80,19 +82,19 @@ class TextEncoder:
         return self.whole([text])[0]
 
     def spellings(self) -> dict[str, tuple[int, ...]]:
-        """Every token of the vocabulary by what it reads as, in lower case and without the space around it."""
+        """All tokens of the vocabulary by their text, in lower case and without surrounding white space."""
         ids = sorted(set(self._tokenizer.get_vocab().values()))
         if self._rust is not None:
             texts = self._rust.decode_batch([[token] for token in ids], skip_special_tokens=False)
         else:
             texts = [self._tokenizer.decode([token]) for token in ids]
-        found: dict[str, list[int]] = {}
+        spellings: dict[str, list[int]] = {}
         for token, text in zip(ids, texts, strict=True):
-            found.setdefault(text.strip().lower(), []).append(token)
-        return {text: tuple(tokens) for text, tokens in found.items()}
+            spellings.setdefault(text.strip().lower(), []).append(token)
+        return {text: tuple(tokens) for text, tokens in spellings.items()}
 
     def _cuts(self, text: str, spans: Sequence[Span]) -> list[int]:
-        """Places inside every control string of the data, in order."""
+        """Positions after the first character of every control string in the data, in order."""
         if self._candidates is None:
             return []
         return [
@@ -104,7 +106,8 @@ class TextEncoder:
 
 
 def encodable(text: str) -> str:
-    """Half a surrogate pair, which a text cut inside an emoji has and no tokenizer takes, becomes U+FFFD."""
+    """Replace unpaired surrogates with U+FFFD. They occur in texts cut inside an emoji, and no tokenizer accepts
+    them."""
     try:
         text.encode()
         return text
@@ -120,5 +123,5 @@ def _control_strings(tokenizer: Any) -> frozenset[str]:
     for token in added.values() if isinstance(added, dict) else ():
         if token.special or _SHAPE.fullmatch(token.content) or token.content in written:
             names.add(token.content)
-    # What is one character or white space is text, whatever the tokenizer calls it.
+    # Single characters and white space are text, even if the tokenizer declares them special.
     return frozenset(name for name in names if len(name.strip()) > 1)

@@ -1,8 +1,8 @@
-"""Loading a judge in a process that also trains: whole on every rank, and not without a warning.
+"""Loads a judge in a training process, complete on every rank.
 
-Trainers shard the models that are loaded after them. Under DeepSpeed ZeRO-3 `from_pretrained` splits every model among
-the ranks; under FSDP with `FSDP_CPU_RAM_EFFICIENT_LOADING` it fills all ranks but the first with zeros, for FSDP to
-send the weights later. A judge is never wrapped by the trainer, so it would keep the empty or zero weights.
+Trainers configure `from_pretrained` to shard models. With DeepSpeed ZeRO-3, it splits every model among the ranks.
+With FSDP and `FSDP_CPU_RAM_EFFICIENT_LOADING`, it fills all ranks but the first with zeros and relies on FSDP to send
+the weights later. The trainer never wraps the judge, so the judge would keep the empty or zero weights.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _FSDP_LOADING = "FSDP_CPU_RAM_EFFICIENT_LOADING"
 
 
 def load_whole(kind: Any, path: str, **options: Any) -> Any:
-    """`kind.from_pretrained(path, **options)` with all weights on this rank, whatever the trainer shards.
+    """Call `kind.from_pretrained(path, **options)` with all weights on this rank, even if the trainer shards models.
 
     Args:
-        kind: a class of transformers with `from_pretrained`, such as `AutoModelForCausalLM`.
-        path (`str`): a folder or a Hub id.
-        **options: of `from_pretrained`.
+        kind: A class of transformers with `from_pretrained`, such as `AutoModelForCausalLM`.
+        path (`str`): A folder or a Hub id.
+        **options: Arguments of `from_pretrained`.
     """
     warn_about_copies()
     with _unsharded():
@@ -34,12 +34,12 @@ def load_whole(kind: Any, path: str, **options: Any) -> Any:
 
 
 def warn_about_copies() -> None:
-    """Warn, on the first rank, if each of several training processes loads the judge."""
+    """Warn, on the first rank only, if several training processes load the judge."""
     processes = int(os.environ.get("WORLD_SIZE") or 1)
     if processes > 1 and os.environ.get("RANK", "0") == "0":
         logger.warning(
-            "each of the %d processes loads a judge of its own, beside the policy; to load it once, serve it (vllm "
-            "serve, or checklist-rewards serve) and give its base_url.",
+            "each of the %d processes loads its own copy of the judge, in addition to the policy; to load it only "
+            "once, serve it (vllm serve, or checklist-rewards serve) and pass its base_url.",
             processes,
         )
 

@@ -1,12 +1,14 @@
 """Prompts for models whose tokenizer comes from mistral-common (a folder with `tekken.json` and no `tokenizer.json`).
 
-There the library builds the whole prompt: it has no template text to cut, and it never forms a control token inside a
-message. Prompts of a group are therefore tokenized whole, and the tokens that they begin with are their prefix.
+mistral-common builds the whole prompt. It has no template text to split, and it never creates a control token inside a
+message. The prompts of a group are therefore tokenized whole, and the tokens that they have in common are the prefix.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+from typing_extensions import override
 
 from checklist_rewards.backends.base import Messages, ReadGroup
 from checklist_rewards.backends.encoding import Ids, encodable
@@ -14,21 +16,21 @@ from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup, shared_
 
 
 class MistralChatTokenizer(ChatTokenizer):
-    """See [`ChatTokenizer`].
+    """A [`ChatTokenizer`] for tokenizers of mistral-common.
 
     Args:
-        tokenizer (`MistralCommonBackend`).
+        tokenizer (`MistralCommonBackend`): The tokenizer.
     """
 
+    @override
     def groups(self, groups: Sequence[ReadGroup]) -> list[TokenGroup]:
-        """See [`ChatTokenizer.groups`]."""
         return [
             shared_prefix([self.prompt(_messages(group.system, group.prefix + tail)) for tail in group.tails or ("",)])
             for group in groups
         ]
 
+    @override
     def prompt(self, messages: Messages) -> Ids:
-        """See [`ChatTokenizer.prompt`]."""
         chat = [{**message, "content": encodable(message["content"])} for message in messages]
         return self.tokenizer.apply_chat_template(chat, tokenize=True, return_dict=False)
 

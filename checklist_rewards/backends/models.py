@@ -1,7 +1,7 @@
-"""Names of models: where a name points, and the identity that stored reads depend on. No engine is loaded here.
+"""Resolves model names and computes the identity of a model, on which stored reads depend. No engine is loaded here.
 
-The commit of a Hub model is looked up once per process; engines load that commit, so what is stored under it was read
-from it, whatever is pushed in between.
+The commit of a Hub model is looked up once per process, and engines load that commit. So reads stored under a commit
+come from it, even if the model is updated on the Hub during the run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NEUTRAL = frozenset(
     # servers
     "concurrency requests_per_minute tokens_per_minute timeout deadline attempts pause failures patience".split()
 )
-"""Settings of engines that change where and how fast an answer is computed, and not the answer."""
+"""Engine settings that affect where and how fast an answer is computed, but not the answer."""
 
 
 def pocket_dir() -> Path:
@@ -40,21 +40,24 @@ def pocket_dir() -> Path:
 
 
 def resolve_model(model: str | Path, revision: str | None = None) -> str:
-    """Turn a model's name into a local folder or a Hub id, without loading anything.
+    """Resolve the name of a model to a local folder or a Hub id, without loading the model.
 
     Args:
         model (`str` or `Path`): "pocket", a local folder with a `config.json`, or a Hub id ("org/name").
-        revision (`str`, *optional*): a branch, tag or commit of a Hub model.
+        revision (`str`, *optional*): A branch, tag or commit of a Hub model.
+
+    Returns:
+        `str`: The absolute path of a folder, or the Hub id.
 
     Raises:
-        ModelError: if it is a path that does not exist, or a Hub id that neither the Hub nor its local cache has.
+        ModelError: If the path does not exist, or if the Hub id is neither on the Hub nor in its local cache.
     """
     if str(model) == POCKET:
         return str(pocket_dir())
     path = Path(model).expanduser()
     if path.is_dir():
         if not (path / "config.json").is_file():
-            raise ModelError(f"the folder {path} holds no model: it has no config.json.")
+            raise ModelError(f"the folder {path} does not contain a model: it has no config.json.")
         return str(path.resolve())
     if (
         isinstance(model, Path)
@@ -63,14 +66,15 @@ def resolve_model(model: str | Path, revision: str | None = None) -> str:
         or str(model).count("/") != 1
     ):
         raise ModelError(
-            f"there is no model at {str(model)!r}; give 'pocket', an existing folder, or a Hub id such as 'org/name'."
+            f"model not found: {str(model)!r}; give 'pocket', an existing folder, or a Hub id such as 'org/name'."
         )
     hub_commit(str(model), revision)
     return str(model)
 
 
 def is_encoder(model: str | Path) -> bool:
-    """Whether a folder holds a cross-encoder, by its `config.json`. A Hub id is not looked up: False."""
+    """Whether a folder contains a cross-encoder, according to its `config.json`. False for a Hub id, which is not
+    looked up."""
     path = Path(model).expanduser() / "config.json"
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
@@ -81,18 +85,18 @@ def is_encoder(model: str | Path) -> bool:
 
 
 def model_identity(model: str | Path, settings: Mapping[str, Any] | None = None) -> str:
-    """Hash that changes whenever the answers may.
+    """Compute a hash that changes whenever the model's answers may change.
 
-    A Hub model is its commit. A local folder is the content of its files; of a weight file above 64 MB only its size,
-    modification time, first and last MB are hashed, so that identifying a large model takes no time.
+    For a Hub model it depends on the commit. For a local folder it depends on the content of the files; of a weight
+    file above 64 MB, only the size, the modification time, and the first and last MB are hashed, which is fast.
 
     Args:
-        model (`str` or `Path`): see [`resolve_model`].
-        settings (mapping, *optional*): what the engine is loaded with. `revision` is part of the commit, an `adapter`
-            counts by its content, and every other setting counts unless it is known to change speed or memory only.
+        model (`str` or `Path`): The model, as in [`resolve_model`].
+        settings (mapping, *optional*): The engine settings. `revision` determines the commit, and an `adapter` is
+            hashed by content. All other settings are included unless they affect only speed or memory.
 
     Raises:
-        ModelError: if there is no such model or adapter.
+        ModelError: If the model or the adapter does not exist.
     """
     settings = dict(settings or {})
     revision, adapter = settings.pop("revision", None), settings.pop("adapter", None)
@@ -100,14 +104,14 @@ def model_identity(model: str | Path, settings: Mapping[str, Any] | None = None)
     parts = [_folder_hash(resolved) if Path(resolved).is_dir() else f"{resolved}@{hub_commit(resolved, revision)}"]
     if adapter is not None:
         parts.append(f"adapter {_folder_hash(adapter_dir(adapter))}")
-    told = {name: settings[name] for name in sorted(settings) if name not in _NEUTRAL}
-    if told:
-        parts.append(json.dumps(told, sort_keys=True, default=str))
+    relevant = {name: settings[name] for name in sorted(settings) if name not in _NEUTRAL}
+    if relevant:
+        parts.append(json.dumps(relevant, sort_keys=True, default=str))
     return parts[0] if len(parts) == 1 else hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
 def adapter_dir(adapter: str | Path) -> str:
-    """The folder of a LoRA adapter. Raises [`ModelError`] if it holds none."""
+    """Resolve the folder of a LoRA adapter. Raises [`ModelError`] if it does not contain one."""
     path = Path(adapter).expanduser()
     if not (path / "adapter_config.json").is_file():
         raise ModelError(f"adapter={str(adapter)!r} is not a folder with an adapter_config.json.")
@@ -130,13 +134,13 @@ def _folder_hash(folder: str) -> str:
 
 
 def served_identity(model: str, base_url: str) -> str:
-    """A served model is known only by its name and address."""
+    """The identity of a served model: its name and the server's address, since nothing else is known about it."""
     return f"{model}@{base_url.rstrip('/')}"
 
 
 @functools.cache
 def hub_commit(model: str, revision: str | None = None) -> str:
-    """The commit of a Hub model, from the Hub or from its local cache. Raises [`ModelError`] if neither has it."""
+    """The commit of a Hub model, from the Hub or its local cache. Raises [`ModelError`] if it is in neither."""
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
@@ -151,7 +155,7 @@ def hub_commit(model: str, revision: str | None = None) -> str:
 
 
 def pinned(path: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of an engine with the commit that [`model_identity`] names as `revision`, for a Hub model."""
+    """Engine settings in which `revision` is the commit used by [`model_identity`], for a Hub model."""
     if Path(path).is_dir():
         return {name: value for name, value in settings.items() if name != "revision"}
     return {**settings, "revision": hub_commit(path, settings.get("revision"))}

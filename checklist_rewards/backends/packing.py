@@ -1,19 +1,19 @@
-"""Which reads may share one row of a model of `transformers`, and the masks that keep them apart.
+"""Packs several reads into one row for models of `transformers`, with attention masks that keep them independent.
 
-A packed row is a prefix and then every question tail:
+A packed row consists of a prefix and all question tails:
 
     prefix  p p p p            positions 0 1 2 3
     tail 1  . . . . a a        positions         4 5
     tail 2  . . . .     b b b  positions         4 5 6
 
-Under the *tree mask* a tail attends to the prefix and to itself, and positions restart after the prefix, so each
-answer is the one that a separate prompt would give. Layers with a sliding window or with chunks get a mask of their
-own: the window is measured in positions, not in places of the row. A 4-D mask replaces the model's own, so one mask
-for all layers would switch every window off.
+With the *tree mask*, each tail attends to the prefix and to itself, and positions restart after the prefix. Each
+answer is therefore the same as with a separate prompt. Layers with a sliding window or with chunks get their own mask,
+because the window is measured in positions and not in columns of the row. (A 4-D mask replaces the model's own mask,
+so a single mask for all layers would disable the windows.)
 
-Models with recurrent layers (Mamba, linear attention) carry a state from token to token and cannot be packed. What
-cannot be packed, or does not pass [`packs_exactly`], is read as separate prompts, padded on the right and without any
-mask of ours: a causal model never looks at what comes later.
+Models with recurrent layers (Mamba, linear attention) pass a state from token to token and cannot be packed. For these
+models, and for those that fail [`packs_exactly`], each prompt is read separately. Separate prompts are padded on the
+right and need no custom mask, because a causal model never attends to later tokens.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ logger = logging.getLogger(__name__)
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 _WIDTHS = {SLIDING: "sliding_window", CHUNKED: "attention_chunk_size"}
 _MASKED = ("sdpa", "eager")
-"""Attention implementations that take a mask of any shape."""
+"""Attention implementations that accept masks of any shape."""
 _TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.02}
 _COARSE = 0.1
-"""Nats between two ways to compute one read, in bf16 and coarser."""
+"""Tolerance in nats between two ways to compute a read, in bf16 and lower precisions."""
 _NARROW = 8
 _CHECKED_TOKENS = 32
 
 
-class Row(NamedTuple):
-    """Some tails of one group behind their prefix, with where each belongs in the result."""
+class PackedRow(NamedTuple):
+    """A prefix and some tails of one group, with the index of each tail in the group."""
 
     group: int
     prefix: list[int]
@@ -48,7 +48,7 @@ class Row(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Tokens, padding excluded."""
+        """Number of tokens without padding."""
         return len(self.prefix) + sum(len(tail) for _, tail in self.tails)
 
 
@@ -60,18 +60,19 @@ class Inputs(NamedTuple):
     positions: torch.Tensor | None
     """Position of each token, shape (rows, width); None for the model's own."""
     mask: torch.Tensor | dict[str, torch.Tensor] | None
-    """Additive masks, shape (rows, 1, width, width), one for all layers or one per kind; None for the model's own."""
+    """Additive masks of shape (rows, 1, width, width), one for all layers or one per kind of layer; None for the
+    model's own."""
     answers: torch.Tensor
-    """Row and column of the token after which each read's label comes, shape (reads, 2)."""
+    """Row and column of the last token before each read's label, shape (reads, 2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """The kinds of attention layers that a model has.
+    """The kinds of attention layers in a model.
 
     Args:
-        kinds (`tuple[str, ...]`): of "full_attention", "sliding_attention" and "chunked_attention".
-        keyed (`bool`): the model takes a mapping of kinds to masks; otherwise all layers share one mask.
+        kinds (`tuple[str, ...]`): Any of "full_attention", "sliding_attention" and "chunked_attention".
+        keyed (`bool`): Whether the model accepts a mapping from kinds to masks. Otherwise all layers share one mask.
     """
 
     kinds: tuple[str, ...]
@@ -79,26 +80,26 @@ class Layers:
 
     @classmethod
     def of(cls, model: Any) -> Layers | None:
-        """The layers of a causal language model; None if reads cannot be packed for it."""
+        """The layers of a causal language model, or None if its reads cannot be packed."""
         config = model.config.get_text_config()
         if getattr(model, "_is_stateful", False) or model.config._attn_implementation not in _MASKED:
             return None
         kinds = getattr(config, "layer_types", None)
         if kinds:
-            found = tuple(sorted(set(kinds)))
-            return cls(found, found != (FULL,)) if set(found) <= {FULL, SLIDING, CHUNKED} else None
-        alone = next((kind for kind, width in _WIDTHS.items() if getattr(config, width, None) is not None), FULL)
-        return cls((alone,), False)
+            distinct = tuple(sorted(set(kinds)))
+            return cls(distinct, distinct != (FULL,)) if set(distinct) <= {FULL, SLIDING, CHUNKED} else None
+        only = next((kind for kind, width in _WIDTHS.items() if getattr(config, width, None) is not None), FULL)
+        return cls((only,), False)
 
 
-def packed_inputs(rows: Sequence[Row], layers: Layers, model: Any, device: torch.device) -> Inputs:
-    """A batch of packed rows.
+def packed_inputs(rows: Sequence[PackedRow], layers: Layers, model: Any, device: torch.device) -> Inputs:
+    """Create the inputs for a batch of packed rows.
 
     Args:
-        rows (sequence of [`Row`]).
-        layers ([`Layers`]): of the model.
-        model: the causal language model, whose configuration has the widths of windows and chunks.
-        device (`torch.device`): where the tensors go; masks are computed there.
+        rows (sequence of [`PackedRow`]): The rows.
+        layers ([`Layers`]): The layers of the model.
+        model: The causal language model. Its configuration defines the widths of windows and chunks.
+        device (`torch.device`): The device of the tensors; masks are computed there.
     """
     config = model.config.get_text_config()
     shape = len(rows), max(row.length for row in rows)
@@ -119,14 +120,14 @@ def packed_inputs(rows: Sequence[Row], layers: Layers, model: Any, device: torch
             start = end
     ids, positions, branch = ids.to(device), positions.to(device), branch.to(device)
     query, key = branch[:, :, None], branch[:, None, :]
-    visible = ((key == 0) | (key == query)).tril()  # padding sees itself, so that no softmax row is empty
+    visible = ((key == 0) | (key == query)).tril()  # padding attends to itself, so that no softmax row is empty
     masks = {kind: _additive(visible & _within(kind, config, positions), model.dtype) for kind in layers.kinds}
     mask = masks if layers.keyed else masks[layers.kinds[0]]
     return Inputs(ids, positions, mask, torch.tensor(answers, device=device))
 
 
-def plain_inputs(rows: Sequence[Row], device: torch.device) -> Inputs:
-    """A batch of separate prompts, one tail per row, padded on the right."""
+def plain_inputs(rows: Sequence[PackedRow], device: torch.device) -> Inputs:
+    """Create the inputs for separate prompts, one tail per row, padded on the right."""
     prompts = [[*row.prefix, *tail] for row in rows for _, tail in row.tails]
     ids = torch.zeros(len(prompts), max(map(len, prompts)), dtype=torch.long)
     for r, prompt in enumerate(prompts):
@@ -136,38 +137,39 @@ def plain_inputs(rows: Sequence[Row], device: torch.device) -> Inputs:
 
 
 def packs_exactly(model: Any, layers: Layers, logits: Callable[[Inputs], torch.Tensor], device: torch.device) -> bool:
-    """Whether packed reads give what the model alone gives for each prompt. Asked once, on a few arbitrary tokens.
+    """Check on a few arbitrary tokens whether packed reads give the same result as separate prompts.
 
-    The reference has no mask of ours. Windows and chunks are narrowed for the time of the check, so that the prompts
-    reach beyond them.
+    The reference uses the model's own masks. Windows and chunks are narrowed during the check, so that the prompts are
+    longer than them.
 
     Args:
-        model: the causal language model.
-        layers ([`Layers`]): of the model.
-        logits (callable): [`Inputs`] to next-token logits in single precision, shape (reads, vocabulary).
-        device (`torch.device`): of the model's inputs.
+        model: The causal language model.
+        layers ([`Layers`]): The layers of the model.
+        logits (callable): Computes next-token logits from [`Inputs`], in single precision, shape (reads, vocabulary).
+        device (`torch.device`): The device of the model's inputs.
     """
     config = model.config.get_text_config()
     size = model.get_input_embeddings().num_embeddings
     tokens = [(17 * k + 11) % size for k in range(48)]
     tails = [(0, tokens[24:30]), (1, tokens[30:41]), (2, tokens[41:48])]
     with _narrowed(config):
-        alone = [logits(plain_inputs([Row(0, tokens[:24], [tail])], device)) for tail in tails]
-        plain = torch.cat(alone)
+        separate = [logits(plain_inputs([PackedRow(0, tokens[:24], [tail])], device)) for tail in tails]
+        plain = torch.cat(separate)
         try:
-            packed = logits(packed_inputs([Row(0, tokens[:24], tails)], layers, model, device))
-        except Exception as error:  # whatever an architecture raises on a mask that it does not take
-            logger.info("%s does not take a mask of ours: %s", type(model).__name__, error)
+            packed = logits(packed_inputs([PackedRow(0, tokens[:24], tails)], layers, model, device))
+        except Exception as error:  # architectures raise different errors for masks that they do not support
+            logger.info("%s does not support custom attention masks: %s", type(model).__name__, error)
             return False
     return agree(packed, plain, model.dtype)
 
 
 def agree(logits: torch.Tensor, reference: torch.Tensor, dtype: torch.dtype) -> bool:
-    """Whether two ways to compute the same next tokens differ by rounding only, at the most likely tokens.
+    """Whether two computations of the same logits differ only by rounding, for the most likely tokens.
 
     Args:
-        logits, reference (`torch.Tensor`): shape (prompts, vocabulary).
-        dtype (`torch.dtype`): that they were computed in.
+        logits (`torch.Tensor`): Logits of shape (prompts, vocabulary).
+        reference (`torch.Tensor`): The logits to compare with, of the same shape.
+        dtype (`torch.dtype`): The precision in which both were computed.
     """
     ours, theirs = logits.float().log_softmax(-1), reference.float().log_softmax(-1)
     likely = theirs.topk(min(_CHECKED_TOKENS, theirs.shape[-1]), dim=-1).indices
@@ -175,8 +177,8 @@ def agree(logits: torch.Tensor, reference: torch.Tensor, dtype: torch.dtype) -> 
 
 
 def rope_boundary(config: Any) -> int | None:
-    """The length above which a model with LongRoPE turns to other frequencies, for all rows of a batch at once; None
-    for all other models."""
+    """The length above which a model with LongRoPE uses other frequencies for all rows of a batch. None for all other
+    models."""
     parameters = getattr(config, "rope_parameters", None) or {}
     kinds = [kind for kind in parameters.values() if isinstance(kind, dict)] or [parameters]
     bounds = [

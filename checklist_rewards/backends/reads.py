@@ -1,8 +1,8 @@
-"""Reads as whole prompts: what the engines that keep shared prefixes in a cache of their own have in common.
+"""Reads as complete prompts, for engines that have a prefix cache.
 
-Such an engine takes prompts as token ids and gives the log-probabilities of named tokens as the next one.
-[`read_prompts`] writes the prompts out (those that share a prefix stand together, so the engine finds it warm),
-leaves out what does not fit the context, and sums the surface forms of every label.
+Such an engine accepts prompts as token ids and returns the log-probabilities of given tokens as the next token.
+[`read_prompts`] assembles the prompts, skips those that do not fit the context, and sums the probabilities of all
+surface forms of each label. Prompts with the same prefix are adjacent, so the engine finds the prefix in its cache.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from checklist_rewards.backends.tokens import ChatTokenizer, count_tokens
 from checklist_rewards.errors import ModelError
 
 MAX_LABEL_TOKENS = 128
-"""vLLM names at most this many tokens per prompt (`MAX_LOGPROB_TOKEN_IDS`)."""
+"""vLLM returns log-probabilities for at most this many tokens per prompt (`MAX_LOGPROB_TOKEN_IDS`)."""
 
 Answer = Mapping[int, float] | str
-"""ln P of each token id asked for, from the softmax over the full vocabulary; or why a prompt was not answered."""
+"""ln P of each requested token id, from the softmax over the full vocabulary; or the reason why a prompt is
+unanswered."""
 
 Ask = Callable[[list[list[int]], list[int]], tuple[list[Answer], int | None]]
-"""Prompts and token ids in; an answer per prompt and the number of computed prompt tokens out, None if not known."""
+"""Called with prompts and token ids. Returns an answer per prompt, and the number of computed prompt tokens (None if
+unknown)."""
 
 
 def read_prompts(
@@ -33,24 +35,25 @@ def read_prompts(
     limit: int,
     over_limit: str = TOO_LONG,
 ) -> ReadResult:
-    """`Backend.read` on top of an engine's `ask`.
+    """Implement `Backend.read` with a function that sends prompts to an engine.
 
     Args:
-        tokens ([`ChatTokenizer`]): of the model that is asked.
-        groups, labels: see [`Backend`].
-        ask (callable): puts prompts to the engine.
-        limit (`int`): the engine's context in tokens; a prompt and the one token of its answer must fit.
-        over_limit (`str`, *optional*, defaults to `"too_long"`): why a prompt above the limit is unanswered.
+        tokens ([`ChatTokenizer`]): The tokenizer of the model.
+        groups (sequence of [`ReadGroup`]): The prompts.
+        labels (sequence of `str`): The labels.
+        ask (callable): Sends prompts to the engine.
+        limit (`int`): The context length of the engine in tokens. A prompt must leave room for one token.
+        over_limit (`str`, *optional*, defaults to `"too_long"`): The reason to use for prompts that exceed the limit.
 
     Raises:
-        ModelError: if the labels cannot be told apart, or have more surface forms than an engine reads at once.
+        ModelError: If two labels share a token, or if the labels have too many surface forms.
     """
     forms = tokens.label_groups(labels)
     ids = sorted({token for group in forms for token in group})
     if len(ids) > MAX_LABEL_TOKENS:
         raise ModelError(
-            f"this model cannot be read by label: {list(labels)} have {len(ids)} surface forms, at most "
-            f"{MAX_LABEL_TOKENS} are read at once."
+            f"this model cannot be used with the labels {list(labels)}: they have {len(ids)} surface forms in its "
+            f"vocabulary, and at most {MAX_LABEL_TOKENS} are possible."
         )
     tokenized = tokens.groups(groups)
     reads = [[LabelRead(None, over_limit)] * len(group.tails) for group in tokenized]

@@ -1,12 +1,13 @@
-"""Chat templates: the text around a user's message, up to where the model answers.
+"""Chat templates: the text around a user message, up to where the model's answer starts.
 
-A template is rendered once around a marker and cut there: *head* (everything before the user's message) and *foot*
-(everything after it). Templates differ in ways that a judge must not trip over:
+A template is rendered once with a marker as the message and split there into *head* (the text before the user message)
+and *foot* (the text after it). The following differences between templates are handled:
 
-- One without a system role refuses it or, worse, drops it silently. The rules then open the first user message.
-- One may strip the white space around a message.
-- One may open a thinking block although it is asked not to. A read closes the block, as the models themselves do.
-- gpt-oss chooses the channel of its answer itself. A read opens the final one.
+- A template without a system role raises an error for system messages or silently drops them. The system message is
+  then put at the start of the first user message.
+- Some templates strip the white space around a message.
+- Some templates open a thinking block even with `enable_thinking=False`. A read closes the block, as the models do.
+- gpt-oss models choose the channel of their answer. A read opens the final channel.
 """
 
 from __future__ import annotations
@@ -30,49 +31,52 @@ _HARMONY = re.compile(
 
 
 class Frame(NamedTuple):
-    """The text around a user's message."""
+    """The text around a user message."""
 
     head: str
     foot: str
     strips: bool
-    """The template strips the white space around the message."""
+    """Whether the template strips the white space around the message."""
 
 
 class ChatTemplate:
-    """The chat template of a tokenizer, or plain paragraphs where it has none.
+    """The chat template of a tokenizer. Without one, messages become plain paragraphs.
 
     Args:
-        tokenizer (`PreTrainedTokenizerBase`).
+        tokenizer (`PreTrainedTokenizerBase`): The tokenizer.
     """
 
     def __init__(self, tokenizer: Any):
         self._tokenizer = tokenizer
         self.marks_channels = "<|channel|>" in (self._source() or "")
-        """Thinking and answer are told apart by special tokens, as in gpt-oss."""
+        """Whether special tokens separate thinking and answer, as in gpt-oss."""
 
     def frame(self, system: str | None, *, think: bool = False) -> Frame:
-        """What stands around a user's message.
+        """Compute the text around a user message.
 
         Args:
-            system (`str`, *optional*): the rules.
-            think (`bool`, *optional*, defaults to `False`): the model may think before it answers.
+            system (`str`, *optional*): The system message.
+            think (`bool`, *optional*, defaults to `False`): Whether the model may think before it answers.
 
         Raises:
-            ModelError: if the template drops the message.
+            ModelError: If the template drops the message.
         """
         messages = [{"role": "system", "content": system}] if system is not None else []
         text = self._render([*messages, {"role": "user", "content": _padded(_MARK)}], think)
         for mark, strips in ((_padded(_MARK), False), (_MARK, True)):
-            head, found, foot = text.partition(mark)
-            if found:
+            head, match, foot = text.partition(mark)
+            if match:
                 return Frame(head, foot, strips)
-        raise ModelError("the model's chat template drops the user's message.")
+        raise ModelError("the model's chat template drops the user message.")
 
     def conversation(self, messages: Messages) -> tuple[str, list[tuple[int, int]]]:
-        """A whole conversation as text, ready for the model's reply, and where the content of each message is in it.
+        """Render a whole conversation up to where the model's reply starts.
+
+        Returns:
+            `tuple[str, list[tuple[int, int]]]`: The text, and the span of each message's content in it.
 
         Raises:
-            ModelError: if the template drops a message.
+            ModelError: If the template drops a message.
         """
         marks = [f"{_MARK}N{index}N" for index in range(len(messages))]
         framed = [{**message, "content": _padded(mark)} for message, mark in zip(messages, marks, strict=True)]
@@ -80,11 +84,11 @@ class ChatTemplate:
         spans = []
         for message, mark in zip(messages, marks, strict=True):
             content = message["content"]
-            before, found, after = rest.partition(_padded(mark))
-            if not found:
-                before, found, after = rest.partition(mark)
+            before, match, after = rest.partition(_padded(mark))
+            if not match:
+                before, match, after = rest.partition(mark)
                 content = content.strip()
-            if not found:
+            if not match:
                 raise ModelError("the model's chat template drops a message of the conversation.")
             text += before
             spans.append((len(text), len(text) + len(content)))
@@ -92,10 +96,10 @@ class ChatTemplate:
         return text + rest, spans
 
     def reply(self, text: str) -> str:
-        """What a model wrote, with its thinking in a `<think>` block.
+        """Convert a model's output to text in which thinking is in a `<think>` block.
 
         Args:
-            text (`str`): the decoded reply, special tokens included if the template [`marks_channels`].
+            text (`str`): The decoded output, with special tokens if [`marks_channels`] is true.
         """
         if not self.marks_channels:
             return text
@@ -106,12 +110,12 @@ class ChatTemplate:
 
     def _render(self, messages: list[Message], think: bool) -> str:
         if not self._source():
-            # A base model: plain paragraphs, opened as the model was trained to see a document open.
+            # A base model: plain paragraphs, after the token with which documents start in training.
             return (self._tokenizer.bos_token or "") + "\n\n".join(m["content"] for m in messages) + "\n"
         text = self._with_rules(messages, think)
         opened = text.rfind(_THINK)
         if not think and opened > text.rfind(_END_THINK):
-            # A template that opens a thinking block whatever it is told; thinking models spell an empty one like this.
+            # The template always opens a thinking block. Thinking models write an empty block in this form.
             text = f"{text.rstrip()}\n\n{_END_THINK}\n\n"
         if not think and self.marks_channels and text.endswith(_ASSISTANT):
             text += _FINAL
@@ -121,7 +125,7 @@ class ChatTemplate:
         from jinja2 import TemplateError
 
         def render(messages: Sequence[Message]) -> str:
-            # Templates that know no `enable_thinking` ignore it.
+            # Templates without the variable `enable_thinking` ignore it.
             return self._tokenizer.apply_chat_template(
                 list(messages), tokenize=False, add_generation_prompt=True, enable_thinking=think
             )
@@ -131,7 +135,10 @@ class ChatTemplate:
             text = render(messages)
             if alone or messages[0]["content"].strip() in text:
                 return text
-            logger.info("this model's chat template drops system messages; they open the first user message instead.")
+            logger.info(
+                "this model's chat template drops system messages; they are put at the start of the first user "
+                "message instead."
+            )
         except TemplateError:
             if alone:
                 raise
@@ -144,5 +151,5 @@ class ChatTemplate:
 
 
 def _padded(mark: str) -> str:
-    # Neither a line end nor a space alone: a template writes these itself before a message.
+    # Neither a line break alone nor a space alone, because templates add these before a message.
     return f"\n {mark} \n"

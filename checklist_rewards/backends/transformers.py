@@ -1,11 +1,11 @@
-"""The transformers engine: batched chat generation, and label reads by one packed pass per target.
+"""The transformers engine: batched generation, and label reads in one packed forward pass per target.
 
-All questions about a target go through the model together, in one row that holds the prefix once (`packing.py`). Rows
-of several targets are padded to one batch. The output head runs at the answer positions only. A model for which a
-packed row would not be exact reads every prompt by itself, and `ReadResult.separate` says so.
+All questions about a target are read together, in one row that contains the prefix once (`packing.py`). Rows of
+several targets are padded to a batch. The output head runs only at the answer positions. If packed rows would not be
+exact for a model, every prompt is read separately; `ReadResult.separate` counts these reads.
 
-Batches are bounded by `max_batch_tokens` (padding included), so memory does not grow with the number of reads. A batch
-that does not fit the memory is halved; a prompt that does not fit alone is unanswered.
+Batches are limited by `max_batch_tokens` (including padding), so memory does not grow with the number of reads. A
+batch that does not fit into memory is halved. A single prompt that does not fit is unanswered.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from checklist_rewards.backends.models import adapter_dir, model_identity, pinne
 from checklist_rewards.backends.packing import (
     Inputs,
     Layers,
-    Row,
+    PackedRow,
     agree,
     packed_inputs,
     packs_exactly,
@@ -58,7 +58,7 @@ _SETTINGS = (
 _TOKENIZER_SETTINGS = ("cache_dir", "gguf_file", "local_files_only", "revision", "subfolder", "token") + (
     "trust_remote_code",
 )
-_CPU_READ_TOKENS = 2048  # in one pass; larger batches fall out of a CPU's caches and read slower
+_CPU_READ_TOKENS = 2048  # per forward pass; larger batches do not fit into a CPU's caches and are slower
 _NO_MEMORY = "backend_error: out of memory"
 
 _CPU_OUT_OF_MEMORY = re.compile(r"not enough memory|can't allocate memory|out of memory", re.I)
@@ -72,30 +72,30 @@ class TransformersBackend:
 
     Args:
         model (`str`): "pocket", a folder or a Hub id.
-        max_batch_tokens (`int`, *optional*, defaults to `8192`): padded tokens in one forward pass; bounds memory. A
-            single read longer than this is still computed, alone.
-        adapter (`str`, *optional*): the folder of a LoRA adapter, which is applied to every prompt. Needs peft.
-        **settings: of `AutoModelForCausalLM.from_pretrained`, such as `dtype`, `device_map`, `revision`,
-            `attn_implementation`, `trust_remote_code` or `quantization_config`. In single precision on a CPU, else in
-            the model's own, unless `dtype` says otherwise.
+        max_batch_tokens (`int`, *optional*, defaults to `8192`): Maximum number of tokens in one forward pass,
+            including padding; limits memory. A single longer read is computed alone.
+        adapter (`str`, *optional*): The folder of a LoRA adapter, which is applied to every prompt. Requires peft.
+        **settings: Arguments of `AutoModelForCausalLM.from_pretrained`, such as `dtype`, `device_map`, `revision`,
+            `attn_implementation`, `trust_remote_code` or `quantization_config`. `dtype` defaults to single precision
+            on CPU and to the model's own precision otherwise.
 
-    Raises [`ModelError`] if the model cannot be loaded, or if there is no such setting.
+    Raises:
+        ModelError: If the model cannot be loaded, or if a setting is unknown.
     """
 
     chunk_reads = 512
 
     def __init__(self, model: str, *, max_batch_tokens: int = 8192, adapter: str | None = None, **settings: Any):
-        given = settings if adapter is None else {**settings, "adapter": adapter}
         for name in settings:
             if name not in _SETTINGS:
                 raise ModelError(
-                    f"engine setting {name!r} is unknown to transformers; allowed: max_batch_tokens, adapter, "
+                    f"unknown engine setting {name!r} for transformers; allowed: max_batch_tokens, adapter, "
                     f"{', '.join(_SETTINGS)}."
                 )
-        self.identity = model_identity(model, given)
+        self.identity = model_identity(model, settings if adapter is None else {**settings, "adapter": adapter})
         path = resolve_model(model, settings.get("revision"))
         settings = pinned(path, settings)
-        self._lock = threading.Lock()  # trainers may score from several threads; the engine is one
+        self._lock = threading.Lock()  # trainers may score from several threads
         self.max_batch_tokens = max_batch_tokens
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         try:
@@ -110,36 +110,36 @@ class TransformersBackend:
                 self.model.to(self.device)
             self.device = torch.device(self.model.get_input_embeddings().weight.device)
             self.model.eval()
-        except Exception as error:  # whatever transformers raises while loading, the model is not usable
+        except Exception as error:  # transformers raises many types of errors while loading
             raise ModelError(f"model {model!r} cannot be loaded with transformers: {_first_line(error)}") from error
         config = self.model.config.get_text_config()
         if getattr(config, "attn_logit_softcapping", None) and self.model.config._attn_implementation == "sdpa":
-            self.model.set_attn_implementation("eager")  # sdpa leaves the soft-capping out
+            self.model.set_attn_implementation("eager")  # sdpa does not apply soft-capping
         self.max_length: int = getattr(config, "max_position_embeddings", 2**31)
         self._boundary = rope_boundary(config)
         self.layers = Layers.of(self.model)
         self.packs = self.layers is not None and packs_exactly(self.model, self.layers, self._logits, self.device)
         if not self.packs:
             logger.warning(
-                "%s cannot answer the questions about a target in one row exactly: every prompt is read by itself, "
-                "which computes the prefix once per question.",
+                "%s cannot read several questions about a target in one row exactly, so every prompt is read "
+                "separately and the prefix is computed once per question.",
                 type(self.model).__name__,
             )
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
-        """See [`Backend`]."""
+        """Compute the log-probabilities of the labels, with all tails of a group in one row if the model allows it."""
         forms = self.tokens.label_groups(labels)
         tokenized = self.tokens.groups(groups)
         reads: list[list[LabelRead]] = [[LabelRead(None, TOO_LONG)] * len(group.tails) for group in tokenized]
         computed = separate = 0
         budget = min(self.max_batch_tokens, _CPU_READ_TOKENS) if self.device.type == "cpu" else self.max_batch_tokens
 
-        def answer(rows: Sequence[Row]) -> list[list[LabelRead]]:
+        def answer(rows: Sequence[PackedRow]) -> list[list[LabelRead]]:
             with self._lock:
-                found = iter(self._label_logprobs(rows, forms).tolist())
-            return [[LabelRead(tuple(next(found))) for _ in row.tails] for row in rows]
+                logprobs = iter(self._label_logprobs(rows, forms).tolist())
+            return [[LabelRead(tuple(next(logprobs))) for _ in row.tails] for row in rows]
 
-        def lost(row: Row) -> list[LabelRead]:
+        def lost(row: PackedRow) -> list[LabelRead]:
             return [LabelRead(None, f"{_NO_MEMORY} on a row of {row.length} tokens")] * len(row.tails)
 
         for batch in self._batches(self._rows(tokenized), lambda row: row.length, budget, self._long):
@@ -154,7 +154,7 @@ class TransformersBackend:
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:
-        """See [`Backend`]. Prompts are batched by length and padded on the left. `sampling.schema` is not enforced."""
+        """Sample replies. Prompts are batched by length and padded on the left. `sampling.schema` is not enforced."""
         ids = [self.tokens.prompt(messages) for messages in prompts]
         replies: list[list[Reply]] = [[Reply(None, unanswered=TOO_LONG)] * sampling.n for _ in prompts]
         fitting = [index for index, prompt in enumerate(ids) if len(prompt) < self.max_length]
@@ -184,42 +184,43 @@ class TransformersBackend:
                     arrived(index, texts)
         return replies
 
-    def _rows(self, groups: Sequence[TokenGroup]) -> list[Row]:
-        """Cut groups into rows within the token budget, longest first so that a batch pads little."""
-        rows: list[Row] = []
+    def _rows(self, groups: Sequence[TokenGroup]) -> list[PackedRow]:
+        """Split groups into rows within the token budget, longest first to minimize padding."""
+        rows: list[PackedRow] = []
         for number, group in enumerate(groups):
             start = len(group.prefix)
-            for some in self._split(start, group.fitting(self.max_length)):
+            for compatible in self._split(start, group.fitting(self.max_length)):
                 tails: list[tuple[int, list[int]]] = []
                 length = start
-                for index, tail in some:
+                for index, tail in compatible:
                     if tails and (length + len(tail) > self.max_batch_tokens or not self.packs):
-                        rows.append(Row(number, group.prefix, tails))
+                        rows.append(PackedRow(number, group.prefix, tails))
                         tails, length = [], start
                     tails.append((index, tail))
                     length += len(tail)
                 if tails:
-                    rows.append(Row(number, group.prefix, tails))
+                    rows.append(PackedRow(number, group.prefix, tails))
         rows.sort(key=lambda row: (self._long(row), -row.length))
         return rows
 
     def _split(self, start: int, tails: list[tuple[int, list[int]]]) -> list[list[tuple[int, list[int]]]]:
-        """Tails whose prompts may be computed together: LongRoPE has other frequencies for long prompts."""
+        """Split tails into those whose prompts can be computed together: LongRoPE uses other frequencies for long
+        prompts."""
         if self._boundary is None:
             return [tails]
         room = self._boundary - start
         return [[t for t in tails if len(t[1]) <= room], [t for t in tails if len(t[1]) > room]]
 
-    def _long(self, row: Row) -> bool:
+    def _long(self, row: PackedRow) -> bool:
         return self._boundary is not None and len(row.prefix) + len(row.tails[0][1]) > self._boundary
 
     def _may_pad(self, reach: int) -> bool:
-        """Whether prompts of different lengths may be sampled together, when the longest gets this long."""
+        """Whether prompts of different lengths can be sampled together, if the longest reaches this length."""
         return self._pads_exactly and (self._boundary is None or reach <= self._boundary)
 
     @cached_property
     def _pads_exactly(self) -> bool:
-        """Whether padding on the left leaves the next token alone; recurrent layers may read it as text."""
+        """Whether padding on the left does not affect the next token. Recurrent layers may treat padding as text."""
         with self._lock:
             return self._padding_agrees()
 
@@ -227,10 +228,10 @@ class TransformersBackend:
         size = self.model.get_input_embeddings().num_embeddings
         prompts = [[(17 * k + 11) % size for k in range(length)] for length in (9, 24)]
         together = self._generated(prompts, max_new_tokens=1, output_logits=True).logits[0]
-        alone = torch.cat(
+        separate = torch.cat(
             [self._generated([prompt], max_new_tokens=1, output_logits=True).logits[0] for prompt in prompts]
         )
-        return agree(together, alone, self.model.dtype)
+        return agree(together, separate, self.model.dtype)
 
     @staticmethod
     def _batches(
@@ -248,8 +249,8 @@ class TransformersBackend:
             yield batch
 
     @torch.inference_mode()
-    def _label_logprobs(self, rows: Sequence[Row], forms: Sequence[tuple[int, ...]]) -> torch.Tensor:
-        """ln P(label) for every tail of every row, in row order: (reads, labels)."""
+    def _label_logprobs(self, rows: Sequence[PackedRow], forms: Sequence[tuple[int, ...]]) -> torch.Tensor:
+        """ln P(label) for every tail of every row, in row order: shape (reads, labels)."""
         if self.packs:
             assert self.layers is not None
             inputs = packed_inputs(rows, self.layers, self.model, self.device)
@@ -261,10 +262,10 @@ class TransformersBackend:
 
     @torch.inference_mode()
     def _logits(self, inputs: Inputs) -> torch.Tensor:
-        """Next-token logits at the answers, in single precision: (reads, vocabulary).
+        """Next-token logits at the answer positions, in single precision: shape (reads, vocabulary).
 
-        The hidden states are gathered on the way into the output head, so whatever the model does after its head
-        (scaling, soft-capping) still happens, and the head never sees a position that is not an answer.
+        A hook selects the hidden states before the output head, so the head runs only at the answer positions, and
+        everything that the model computes after its head (scaling, soft-capping) is still applied.
         """
 
         def gather(_: Any, args: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
@@ -281,7 +282,7 @@ class TransformersBackend:
 
     @torch.inference_mode()
     def _generated(self, prompts: Sequence[list[int]], **settings: Any) -> Any:
-        """What `generate` of transformers returns for prompts padded on the left."""
+        """Call `generate` of transformers with prompts padded on the left."""
         tokenizer = self.tokens.tokenizer
         pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
         width = max(map(len, prompts))
@@ -296,27 +297,27 @@ class TransformersBackend:
             pad_token_id=pad,
             do_sample=False,
             return_dict_in_generate=True,
-            synced_gpus=False,  # under ZeRO-3 the default waits for the other ranks, which may have nothing to write
+            synced_gpus=False,  # with ZeRO-3, the default waits for other ranks, which may have nothing to generate
             **settings,
         )
 
     def _sample(self, prompts: Sequence[list[int]], sampling: Sampling) -> list[list[Reply]]:
-        """Replies to prompts that have room for `sampling.max_tokens` tokens each."""
-        rows, drawn = list(prompts), LogitsProcessorList()
+        """Sample replies to prompts that leave room for `sampling.max_tokens` tokens each."""
+        rows, processors = list(prompts), LogitsProcessorList()
         if sampling.temperature > 0:
             rows = [prompt for prompt in prompts for _ in range(sampling.n)]
             seeds = [reply_seed(sampling.seed, prompt, index) for prompt in prompts for index in range(sampling.n)]
-            drawn.append(RowSampler(seeds, sampling, self.device))
-        made = self._generated(rows, max_new_tokens=sampling.max_tokens, logits_processor=drawn)
-        out = made.sequences[:, max(map(len, prompts)) :].tolist()
+            processors.append(RowSampler(seeds, sampling, self.device))
+        output = self._generated(rows, max_new_tokens=sampling.max_tokens, logits_processor=processors)
+        sequences = output.sequences[:, max(map(len, prompts)) :].tolist()
         ends = self.model.generation_config.eos_token_id
         ends = {ends} if isinstance(ends, int) else set(ends or ())
-        per_prompt = len(out) // len(prompts)
+        per_prompt = len(sequences) // len(prompts)
         replies = [
             self._reply(tokens, ends, 0 if place % per_prompt else len(prompts[place // per_prompt]))
-            for place, tokens in enumerate(out)
+            for place, tokens in enumerate(sequences)
         ]
-        copies = sampling.n // per_prompt  # greedy replies are equal: sampled once, given n times
+        copies = sampling.n // per_prompt  # greedy replies are equal: generated once, returned n times
         return [replies[i * per_prompt : (i + 1) * per_prompt] * copies for i in range(len(prompts))]
 
     def _reply(self, tokens: list[int], ends: set[int], prompt_tokens: int) -> Reply:
@@ -326,9 +327,10 @@ class TransformersBackend:
 
 
 def _in_memory(batch: Sequence[T], compute: Callable[[Sequence[T]], list[R]], lost: Callable[[T], R]) -> list[R]:
-    """`compute(batch)`; a batch that does not fit the memory is halved, and what does not fit alone is `lost`.
+    """Call `compute(batch)`. A batch that does not fit into memory is halved; for a single element that does not fit,
+    `lost` is called.
 
-    Raises [`BackendError`] for whatever else breaks.
+    Raises [`BackendError`] for all other errors.
     """
     try:
         return compute(batch)

@@ -1,14 +1,16 @@
-"""The vLLM engine, in this process's service: built once, prefix cache on, every label read exactly.
+"""The vLLM engine: loaded once, with prefix caching, and exact log-probabilities of labels.
 
-A read is a prompt of token ids with one token to generate and `logprob_token_ids`: vLLM then returns the
-log-probability of just these tokens out of the full vocabulary, whatever their rank (a top-k list may miss a label,
-and masks come after the log-probabilities are taken). Prompts go in ordered by prefix; the first of a group fills
-the cache and the others compute their tail, and what is left of the last block of the prefix.
+A read is a prompt of token ids with one token to generate and `logprob_token_ids`. vLLM then returns the
+log-probabilities of these tokens from the full vocabulary, whatever their rank. (A top-k list may not contain a label,
+and `allowed_token_ids` does not help, since log-probabilities are computed before masking.) Prompts are ordered by
+prefix: the first of a group fills the cache. The others compute their tail and the last, incomplete block of the
+prefix.
 
 vLLM runs its engine in a child process, so a script that scores at its top level needs `if __name__ == "__main__":`.
-The child would outlive a killed parent and keep its memory; a guard process sees to it that it does not.
+If the parent is killed, a guard process kills the child too, which would otherwise continue to occupy its memory.
 
-A failure while loading is a [`ModelError`], one while running a [`BackendError`]: those reads stay unanswered.
+A failure while loading raises [`ModelError`]. A failure at run time raises [`BackendError`], and the affected reads
+are unanswered.
 """
 
 from __future__ import annotations
@@ -46,20 +48,21 @@ from checklist_rewards.errors import BackendError, ModelError
 
 logger = logging.getLogger(__name__)
 
-# One-token reads are short prompts in great number: many sequences and many tokens per step keep a GPU full.
+# One-token reads are many short prompts: many sequences and many tokens per step use a GPU fully.
 _GPU = {"max_num_seqs": 1024, "max_num_batched_tokens": 16384}
-# A block is the grain of the prefix cache; 32 is the smallest that the CPU kernels run at full speed (default: 128).
+# The prefix cache works in blocks. 32 tokens is the smallest block size with full speed on CPU (default: 128).
 _CPU = {"dtype": "float32", "enforce_eager": True, "block_size": 32}
 _CPU_KV_CACHE_BYTES = 2**30
 
-# What the engine's processes inherit unless the user has said otherwise. vLLM logs to stdout, where our output goes.
+# Environment variables of the engine's processes, unless the user has set them. vLLM logs to stdout, which would mix
+# with the output of this package.
 _QUIET = {
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_LOGGING_STREAM": "ext://sys.stderr",
     "TORCH_CPP_LOG_LEVEL": "ERROR",
     "PYTHONWARNINGS": "ignore",
 }
-# Eager mode still compiles one helper of the sampler: 20 s, and it needs a C++ compiler.
+# Without this, eager mode still compiles a function of the sampler, which takes 20 s and needs a C++ compiler.
 _UNCOMPILED = {"TORCHDYNAMO_DISABLE": "1"}
 _UNBOUND = {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 
@@ -75,16 +78,17 @@ for fd in sys.argv[1:]:
 
 
 class VLLMBackend:
-    """A causal language model in an engine of vLLM.
+    """A causal language model in a vLLM engine.
 
     Args:
         model (`str`): "pocket", a folder or a Hub id.
-        adapter (`str`, *optional*): the folder of a LoRA adapter, which is applied to every prompt.
-        **settings: arguments of `vllm.LLM` to use instead of ours, such as `gpu_memory_utilization=0.3` together with
-            a trainer, `tensor_parallel_size=2`, `quantization="fp8"` or `revision="v2"`. With `enable_sleep_mode=True`
-            the engine sleeps between calls: see [`awake`].
+        adapter (`str`, *optional*): The folder of a LoRA adapter, which is applied to every prompt.
+        **settings: Arguments of `vllm.LLM`, such as `gpu_memory_utilization=0.3` together with a trainer,
+            `tensor_parallel_size=2`, `quantization="fp8"` or `revision="v2"`. They override this package's defaults.
+            With `enable_sleep_mode=True`, the engine sleeps between calls; see [`stay_awake`].
 
-    Raises [`ModelError`] if the model cannot be loaded, or if vLLM has no such setting.
+    Raises:
+        ModelError: If the model cannot be loaded, or if a setting is unknown to vLLM.
     """
 
     chunk_reads = 4096
@@ -102,37 +106,36 @@ class VLLMBackend:
         self.sleeps = bool(engine.get("enable_sleep_mode"))
         self._users = 0
         self._counting = threading.Lock()
-        self._lock = threading.Lock()  # trainers may score from several threads; vLLM takes one call at a time
+        self._lock = threading.Lock()  # trainers may score from several threads; vLLM accepts one call at a time
         _refuse_while_importing()
-        _warn_about_neighbours()
+        _warn_about_sharing()
         before = set(multiprocessing.active_children())
         try:
             self.llm = _load(path, engine)
-            loaded = self.llm.model_config  # the tokenizer is the one that the engine has
+            loaded = self.llm.model_config  # use the same tokenizer as the engine
             self.tokens = load_chat_tokenizer(
                 loaded.tokenizer, revision=loaded.tokenizer_revision, trust_remote_code=loaded.trust_remote_code
             )
-        except Exception as error:  # whatever vLLM raises while loading, the model is not usable
+        except Exception as error:  # vLLM raises many types of errors while loading
             raise ModelError(f"model {model!r} cannot be loaded with vLLM: {_short(error)}") from error
         children = list(set(multiprocessing.active_children()) - before)
         self._guard = _kill_after_us(children)
         _wake_if_killed(children, self.llm)
         config = self.llm.model_config
         self.limit: int = config.max_model_len
-        # A context that was cut to fit the memory is this engine's affair, not the model's: such a read is not kept in
-        # the store as too long, for a larger machine would answer it.
-        cut = self.limit < getattr(config.hf_text_config, "max_position_embeddings", self.limit)
-        self.over_limit = f"backend_error: over the engine's context of {self.limit} tokens" if cut else TOO_LONG
+        # If vLLM has reduced the context to fit the memory, the limit depends on the machine, not on the model. Such a
+        # read is not stored as too long, because a larger machine would answer it.
+        reduced = self.limit < getattr(config.hf_text_config, "max_position_embeddings", self.limit)
+        self.over_limit = f"backend_error: over the engine's context of {self.limit} tokens" if reduced else TOO_LONG
         self._asleep = False
-        self._nap()
+        self._sleep_if_unused()
 
     @contextmanager
-    def awake(self) -> Iterator[None]:
-        """Lets the engine stay awake, once it was asked something, as long as anybody is in here.
+    def stay_awake(self) -> Iterator[None]:
+        """Keep the engine awake between calls inside this context.
 
-        An engine that was loaded to sleep does so between two calls: its GPU memory is then free for a policy beside
-        it, its weights wait in the CPU's memory, its prefix cache is gone. Who makes several calls saves the naps in
-        between.
+        An engine loaded with `enable_sleep_mode=True` sleeps between calls: its GPU memory is free for the policy, its
+        weights are in CPU memory, and its prefix cache is cleared. Use this context for several calls in a row.
         """
         with self._counting:
             self._users += 1
@@ -141,30 +144,30 @@ class VLLMBackend:
         finally:
             with self._counting:
                 self._users -= 1
-                self._nap()
+                self._sleep_if_unused()
 
     def _wake(self) -> None:
         if self._asleep:
             self.llm.wake_up()
             self._asleep = False
 
-    def _nap(self) -> None:
+    def _sleep_if_unused(self) -> None:
         if not self.sleeps or self._asleep or self._users:
             return
         try:
             self.llm.sleep(level=1)
             self._asleep = True
-        except Exception as error:  # whatever vLLM raises, the answers are there; the next call will tell
-            logger.warning("the judge cannot be put to sleep: %s", _short(error))
+        except Exception as error:  # the answers are complete; a broken engine fails at the next call
+            logger.warning("the judge's vLLM engine cannot be put to sleep: %s", _short(error))
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
-        """See [`Backend`]."""
+        """Compute the log-probabilities of the labels. Shared prefixes are computed once by the prefix cache."""
         return read_prompts(self.tokens, groups, labels, self._ask, limit=self.limit, over_limit=self.over_limit)
 
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:
-        """See [`Backend`]."""
+        """Sample replies with vLLM's continuous batching. `arrived` is called as each prompt finishes."""
         ids = [self.tokens.prompt(messages) for messages in prompts]
         replies = [[Reply(None, unanswered=self.over_limit)] * sampling.n for _ in prompts]
         fitting = [index for index, prompt in enumerate(ids) if len(prompt) < self.limit]
@@ -180,7 +183,7 @@ class VLLMBackend:
         return replies
 
     def _sample(self, prompts: list[list[int]], sampling: Sampling, done: Callable[[int, Any], None]) -> None:
-        """Have the engine reply. A schema that it does not take is left to the words of the prompt."""
+        """Sample replies. A schema that vLLM does not support is not enforced."""
         if sampling.schema is None or sampling.schema in self._refused_schemas:
             self._stream(prompts, self._params(prompts, sampling, None), done)
             return
@@ -188,7 +191,7 @@ class VLLMBackend:
             self._stream(prompts, self._params(prompts, sampling, sampling.schema), done)
         except BackendError as error:
             self._stream(prompts, self._params(prompts, sampling, None), done)  # fails too if it was not the schema
-            logger.warning("vLLM cannot hold replies to the schema asked for: %s", error)
+            logger.warning("vLLM cannot enforce the JSON schema of the replies: %s", error)
             self._refused_schemas.add(sampling.schema)
 
     def _params(self, prompts: list[list[int]], sampling: Sampling, schema: str | None) -> list[Any]:
@@ -222,14 +225,14 @@ class VLLMBackend:
 
         if not prompts:
             return []
-        asked = [TokensPrompt(prompt_token_ids=prompt) for prompt in prompts]
-        with self.awake(), self._lock:
+        requests = [TokensPrompt(prompt_token_ids=prompt) for prompt in prompts]
+        with self.stay_awake(), self._lock:
             try:
                 self._wake()
-                outputs = self.llm.generate(asked, params, use_tqdm=False, lora_request=self._lora())
+                outputs = self.llm.generate(requests, params, use_tqdm=False, lora_request=self._lora())
             except Exception as error:
                 raise BackendError(f"vLLM failed: {_short(error)}") from error
-        return outputs[-len(prompts) :]  # an interrupted call leaves its requests in the engine; theirs come first
+        return outputs[-len(prompts) :]  # after an interrupted call, the outputs of its requests come first
 
     def _lora(self) -> Any:
         if self._adapter is None:
@@ -239,19 +242,19 @@ class VLLMBackend:
         return LoRARequest("adapter", 1, self._adapter)
 
     def _stream(self, prompts: list[list[int]], params: list[Any], done: Callable[[int, Any], None]) -> None:
-        """Like `_run`, but `done` gets each prompt's place and output as soon as it is finished."""
+        """Like `_run`, but call `done` with the index and output of each prompt as soon as it is finished."""
         from vllm import TokensPrompt
 
         if not prompts:
             return
-        asked = [TokensPrompt(prompt_token_ids=prompt) for prompt in prompts]
-        with self.awake(), self._lock:
+        requests = [TokensPrompt(prompt_token_ids=prompt) for prompt in prompts]
+        with self.stay_awake(), self._lock:
             try:
                 self._wake()
-                ids = self.llm.enqueue(asked, params, use_tqdm=False, lora_request=self._lora())
+                ids = self.llm.enqueue(requests, params, use_tqdm=False, lora_request=self._lora())
             except Exception as error:
                 raise BackendError(f"vLLM failed: {_short(error)}") from error
-            # An output carries the id that the request was given; the engine's own id has a random part behind it.
+            # An output has the id of its request; the engine's own id has a random suffix.
             waiting = {request.partition("-")[0]: place for place, request in enumerate(ids)}
             try:
                 while waiting:
@@ -259,7 +262,7 @@ class VLLMBackend:
                         if output.finished and output.request_id in waiting:
                             done(waiting.pop(output.request_id), output)
             finally:
-                if waiting:  # interrupted: what is left must not run on in the next call
+                if waiting:  # interrupted: the remaining requests must not run in the next call
                     with suppress(Exception):
                         self.llm.llm_engine.abort_request(ids, internal=True)
 
@@ -272,25 +275,25 @@ class VLLMBackend:
     def _reply(self, sample: Any, prompt_tokens: int) -> Reply:
         if sample.finish_reason not in ("stop", "length"):
             return Reply(None, unanswered=f"backend_error: vLLM ended the reply with {sample.finish_reason!r}")
-        stopped = sample.finish_reason == "stop"  # its last token is the one that means the end
+        stopped = sample.finish_reason == "stop"  # the last token is the end-of-sequence token
         tokens = list(sample.token_ids)
         text = self.tokens.decode(tokens[:-1] if stopped else tokens)
         return Reply(text, sample.finish_reason, prompt_tokens=prompt_tokens, completion_tokens=len(tokens))
 
 
 def _answer(sample: Any, ids: Sequence[int]) -> Answer:
-    if not sample.logprobs:  # aborted: out of memory for its cache, say
+    if not sample.logprobs:  # aborted, for example because the KV cache is full
         return f"backend_error: vLLM ended the read with {sample.finish_reason!r}"
     next_token = sample.logprobs[0]
     return {token: next_token[token].logprob for token in ids}
 
 
 def _lora_rank(adapter: str) -> int:
-    """The rank of an adapter, or the next one that vLLM has kernels for."""
+    """The rank of an adapter, rounded up to one that vLLM supports."""
     try:
         rank = int(json.loads((Path(adapter) / "adapter_config.json").read_text(encoding="utf-8"))["r"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelError(f"adapter={adapter!r}: its adapter_config.json gives no rank 'r' ({error}).") from error
+        raise ModelError(f"adapter={adapter!r}: adapter_config.json has no valid rank 'r' ({error}).") from error
     return next((size for size in _LORA_RANKS if size >= rank), rank)
 
 
@@ -300,14 +303,14 @@ def _load(path: str, engine: Mapping[str, Any]) -> Any:
         from vllm.platforms import current_platform
     defaults: dict[str, Any] = {
         "enable_prefix_caching": True,
-        "max_model_len": -1,  # the model's own, or as much of it as fits the memory
+        "max_model_len": -1,  # the model's maximum, or as much as fits the memory
         "use_tqdm_on_load": sys.stderr.isatty(),
     }
     environment = dict(_QUIET)
     if current_platform.is_cpu():
         environment |= _UNCOMPILED
         if "OMP_NUM_THREADS" in os.environ:
-            environment |= _UNBOUND  # else vLLM takes all cores but one, whatever the user has set
+            environment |= _UNBOUND  # otherwise vLLM ignores the user's setting and uses all cores but one
         defaults |= _CPU
         if "VLLM_CPU_KVCACHE_SPACE" not in os.environ:
             defaults["kv_cache_memory_bytes"] = _CPU_KV_CACHE_BYTES
@@ -319,10 +322,10 @@ def _load(path: str, engine: Mapping[str, Any]) -> Any:
 
 @contextmanager
 def _environment(defaults: Mapping[str, str]) -> Iterator[None]:
-    """Environment variables for the engine's processes, which inherit them, and for this one no longer than that.
+    """Set environment variables while the engine's processes start, and restore the environment afterwards.
 
-    vLLM writes variables of its own while it loads (LD_PRELOAD, LOCAL_WORLD_SIZE, …); a trainer that lives here must
-    not see them.
+    vLLM also sets variables while it loads (LD_PRELOAD, LOCAL_WORLD_SIZE, …), which would affect a trainer in this
+    process.
     """
     before = dict(os.environ)
     for name, value in defaults.items():
@@ -338,7 +341,7 @@ def _environment(defaults: Mapping[str, str]) -> Iterator[None]:
 
 
 def _kill_after_us(children: Sequence[BaseProcess]) -> subprocess.Popen[bytes] | None:
-    """Kill the engine when this process is gone, however it went: its end of a pipe closes then.
+    """Start a process that kills the engine when this process ends for any reason, which closes a pipe.
 
     vLLM stops its engine when Python exits, but not when Python is killed.
     """
@@ -358,14 +361,14 @@ def _kill_after_us(children: Sequence[BaseProcess]) -> subprocess.Popen[bytes] |
 
 
 def _wake_if_killed(children: Sequence[BaseProcess], llm: Any) -> None:
-    """Fail the call that waits for an engine which was killed (out of memory, say): vLLM itself would wait forever."""
+    """Let a call fail if the engine is killed, for example for lack of memory. vLLM itself would wait forever."""
     outputs = getattr(llm.llm_engine.engine_core, "outputs_queue", None)
     if not children or outputs is None:
         return
 
     def wait() -> None:
         multiprocessing.connection.wait([child.sentinel for child in children])
-        outputs.put_nowait(RuntimeError("the engine's process is gone"))
+        outputs.put_nowait(RuntimeError("the engine's process has ended"))
 
     threading.Thread(target=wait, name="vllm-engine-watch", daemon=True).start()
 
@@ -375,18 +378,19 @@ def _short(error: Exception) -> str:
 
 
 def _refuse_while_importing() -> None:
-    # multiprocessing starts a child by importing the script anew; one that loads an engine on import never ends.
+    # multiprocessing starts a child by importing the script again. A script that loads an engine on import would do so
+    # endlessly.
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise ModelError(
-            "vLLM starts its engine in a process of its own, which imports this script again: put the code that "
-            "scores under `if __name__ == '__main__':`."
+            "vLLM starts its engine in a separate process, which imports this script again: put the code that scores "
+            "under `if __name__ == '__main__':`."
         )
 
 
-def _warn_about_neighbours() -> None:
+def _warn_about_sharing() -> None:
     warn_about_copies()
     if os.environ.get("VLLM_ENABLE_V1_MULTIPROCESSING") == "0":
         logger.warning(
-            "VLLM_ENABLE_V1_MULTIPROCESSING=0: the judge shares this process, and vLLM's global state, with every "
-            "other engine here; serve it separately (vllm serve) and give its base_url instead."
+            "VLLM_ENABLE_V1_MULTIPROCESSING=0: the judge shares this process and vLLM's global state with all other "
+            "engines in it; to separate them, serve the judge (vllm serve) and pass its base_url."
         )

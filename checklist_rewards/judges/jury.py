@@ -16,7 +16,7 @@ or
 
 The keys of `panel` are those of [`PanelJudge`], of `cascade` those of [`CascadeJudge`], and of a judge those of
 [`JudgeSettings`]. Paths in the file (calibration, examples, prompts) start from its
-folder. A key that nobody knows is refused, with the file and the judge.
+folder. Unknown keys are refused with the file and the judge.
 """
 
 from __future__ import annotations
@@ -42,15 +42,18 @@ _FILES = ("judge", "calibration", "examples", "prompt")
 
 
 def load_jury(path: str | Path, store: bool | str | Path | Store = True, limited: Limited | None = None) -> Judge:
-    """The judge that a file describes; no model is loaded.
+    """The judge that a file describes. No model is loaded.
 
     Args:
-        path (`str` or `Path`): see the module.
-        store (`bool`, path or [`Store`], *optional*, defaults to `True`): where all judges keep their reads.
-        limited (callable, *optional*): gives the engine to put in the place of each judge's, such as one on a budget.
+        path (`str` or `Path`):
+            YAML file; see the module.
+        store (`bool`, path or [`Store`], *optional*, defaults to `True`):
+            Where all judges keep their reads.
+        limited (callable, *optional*):
+            Replaces the engine of each judge, for example by one with a budget.
 
     Raises:
-        ConfigError: naming the file and the judge, for anything that cannot be used.
+        ConfigError: If the file cannot be used; names the file and the judge.
     """
     try:
         found = read_value(read_text(path), path)
@@ -85,7 +88,7 @@ def _one(entry: Any, where: str, folder: Path, store: Store | None, limited: Lim
 
 
 def placed(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """The settings of a file in `folder`, with the files that they name and that lie there as paths."""
+    """The settings of a file in `folder`; names of files that exist in it become paths."""
     return {
         name: str(folder / value)
         if name in _FILES and isinstance(value, str) and (folder / value).is_file()

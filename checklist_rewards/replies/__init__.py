@@ -1,4 +1,4 @@
-"""Replies of a model: sampled through the store, and read as values of a declared shape."""
+"""Sampling replies from a model, with a store, and parsing them as values of a given schema."""
 
 from checklist_rewards.backends import Engine
 from checklist_rewards.replies.ask import ask, extract_json

@@ -1,15 +1,14 @@
-"""Replies with a declared shape: a pydantic model in, validated values out.
+"""Structured replies: asks a model for values of a pydantic class and validates them.
 
-The schema travels with the request, for engines that can hold a model to it, and the prompt says the same in words for
-those that cannot. A reply is therefore read tolerantly (`extract_json`: code fences, prose around the JSON, thinking,
-trailing commas) and checked strictly. One that does not hold what was asked for is answered with the error, so that
-the model can mend it; after `attempts` replies the request gets a [`GenerationError`] in its place, which costs this
-request and no other.
+The request contains the JSON schema, which some engines can enforce; for the others, the prompt must describe the
+format. Replies are parsed tolerantly (`extract_json` accepts code fences, prose around the JSON, thinking, and
+trailing commas) and validated strictly. If a reply is invalid, the error is sent to the model, which replies again.
+After `attempts` invalid replies, the result of the request is a [`GenerationError`]; other requests are not affected.
 
-    >>> class Verdict(BaseModel):
+    >>> class Answer(BaseModel):
     ...     answer: Literal["yes", "no"]
-    >>> ask(Engine("pocket"), [[{"role": "user", "content": "Is it short? ..."}]], Verdict)  # doctest: +SKIP
-    [Verdict(answer='yes')]
+    >>> ask(Engine("pocket"), [[{"role": "user", "content": "Is it short? ..."}]], Answer)  # doctest: +SKIP
+    [Answer(answer='yes')]
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ _START = re.compile(r"[\[{]")
 
 
 def extract_json(text: str) -> Any:
-    """The JSON value of a reply: the whole of it, what a code fence holds, or the longest value in the prose.
+    """Extract the longest JSON object or array from a reply, which may also contain prose and code fences.
 
-    Thinking is left out, and a comma before a closing bracket is forgiven.
+    Thinking is ignored, and so is a comma before a closing bracket.
 
     Raises:
-        ValueError: if there is no JSON object or array.
+        ValueError: If the reply contains no JSON object or array.
     """
     text = strip_thinking(text)
     decoder = json.JSONDecoder()
@@ -56,7 +55,7 @@ def extract_json(text: str) -> Any:
                 continue
             if longest is None or position - match.start() > longest[0]:
                 longest = position - match.start(), value
-        # A comma that had to be forgiven cut the value short: what the mended text holds is then the longer one.
+        # With a trailing comma, only a part of the value is valid. The value in the repaired text is then longer.
     if longest is None:
         raise ValueError("there is no JSON object in it")
     return longest[1]
@@ -74,21 +73,24 @@ def ask(
     progress: Progress | None = None,
     on_reply: Callable[[Reply], None] | None = None,
 ) -> list[Value | GenerationError]:
-    """Ask for a value of `shape` for every prompt.
+    """Ask a model for a value of the class `shape` for every prompt.
 
     Args:
-        engine ([`Engine`]): who replies.
-        prompts (sequence of chat messages).
-        shape (pydantic model class): what a reply must hold.
-        sampling ([`Sampling`]): how; its `schema` is set here, and attempt k samples with `seed + k`.
-        store ([`Store`], *optional*): where replies are kept.
-        attempts (`int`, *optional*, defaults to `3`): replies per prompt at most.
-        check (callable, *optional*): (index of the prompt, value) -> what is wrong with it, or None.
-        progress (callable, *optional*): told how many prompts got their first reply since its last call.
-        on_reply (callable, *optional*): given every reply, for what it cost.
+        engine ([`Engine`]): The model that replies.
+        prompts (sequence of chat messages): The prompts.
+        shape (pydantic model class): The class of the values.
+        sampling ([`Sampling`], *optional*): The sampling parameters. `schema` is set by this function, and attempt k
+            uses `seed + k`.
+        store ([`Store`], *optional*): The store of replies.
+        attempts (`int`, *optional*, defaults to `3`): Maximum number of replies per prompt.
+        check (callable, *optional*): Called with the index of the prompt and the value. Returns what is wrong with the
+            value, or None.
+        progress (callable, *optional*): Called with the number of prompts that got their first reply since the last
+            call.
+        on_reply (callable, *optional*): Called with every reply, for example to record its cost.
 
     Returns:
-        a value per prompt, in order, or in its place the [`GenerationError`] that says why there is none.
+        `list`: One value per prompt, in order; or a [`GenerationError`] for a prompt without a valid reply.
     """
     sampling = replace(sampling, n=1, schema=json.dumps(shape.model_json_schema()))
     results: dict[int, Value | GenerationError] = {}
@@ -134,13 +136,13 @@ def _read(reply: Reply, shape: type[Value], max_tokens: int) -> Value | Generati
 
 
 def _in_its_field(value: Any, shape: type[BaseModel]) -> Any:
-    """A bare list where the shape has but one field: models often leave out the object around it."""
+    """Wrap a list in an object if the class has only one field: models often omit the object around it."""
     fields = list(shape.model_fields)
     return {fields[0]: value} if isinstance(value, list) and len(fields) == 1 else value
 
 
 def _with_complaint(messages: Messages, reply: str, complaint: str) -> Messages:
-    """The conversation so far, with the unusable reply and what is wrong with it."""
+    """The messages, extended with the invalid reply and the error."""
     return [
         *messages,
         {"role": "assistant", "content": reply},

@@ -1,17 +1,17 @@
-"""Replies of a model, sampled through the store: what was once sampled is not sampled again.
+"""Samples replies from a model, using the store as a cache.
 
-A reply is stored under everything it depends on: the model's identity, the messages, the sampling parameters with
-their seed. Equal prompts are sampled once. An [`Engine`] is only built when a reply is missing, so a run whose replies
-are all in the store needs none.
+The key of a stored reply contains everything on which it depends: the model's identity, the messages, and the sampling
+parameters including the seed. Identical prompts are sampled once. The [`Engine`] is loaded only if a reply is missing,
+so a run whose replies are all stored needs no engine.
 
-All missing prompts go to the engine in one call, so it works at its full width until the last one. Replies are stored
-as they arrive, every `STORE_SECONDS`: a killed run loses at most what arrived since. A reply does not depend on the
-prompts it was sampled with ([`Backend.generate`]), so a run that was interrupted and started again gives the texts of
-one that was not; the first reply that the store has of a key stays. With temperature 0 nothing is drawn: seed, `top_p`
-and `n` are then no part of the key.
+All missing prompts are sent to the engine in one call, which keeps it fully used until the last prompt. Replies are
+stored while they arrive, every `STORE_SECONDS`, so a killed run loses only the most recent ones. A reply does not
+depend on the other prompts in the call ([`Backend.generate`]), so an interrupted run that is resumed gives the same
+texts as an uninterrupted one. A stored reply is never replaced. With temperature 0, the seed, `top_p` and `n` have no
+effect and are not part of the key.
 
-If the engine breaks, the replies that had not arrived are unanswered("backend_error: ...") and are not stored: a rerun
-asks for them again.
+If the engine fails, the missing replies are unanswered with the reason "backend_error: ..." and are not stored, so a
+rerun samples them again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from checklist_rewards.files.store import Key, Store, key_of
 logger = logging.getLogger(__name__)
 
 STORE_SECONDS = 2.0
-"""How often replies that arrived are written to the store."""
+"""Seconds between two writes of new replies to the store."""
 BACKEND_ERROR = "backend_error"
 _FORMAT = "reply-2"
 
@@ -42,25 +42,27 @@ def sample_replies(
     store: Store | None = None,
     progress: Progress | None = None,
 ) -> list[list[Reply]]:
-    """Sample `sampling.n` replies to each prompt, asking the engine only for what the store does not have.
+    """Sample `sampling.n` replies to each prompt. Only replies that are not in the store are requested from the
+    engine.
 
     Args:
-        engine ([`Engine`]): who replies.
-        prompts (sequence of chat messages): each a list of {"role", "content"}.
-        sampling ([`Sampling`]): how.
-        store ([`Store`], *optional*): where replies are kept.
-        progress (callable, *optional*): called as replies arrive, with the number of `prompts` answered since its last
-            call.
+        engine ([`Engine`]): The model that replies.
+        prompts (sequence of chat messages): The prompts, each a list of {"role", "content"}.
+        sampling ([`Sampling`]): The sampling parameters.
+        store ([`Store`], *optional*): The store of replies.
+        progress (callable, *optional*): Called while replies arrive, with the number of prompts answered since the
+            last call.
 
     Returns:
-        `list[list[Reply]]`, `sampling.n` per prompt, in order. A reply that could not be had says why in `unanswered`.
+        `list[list[Reply]]`: `sampling.n` replies per prompt, in order. If a reply is missing, its `unanswered` is the
+        reason.
 
     Raises:
-        ModelError: if there is no such model.
+        ModelError: If the model does not exist.
     """
     greedy = sampling.temperature == 0
-    asked = replace(sampling, n=1, seed=0, top_p=1.0) if greedy else sampling
-    base = key_of(_FORMAT, engine.identity, json.dumps(asdict(asked), sort_keys=True))
+    effective = replace(sampling, n=1, seed=0, top_p=1.0) if greedy else sampling
+    base = key_of(_FORMAT, engine.identity, json.dumps(asdict(effective), sort_keys=True))
     keys = [key_of(base, *(part for m in prompt for part in (m["role"], m["content"]))) for prompt in prompts]
     distinct = dict(zip(keys, prompts, strict=True))
     counts = Counter(keys)
@@ -70,47 +72,47 @@ def sample_replies(
         progress(sum(counts[key] for key in replies))
     missing = [key for key in distinct if key not in replies]
     if missing:
-        with _Keeper(store) as keeper:
+        with _StoreWriter(store) as writer:
 
-            def arrived(place: int, found: list[Reply]) -> None:
+            def arrived(place: int, new: list[Reply]) -> None:
                 key = missing[place]
                 if key not in replies:
-                    replies[key] = found
-                    keeper.add(key, found)
+                    replies[key] = new
+                    writer.add(key, new)
                     if progress is not None:
                         progress(counts[key])
 
             backend = engine.load()
             try:
-                found = backend.generate([distinct[key] for key in missing], asked, arrived)
+                sampled = backend.generate([distinct[key] for key in missing], effective, arrived)
             except BackendError as error:
-                lost = [Reply(None, unanswered=f"{BACKEND_ERROR}: {error}")] * asked.n
-                found = [replies.get(key, lost) for key in missing]
-                logger.warning("%d prompts got no reply: %s", sum(entry is lost for entry in found), error)
-            for place, entry in enumerate(found):
+                failed = [Reply(None, unanswered=f"{BACKEND_ERROR}: {error}")] * effective.n
+                sampled = [replies.get(key, failed) for key in missing]
+                logger.warning("%d prompts got no reply: %s", sum(entry is failed for entry in sampled), error)
+            for place, entry in enumerate(sampled):
                 arrived(place, entry)
         if store is not None:
-            # Another process may have been first; then its replies are the ones that every rerun will see.
+            # If another process has stored replies first, use those, because every rerun will read them.
             replies.update(store.get(missing, lambda _, text: _loaded(text)))
     return [replies[key] * (sampling.n if greedy else 1) for key in keys]
 
 
-class _Keeper:
-    """Writes replies to the store every few seconds, and what is left when the block ends, however it ends."""
+class _StoreWriter:
+    """Writes replies to the store every few seconds, and the rest when the block ends, also after an error."""
 
     def __init__(self, store: Store | None):
         self.store = store
         self._waiting: list[tuple[Key, str]] = []
         self._written = time.monotonic()
 
-    def __enter__(self) -> _Keeper:
+    def __enter__(self) -> _StoreWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._write()
 
     def add(self, key: Key, replies: Sequence[Reply]) -> None:
-        """Keep the replies to one prompt, unless one of them may be different at the next try."""
+        """Store the replies to one prompt, unless a retry may give a different result for one of them."""
         if self.store is not None and all(map(is_kept, replies)):
             self._waiting.append((key, _dumped(replies)))
             if time.monotonic() - self._written >= STORE_SECONDS:
@@ -127,7 +129,7 @@ def _dumped(replies: Sequence[Reply]) -> str:
 
 
 def _loaded(text: str) -> list[Reply]:
-    """What [`_dumped`] wrote. Raises `ValueError` for anything else."""
+    """Parse the output of [`_dumped`]. Raises `ValueError` if it is invalid."""
     replies = []
     for fields in json.loads(text):
         match fields:

@@ -1,8 +1,8 @@
-"""The reward that a YAML file describes: `trl grpo`, and other hosts that build rewards themselves, pass no settings.
+"""A reward configured by a YAML file, for `trl grpo` and other frameworks that pass no arguments to rewards.
 
-The environment variable `CHECKLIST_REWARDS_CONFIG` names the file: a mapping of keyword arguments of
-[`rewards.trl.ChecklistReward`] and [`ChecklistScorer`], as plain values. Files that it names (judge, calibration,
-examples, prompt) are looked for in its own folder first.
+The environment variable `CHECKLIST_REWARDS_CONFIG` is the path of the file: a mapping of keyword arguments of
+[`rewards.trl.ChecklistReward`] and [`ChecklistScorer`], as plain values. Relative paths in it (judge, calibration,
+examples, prompt) are resolved from the file's folder first.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ CONFIG_VARIABLE = "CHECKLIST_REWARDS_CONFIG"
 
 
 def reward_from_environment() -> ChecklistReward:
-    """The reward of the file that the environment names; see [`configured_reward`]."""
+    """The reward of the file in `CHECKLIST_REWARDS_CONFIG`; see [`configured_reward`]."""
     return configured_reward(os.environ.get(CONFIG_VARIABLE))
 
 
 @functools.cache
 def configured_reward(path: str | None) -> ChecklistReward:
-    """The reward that a YAML file describes; its judge is checked, not loaded.
+    """The reward that a YAML file describes. Its judge is checked but not loaded.
 
     Args:
-        path (`str`, *optional*): a mapping of keyword arguments of [`ChecklistReward`] and [`ChecklistScorer`].
+        path (`str`, *optional*):
+            File with a mapping of keyword arguments of [`ChecklistReward`] and [`ChecklistScorer`].
 
     Raises:
-        ChecklistRewardsError: naming the file and the key, for anything that cannot be used.
+        ChecklistRewardsError: If the file cannot be used; names the file and the key.
     """
     if not path:
         raise SampleError(
-            f"a reward without arguments needs {CONFIG_VARIABLE} in the environment: a YAML file's path."
+            f"a reward without arguments requires the environment variable {CONFIG_VARIABLE}, the path of a YAML file."
         )
     try:
         config = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
@@ -62,7 +63,7 @@ def configured_reward(path: str | None) -> ChecklistReward:
 
 
 def config_keys() -> list[str]:
-    """Settings that a YAML file may have: the arguments of reward and scorer that are plain values."""
+    """Keys allowed in the YAML file: the arguments of [`ChecklistReward`] and [`ChecklistScorer`]."""
     signatures = (inspect.signature(ChecklistReward), inspect.signature(ChecklistScorer))
     names = [p.name for s in signatures for p in s.parameters.values() if p.kind is not p.VAR_KEYWORD]
     return [name for name in names if name != "scorer"]

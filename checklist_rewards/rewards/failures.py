@@ -1,25 +1,25 @@
-"""What becomes of reads that failed: asked again, left out, and at last the completion or its group abstains.
+"""What happens to reads that failed: they are repeated, left out, and finally the completion or its group gets None.
 
-1. What an engine lost on the way (a timeout, a broken connection; after the retries of its own) is asked once more.
-2. An item that has no answer even then is left out of the completion's score.
-3. A completion of which too little was answered (the scorer's `min_answered`) has no score: it abstains, or its whole
-   group does, or training stops. `min_answered=1` abstains at the first missing answer.
+1. A read that failed for a transient reason (a timeout, a broken connection; after the backend's own retries) is
+   repeated once ([`ChecklistScorer.score_batch`]).
+2. An item that is still unanswered is left out of the completion's score.
+3. A completion of which too little was answered (the scorer's `min_answered`) has no score. Depending on `on_failure`
+   its reward is None, all rewards of its group are None, or training stops. `min_answered=1` requires every answer.
 
-A trainer takes None for "no reward" only where this is its only reward, or where every reward is normalized by itself
-(`normalize_then_sum`). TRL's default sum counts a None as 0, which punishes a completion for its judge's failure; so
-does `RLOOTrainer`, which has no other way, and `AsyncGRPOTrainer`. If the whole group abstains, every sibling gets the
-same 0, which the group's mean takes out again: what is left is what the other rewards say. That is done wherever the
-trainer is seen to add rewards up, and on request (`AsyncGRPOTrainer` does not show it). A group may be spread over the
-ranks of a run, so the names of those that failed are gathered.
+A trainer treats None as "no reward" only if this is its only reward, or if every reward is normalized separately
+(`normalize_then_sum`). TRL's default sum counts None as 0, which would punish a completion for a judge failure.
+`RLOOTrainer` and `AsyncGRPOTrainer` always sum. If the whole group gets None, all siblings get the same 0, which the
+group's mean removes: only the other rewards decide. This is done in every trainer that is known to sum rewards, and on
+request (`AsyncGRPOTrainer` cannot be detected). A group may be spread over several ranks, so failed groups are gathered.
 
-What cannot be taken out is the scale. Where a trainer divides by the spread of the whole batch (`normalize_then_sum`,
-`scale_rewards="batch"`, `normalize_advantages`), that spread is the one of the rewards that exist: the advantages of a
-batch may grow or shrink together, and none changes its sign or its order. A completion whose siblings all failed has
-nothing to be compared with, and no advantage.
+The scale cannot be corrected. If a trainer divides by the standard deviation of the whole batch (`normalize_then_sum`,
+`scale_rewards="batch"`, `normalize_advantages`), it is that of the rewards that exist: all advantages of a batch may
+grow or shrink by the same factor, but none changes its sign or order. A completion whose siblings all failed has
+nothing to be compared with, and an advantage of 0.
 
-`OnlineDPOTrainer` has no reward but a number, and takes None for 0 even where this reward is the only one; so there
-the two completions of a pair always abstain together, and no failure decides who wins. But it then trains on their
-tie, as on every tie, as if the first one had won: [`rewards.online_dpo`] has the trainer that does not.
+`OnlineDPOTrainer` requires a number as the reward and counts None as 0 even if this is the only reward. There, both
+completions of a pair always get None together, so no failure decides which one wins. It still trains on such ties, with
+the first completion as the chosen one; [`rewards.online_dpo`] has a trainer that skips them.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def abstained(rewards: Sequence[float | None], groups: Sequence[Hashable], faile
 
 
 def failed_on_any_rank(failed: set[str]) -> set[str]:
-    """The groups that failed here or on another rank. Every rank must call this as often as the others."""
+    """The groups that failed on any rank. All ranks must call this equally often."""
     return failed | set(from_other_ranks(sorted(failed)))
 
 
 def from_other_ranks(items: Sequence[Item]) -> list[Item]:
-    """What all other ranks have. Every rank must call this as often as the others."""
+    """The items of all other ranks. All ranks must call this equally often."""
     if ranks() == 1:
         return []
     mine = PartialState().process_index
@@ -61,14 +61,14 @@ def from_other_ranks(items: Sequence[Item]) -> list[Item]:
 
 
 def ranks() -> int:
-    """How many processes train together."""
+    """The number of processes that train together."""
     return PartialState().num_processes if is_initialized() else 1
 
 
 def adds_up(hook: Any) -> bool:
-    """Whether the trainer that this hook belongs to adds several rewards up as they are, a None as 0.
+    """Whether the trainer that owns this hook sums several rewards and counts None as 0.
 
-    `GRPOTrainer` and `RLOOTrainer` hand methods of their own to a reward. A weight of 0 adds a reward up all the same.
+    `GRPOTrainer` and `RLOOTrainer` pass bound methods of their own to a reward. Rewards with weight 0 count too.
     """
     trainer = getattr(hook, "__self__", None)
     several = len(getattr(trainer, "reward_funcs", None) or ()) > 1
@@ -76,10 +76,10 @@ def adds_up(hook: Any) -> bool:
 
 
 def are_pairs(prompts: Sequence[Any], hooks: bool, state: Any) -> bool:
-    """Whether this is how `OnlineDPOTrainer` calls: every prompt twice, `[A, B, A, B]`, with its state and without
-    hooks to log through."""
+    """Whether `OnlineDPOTrainer` made this call: every prompt twice, `[A, B, A, B]`, with the trainer's state and
+    without logging hooks."""
     half, odd = divmod(len(prompts), 2)
     if hooks or state is None or odd:
         return False
-    keys = [content_key(prompt) for prompt in prompts]  # arrays have no equality of their own
+    keys = [content_key(prompt) for prompt in prompts]  # arrays cannot be compared with ==
     return keys[:half] == keys[half:]

@@ -56,8 +56,8 @@ def awake(judge: Any) -> AbstractContextManager[Any]:
         backend = engine.backend
         if engine.settings.get("enable_sleep_mode"):
             backend = engine.load()
-        if hasattr(backend, "awake"):
-            stack.enter_context(backend.awake())
+        if hasattr(backend, "stay_awake"):
+            stack.enter_context(backend.stay_awake())
     return stack
 
 

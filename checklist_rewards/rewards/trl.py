@@ -94,8 +94,8 @@ class ChecklistReward:
             How often to repeat reads that failed for a transient reason.
         on_failure (`str`, *optional*, defaults to `"row"`):
             What to do with a completion without a score. `"row"`: its reward is None; if the trainer is known to count
-            None as 0, its whole group gets None. `"group"`: all completions of its prompt get None. `"raise"`: training
-            stops with a [`BackendError`].
+            None as 0, its whole group gets None. `"group"`: all completions of its prompt get None. `"raise"`:
+            training stops with a [`BackendError`].
         log (`str` or `Path`, *optional*):
             JSONL file with a line per completion: step, prompt, completion, reward and [`Score`].
         keep_thinking (`bool`, *optional*, defaults to `False`):
@@ -279,9 +279,8 @@ class ChecklistReward:
         column = columns.get(name)
         if column is None:
             raise SampleError(
-                f"{self.__name__}: the trainer passed no column {name!r} (columns it passed: "
-                f"{', '.join(columns) or 'none'}); the dataset needs one, in every row, and the trainer must keep it "
-                "(remove_unused_columns=False)."
+                f"{self.__name__}: the trainer passed no column {name!r} (columns: {', '.join(columns) or 'none'}). "
+                "Add it to every row of the dataset and set remove_unused_columns=False."
             )
         if isinstance(column, str | Mapping) or not prompts == completions == len(column):
             raise SampleError(
@@ -342,8 +341,8 @@ class ChecklistReward:
             "OnlineDPOTrainer still trains on their pairs, with the first completion as the chosen one. Use "
             "checklist_rewards.rewards.online_dpo.ChecklistOnlineDPOTrainer, or set on_failure='raise'."
             if trained_on
-            else "This trainer sums several rewards and counts None as 0, so all completions of their prompts get None. "
-            "With GRPO, multi_objective_aggregation='normalize_then_sum' avoids this.",
+            else "This trainer sums several rewards and counts None as 0, so all completions of their prompts get "
+            "None. With GRPO, multi_objective_aggregation='normalize_then_sum' avoids this.",
         )
 
     def _line(

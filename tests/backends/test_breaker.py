@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from checklist_rewards.backends.openai.breaker import Breaker, ServerGone
-from checklist_rewards.backends.openai.pace import Pace
+from checklist_rewards.backends.openai.rate_limit import RateLimit
 from tests.clock import run
 
 
@@ -22,8 +22,8 @@ def test_spending_is_spaced_out():
         await asyncio.gather(*(pace.spend() for _ in range(5)))
         return now()
 
-    assert run(spend(Pace(1200))) == pytest.approx(4 * 60 / 1200)
-    assert run(spend(Pace())) == 0
+    assert run(spend(RateLimit(1200))) == pytest.approx(4 * 60 / 1200)
+    assert run(spend(RateLimit())) == 0
 
 
 def test_a_server_that_is_gone_is_probed_with_longer_and_longer_pauses_then_given_up_then_probed_again():
@@ -33,7 +33,7 @@ def test_a_server_that_is_gone_is_probed_with_longer_and_longer_pauses_then_give
         assert await breaker.admit() is False  # one failure is not enough
         await fail(breaker)
         probes = []
-        with pytest.raises(ServerGone, match="it gave no answer for 10 s; last: backend_error: status 500"):
+        with pytest.raises(ServerGone, match="no response for 10 s; last failure: backend_error: status 500"):
             while True:
                 assert await breaker.admit() is True
                 probes.append(now())

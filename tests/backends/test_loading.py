@@ -70,5 +70,5 @@ def test_every_engine_warns_once_where_each_rank_would_load_its_own_judge(
         caplog.clear()
         with caplog.at_level(logging.WARNING):
             load()
-        assert caplog.text.count("each of the 2 processes loads a judge of its own") == warnings
-        assert caplog.text.count("give its base_url") == warnings
+        assert caplog.text.count("each of the 2 processes loads its own copy of the judge") == warnings
+        assert caplog.text.count("pass its base_url") == warnings

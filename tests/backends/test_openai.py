@@ -131,7 +131,7 @@ def test_without_a_tokenizer_reads_are_chats(broken_server, caplog):
     broken_server.card = {"root": "/nowhere", "max_model_len": 2048}
     with caplog.at_level(logging.WARNING):
         judge = connect(broken_server)
-    assert "cannot be loaded here, so every read is a chat request" in caplog.text
+    assert "cannot be loaded here, so each read is a separate chat request" in caplog.text
     [[read]] = judge.read(ONE, LABELS).reads
     assert read.logprobs == (-0.5, -1.5)
     [asked] = broken_server.asked
@@ -140,7 +140,7 @@ def test_without_a_tokenizer_reads_are_chats(broken_server, caplog):
 
 def test_requests_that_the_server_refuses_from_the_first_are_an_error(broken_server):
     broken_server.statuses, broken_server.card = [400], {}
-    with pytest.raises(ModelError, match="refused a request: status 400"):
+    with pytest.raises(ModelError, match="rejected a request: status 400"):
         connect(broken_server).read([ReadGroup(None, "Hello.", ("Is it?",) * 100)], LABELS)
     assert len(broken_server.asked) == 3 * 8  # as it is, without the template's setting, without log-probabilities
 
@@ -164,7 +164,7 @@ def test_a_request_that_is_refused_later_costs_its_own_read(broken_server):
 @pytest.mark.parametrize("status", [401, 402, 404])
 def test_what_no_retry_can_mend_stops_at_once(broken_server, status):
     broken_server.statuses, broken_server.card = [status], {}
-    with pytest.raises(ModelError, match=f"refused a request: status {status}"):
+    with pytest.raises(ModelError, match=f"rejected a request: status {status}"):
         connect(broken_server).generate([[{"role": "user", "content": "Hello."}]] * 50, Sampling())
     assert len(broken_server.asked) == 1
 
@@ -173,11 +173,13 @@ def test_a_dead_server_is_waited_for_once_and_then_given_up(broken_server):
     broken_server.statuses, broken_server.card = [500], {}
     judge = connect(broken_server, failures=4, patience=0.3, concurrency=8)
     [reads] = judge.read([ReadGroup(None, "Hello.", tuple(f"Is it {n}?" for n in range(200)))], LABELS).reads
-    assert sum("is gone (it gave no answer for 0.3 s; last: backend_error: status 500" in r.unanswered for r in reads)
+    assert sum(
+        "is down (no response for 0.3 s; last failure: backend_error: status 500" in r.unanswered for r in reads
+    )
     assert all(read.unanswered.startswith("backend_error: ") for read in reads)
     assert len(broken_server.asked) < 60
     broken_server.statuses = [200]
-    while "is gone" in (judge.read(ONE, LABELS).reads[0][0].unanswered or ""):
+    while "is down" in (judge.read(ONE, LABELS).reads[0][0].unanswered or ""):
         time.sleep(0.05)
     [[read]] = judge.read(ONE, LABELS).reads
     assert read.unanswered is None
@@ -234,7 +236,9 @@ def test_a_limit_that_allows_nothing_is_refused(name):
 
 
 def test_no_server_is_one_sentence():
-    with pytest.raises(ModelError, match=r"no OpenAI-compatible server answers at http://127.0.0.1:9/v1 .*vllm serve"):
+    with pytest.raises(
+        ModelError, match=r"no OpenAI-compatible server responds at http://127.0.0.1:9/v1 .*vllm serve"
+    ):
         OpenAIBackend(SERVED_NAME, "http://127.0.0.1:9/v1", pause=0.01)
 
 
@@ -245,11 +249,11 @@ def test_a_model_that_is_not_there_is_named_with_some_that_are(fault_server):
 
 def test_known_servers_go_by_name_and_want_their_key(monkeypatch):
     monkeypatch.delenv("OPENROUTER_API_KEY", raising=False)
-    with pytest.raises(ModelError, match="https://openrouter.ai/api/v1 needs a key: set OPENROUTER_API_KEY"):
+    with pytest.raises(ModelError, match="https://openrouter.ai/api/v1 requires an API key: set OPENROUTER_API_KEY"):
         OpenAIBackend("org/model", "openrouter")
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     assert engine_identity("gpt", "openai") == engine_identity("gpt", base_url="https://api.openai.com/v1/")
-    with pytest.raises(ModelError, match="base_url='localhost' is no address"):
+    with pytest.raises(ModelError, match="base_url='localhost' is not a URL"):
         engine_identity("gpt", base_url="localhost")
 
 

@@ -110,7 +110,7 @@ def test_the_eighth_refusal_in_a_row_is_an_error_and_the_next_call_tries_again(b
     for _ in range(7):
         [[reply]] = judge.generate([user("?")], WARM)
         assert reply.unanswered == "backend_error: status 400: status 400"
-    with pytest.raises(ModelError, match="refused a request: status 400"):
+    with pytest.raises(ModelError, match="rejected a request: status 400"):
         judge.generate([user("?")], WARM)
     broken_server.statuses = [200]
     assert judge.generate([user("?")], WARM) == [[Reply("yes", "stop")]]

@@ -64,5 +64,7 @@ def test_more_surface_forms_than_an_engine_names_are_refused():
     many = [f"{left}yes{right}" for left in SPACES for right in SPACES]
     chat = word_tokenizer("no")
     chat.tokenizer.add_tokens(many)
-    with pytest.raises(ModelError, match=r"\['yes', 'no'\] have 145 surface forms, at most 128"):
+    with pytest.raises(
+        ModelError, match=r"\['yes', 'no'\]: they have 145 surface forms in its vocabulary, and at most 128"
+    ):
         read_prompts(chat, GROUPS, ["yes", "no"], all_equal, limit=100)

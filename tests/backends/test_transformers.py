@@ -141,7 +141,7 @@ def test_a_folder_that_is_no_model_is_refused(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ModelError, match="cannot be loaded with transformers"):
         TransformersBackend(str(tmp_path))
-    with pytest.raises(ModelError, match="no model at"):
+    with pytest.raises(ModelError, match="model not found"):
         load_backend("/no/such/model", "transformers")
 
 

@@ -192,8 +192,8 @@ def test_a_judge_beside_a_policy_engine_or_other_ranks_is_warned_about(monkeypat
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     with caplog.at_level(logging.WARNING):
-        vllm._warn_about_neighbours()
-    assert "each of the 2 processes loads a judge" in caplog.text
+        vllm._warn_about_sharing()
+    assert "each of the 2 processes loads its own copy" in caplog.text
     assert "shares this process" in caplog.text
 
 
@@ -222,7 +222,7 @@ def sleeper(vllm_pocket, monkeypatch):
 
         monkeypatch.setattr(vllm_pocket.llm, name, told)
     monkeypatch.setattr(vllm_pocket, "sleeps", True)
-    with vllm_pocket.awake():
+    with vllm_pocket.stay_awake():
         pass
     assert calls == ["sleep"] and vllm_pocket.llm.llm_engine.is_sleeping()
     calls.clear()
@@ -238,7 +238,7 @@ def test_an_engine_that_sleeps_wakes_for_a_call_and_gives_the_same_answers(sleep
     assert largest_difference(engine.read(world_reads, LABELS), pocket.read(world_reads, LABELS)) < 1e-3
     assert calls == ["wake_up", "generate", "sleep"]
     calls.clear()
-    with engine.awake():
+    with engine.stay_awake():
         for _ in range(2):
             engine.read(world_reads[:1], LABELS)
         assert not engine.llm.llm_engine.is_sleeping()
@@ -253,7 +253,7 @@ def test_an_engine_that_does_not_wake_leaves_its_reads_unanswered(sleeper, monke
     engine, calls = sleeper
 
     def gone():
-        raise RuntimeError("the engine's process is gone")
+        raise RuntimeError("the engine's process has ended")
 
     with monkeypatch.context() as patched:
         patched.setattr(engine.llm, "wake_up", gone)

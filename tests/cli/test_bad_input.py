@@ -72,7 +72,7 @@ BAD_OPTIONS = {
         ["rows.jsonl", "-o", "out.jsonl", "--store", "rows.jsonl"],
         ["rows.jsonl", "cannot be opened"],
     ),
-    "a server without address": (["rows.jsonl", "-o", "out.jsonl", "--base-url", "here"], ["'here'", "no address"]),
+    "a server without address": (["rows.jsonl", "-o", "out.jsonl", "--base-url", "here"], ["'here'", "not a URL"]),
     "threshold": (["rows.jsonl", "-o", "out.jsonl", "--threshold", "1.5"], ["threshold", "1.5"]),
     "threshold nan": (["rows.jsonl", "-o", "out.jsonl", "--threshold", "nan"], ["threshold", "nan"]),
     "metric": (["rows.jsonl", "-o", "out.jsonl", "--metric", "best"], ["metric", "best", "expected"]),

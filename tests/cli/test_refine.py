@@ -132,7 +132,7 @@ def test_a_run_with_prices_says_what_it_cost(run, model):
         ({"prompt": "A"}, ["--checklist-key", "items"], "column 'items' not found"),
         ({"prompt": "A"}, ["--policy-base-url", "http://x"], "requires --policy"),
         ({"prompt": "A"}, ["--pipeline", "checkeval"], "checkeval writes one checklist for all rows"),
-        ({"prompt": "A"}, ["--policy", "./nowhere"], "no model at './nowhere'"),
+        ({"prompt": "A"}, ["--policy", "./nowhere"], "model not found: './nowhere'"),
         ({"prompt": "A"}, ["--dry-run", "--price", "pocket=1"], "expected two prices"),
     ],
 )

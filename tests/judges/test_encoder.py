@@ -202,11 +202,11 @@ def test_settings_that_say_how_a_model_is_prompted_are_refused(folder, settings,
 
 
 def test_it_writes_nothing_and_other_engines_do_not_read_it(folder, engine):
-    with pytest.raises(ModelError, match="writes nothing"):
+    with pytest.raises(ModelError, match="can only answer questions"):
         engine.generate([[{"role": "user", "content": "Hi."}]], Sampling())
     with pytest.raises(ModelError, match="cross-encoder, which transformers does not read"):
         choose_backend(folder, "transformers")
-    with pytest.raises(ModelError, match="it was asked for A, B"):
+    with pytest.raises(ModelError, match="it cannot be used with the labels A, B"):
         engine.read([ReadGroup(None, "red", ("red ?",))], ("A", "B"))
 
 
@@ -217,9 +217,9 @@ def test_a_model_that_is_no_judge_is_refused(tmp_path):
     config = AutoConfig.from_pretrained(base, num_labels=3)
     AutoModelForSequenceClassification.from_config(config).save_pretrained(tmp_path / "three")
     AutoTokenizer.from_pretrained(base).save_pretrained(tmp_path / "three")
-    with pytest.raises(ModelError, match="has 3 outputs; an encoder judge has one"):
+    with pytest.raises(ModelError, match="has 3 outputs; an encoder judge needs exactly one"):
         EncoderBackend(str(tmp_path / "three"))
-    with pytest.raises(ModelError, match="there is no model at"):
+    with pytest.raises(ModelError, match="model not found:"):
         EncoderJudge(str(tmp_path / "nothing")).check()
 
 

@@ -174,7 +174,7 @@ def test_an_address_is_needed(base_url):
 
 @pytest.mark.parametrize(
     ("setting", "words"),
-    [({"typo": 1}, "'typo' is no setting of a server; allowed: concurrency, "), ({"timeout": "long"}, "timeout='l")],
+    [({"typo": 1}, "unknown server setting 'typo'; allowed: concurrency, "), ({"timeout": "long"}, "timeout='l")],
 )
 def test_a_setting_that_there_is_not_is_refused_at_once(setting, words):
     with pytest.raises(ModelError, match=words):

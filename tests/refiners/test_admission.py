@@ -155,7 +155,7 @@ def test_what_cannot_be_tried():
         admission().refine(Checklist.parse([ITEM]), ["A"])
     with pytest.raises(SampleError, match="threshold=2 is not allowed"):
         admission(threshold=2)
-    with pytest.raises(ModelError, match="there is no model at './gone'"):
+    with pytest.raises(ModelError, match="model not found: './gone'"):
         CheckAdmission("./gone", store=False).check()
     assert admission().refine(Checklist.parse(["Is it kind?"])).items[0].question == "Is it kind?"  # nothing to try
 

@@ -50,7 +50,7 @@ def test_the_yaml_file_may_shape_the_reward(config):
         ("thinking_opened: 1\n", "reward.yaml: thinking_opened=1 is not allowed"),
         ("log: [a.jsonl]\n", r"reward.yaml: log=\['a.jsonl'\] is not allowed; it is the path of a JSONL file"),
         ("threshold: high\n", "reward.yaml: threshold='high'"),
-        ("model: ./nowhere\nstore: false\n", "reward.yaml: there is no model at './nowhere'"),
+        ("model: ./nowhere\nstore: false\n", "reward.yaml: model not found: './nowhere'"),
         ("prompt: judges/none\n", "reward.yaml: prompt not found: 'judges/none'"),
     ],
 )

@@ -65,7 +65,7 @@ def test_the_pocket_config_trains_on_every_kind_of_dataset(tmp_path, kind):
         (ROWS[:3] + [{**ROWS[3], "checklist": []}], {}, ChecklistError, r"data.jsonl \(train\), row 4: .*empty"),
         (ROWS[:1], {}, SampleError, r"data.jsonl \(train\) has 1 rows, and a batch takes 2"),
         (ROWS, {"metric": "mean"}, SampleError, "metric='mean'"),
-        (ROWS, {"model": "./nowhere"}, ModelError, "no model at './nowhere'"),
+        (ROWS, {"model": "./nowhere"}, ModelError, "model not found: './nowhere'"),
     ],
     ids=["no column", "an empty checklist", "too few prompts", "an unknown metric", "no judge"],
 )

@@ -75,7 +75,7 @@ class Napping:
         self.engine, self.identity, self.events, self.up = engine, engine.identity, [], False
 
     @contextmanager
-    def awake(self):
+    def stay_awake(self):
         self.events.append("wakes")
         self.up = True
         try:

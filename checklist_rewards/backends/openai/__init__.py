@@ -1,8 +1,8 @@
-"""Any OpenAI-compatible server: OpenAI, OpenRouter, `vllm serve`, one of your own.
+"""Client for OpenAI-compatible servers: OpenAI, OpenRouter, `vllm serve`, or your own.
 
-`backend` is the engine that the rest of the package sees. Below it, `chat` and `completions` write requests and read
-answers, `connection` sends one request until it is answered or given up, `failures` says what went wrong, `breaker`
-stops asking a server that is gone, `pace` keeps to a rate, and `loop` is the thread in which all of it runs.
+`backend` implements the engine. `chat` and `completions` create requests and parse responses. `connection` sends a
+request, with retries. `failures` classifies errors. `breaker` is a circuit breaker for servers that are down.
+`rate_limit` limits requests and tokens per minute. `loop` is the background thread in which all of this runs.
 """
 
 from checklist_rewards.backends.openai.backend import OpenAIBackend

@@ -1,18 +1,18 @@
-"""The engine behind an OpenAI-compatible server.
+"""An engine for models on OpenAI-compatible servers.
 
-What the server can do is found out once. It is asked for its models; one that says how long a context may be is most
-likely vLLM, and if the model's tokenizer can be loaded here, the first read tries a prompt of token ids. Where that
-gives the log-probabilities of named tokens, reads are exact and travel in lists of a few hundred prompts
-(`completions`); everywhere else each read is a chat request for one token (`chat`). What a server refuses (a JSON
-schema, log-probabilities) is left out from then on.
+The capabilities of the server are detected once. First its list of models is requested. A server that reports a
+maximum context length is most likely vLLM. If the model's tokenizer can be loaded here, the first read then sends a
+prompt of token ids. If the server returns the log-probabilities of the given tokens, reads are exact and are sent in
+lists of a few hundred prompts (`completions`). Otherwise each read is a chat request for one token (`chat`). Features
+that the server rejects (a JSON schema, log-probabilities) are omitted from then on.
 
-A request that fails costs its own reads and no others. What no retry can repair (no server, another model, a wrong
-key) is a [`ModelError`], and so is a server that refuses each of its first eight requests: these go out one after the
-other until one is not refused, which tells one odd prompt from requests that are all wrong.
+A failed request affects only its own reads. Errors that no retry can fix (no server, an unknown model, a wrong key)
+raise [`ModelError`]. The same applies to a server that rejects each of its first eight requests. They are sent one
+after the other until one is accepted, to distinguish a single bad prompt from requests that are all invalid.
 
-Requests start as slots become free and replies are passed on as they arrive, so the server works at the full
-`concurrency` until the last prompt. A prompt that is too long is not stored as such: the server's next start may allow
-a longer context.
+Requests start as slots become free, and replies are returned as they arrive, so the server is used with the full
+`concurrency` until the last prompt. Reads of prompts that are too long are not stored, because the server may allow a
+longer context after its next start.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from checklist_rewards.backends.openai import chat, completions
 from checklist_rewards.backends.openai.cached import PrefixCache
 from checklist_rewards.backends.openai.connection import Connection
 from checklist_rewards.backends.openai.failures import Failure
-from checklist_rewards.backends.openai.loop import run, run_telling
+from checklist_rewards.backends.openai.loop import run, run_streaming
 from checklist_rewards.backends.openai.neutral import neutral
 from checklist_rewards.backends.reads import Answer, read_prompts
 from checklist_rewards.backends.servers import SERVERS, Settings, server_address, server_key
@@ -53,25 +53,25 @@ logger = logging.getLogger(__name__)
 
 _READS_PER_REQUEST = 256
 _LIST_PATIENCE = 4.0
-_CHARACTERS_PER_TOKEN = 4  # for limits only, where the tokenizer is not here
+_CHARACTERS_PER_TOKEN = 4  # an estimate for rate limits only
 _SHOWN_MODELS = 8
 _REFUSALS = 8
 _HEAD_START = 2.0  # seconds
-_TASKS_PER_SLOT = 2  # those that wait for their next attempt need no slot
+_TASKS_PER_SLOT = 2  # requests that wait for their next attempt do not need a slot
 
 T = TypeVar("T")
 Body = Callable[[frozenset[str]], dict[str, Any]]
 
 
 class Usage(NamedTuple):
-    """Tokens of one read's requests; `cached` is None where the server does not report it."""
+    """Tokens used by the requests of one read. `cached` is None if the server does not report it."""
 
     prompt: int = 0
     cached: int | None = 0
     completion: int = 0
 
     def plus(self, other: Usage) -> Usage:
-        """The tokens of both."""
+        """The sum of both."""
         cached = None if self.cached is None or other.cached is None else self.cached + other.cached
         return Usage(self.prompt + other.prompt, cached, self.completion + other.completion)
 
@@ -80,16 +80,18 @@ class OpenAIBackend:
     """A model on a server.
 
     Args:
-        model (`str`): the name that the server knows it by.
-        base_url (`str`, *optional*, defaults to `"openai"`): "openai", "openrouter", or an address such as
-            "http://localhost:8000/v1". The key is taken from `OPENROUTER_API_KEY` for OpenRouter, else from
-            `OPENAI_API_KEY`.
-        key (`str`, *optional*): the key itself.
-        **settings: see [`Settings`]: `concurrency`, `requests_per_minute`, `tokens_per_minute`, `timeout`,
-            `deadline`, `patience` ... To give them, build the backend yourself:
+        model (`str`): The name of the model on the server.
+        base_url (`str`, *optional*, defaults to `"openai"`): "openai", "openrouter", or a URL such as
+            "http://localhost:8000/v1".
+        key (`str`, *optional*): The API key. Defaults to the environment variable `OPENROUTER_API_KEY` for OpenRouter,
+            and to `OPENAI_API_KEY` for all other servers.
+        **settings: The fields of [`Settings`], such as `concurrency`, `requests_per_minute`, `tokens_per_minute`,
+            `timeout`, `deadline` or `patience`. Example:
             `ChecklistScorer(model, backend=OpenAIBackend(model, "openrouter", concurrency=256))`.
 
-    Raises [`ModelError`] if no server answers, if it wants a key that is not there, or if it does not serve `model`.
+    Raises:
+        ModelError: If no server responds, if the API key is missing or rejected, or if the server does not serve
+            `model`.
     """
 
     chunk_reads = 4096
@@ -109,12 +111,15 @@ class OpenAIBackend:
         self._without = chat.refused_by(model) | ({"no_thinking"} if hosted else set())
         self._tried = False
         self._refused: list[Failure] = []
-        # OpenRouter cuts a prompt that is too long in its middle unless it is told not to.
+        # By default, OpenRouter removes the middle of a prompt that is too long.
         self._extra: dict[str, Any] = {"transforms": []} if self.base_url == SERVERS["openrouter"][0] else {}
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
-        """See [`Backend`]. `computed_tokens` is None where the server reports neither cached tokens nor counters that
-        no other client changed during the call (`cached.py`)."""
+        """Compute the log-probabilities of the labels, in lists of prompts if the server supports them.
+
+        `computed_tokens` is None if the server does not report cached tokens, and its counters are missing or were
+        changed by another client during the call (`cached.py`).
+        """
         if self.tokens is not None and self._takes_lists is not False:
             ids = sorted(set(chain.from_iterable(self.tokens.label_groups(labels))))
             lists = run(self._lists(ids))
@@ -127,33 +132,33 @@ class OpenAIBackend:
 
     @property
     def requests_per_read(self) -> int:
-        """At most: where reads are chat requests, a second one may ask for a word."""
+        """Maximum number of requests per read: 2 for chat requests, because a second one may request a word."""
         return 1 if self._takes_lists else 2
 
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:
-        """See [`Backend`]. The server renders the chat template."""
-        return run_telling(
-            lambda put: self._each(prompts, lambda messages: self._replies(messages, sampling), put),
+        """Sample replies concurrently. The server renders the chat template."""
+        return run_streaming(
+            lambda emit: self._each(prompts, lambda messages: self._replies(messages, sampling), emit),
             arrived or (lambda place, replies: None),
         )
 
     async def _card(self) -> dict[str, Any]:
-        """What the server says about the model; nothing where it lists no models."""
-        found = await self.connection.get("/models", "data")
-        if isinstance(found, Failure):
-            if found.status in (404, 405):
+        """The server's description of the model; empty if the server does not list its models."""
+        response = await self.connection.get("/models", "data")
+        if isinstance(response, Failure):
+            if response.status in (404, 405):
                 return {}
-            if found.status in (401, 403):
-                raise ModelError(f"the server at {self.base_url} does not accept the key ({found.reason}).")
+            if response.status in (401, 403):
+                raise ModelError(f"the server at {self.base_url} does not accept the API key ({response.reason}).")
             raise NoServerError(
-                f"no OpenAI-compatible server answers at {self.base_url} ({found.reason}); give another base_url, or "
-                f"start one with: vllm serve {self.model}"
+                f"no OpenAI-compatible server responds at {self.base_url} ({response.reason}); give another base_url, "
+                f"or start a server with: vllm serve {self.model}"
             )
-        cards = {card.get("id"): card for card in found["data"] if isinstance(card, dict)}
+        cards = {card.get("id"): card for card in response["data"] if isinstance(card, dict)}
         if not cards:
-            return {}  # a proxy that lists nothing
+            return {}  # some proxies return an empty list
         if self.model not in cards:
             names = [str(name) for name in cards]
             more = f" and {len(names) - _SHOWN_MODELS} more" if len(names) > _SHOWN_MODELS else ""
@@ -166,25 +171,28 @@ class OpenAIBackend:
         source = card.get("root") or self.model
         try:
             return load_chat_tokenizer(source)
-        except Exception:  # whatever a tokenizer's files or code raise, the server has its own
+        except Exception:  # a tokenizer may raise any error; the server has its own tokenizer
             logger.warning(
-                "the tokenizer %r of the model served at %s cannot be loaded here, so every read is a chat request; "
-                "with it, reads would travel in lists.",
+                "the tokenizer %r of the model served at %s cannot be loaded here, so each read is a separate chat "
+                "request; with the tokenizer, reads would be sent in lists.",
                 source,
                 self.base_url,
             )
             return None
 
     async def _lists(self, ids: list[int]) -> bool | Failure:
-        """Whether reads travel in lists; tried once, with a prompt of one token."""
+        """Whether the server supports lists of prompts; tested once, with a prompt of one token."""
         if self._takes_lists is None:
-            found = await self.connection.post("/completions", completions.body(self.model, [ids[:1]], ids))
-            if isinstance(found, Failure) and not found.bad_request:
-                return found
-            choices = [] if isinstance(found, Failure) else found["choices"]
+            response = await self.connection.post("/completions", completions.body(self.model, [ids[:1]], ids))
+            if isinstance(response, Failure) and not response.bad_request:
+                return response
+            choices = [] if isinstance(response, Failure) else response["choices"]
             self._takes_lists = isinstance(completions.answers(choices, ids, 1)[0], dict)
             if not self._takes_lists:
-                logger.info("the server at %s names no tokens; every read is a chat request.", self.base_url)
+                logger.info(
+                    "the server at %s does not support logprob_token_ids; each read is a separate chat request.",
+                    self.base_url,
+                )
         return self._takes_lists
 
     def _ask_lists(self, prompts: list[list[int]], ids: list[int]) -> tuple[list[Answer], int | None]:
@@ -200,103 +208,103 @@ class OpenAIBackend:
         return run(ask())
 
     async def _complete(self, prompts: list[list[int]], ids: list[int]) -> list[Answer]:
-        """An answer per prompt. Those that the server left out, or gave twice, are asked for once more."""
+        """Get an answer per prompt. Answers that are missing or duplicated in the response are requested once more."""
         answers: list[Answer | None] = [None] * len(prompts)
         for _ in range(2):
             missing = [place for place, answer in enumerate(answers) if answer is None]
             if not missing:
                 break
-            asked = [prompts[place] for place in missing]
-            spent = sum(map(len, asked)) + len(asked)
-            found = await self.connection.post(
-                "/completions", completions.body(self.model, asked, ids), tokens=spent, patience=_LIST_PATIENCE
+            batch = [prompts[place] for place in missing]
+            tokens = sum(map(len, batch)) + len(batch)
+            response = await self.connection.post(
+                "/completions", completions.body(self.model, batch, ids), tokens=tokens, patience=_LIST_PATIENCE
             )
-            if isinstance(found, Failure):
-                if found.fatal:
-                    raise self._error(found)
-                return [found.reason if answer is None else answer for answer in answers]
-            for place, answer in zip(missing, completions.answers(found["choices"], ids, len(asked)), strict=True):
+            if isinstance(response, Failure):
+                if response.fatal:
+                    raise self._error(response)
+                return [response.reason if answer is None else answer for answer in answers]
+            for place, answer in zip(missing, completions.answers(response["choices"], ids, len(batch)), strict=True):
                 answers[place] = answer
         return ["empty_choices" if answer is None else answer for answer in answers]
 
     async def _read_chats(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         prompts = [(group.system, group.prefix + tail) for group in groups for tail in group.tails]
         before = None if self._cache is None else await self._cache.counts()
-        reads = await self._each(prompts, lambda prompt: self._label(_messages(*prompt), labels))
-        found = iter(reads)
-        taken = [tuple(_of_this_start(next(found)[0]) for _ in group.tails) for group in groups]
-        usage = Usage()
-        for _, used in reads:
-            usage = usage.plus(used)
-        computed = None if usage.cached is None else usage.prompt - usage.cached
+        results = await self._each(prompts, lambda prompt: self._label(_messages(*prompt), labels))
+        remaining = iter(results)
+        reads = [tuple(_of_this_start(next(remaining)[0]) for _ in group.tails) for group in groups]
+        total = Usage()
+        for _, usage in results:
+            total = total.plus(usage)
+        computed = None if total.cached is None else total.prompt - total.cached
         if computed is None and self._cache is not None:
-            computed = await self._cache.computed(before, usage.prompt)
-        return ReadResult(taken, usage.prompt, computed, completion_tokens=usage.completion or None)
+            computed = await self._cache.computed(before, total.prompt)
+        return ReadResult(reads, total.prompt, computed, completion_tokens=total.completion or None)
 
     async def _label(
         self, messages: Messages, labels: Sequence[str], without: frozenset[str] = frozenset()
     ) -> tuple[LabelRead, Usage]:
-        found = await self._chat(
+        response = await self._chat(
             lambda refused: chat.label_body(self.model, messages, refused | without, self._controls), messages, 1
         )
-        if isinstance(found, Failure):
-            return LabelRead(None, found.reason), Usage()
-        choice, usage = chat.choices_of(found)[0], Usage(*chat.usage_of(found))
+        if isinstance(response, Failure):
+            return LabelRead(None, response.reason), Usage()
+        choice, usage = chat.choices_of(response)[0], Usage(*chat.usage_of(response))
         read = chat.label_of(choice, labels)
         if read.unanswered == "off_label" and "logprobs" not in self._without | without:
-            # One token of text is not much: without log-probabilities the model may finish its word.
+            # The token may be the start of a label. A request without log-probabilities allows the whole word.
             read, more = await self._label(messages, labels, frozenset({"logprobs"}))
             usage = usage.plus(more)
         return read, usage
 
     async def _replies(self, messages: Messages, sampling: Sampling) -> list[Reply]:
-        """`sampling.n` replies. A server that gives fewer at a time is asked again for the others."""
+        """Sample `sampling.n` replies. If the server returns fewer per request, the others are requested again."""
         room = self._room(messages)
         if room < 1:
             return [Reply(None, unanswered=TOO_LONG, keep=False)] * sampling.n
         seed = reply_seed(sampling.seed, messages)
         replies: list[Reply] = []
         while len(replies) < sampling.n:
-            asked = replace(sampling, seed=seed + len(replies))
-            left = sampling.n - len(replies)
+            seeded = replace(sampling, seed=seed + len(replies))
+            missing = sampling.n - len(replies)
 
-            def body(refused: frozenset[str], asked: Sampling = asked, left: int = left) -> dict[str, Any]:
-                return chat.reply_body(self.model, messages, asked, left, room, refused, self._controls)
+            def body(refused: frozenset[str], seeded: Sampling = seeded, missing: int = missing) -> dict[str, Any]:
+                return chat.reply_body(self.model, messages, seeded, missing, room, refused, self._controls)
 
-            found = await self._chat(body, messages, sampling.max_tokens * left)
-            if isinstance(found, Failure):
-                return replies + [Reply(None, unanswered=found.reason, keep=found.reason != TOO_LONG)] * left
-            fresh = [chat.reply_of(choice) for choice in chat.choices_of(found)[:left]]
-            if not fresh:
-                return replies + [Reply(None, unanswered="error_body")] * left
-            replies += _with_usage(fresh, *chat.usage_of(found))
+            response = await self._chat(body, messages, sampling.max_tokens * missing)
+            if isinstance(response, Failure):
+                return replies + [Reply(None, unanswered=response.reason, keep=response.reason != TOO_LONG)] * missing
+            new = [chat.reply_of(choice) for choice in chat.choices_of(response)[:missing]]
+            if not new:
+                return replies + [Reply(None, unanswered="error_body")] * missing
+            replies += _with_usage(new, *chat.usage_of(response))
         return replies
 
     def _room(self, messages: Messages) -> int:
-        """Tokens that the context leaves for a reply, as far as that is known here."""
+        """Number of tokens that the context leaves for a reply, as far as known here."""
         if self.tokens is None:
             return self.limit
         try:
             return self.limit - len(self.tokens.prompt(messages))
-        except (ModelError, TemplateError):  # the server's template may allow what the tokenizer's does not
+        except (ModelError, TemplateError):  # the server may use a template that accepts these messages
             return self.limit
 
     async def _each(
         self,
         prompts: Sequence[Any],
         ask: Callable[[Any], Coroutine[Any, Any, T]],
-        put: Callable[[int, T], None] = lambda place, answer: None,
+        emit: Callable[[int, T], None] = lambda place, answer: None,
     ) -> list[T]:
-        """Ask about every prompt, as many at once as there are slots and some more, once it is known that the server
-        takes such requests. `put` gets each answer as it arrives."""
+        """Call `ask` for every prompt, concurrently once the server has accepted a request. `emit` is called with each
+        answer as it arrives."""
         answers: dict[int, T] = {}
         places = iter(range(len(prompts)))
 
         async def one(place: int) -> None:
             answers[place] = await ask(prompts[place])
-            put(place, answers[place])
+            emit(place, answers[place])
 
-        async def several() -> None:
+        async def worker() -> None:
             for place in places:
                 await one(place)
 
@@ -305,34 +313,35 @@ class OpenAIBackend:
             while not self._tried and len(self._refused) < _REFUSALS and (place := next(places, None)) is not None:
                 tasks.append(asyncio.ensure_future(one(place)))
                 if not (await asyncio.wait(tasks[-1:], timeout=_HEAD_START))[0]:
-                    break  # what takes long is not refused
+                    break  # a request that takes this long has not been rejected
                 tasks[-1].result()
             if not self._tried and len(self._refused) >= _REFUSALS:
                 refusal, self._refused = self._refused[-1], []
                 raise self._error(refusal)
             workers = min(len(prompts) - len(tasks), _TASKS_PER_SLOT * self.connection.settings.concurrency)
-            tasks += [asyncio.ensure_future(several()) for _ in range(workers)]
+            tasks += [asyncio.ensure_future(worker()) for _ in range(workers)]
             await asyncio.gather(*tasks)
             return [answers[place] for place in range(len(prompts))]
         finally:
-            for task in tasks:  # the first error stops the others
+            for task in tasks:  # after an error, stop the others
                 task.cancel()
 
     async def _chat(self, body: Body, messages: Messages, tokens: int) -> dict[str, Any] | Failure:
-        """A chat request, sent again without what the server refuses; what it takes then is remembered."""
-        spent = tokens + sum(len(message["content"]) for message in messages) // _CHARACTERS_PER_TOKEN
+        """Send a chat request, and again without the features that the server rejects. The features to omit are
+        remembered."""
+        estimate = tokens + sum(len(message["content"]) for message in messages) // _CHARACTERS_PER_TOKEN
         without, first = self._without, None
         while True:
-            asked = body(without) | self._extra
-            found = await self.connection.post("/chat/completions", asked, tokens=spent)
-            if not isinstance(found, Failure):
+            request = body(without) | self._extra
+            response = await self.connection.post("/chat/completions", request, tokens=estimate)
+            if not isinstance(response, Failure):
                 if without - self._without:
-                    logger.info("the server at %s does not take: %s.", self.base_url, ", ".join(sorted(without)))
+                    logger.info("the server at %s does not support: %s.", self.base_url, ", ".join(sorted(without)))
                 self._without |= without
                 self._tried = True
-                return found
-            first = first or found
-            dropped = chat.suspects(found, chat.features(asked), without) if found.bad_request else None
+                return response
+            first = first or response
+            dropped = chat.suspects(response, chat.features(request), without) if response.bad_request else None
             if not dropped:
                 break
             without |= dropped
@@ -346,7 +355,7 @@ class OpenAIBackend:
 
     def _error(self, failure: Failure) -> ModelError:
         reason = failure.reason.removeprefix("backend_error: ")
-        return ModelError(f"the server at {self.base_url} refused a request: {reason}")
+        return ModelError(f"the server at {self.base_url} rejected a request: {reason}")
 
 
 def _messages(system: str | None, user: str) -> Messages:
@@ -355,26 +364,27 @@ def _messages(system: str | None, user: str) -> Messages:
 
 
 def _of_this_start(read: LabelRead) -> LabelRead:
-    """A context may be another one when the server is started again."""
+    """Mark a read as not to be stored if the prompt is too long, because the server's context may change at a
+    restart."""
     return replace(read, keep=False) if read.unanswered == TOO_LONG else read
 
 
 def _special(tokens: ChatTokenizer) -> list[str]:
-    """The control strings that a tokenizer declares, without those that every text is cleared of."""
+    """The control strings declared by a tokenizer, without those that [`neutral`] always handles."""
     added = getattr(tokens.tokenizer, "added_tokens_decoder", {})
     return [token.content for token in added.values() if token.special and neutral(token.content) == token.content]
 
 
 def _with_usage(replies: list[Reply], prompt: int, cached: int | None, completion: int) -> list[Reply]:
-    """The server counts all replies of a request together: shared out evenly, the prompt counted at the first."""
-    share, rest = divmod(completion, len(replies))
+    """Distribute the usage of a request evenly among its replies. Prompt tokens are counted in the first reply."""
+    each, rest = divmod(completion, len(replies))
     return [
         Reply(
             reply.text,
             reply.finish_reason,
             reply.unanswered,
             prompt if place == 0 else 0,
-            share + (rest if place == 0 else 0),
+            each + (rest if place == 0 else 0),
         )
         for place, reply in enumerate(replies)
     ]

@@ -1,12 +1,12 @@
-"""The circuit breaker: a server that is gone is noticed once, not once per read.
+"""A circuit breaker: a server that is down is detected once, not once per read.
 
-    closed   requests pass. After `failures` in a row that no server answered properly: open.
-    open     requests wait; one at a time goes out as a probe, after pauses that double up to 15 s. An answer closes
-             it, and everything that waited goes on.
-    gone     no probe was answered for `patience` seconds: everything that waits is given up, and so is everything
-             asked within the next `patience` seconds. Then one probe goes out again.
+    closed   Requests are sent. After `failures` consecutive requests without a valid response, the breaker opens.
+    open     Requests wait. One at a time is sent as a probe, after pauses that double up to 15 s. A response closes
+             the breaker, and all waiting requests continue.
+    gone     No probe was answered for `patience` seconds. All waiting requests fail, and so do all new requests within
+             the next `patience` seconds. Then one probe is sent again.
 
-A dead server so costs a run one wait, and then ends it with every read that is missing listed.
+A dead server therefore delays a run only once. Then the run ends and lists all missing reads.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _LONGEST_PAUSE = 15.0
 
 
 class ServerGone(Exception):
-    """The breaker gave up; the message says for how long it tried and what the last failure was."""
+    """The breaker considers the server gone. The message contains the time without a response and the last failure."""
 
 
 class Breaker:
-    """Watches the requests to one server.
+    """The circuit breaker of one server.
 
     Args:
-        failures (`int`): consecutive failures that open it.
-        patience (`float`): seconds without an answer after which it gives up.
-        pause (`float`): seconds before the first probe.
+        failures (`int`): Number of consecutive failures after which the breaker opens.
+        patience (`float`): Seconds without a response after which the server counts as gone.
+        pause (`float`): Seconds before the first probe.
     """
 
     def __init__(self, failures: int, patience: float, pause: float):
@@ -41,16 +41,19 @@ class Breaker:
         self._changed = asyncio.Event()
 
     async def admit(self) -> bool:
-        """Wait until a request may go out; True if it is a probe, whose failure is the server's and not its own.
+        """Wait until a request may be sent.
+
+        Returns:
+            `bool`: Whether the request is a probe. The failure of a probe does not count as a failure of the request.
 
         Raises:
-            ServerGone: if there is no hope.
+            ServerGone: If the server counts as gone.
         """
         clock = asyncio.get_running_loop().time
         while self._opened is not None:
             now = clock()
             if now < self._gone_until:
-                raise ServerGone(f"it gave no answer for {self.patience:g} s; last: {self._last}")
+                raise ServerGone(f"no response for {self.patience:g} s; last failure: {self._last}")
             if not self._probing and now >= self._next_probe:
                 self._probing = True
                 return True
@@ -62,7 +65,7 @@ class Breaker:
         return False
 
     def passed(self, probe: bool) -> None:
-        """The server answered."""
+        """Record a request that the server answered."""
         self._failed = 0
         self._probing = self._probing and not probe
         if self._opened is not None:
@@ -70,7 +73,7 @@ class Breaker:
             self._wake()
 
     def failed(self, probe: bool, reason: str) -> None:
-        """A request got no proper answer."""
+        """Record a request without a valid response."""
         now = asyncio.get_running_loop().time()
         self._last = reason
         self._failed += 1
@@ -90,7 +93,7 @@ class Breaker:
         self._wake()
 
     def released(self, probe: bool) -> None:
-        """A request ended without saying anything about the server: it was cancelled, or told to come later."""
+        """Record a request that does not indicate whether the server works: it was cancelled or rate-limited."""
         if probe:
             self._probing = False
             self._next_probe = asyncio.get_running_loop().time() + self._pause

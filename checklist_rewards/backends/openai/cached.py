@@ -1,9 +1,9 @@
-"""What a vLLM server took from its prefix cache, by the counters of its `/metrics`.
+"""Counts the prompt tokens that a vLLM server took from its prefix cache, using the counters of its `/metrics`.
 
-vLLM puts cached tokens into a response only if it was started with `--enable-prompt-tokens-details`, and for a list of
-prompts only those of the last one. Its counters are the server's, other clients' traffic included. So they are read
-before and after a call, and are used only if exactly the call's own prompt tokens were looked up in between. Otherwise
-the number is not known.
+vLLM reports cached tokens in a response only if it was started with `--enable-prompt-tokens-details`, and for a list
+of prompts only those of the last one. The counters of `/metrics` include the traffic of other clients. So they are
+read before and after a call, and used only if the number of tokens in between is exactly that of the call's prompts.
+Otherwise the number is unknown.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from checklist_rewards.backends.openai.connection import Connection
 
 _COUNTER = re.compile(r"^vllm:prefix_cache_(queries|hits)(?:_total)?(?:\{.*\})? ([0-9.e+]+)$", re.M)
 _LOOKS, _PAUSE = 3, 0.05
-"""A server counts a step after it has sent its answers: how often to look, and the seconds between."""
+"""How often to read the counters, and the seconds between. The server updates them after it has sent its answers."""
 
 
 class Counts(NamedTuple):
-    """Prompt tokens since the server's start, over all its engines."""
+    """Prompt tokens of all engines since the start of the server: all (`queries`), and those cached (`hits`)."""
 
     queries: float
     hits: float
 
 
 class PrefixCache:
-    """The prefix cache of the server at the other end of a connection; not asked again once it proved not to count.
+    """The prefix cache of a vLLM server. Once the server turns out to have no counters, they are not requested again.
 
     Args:
-        connection ([`Connection`]): to an address that ends in "/v1".
+        connection ([`Connection`]): The connection to the server. Its address ends in "/v1".
     """
 
     def __init__(self, connection: Connection):
@@ -39,38 +39,38 @@ class PrefixCache:
         self._counts = True
 
     async def counts(self) -> Counts | None:
-        """What the counters say; None if there are none."""
+        """Read the counters. None if the server has none."""
         if not self._counts:
             return None
         text = await self.connection.text(self._url)
-        found = counts_in(text or "")
-        self._counts = found is not None
-        return found
+        counts = counts_in(text or "")
+        self._counts = counts is not None
+        return counts
 
     async def computed(self, before: Counts | None, prompt_tokens: int) -> int | None:
-        """The tokens of a call that were not in the cache; None if that is not known.
+        """The number of prompt tokens of a call that were not in the cache. None if unknown.
 
         Args:
-            before ([`Counts`]): what [`counts`] gave before the call.
-            prompt_tokens (`int`): of all prompts of the call.
+            before ([`Counts`]): The result of [`counts`] before the call.
+            prompt_tokens (`int`): The tokens of all prompts of the call.
         """
         for look in range(_LOOKS):
             after = None if before is None else await self.counts()
             if before is None or after is None:
                 return None
-            asked = after.queries - before.queries
-            if asked == prompt_tokens:
+            queries = after.queries - before.queries
+            if queries == prompt_tokens:
                 return prompt_tokens - int(after.hits - before.hits)
-            if asked > prompt_tokens:
-                return None  # another client's, or requests that were sent twice
+            if queries > prompt_tokens:
+                return None  # requests of another client, or requests that were sent twice
             if look < _LOOKS - 1:
                 await asyncio.sleep(_PAUSE)
-        self._counts = asked > 0  # the cache is switched off, and so are its counters
+        self._counts = queries > 0  # 0: the prefix cache is disabled, and so are its counters
         return None
 
 
 def counts_in(metrics: str) -> Counts | None:
-    """The counters in Prometheus' text format; None if they are not there."""
+    """Parse the counters from Prometheus' text format. None if they are missing."""
     totals: dict[str, float] = {}
     for name, value in _COUNTER.findall(metrics):
         totals[name] = totals.get(name, 0.0) + float(value)

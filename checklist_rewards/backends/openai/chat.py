@@ -1,12 +1,12 @@
-"""Chat requests, and what their answers say. Pure functions over JSON.
+"""Creates chat requests and parses their responses. Pure functions on JSON.
 
-A label read asks for one token with the twenty most likely ones. P(label) sums every form of the label among them
-("Yes", " yes", "YES"); a label that is not there has at most the probability of the last one and counts as 0, so the
-mass, which the judge holds against its floor, is never too high. Where a server gives no log-probabilities the label
-is the word that the model wrote.
+A label read requests one token with the log-probabilities of the twenty most likely tokens. P(label) is the sum over
+all forms of the label among them ("Yes", " yes", "YES"). A label that is not among them counts as 0; its probability
+is at most that of the last one. The label mass, which the judge compares with its minimum, is therefore never
+overestimated. If a server returns no log-probabilities, the label is the word that the model wrote.
 
-What a server does not take is left out of the requests to it: `without` names it ([`FEATURES`]). Control strings in
-messages are neutralized, except in the system message, which is this package's own text (`neutral`).
+Features that a server does not support are omitted from its requests; `without` contains their names ([`FEATURES`]).
+Control strings in messages are neutralized (`neutral.py`), except in the system message, which this package writes.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ FEATURES = {
     "top_p": re.compile(r"top_p", re.I),
     "seed": re.compile(r"\bseed\b", re.I),
 }
-"""What a server may refuse, and how its complaint names it."""
+"""Features that a server may not support, and how its error message names them."""
 _NO_THINKING = {"enable_thinking": False}
 _KEYS = {"schema": "response_format", "no_thinking": "chat_template_kwargs"}
 _UNNAMED = ("no_thinking", "schema", "logprobs")
-"""What is left out where a complaint names nothing, in this order."""
+"""The features to omit, in this order, if the error message names none."""
 _BROKEN_OFF = ("abort", "aborted", "cancelled", "error")
 TOP = 20
 _WORD = re.compile(r"[^\w]*(\w+)[^\w]*(?:[.,:;!\n].*)?", re.DOTALL)
@@ -45,23 +45,23 @@ _SPACE = "▁Ġ \t\n"
 
 
 def refused_by(model: str) -> frozenset[str]:
-    """What the servers of `model` are known to refuse: OpenAI's reasoning models sample their own way, give no
-    log-probabilities, and count their thinking among the tokens."""
+    """The features that are known to be unsupported for `model`. OpenAI's reasoning models ignore sampling parameters,
+    return no log-probabilities, and count thinking as completion tokens."""
     return frozenset({"logprobs", "max_tokens", "temperature", "top_p"} if thinks(model) else ())
 
 
 def suspects(failure: Failure, sent: Sequence[str], without: frozenset[str]) -> frozenset[str]:
-    """Which features to leave out after a bad request: what the complaint names, else the least usual one."""
-    left = [feature for feature in sent if feature not in without]
-    named = [feature for feature in left if FEATURES[feature].search(failure.reason)]
-    return frozenset(named or [feature for feature in left if feature in _UNNAMED][:1])
+    """The features to omit after a bad request: those named in the error message, or else the least common one."""
+    remaining = [feature for feature in sent if feature not in without]
+    named = [feature for feature in remaining if FEATURES[feature].search(failure.reason)]
+    return frozenset(named or [feature for feature in remaining if feature in _UNNAMED][:1])
 
 
 def label_body(
     model: str, messages: Messages, without: frozenset[str], controls: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """A request for one label; a chat template that opens a thinking block is asked to leave it out. `controls` are
-    further control strings to neutralize."""
+    """Create a request for one label, with thinking disabled in the chat template. `controls` are additional control
+    strings to neutralize."""
     body = _body(model, messages, WORD_TOKENS if "logprobs" in without else 1, without, controls)
     if "logprobs" not in without:
         body |= {"logprobs": True, "top_logprobs": TOP}
@@ -79,7 +79,7 @@ def reply_body(
     without: frozenset[str],
     controls: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """A request for `n` replies of at most `room` tokens."""
+    """Create a request for `n` replies of at most `room` tokens."""
     body = _body(model, messages, min(room, sampling.max_tokens), without, controls)
     body |= _sampled(sampling, without) | ({"n": n} if n > 1 else {})
     if sampling.schema is not None and "schema" not in without:
@@ -89,14 +89,14 @@ def reply_body(
 
 
 def features(body: dict[str, Any]) -> list[str]:
-    """Which of [`FEATURES`] a request asks for."""
+    """The [`FEATURES`] that a request uses."""
     return [feature for feature in FEATURES if _KEYS.get(feature, feature) in body]
 
 
 def label_of(choice: Any, labels: Sequence[str]) -> LabelRead:
-    """The label in an answer."""
-    if (broken := broken_off(choice)) is not None:
-        return LabelRead(None, broken)
+    """Parse the label in an answer."""
+    if (reason := broken_off(choice)) is not None:
+        return LabelRead(None, reason)
     likely = _likely(choice)
     if likely:
         forms = [[p for token, p in likely if _same(token, label)] for label in labels]
@@ -112,26 +112,25 @@ def label_of(choice: Any, labels: Sequence[str]) -> LabelRead:
 
 
 def reply_of(choice: Any) -> Reply:
-    """The text of an answer, or why there is none."""
+    """Parse the text of an answer."""
     text, missing = _text(choice)
     return Reply(text, choice.get("finish_reason") if isinstance(choice, dict) else None, missing)
 
 
 def broken_off(choice: Any) -> str | None:
-    """The reason of an answer that the server did not finish (a request that was aborted); None for a finished one."""
+    """The reason if the server did not finish the answer (for example, an aborted request), else None."""
     finish = choice.get("finish_reason") if isinstance(choice, dict) else None
     return f"backend_error: the server ended the answer with {finish!r}" if finish in _BROKEN_OFF else None
 
 
 def choices_of(body: dict[str, Any]) -> list[Any]:
-    """The choices of a response, in order."""
+    """The choices of a response, ordered by index."""
     choices = [choice for choice in body["choices"] if isinstance(choice, dict)]
     return sorted(choices, key=lambda choice: choice.get("index") or 0)
 
 
 def usage_of(body: dict[str, Any]) -> tuple[int, int | None, int]:
-    """Tokens of the prompt, of these those that the server had in its cache (None if it does not say), and tokens of
-    all replies."""
+    """The number of prompt tokens, of cached prompt tokens (None if not reported), and of completion tokens."""
     usage = body.get("usage")
     usage = usage if isinstance(usage, dict) else {}
     details = usage.get("prompt_tokens_details")
@@ -154,20 +153,20 @@ def _content(message: Message, controls: Sequence[str]) -> str:
 
 
 def _sampled(sampling: Sampling, without: frozenset[str]) -> dict[str, Any]:
-    asked: dict[str, Any] = {"temperature": sampling.temperature}
+    parameters: dict[str, Any] = {"temperature": sampling.temperature}
     if sampling.temperature:
-        asked |= {"top_p": sampling.top_p, "seed": sampling.seed}
-    return {name: value for name, value in asked.items() if name not in without}
+        parameters |= {"top_p": sampling.top_p, "seed": sampling.seed}
+    return {name: value for name, value in parameters.items() if name not in without}
 
 
 def _likely(choice: Any) -> list[tuple[str, float]]:
-    """The likely first tokens with their log-probabilities; none where the server gives none, or no numbers."""
+    """The most likely first tokens with their log-probabilities. Empty if they are missing or invalid."""
     try:
         top = choice["logprobs"]["content"][0]["top_logprobs"]
-        found = [(str(entry["token"]), float(entry["logprob"])) for entry in top]
+        tokens = [(str(entry["token"]), float(entry["logprob"])) for entry in top]
     except (KeyError, IndexError, TypeError, ValueError):
         return []
-    return [] if any(math.isnan(p) or p > 0.01 for _, p in found) else found
+    return [] if any(math.isnan(p) or p > 0.01 for _, p in tokens) else tokens
 
 
 def _same(token: str, label: str) -> bool:
@@ -182,12 +181,12 @@ def _logsumexp(values: Sequence[float]) -> float:
 
 
 def _text(choice: Any) -> tuple[str | None, str | None]:
-    """The text of an answer, or why there is none."""
+    """The text of an answer, or the reason why it is missing."""
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(message, dict):
         return None, "error_body"
-    if (broken := broken_off(choice)) is not None:
-        return None, broken
+    if (reason := broken_off(choice)) is not None:
+        return None, reason
     finish = choice.get("finish_reason")
     if message.get("refusal") or finish == "content_filter":
         return None, "refused"

@@ -1,7 +1,7 @@
-"""Prompt lists: many reads in one `/v1/completions` request, as vLLM takes them.
+"""Prompt lists: many reads in one `/v1/completions` request, as supported by vLLM.
 
-Prompts travel as token ids. `logprob_token_ids` makes vLLM give the exact log-probability of the named tokens, under
-keys that carry the id and not the text ("yes" and " yes" may look alike as text).
+Prompts are sent as token ids. With `logprob_token_ids`, vLLM returns the exact log-probabilities of the given tokens.
+They are keyed by token id, because different tokens may have the same text ("yes" and " yes").
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NO_TOKENS = "backend_error: the server gave no log-probability of the label"
 
 
 def body(model: str, prompts: Sequence[Sequence[int]], ids: Sequence[int]) -> dict[str, Any]:
-    """One request for one token after each of `prompts`."""
+    """Create a request for one token after each of `prompts`."""
     return {
         "model": model,
         "prompt": [list(prompt) for prompt in prompts],
@@ -30,21 +30,21 @@ def body(model: str, prompts: Sequence[Sequence[int]], ids: Sequence[int]) -> di
 
 
 def answers(choices: Sequence[Any], ids: Sequence[int], count: int) -> list[Answer | None]:
-    """An answer for each of `count` prompts, by the index that the server gives; None where it is missing, or there
-    twice."""
-    found: dict[int, list[Any]] = {}
+    """Parse the answers to `count` prompts by their index in the response. An answer that is missing or duplicated is
+    None."""
+    by_index: dict[int, list[Any]] = {}
     for choice in choices:
         if isinstance(choice, dict):
-            found.setdefault(choice.get("index", -1), []).append(choice)
-    return [_named(found[place][0], ids) if len(found.get(place, ())) == 1 else None for place in range(count)]
+            by_index.setdefault(choice.get("index", -1), []).append(choice)
+    return [_answer(by_index[place][0], ids) if len(by_index.get(place, ())) == 1 else None for place in range(count)]
 
 
-def _named(choice: dict[str, Any], ids: Sequence[int]) -> Answer:
-    if (broken := broken_off(choice)) is not None:
-        return broken
+def _answer(choice: dict[str, Any], ids: Sequence[int]) -> Answer:
+    if (reason := broken_off(choice)) is not None:
+        return reason
     try:
         top = choice["logprobs"]["top_logprobs"][0]
-        named = {token: float(top[f"token_id:{token}"]) for token in ids}
+        logprobs = {token: float(top[f"token_id:{token}"]) for token in ids}
     except (KeyError, IndexError, TypeError, ValueError):
         return NO_TOKENS
-    return NO_TOKENS if any(math.isnan(value) for value in named.values()) else named
+    return NO_TOKENS if any(math.isnan(value) for value in logprobs.values()) else logprobs

@@ -1,14 +1,15 @@
-"""A connection to one server: a request goes out until it is answered or given up.
+"""A connection to one server, which sends requests with retries.
 
-Connections to the server are pooled, at most `concurrency` requests are under way, and what is spent per minute keeps
-to the limits. A request that fails for a passing reason (429, 408, 409, 5xx, a broken connection, no answer in time, a
-web page instead of JSON) is sent again after a pause, longer each time and never the same for two requests, or after
-the pause that the server asks for. It is given up after `attempts` attempts, or earlier if its time is up; the
-server's asking for patience (429) counts against the time only. Waiting for a turn counts for nothing.
+Connections to the server are pooled. At most `concurrency` requests run at the same time, and requests and tokens per
+minute stay within their limits. After a temporary failure (429, 408, 409, 5xx, a broken connection, a timeout, a web
+page instead of JSON), a request is sent again after a pause. Pauses grow with each attempt and are randomized, unless
+the server specifies the pause. A request fails after `attempts` attempts or when its `deadline` has passed. Rate
+limiting by the server (429) does not count as an attempt. Time spent waiting for a free slot does not count against
+the deadline.
 
-The SDK makes the client: pool, transport, proxies, and the headers that go with every request. The requests are posted
-through its HTTP client as they are, and parsed once: the SDK's typed layer costs twice as much as all the rest, and
-its retries know no deadline.
+The OpenAI SDK creates the HTTP client, with its connection pool, transport, proxies and headers. Requests are sent
+directly through this client, because the typed layer of the SDK takes twice as much time as everything else, and its
+retries do not support a deadline.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from checklist_rewards.backends.openai.failures import (
     no_connection,
     timed_out,
 )
-from checklist_rewards.backends.openai.loop import close, keep
-from checklist_rewards.backends.openai.pace import Pace
+from checklist_rewards.backends.openai.loop import close, keep_forever
+from checklist_rewards.backends.openai.rate_limit import RateLimit
 from checklist_rewards.backends.servers import Settings
 
 logger = logging.getLogger(__name__)
@@ -47,26 +48,26 @@ _TEXT_SECONDS = 2.0
 
 @dataclass
 class _Session:
-    """What lives in one event loop."""
+    """The state that belongs to one event loop."""
 
     client: Any
-    forms: dict[tuple[str, str], Any]
-    """A request per method and path, without content: what all requests of its kind have in common."""
+    templates: dict[tuple[str, str], Any]
+    """A request without content for each method and path, from which all requests are created."""
     slots: asyncio.Semaphore
     breaker: Breaker
-    requests: Pace
-    tokens: Pace
+    requests: RateLimit
+    tokens: RateLimit
     pid: int = field(default_factory=os.getpid)
 
 
 class Connection:
-    """A server at an address.
+    """A connection to the server at an address.
 
     Args:
-        address (`str`): such as "http://localhost:8000/v1".
-        key (`str`): sent as bearer token.
-        settings ([`Settings`]): how to ask.
-        paths (*optional*): the methods and paths that there are, where it is no OpenAI-compatible server.
+        address (`str`): The URL of the server, such as "http://localhost:8000/v1".
+        key (`str`): The API key, sent as bearer token.
+        settings ([`Settings`]): The request settings.
+        paths (*optional*): The methods and paths of the server. Defaults to those of an OpenAI-compatible server.
     """
 
     def __init__(self, address: str, key: str, settings: Settings, paths: Sequence[tuple[str, str]] = _OPENAI_PATHS):
@@ -76,7 +77,7 @@ class Connection:
         self._warned: set[str] = set()
 
     async def get(self, path: str, key: str | None) -> dict[str, Any] | Failure:
-        """Get a JSON object whose list `key` holds what is asked for; with None, any JSON object."""
+        """Get a JSON object that contains the list `key` (any JSON object if `key` is None)."""
         return await self._send("GET", path, None, key, 0, 1.0)
 
     async def post(
@@ -88,28 +89,28 @@ class Connection:
         tokens: int = 0,
         patience: float = 1.0,
     ) -> dict[str, Any] | Failure:
-        """Post a request, such as one for a completion.
+        """Post a request, for example for a completion.
 
         Args:
-            path (`str`): below the address, such as "/chat/completions".
-            body (mapping): JSON.
-            key (`str`, *optional*, defaults to `"choices"`): the list of the response that holds what is asked for.
-            tokens (`int`): what it will spend, by estimate.
-            patience (`float`): factor of timeout and deadline.
+            path (`str`): The path relative to the address, such as "/chat/completions".
+            body (mapping): The JSON object to send.
+            key (`str`, *optional*, defaults to `"choices"`): The list that the response must contain.
+            tokens (`int`, *optional*, defaults to `0`): Estimated number of tokens, for the rate limit.
+            patience (`float`, *optional*, defaults to `1.0`): Factor by which timeout and deadline are multiplied.
 
         Returns:
-            the response with its list `key`, or the [`Failure`] that says why there is none.
+            `dict` or [`Failure`]: The response, or the reason why the request failed.
         """
         return await self._send("POST", path, json.dumps(body).encode(), key, tokens, patience)
 
     async def text(self, url: str) -> str | None:
-        """Get a text from the server that no answer depends on: one attempt, without a slot; None if there is none."""
+        """Get a text that is not essential, in one attempt and without waiting for a slot. None if that fails."""
         client = self._current().client
         request = client.build_request("GET", url, headers={"Authorization": f"Bearer {self._key}"})
         try:
             async with asyncio.timeout(_TEXT_SECONDS):
                 response = await client.send(request)
-        except Exception:  # whatever the transport raises, there is no text
+        except Exception:  # HTTP clients raise many types of errors
             return None
         return response.text if response.status_code == 200 else None
 
@@ -124,7 +125,7 @@ class Connection:
                 try:
                     probe = await session.breaker.admit()
                 except ServerGone as gone:
-                    reason = f"backend_error: the server at {self.address} is gone ({gone})"
+                    reason = f"backend_error: the server at {self.address} is down ({gone})"
                     return self._warn(Failure(reason, down=True))
                 try:
                     await session.requests.spend()
@@ -143,7 +144,7 @@ class Connection:
             if outcome.down:
                 session.breaker.failed(probe, outcome.reason)
                 if probe:
-                    left += clock() - started  # what a probe costs is the server's affair, not this request's
+                    left += clock() - started  # the time of a probe does not count against the request's deadline
                     continue
             elif outcome.status == RATE_LIMITED:
                 session.breaker.released(probe)
@@ -162,22 +163,24 @@ class Connection:
     async def _attempt(
         self, session: _Session, method: str, path: str, content: bytes | None, key: str | None, seconds: float
     ) -> dict[str, Any] | Failure:
-        form = session.forms[method, path]
-        request = type(form)(form.method, form.url, headers=form.headers, content=content, extensions=form.extensions)
+        template = session.templates[method, path]
+        request = type(template)(
+            template.method, template.url, headers=template.headers, content=content, extensions=template.extensions
+        )
         try:
             async with asyncio.timeout(seconds):
                 response = await session.client.send(request)
         except TimeoutError:
             return timed_out()
-        except Exception as error:  # httpx, httpx2, aiohttp, ssl: whatever the transport raises, there is no answer
+        except Exception as error:  # httpx, httpx2, aiohttp and ssl raise many types of errors
             return no_connection(error)
         return answer_of(response.status_code, response.headers, response.content, key)
 
     def _current(self) -> _Session:
-        """The session of this process: a fork must not share its parent's sockets."""
+        """The session of this process. A forked child gets its own, because it must not use its parent's sockets."""
         if self._session is None or self._session.pid != os.getpid():
             if self._session is not None:
-                keep(self._session)
+                keep_forever(self._session)
             settings = self.settings
             client = _http_client()
             sdk = openai.AsyncOpenAI(base_url=self.address, api_key=self._key, http_client=client)
@@ -186,25 +189,25 @@ class Connection:
                 for name, value in {**sdk.default_headers, **sdk.auth_headers}.items()
                 if isinstance(value, str) and not name.startswith(_TELEMETRY)
             }
-            forms = {
+            templates = {
                 (method, path): client.build_request(method, self.address + path, headers=headers)
                 for method, path in self.paths
             }
-            for form in forms.values():
-                form.headers.pop("Content-Length", None)
+            for template in templates.values():
+                template.headers.pop("Content-Length", None)
             self._session = _Session(
                 client,
-                forms,
+                templates,
                 asyncio.Semaphore(settings.concurrency),
                 Breaker(settings.failures, settings.patience, 2 * settings.pause),
-                Pace(settings.requests_per_minute),
-                Pace(settings.tokens_per_minute),
+                RateLimit(settings.requests_per_minute),
+                RateLimit(settings.tokens_per_minute),
             )
             weakref.finalize(self, close, client.aclose, os.getpid())
         return self._session
 
     def _warn(self, failure: Failure) -> Failure:
-        """Log a failure, the first of its kind: a dead server must not write a line per read."""
+        """Log the first failure of each kind, so that a dead server does not cause one line per read."""
         kind = failure.reason.partition(": ")[0] + str(failure.status)
         if kind not in self._warned and (failure.retry or failure.down):
             self._warned.add(kind)
@@ -213,7 +216,7 @@ class Connection:
 
 
 def _http_client() -> Any:
-    # Attempts have a timeout of their own. The aiohttp transport is three times as fast as the other one.
+    # No timeout here, because each attempt has its own. The aiohttp transport is three times as fast as httpx.
     try:
         return openai.DefaultAioHttpClient(timeout=None)
     except RuntimeError:

@@ -1,8 +1,8 @@
-"""What went wrong with a request, and what is to be done about it.
+"""Classifies failed requests.
 
-Every way of getting no answer has a reason of its own, which is what an unanswered read says: `too_long`, `refused`,
-`not_json` (a web page with status 200), `error_body` (an error with status 200), `empty_choices`, `timeout`, and
-`backend_error: ...` for the rest.
+Each kind of failure has a reason, which becomes the reason of the unanswered read: `too_long`, `refused`, `not_json`
+(a web page with status 200), `error_body` (an error with status 200), `empty_choices`, `timeout`, and `backend_error:
+...` for all others.
 """
 
 from __future__ import annotations
@@ -28,39 +28,40 @@ _REFUSED = re.compile(r"content.?(filter|policy|management)|moderation|flagged",
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a request has no answer."""
+    """Why a request failed."""
 
     reason: str
-    """As in `unanswered`."""
+    """The reason as used in `unanswered`."""
     retry: bool = False
-    """The same request may fare better later."""
+    """Whether a retry of the request may succeed."""
     down: bool = False
-    """The server, or what is in front of it, does not work: the breaker counts it."""
+    """Whether the server or a proxy does not work. The breaker counts these failures."""
     wait: float | None = None
-    """Seconds that the server asks to wait."""
+    """Seconds to wait, as requested by the server."""
     status: int = 200
     fatal: bool = False
-    """No other request would fare better: a wrong key, no such model."""
+    """Whether all other requests would fail too, for example because of a wrong key or an unknown model."""
 
     @property
     def bad_request(self) -> bool:
-        """The server did not take the request as it was, and it is not the prompt's fault as far as one can see."""
+        """Whether the server rejected the request for a reason other than the content of the prompt, as far as
+        known."""
         return 400 <= self.status < 500 and not self.retry and self.reason not in (TOO_LONG, "refused")
 
 
 def no_connection(error: Exception) -> Failure:
-    """The transport failed: refused, reset, closed before the answer."""
+    """The failure for a connection that was refused, reset, or closed before the response."""
     detail = textwrap.shorten(str(error), 200, placeholder=" …") or "no answer"
     return Failure(f"backend_error: connection failed ({detail})", retry=True, down=True, status=0)
 
 
 def timed_out() -> Failure:
-    """No answer in time."""
+    """The failure for a request without a response in time."""
     return Failure(TIMEOUT, retry=True, down=True, status=0)
 
 
 def answer_of(status: int, headers: Mapping[str, str], content: bytes, key: str | None) -> dict[str, Any] | Failure:
-    """The JSON object of a response whose list `key` holds what was asked for, or what is wrong with it."""
+    """Parse a response: its JSON object, in which the list `key` contains the answers, or the failure."""
     if status >= 300:
         return _refusal(status, headers, content)
     try:
@@ -69,10 +70,10 @@ def answer_of(status: int, headers: Mapping[str, str], content: bytes, key: str 
         return Failure("not_json", retry=True, down=True)
     if key is None and isinstance(body, dict):
         return body
-    found = body.get(key) if isinstance(body, dict) else None
-    if isinstance(found, list) and (found or key != "choices"):
+    entries = body.get(key) if isinstance(body, dict) else None
+    if isinstance(entries, list) and (entries or key != "choices"):
         return body
-    if found == [] and not body.get("error"):
+    if entries == [] and not body.get("error"):
         return Failure("empty_choices", retry=True)
     error = body.get("error") if isinstance(body, dict) else None
     code = error.get("code") if isinstance(error, dict) else None
@@ -98,7 +99,7 @@ def _message(content: bytes) -> str:
         body = json.loads(text)
         error = body.get("error", body)
         text = str(error.get("message") or error.get("detail") or text) if isinstance(error, dict) else str(error)
-        details = body.get("errors")  # a reward server's, one per row
+        details = body.get("errors")  # a reward server returns one error per row
         if details and isinstance(details, list):
             text = str(details[0].get("message") or text)
     except (ValueError, AttributeError):
@@ -107,7 +108,7 @@ def _message(content: bytes) -> str:
 
 
 def _wait(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait by `Retry-After`, given as a number or a date, or `Retry-After-Ms`."""
+    """Seconds to wait according to `Retry-After-Ms` or `Retry-After` (a number or a date)."""
     try:
         if "retry-after-ms" in headers:
             return max(0.0, float(headers["retry-after-ms"]) / 1000)

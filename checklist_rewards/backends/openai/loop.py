@@ -1,7 +1,7 @@
-"""One event loop per process, in a thread of its own, for callers that are not asynchronous.
+"""One event loop per process, in a background thread, for synchronous callers.
 
-A trainer may have a loop running, may score from several threads and may fork; a call made from any of them runs here.
-A forked child starts a loop of its own: threads do not survive a fork.
+A trainer may already run an event loop, score from several threads, and fork. All calls run in the background loop. A
+forked child starts its own loop, because threads do not survive a fork.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _loops: dict[int, asyncio.AbstractEventLoop] = {}
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` in the background loop and wait for what it returns; an interrupted wait cancels it."""
+    """Run `work` in the background loop and wait for its result. If the wait is interrupted, the work is cancelled."""
     future = asyncio.run_coroutine_threadsafe(work, _loop())
     try:
         return future.result()
@@ -33,17 +33,17 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-def run_telling(
-    work: Callable[[Callable[[int, Item], None]], Coroutine[Any, Any, T]], tell: Callable[[int, Item], None]
+def run_streaming(
+    work: Callable[[Callable[[int, Item], None]], Coroutine[Any, Any, T]], receive: Callable[[int, Item], None]
 ) -> T:
-    """Like [`run`], for work that says on the way what is done: `work(put)` runs in the background loop, and what it
-    puts is passed to `tell` in this thread."""
-    waiting: SimpleQueue[tuple[int, Item] | None] = SimpleQueue()
-    future = asyncio.run_coroutine_threadsafe(work(lambda place, item: waiting.put((place, item))), _loop())
-    future.add_done_callback(lambda _: waiting.put(None))
+    """Like [`run`], for work that returns items while it runs: `work(emit)` runs in the background loop, and each
+    emitted item is passed to `receive` in this thread."""
+    items: SimpleQueue[tuple[int, Item] | None] = SimpleQueue()
+    future = asyncio.run_coroutine_threadsafe(work(lambda place, item: items.put((place, item))), _loop())
+    future.add_done_callback(lambda _: items.put(None))
     try:
-        while (put := waiting.get()) is not None:
-            tell(*put)
+        while (entry := items.get()) is not None:
+            receive(*entry)
         return future.result()
     except BaseException:
         future.cancel()
@@ -51,20 +51,22 @@ def run_telling(
 
 
 def close(work: Callable[[], Coroutine[Any, Any, None]], pid: int) -> None:
-    """Run what closes a thing of the background loop of process `pid`, when the thing is dropped or Python ends."""
+    """Run `work` in the background loop of process `pid`, to close a resource when it is garbage-collected or Python
+    exits."""
     loop = _loops.get(pid)
     if loop is None or pid != os.getpid():
         return
     future = asyncio.run_coroutine_threadsafe(work(), loop)
-    if threading.current_thread().name != _THREAD:  # which must not wait for itself
+    if threading.current_thread().name != _THREAD:  # the loop's thread must not wait for itself
         with contextlib.suppress(Exception):
             future.result(1)
 
 
-def keep(thing: object) -> None:
-    """Never let go of a thing of the parent's loop in a forked child. The kernel watches the sockets of both in one
-    place: a child that closed its copies, be it when Python ends, would deafen its parent to them."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+def keep_forever(resource: object) -> None:
+    """In a forked child, never free a resource of the parent's loop, not even when Python exits. Parent and child
+    share the kernel's event notification for sockets: if the child closed its copies, the parent would get no more
+    events."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(resource))
 
 
 def _loop() -> asyncio.AbstractEventLoop:
@@ -77,7 +79,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def _after_fork() -> None:
-    # Another thread of the parent may have held the lock when it forked.
+    # Another thread of the parent may have held the lock during the fork.
     global _lock
     _lock = threading.Lock()
     _loops.clear()

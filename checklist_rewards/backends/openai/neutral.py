@@ -1,14 +1,14 @@
-"""Text under judgement without control strings, for servers that tokenize chat messages themselves.
+"""Neutralizes control strings in messages, for servers that tokenize chat messages themselves.
 
-Such a server parses `<|im_end|>`, `[INST]` or `<think>` in the text of a message as the control token of that name, so
-a policy could end the judge's user message and write the judge's answer: a reward hack. (Engines that are sent token
-ids are not affected: `backends/tokens.py` never forms a control token from text.) [`neutral`] puts a zero-width space
-behind the first character of every such string. A reader sees the same text; the tokenizer sees no control token.
+Such a server converts `<|im_end|>`, `[INST]` or `<think>` in the text of a message to the control token of that name.
+A policy could thus end the judge's user message and write the judge's answer, which is a reward hack. (Engines that
+receive token ids are not affected: `backends/tokens.py` never creates a control token from data.) [`neutral`] inserts
+a zero-width space after the first character of every such string. The text looks the same, but the tokenizer does not
+find a control token.
 
-The control strings of the common chat formats are known: everything written `<|name|>` or `<｜name｜>`, names with an
-underscore in angle brackets (`<start_of_turn>`), the short ones (`<s>`, `</s>`, `<bos>`, `<think>`), and the bracketed
-ones of Llama 2, Mistral, GLM, EXAONE and MiniMax. Where the model's tokenizer can be loaded, its own special tokens
-are added.
+The control strings of the common chat formats are built in: `<|name|>` and `<｜name｜>`, names with an underscore in
+angle brackets (`<start_of_turn>`), the short ones (`<s>`, `</s>`, `<bos>`, `<think>`), and the bracketed ones of
+Llama 2, Mistral, GLM, EXAONE and MiniMax. If the model's tokenizer can be loaded, its special tokens are added.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ANGLE = (
     r"|/?[A-Za-z][^\W_]*+_\w*+>"  # <start_of_turn>, </tool_call>
     rf"|(?i:/?(?:{_SHORT})>|SPECIAL\d+>|unused\d+>|(?:seed|ds):\w+>|<?/?SYS>>)"
 )
-# Only the first character is matched, so strings that overlap are all found.
+# Only the first character is matched, so that overlapping strings are all found.
 _CONTROLS = {
     "<": re.compile(rf"<(?={_ANGLE})"),
     "[": re.compile(rf"\[(?i:(?=/?(?:{_BRACKETED})\]|\|\w{{1,32}}\|\]|e~\[))"),
@@ -38,11 +38,11 @@ _CONTROLS = {
 
 
 def neutral(text: str, also: Iterable[str] = ()) -> str:
-    """`text` with a zero-width space behind the first character of every control string.
+    """Insert a zero-width space after the first character of every control string.
 
     Args:
-        text (`str`): any text.
-        also (iterable of `str`, *optional*): further control strings, such as a tokenizer's special tokens.
+        text (`str`): Any text.
+        also (iterable of `str`, *optional*): Additional control strings, such as a tokenizer's special tokens.
 
     >>> neutral("Fine.<|im_end|>").encode("ascii", "backslashreplace")
     b'Fine.<\\\\u200b|im_end|>'

@@ -1,15 +1,15 @@
-"""A limit per minute, kept by spacing out what spends it."""
+"""Limits a rate per minute by spacing requests evenly."""
 
 from __future__ import annotations
 
 import asyncio
 
 
-class Pace:
-    """Evenly spaced spending, so that no minute ever holds more than allowed and a run starts without a burst.
+class RateLimit:
+    """Spaces spending evenly, so that no minute exceeds the limit and a run does not start with a burst.
 
     Args:
-        per_minute (`float`, *optional*): how much may be spent in a minute; None for no limit.
+        per_minute (`float`, *optional*): Maximum amount to spend per minute. No limit by default.
     """
 
     def __init__(self, per_minute: float | None = None):
@@ -17,7 +17,7 @@ class Pace:
         self._free = 0.0
 
     async def spend(self, amount: float = 1) -> None:
-        """Wait until `amount` may be spent, and spend it."""
+        """Wait until `amount` may be spent, then spend it."""
         if not self._seconds:
             return
         now = asyncio.get_running_loop().time()
