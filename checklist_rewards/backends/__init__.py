@@ -1,7 +1,7 @@
-"""One adapter per inference engine, behind the two methods of [`Backend`].
+"""One adapter per inference engine, with the two methods of [`Backend`].
 
-[`load_backend`] builds an engine once per process and gives the same one to everybody who asks for the same model, so
-a generator and a scorer on one model share its weights.
+[`load_backend`] builds an engine once per process and shares it between callers, so a generator and a scorer with the
+same model share its weights.
 """
 
 from __future__ import annotations
@@ -65,11 +65,13 @@ _lock = threading.Lock()
 
 
 def choose_backend(model: str, backend: str = "auto", base_url: str | None = None) -> str:
-    """Which engine `backend` means for `model`: a server if there is a `base_url`, the encoder engine for a folder
-    with a cross-encoder, else vLLM where it is importable and the model is not the pocket one, else transformers.
-    "openai" without a `base_url` is OpenAI itself.
+    """The name of the engine that `backend` selects for `model`.
 
-    Raises [`ModelError`] for a backend that does not exist, is not installed, or contradicts `base_url`.
+    `auto` selects a server if `base_url` is given, the encoder engine for a folder with a cross-encoder, vLLM if it is
+    installed and the model is not the pocket model, and transformers otherwise. `openai` without `base_url` is OpenAI.
+
+    Raises:
+        ModelError: For a backend that is unknown, not installed, or that contradicts `base_url`.
     """
     if backend not in BACKENDS:
         if backend == "remote":
@@ -80,7 +82,9 @@ def choose_backend(model: str, backend: str = "auto", base_url: str | None = Non
         raise ModelError(f"unknown backend {backend!r}; allowed: {', '.join(BACKENDS)}.")
     if base_url is not None:
         if backend not in ("auto", "openai"):
-            raise ModelError(f"base_url={base_url!r} names a server, but backend={backend!r} runs in this process.")
+            raise ModelError(
+                f"base_url={base_url!r} requires backend='openai'; backend={backend!r} runs in this process."
+            )
         return "openai"
     if backend == "openai":
         return backend
@@ -89,10 +93,10 @@ def choose_backend(model: str, backend: str = "auto", base_url: str | None = Non
     if is_encoder(model):
         if backend == "auto":
             return ENCODER
-        raise ModelError(f"{model} holds a cross-encoder, which {backend} does not read; give backend='encoder'.")
+        raise ModelError(f"{model} is a cross-encoder, which {backend} does not support; use backend='encoder'.")
     installed = importlib.util.find_spec("vllm") is not None
     if backend == "vllm" and not installed:
-        raise ModelError("backend='vllm' needs vLLM: pip install 'checklist-rewards[vllm]'.")
+        raise ModelError("backend='vllm' requires vLLM: pip install 'checklist-rewards[vllm]'.")
     if backend == "auto":
         return "vllm" if installed and resolve_model(model) != str(pocket_dir()) else "transformers"
     return backend
@@ -101,8 +105,8 @@ def choose_backend(model: str, backend: str = "auto", base_url: str | None = Non
 def engine_identity(
     model: str, backend: str = "auto", base_url: str | None = None, settings: Mapping[str, Any] | None = None
 ) -> str:
-    """`Backend.identity` of the engine that [`load_backend`] would give, without building it: a run whose reads are
-    all in the store needs no engine. A served model is known only by its name and address."""
+    """`Backend.identity` of the engine that [`load_backend`] would return, without building it: a run whose reads are
+    all stored needs no engine. A served model is identified by its name and address only."""
     name = choose_backend(model, backend, base_url)
     if name == "openai":
         return served_identity(model, server_address(base_url))
@@ -115,16 +119,20 @@ def load_backend(
     base_url: str | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Backend:
-    """The backend for `model`, built on first use and shared by all callers in this process that ask for the same.
+    """The backend of `model`, built on first use and shared by all callers in this process.
 
     Args:
-        model (`str`): "pocket", a folder, a Hub id, or with `base_url` the name the server knows the model by.
-        backend (`str`): auto, transformers, vllm, openai or encoder.
-        base_url (`str`, *optional*): an OpenAI-compatible server: its address, such as "http://localhost:8000/v1", or
-            "openai" or "openrouter".
-        settings (mapping, *optional*): what the engine is loaded with; see [`Engine`].
+        model (`str`):
+            "pocket", a folder, a Hub id, or with `base_url` the name of the model on the server.
+        backend (`str`, *optional*, defaults to `"auto"`):
+            `auto`, `transformers`, `vllm`, `openai` or `encoder`.
+        base_url (`str`, *optional*):
+            An OpenAI-compatible server: its address, such as "http://localhost:8000/v1", or "openai" or "openrouter".
+        settings (mapping, *optional*):
+            Engine arguments; see [`Engine`].
 
-    Raises [`ModelError`] if there is no such model or engine, or if the engine has no such setting.
+    Raises:
+        ModelError: If the model or the engine does not exist, or if the engine does not accept an argument.
     """
     name = choose_backend(model, backend, base_url)
     settings = dict(settings or {})
@@ -138,7 +146,7 @@ def load_backend(
 
 
 def _build(name: str, model: str, base_url: str | None, settings: Mapping[str, Any]) -> Backend:
-    # Engines are imported here and nowhere else: torch, vllm and openai cost seconds that most commands never need.
+    # Imported here only: torch, vllm and openai take seconds to import, and most commands do not need them.
     if name == "transformers":
         from checklist_rewards.backends.transformers import TransformersBackend
 

@@ -1,8 +1,8 @@
-"""Which engine answers, as a value: a model, where it runs, and the settings it is loaded with.
+"""An inference engine as a value: a model, where it runs, and the engine arguments.
 
-An [`Engine`] is cheap. Its model is looked up and its backend is built at the first use, once, and it keeps both: a
-judge or generator that holds an engine asks the Hub once, however often it is called. Equal engines of one process
-share a backend.
+Creating an [`Engine`] loads nothing. At first use it resolves its model and builds its backend, once, and keeps both: a
+judge or generator with an engine asks the Hub once, however often it is called. Equal engines of one process share a
+backend.
 
     >>> Engine("org/judge", settings={"tensor_parallel_size": 2, "revision": "v2"}).load()  # doctest: +SKIP
 """
@@ -25,16 +25,19 @@ class Engine:
     """A model and the engine that runs it.
 
     Args:
-        model (`str`): "pocket", a folder, a Hub id, or with `base_url` the name that the server knows it by.
-        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): an engine's name, or a backend, which is then
-            the one that answers, whatever `model` says.
-        base_url (`str`, *optional*): an OpenAI-compatible server.
-        settings (mapping, *optional*): what the engine is loaded with, by the names that it has for them: those of
-            `vllm.LLM`, of `from_pretrained` in transformers (and `max_batch_tokens`), of a server (`concurrency`,
-            `timeout` ...). `adapter` is a LoRA adapter for either of the first two.
+        model (`str`):
+            "pocket", a folder, a Hub id, or with `base_url` the name of the model on the server.
+        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`):
+            Name of an engine, or a backend object, which is then used instead of loading `model`.
+        base_url (`str`, *optional*):
+            An OpenAI-compatible server.
+        settings (mapping, *optional*):
+            Engine arguments under the engine's own names: those of `vllm.LLM`, of `from_pretrained` in transformers
+            (and `max_batch_tokens`), or of a server (`concurrency`, `timeout` ...). `adapter` is the folder of a LoRA
+            adapter, for vLLM and transformers.
 
     Raises:
-        ModelError: if settings come with a backend that is built already, or are no mapping of names.
+        ModelError: If settings are combined with a backend object, or are not a mapping of names.
     """
 
     model: str = "pocket"
@@ -44,20 +47,20 @@ class Engine:
 
     def __post_init__(self) -> None:
         if not isinstance(self.settings, Mapping) or not all(isinstance(name, str) for name in self.settings):
-            raise ModelError(f"engine={self.settings!r:.80} is not allowed; it is a mapping of settings by name.")
+            raise ModelError(f"engine={self.settings!r:.80} is not allowed; it must be a mapping of settings by name.")
         if self.settings and not isinstance(self.backend, str):
             raise ModelError(
-                f"engine={dict(self.settings)!r:.80} and a backend that is already built: give the settings when you "
-                "build it."
+                f"engine={dict(self.settings)!r:.80} cannot be combined with a backend object; pass the settings to its "
+                "constructor."
             )
 
     @classmethod
     def of(cls, model: str | Engine, backend: str | Backend = "auto", base_url: str | None = None) -> Engine:
-        """An engine as it is, or the one of these settings."""
+        """`model` itself if it is an engine, otherwise an engine with these settings."""
         return model if isinstance(model, Engine) else cls(model, backend, base_url)
 
     def named(self, model: str) -> Engine:
-        """The same engine with another model."""
+        """This engine with another model."""
         return replace(self, model=model)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -66,8 +69,8 @@ class Engine:
 
     @cached_property
     def identity(self) -> str:
-        """Hash of all that an answer depends on besides its prompt; known without building the backend. Raises
-        [`ModelError`] if there is no such model."""
+        """Hash of everything an answer depends on besides its prompt. It does not require the backend to be built.
+        Raises [`ModelError`] if the model does not exist."""
         from checklist_rewards.backends import engine_identity
 
         if isinstance(self.backend, str):
@@ -75,7 +78,7 @@ class Engine:
         return self.backend.identity
 
     def load(self) -> Backend:
-        """The backend itself, built at the first call. Raises [`ModelError`] if it cannot be."""
+        """The backend, built at the first call. Raises [`ModelError`] if it cannot be loaded."""
         return self._loaded
 
     @cached_property

@@ -10,7 +10,8 @@ A trainer treats None as "no reward" only if this is its only reward, or if ever
 (`normalize_then_sum`). TRL's default sum counts None as 0, which would punish a completion for a judge failure.
 `RLOOTrainer` and `AsyncGRPOTrainer` always sum. If the whole group gets None, all siblings get the same 0, which the
 group's mean removes: only the other rewards decide. This is done in every trainer that is known to sum rewards, and on
-request (`AsyncGRPOTrainer` cannot be detected). A group may be spread over several ranks, so failed groups are gathered.
+request (`AsyncGRPOTrainer` cannot be detected). A group may be spread over several ranks, so failed groups are
+gathered.
 
 The scale cannot be corrected. If a trainer divides by the standard deviation of the whole batch (`normalize_then_sum`,
 `scale_rewards="batch"`, `normalize_advantages`), it is that of the rewards that exist: all advantages of a batch may
@@ -18,8 +19,8 @@ grow or shrink by the same factor, but none changes its sign or order. A complet
 nothing to be compared with, and an advantage of 0.
 
 `OnlineDPOTrainer` requires a number as the reward and counts None as 0 even if this is the only reward. There, both
-completions of a pair always get None together, so no failure decides which one wins. It still trains on such ties, with
-the first completion as the chosen one; [`rewards.online_dpo`] has a trainer that skips them.
+completions of a pair always get None together, so no failure decides which one wins. It still trains on such ties,
+with the first completion as the chosen one; [`rewards.online_dpo`] has a trainer that skips them.
 """
 
 from __future__ import annotations

@@ -110,9 +110,9 @@ def test_a_setting_that_an_engine_does_not_have_is_refused_by_name(tmp_path):
         transformers_engine(dtpye="bfloat16").load()
     with pytest.raises(ModelError, match=r"adapter='.*' is not a folder with an adapter_config.json"):
         _ = transformers_engine(adapter=str(tmp_path)).identity
-    with pytest.raises(ModelError, match=r"engine='fp8' is not allowed; it is a mapping"):
+    with pytest.raises(ModelError, match=r"engine='fp8' is not allowed; it must be a mapping"):
         ChecklistScorer("pocket", engine="fp8")
-    with pytest.raises(ModelError, match="a backend that is already built"):
+    with pytest.raises(ModelError, match="cannot be combined with a backend object"):
         ChecklistScorer("pocket", backend=FakeBackend(), engine={"dtype": "bfloat16"})
 
 
