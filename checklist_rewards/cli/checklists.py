@@ -82,7 +82,7 @@ def import_(
     ```
     """
     from checklist_rewards.datasets.columns import CHECKLIST_COLUMNS, PROMPT, checklist_columns  # takes a second
-    from checklist_rewards.datasets.importing import imported_rows, told
+    from checklist_rewards.datasets.importing import imported_rows, listed_fields
 
     shared = output.suffix.lower() == ".json"
     if shared:
@@ -121,7 +121,7 @@ def import_(
     what = f"one checklist with {items} items" if shared else f"{rows} rows with {items} items"
     console.print(f"{imported.format}: {what} in {output}", highlight=False)
     if imported.left_out:
-        console.print(f"left out, as items have no place for it: {told(imported.left_out)}", style="yellow")
+        console.print(f"left out, as items have no place for it: {listed_fields(imported.left_out)}", style="yellow")
 
 
 def _check_output(file: Path, output: Path) -> None:

@@ -21,8 +21,8 @@ from checklist_rewards.files.rows import Row, atomic_path, file_format, write_ro
 from checklist_rewards.preferences import (
     Form,
     Pair,
-    Pool,
     Rule,
+    ScoredPool,
     Select,
     Ties,
     Unanswered,
@@ -147,7 +147,7 @@ def pairs(
                 for score in of_scores:
                     report.add(row.number, score)
                 texts = [sample.target for sample in of_row]
-                chosen = choose_pair(Pool(_prompt(columns, row), of_list, texts, of_scores), rule)
+                chosen = choose_pair(ScoredPool(_prompt(columns, row), of_list, texts, of_scores), rule)
                 if isinstance(chosen, Pair):
                     made.append(chosen)
                 else:

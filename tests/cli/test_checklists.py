@@ -51,7 +51,7 @@ def test_a_rubric_without_a_prompt_becomes_one_checklist_for_all_rows(run, engin
         ([DATA / "healthbench.jsonl", "-o", "one.json"], "it has 2 different checklists, and --output one.json holds"),
         (["none.jsonl", "-o", "rows.jsonl"], "none.jsonl: cannot be read"),
         ([DATA / "rar.jsonl", "-o", "rows.txt"], "the extension '.txt' is not known"),
-        ([DATA / "rar.jsonl", "-o", "rows.jsonl", "--format", "healthbench"], "line 1: there is no 'rubrics'"),
+        ([DATA / "rar.jsonl", "-o", "rows.jsonl", "--format", "healthbench"], "line 1: key 'rubrics' not found"),
         ([DATA / "rar.jsonl", "-o", "rows.jsonl", "--item-key", "weight"], "--item-key 'weight': give FIELD=KEY"),
         (["empty.jsonl", "-o", "rows.jsonl"], "empty.jsonl: the file has no rows"),
         (["empty.jsonl", "-o", "empty.jsonl"], "--output empty.jsonl is the file of rows itself"),

@@ -174,7 +174,11 @@ def test_thinking_is_no_part_of_a_candidate():
     [
         ({"prompt": "generators/tick"}, PromptError, "a contrastive prompt needs {candidates}"),
         ({"num_candidates": 0}, SampleError, "num_candidates=0"),
-        ({"candidate_models": ["pocket"], "candidate_temperature": 0}, SampleError, "all candidates would be identical"),
+        (
+            {"candidate_models": ["pocket"], "candidate_temperature": 0},
+            SampleError,
+            "would be identical",
+        ),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_refused(settings, error, message):
