@@ -1,13 +1,13 @@
-"""Preference data: scored candidates of a prompt in, a chosen and a rejected one out.
+"""Preference pairs for DPO, KTO and reward modelling from scored candidates.
 
-A [`Pool`] has the candidates of one prompt with their scores. [`choose_pair`] compares every two of them, takes one
-pair by the [`Rule`], and gives it or the reason why there is none; [`mine_pairs`] does so for many pools and counts
-the reasons. [`rows_of`] writes a pair as trainers take it: `prompt/chosen/rejected` for DPOTrainer, the same with the
-`margin` that RewardTrainer puts into its loss, or one labelled completion per row for KTOTrainer.
+A [`ScoredPool`] has the candidates of one prompt with their scores. [`choose_pair`] compares all pairs of candidates
+and selects one by the [`Rule`], or returns the reason why there is none. [`mine_pairs`] does this for many pools and
+counts the reasons. [`rows_of`] converts a pair to the columns of a trainer: `prompt/chosen/rejected` for `DPOTrainer`,
+the same with the `margin` used in the loss of `RewardTrainer`, or one labelled completion per row for `KTOTrainer`.
 
-A pair is never decided by what a judge failed to answer. Two candidates are compared on the items that were answered
-for *both* (`unanswered="shared"`), or only where no answer to the others could turn the order: the lower bound of one
-is above the upper bound of the other (`unanswered="bounds"`). Where neither can be said, there is no pair.
+Unanswered items never decide a pair. With `unanswered="shared"`, two candidates are compared on the items answered for
+*both*. With `unanswered="bounds"`, they make a pair only if no answer to the unanswered items could reverse the order:
+the lower bound of one score is above the upper bound of the other.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from checklist_rewards.checklists import Checklist, content_hash
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.shaping import item_credits
 from checklist_rewards.scores import Aggregation, Score, Verdict, score_checklist
+from checklist_rewards.validation import fraction, one_of
 from checklist_rewards.version import __version__
 
 Select = Literal["best_vs_worst", "random", "rlcf"]
@@ -38,23 +39,23 @@ _EQUAL = 1e-9
 REASONS = {
     "no_checklist": "the prompt has no checklist",
     "too_few": "fewer than two different candidates have a score",
-    "unanswered": "too much was left unanswered to say which candidate is better",
+    "unanswered": "too many items are unanswered to decide which candidate is better",
     "tie": "the candidates have the same score",
-    "margin": "the scores are closer than the least margin",
-    "not_top": "no item tells the two apart as clearly as in the pairs that were kept",
+    "margin": "the score difference is below min_margin",
+    "not_top": "the largest difference in a single item is smaller than in the pairs that were kept",
 }
-"""Why a prompt has no pair."""
+"""The reasons why a prompt has no pair."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
-    """The candidates of one prompt, scored.
+class ScoredPool:
+    """The scored candidates of one prompt.
 
     Args:
-        prompt (`str` or list of messages): written to the rows as it is; completions take its format.
-        checklist ([`Checklist`]): what the scores were made with.
-        candidates (sequence of `str`).
-        scores (sequence of [`Score`], one per candidate).
+        prompt (`str` or list of messages): copied to the rows unchanged. Completions have the same format.
+        checklist ([`Checklist`]): the checklist that the candidates were scored with.
+        candidates (sequence of `str`): the texts.
+        scores (sequence of [`Score`], one per candidate): their scores, in the same order.
     """
 
     prompt: Any
@@ -64,52 +65,50 @@ class Pool:
 
     def __post_init__(self) -> None:
         if len(self.scores) != len(self.candidates):
-            raise SampleError(f"got {len(self.scores)} scores for {len(self.candidates)} candidates; each needs one.")
+            raise SampleError(
+                f"got {len(self.scores)} scores for {len(self.candidates)} candidates; give one score per candidate."
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Which pair of a prompt is taken, if any."""
+    """The rule that selects at most one pair per prompt."""
 
     select: Select = "best_vs_worst"
-    """best_vs_worst: the two furthest apart, of several the earliest. random: any two that are far enough apart. rlcf:
-    best_vs_worst, and then of all prompts the `top_fraction` whose pair differs most in a single item (RLCF,
-    arXiv 2507.18624)."""
+    """`"best_vs_worst"`: the pair with the largest margin; the earliest among equals. `"random"`: a random pair with a
+    margin of at least `min_margin`. `"rlcf"`: best_vs_worst, then only the `top_fraction` of all
+    prompts whose pair differs most in a single item (RLCF, arXiv:2507.18624)."""
     min_margin: float = 0.0
-    """Least difference of the two scores, in [0, 1]; for random this is the gap."""
+    """Least difference of the two scores, in [0, 1]."""
     ties: Ties = "drop"
-    """keep: equal scores make a pair too, whose chosen one is the earlier."""
+    """`"drop"`: equal scores make no pair. `"keep"`: they do, and the earlier candidate is chosen."""
     unanswered: Unanswered = "shared"
-    """shared: compare on the items answered for both. bounds: compare the worst case of one with the best case of the
-    other."""
+    """`"shared"`: compare on the items answered for both. `"bounds"`: compare the lower bound of one score with the
+    upper bound of the other."""
     top_fraction: float | None = None
-    """Share of pairs that rlcf keeps, in (0, 1]; 0.4 where it is None. The other rules keep all."""
+    """Fraction of pairs that `"rlcf"` keeps, in (0, 1]. Defaults to 0.4. The other rules keep all pairs."""
     seed: int = 0
-    """Another seed, other random pairs. The pair of a prompt does not depend on the other prompts."""
+    """Seed of `"random"`. The pair of a prompt does not depend on the other prompts."""
 
     def __post_init__(self) -> None:
-        allowed = {
-            "select": get_args(Select),
-            "ties": get_args(Ties),
-            "unanswered": get_args(Unanswered),
-        }
-        for name, words in allowed.items():
-            if getattr(self, name) not in words:
-                raise SampleError(
-                    f"{name}={getattr(self, name)!r} is not known; allowed: {', '.join(map(repr, words))}."
-                )
-        if not 0 <= self.min_margin <= 1:
-            raise SampleError(f"min_margin={self.min_margin!r} is not allowed: it must be in [0, 1].")
+        one_of("select", self.select, get_args(Select))
+        one_of("ties", self.ties, get_args(Ties))
+        one_of("unanswered", self.unanswered, get_args(Unanswered))
+        fraction("min_margin", self.min_margin)
         if self.top_fraction is not None and not 0 < self.top_fraction <= 1:
-            raise SampleError(f"top_fraction={self.top_fraction!r} is not allowed: it must be above 0 and at most 1.")
+            raise SampleError(
+                f"top_fraction={self.top_fraction!r} is not allowed; it must be a number above 0 and at most 1."
+            )
         if self.top_fraction is not None and self.select != "rlcf":
-            raise SampleError(f"top_fraction={self.top_fraction} belongs to select='rlcf', got {self.select!r}.")
+            raise SampleError(f"top_fraction={self.top_fraction} requires select='rlcf', got {self.select!r}.")
         if self.ties == "keep" and self.min_margin > 0:
-            raise SampleError(f"ties='keep' and min_margin={self.min_margin} contradict each other; give one of them.")
+            raise SampleError(
+                f"ties='keep' and min_margin={self.min_margin} cannot be combined, because tied scores have margin 0."
+            )
 
     @property
     def fraction(self) -> float:
-        """Share of pairs that is kept."""
+        """Fraction of pairs that is kept."""
         return 1.0 if self.select != "rlcf" else RLCF_FRACTION if self.top_fraction is None else self.top_fraction
 
     def __str__(self) -> str:
@@ -131,20 +130,20 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two candidates of one prompt in order of preference."""
+    """A chosen and a rejected candidate of one prompt."""
 
     prompt: Any
     chosen: str
     rejected: str
     score_chosen: float
-    """The score it was decided by: over the items answered for both, or the lower bound."""
+    """Score of the chosen candidate used in the comparison: over the items answered for both, or its lower bound."""
     score_rejected: float
-    """The same for the rejected one, or its upper bound."""
+    """Score of the rejected candidate used in the comparison: over the shared items, or its upper bound."""
     checklist: Checklist
     flipped: tuple[dict[str, Any], ...]
-    """Items that one of the two passes and the other does not: id, question, and the answers of both."""
+    """Items that exactly one of the two passes, with id, question and both answers."""
     largest_difference: float
-    """max |c(chosen) - c(rejected)| over the items with a weight, c being the soft credit, in [0, 1]."""
+    """max |c(chosen) - c(rejected)| over items with nonzero weight, where c is the soft credit; in [0, 1]."""
 
     @property
     def margin(self) -> float:
@@ -154,74 +153,79 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Mined:
-    """The pairs of many pools, in their order, and how many pools gave none, by reason (see `REASONS`)."""
+    """The pairs of many pools, in order, and the number of pools without a pair by reason (see `REASONS`)."""
 
     pairs: tuple[Pair, ...]
     dropped: Counter[str]
 
 
-def mine_pairs(pools: Iterable[Pool], rule: Rule | None = None) -> Mined:
-    """At most one pair per pool, by the rule."""
+def mine_pairs(pools: Iterable[ScoredPool], rule: Rule | None = None) -> Mined:
+    """Select at most one pair per pool by the rule (default `Rule()`)."""
     rule = rule or Rule()
     pairs: list[Pair] = []
     dropped: Counter[str] = Counter()
     for pool in pools:
-        found = choose_pair(pool, rule)
-        if isinstance(found, Pair):
-            pairs.append(found)
+        pair = choose_pair(pool, rule)
+        if isinstance(pair, Pair):
+            pairs.append(pair)
         else:
-            dropped[found] += 1
+            dropped[pair] += 1
     kept = keep_top(pairs, rule.fraction)
     if len(kept) < len(pairs):
         dropped["not_top"] += len(pairs) - len(kept)
     return Mined(tuple(kept), dropped)
 
 
-def choose_pair(pool: Pool, rule: Rule) -> Pair | str:
-    """The pair of one pool, or why there is none: too_few, unanswered, tie or margin.
+def choose_pair(pool: ScoredPool, rule: Rule) -> Pair | str:
+    """The pair of one pool, or the reason for none: "too_few", "unanswered", "tie" or "margin".
 
-    Equal texts make no pair, whatever their scores.
+    Candidates with equal texts never make a pair.
     """
     scored = [position for position, score in enumerate(pool.scores) if score.primary_score is not None]
     both = [(a, b) for a, b in combinations(scored, 2) if pool.candidates[a] != pool.candidates[b]]
     if not both:
         return "too_few"
-    decided = [found for a, b in both if (found := _compared(pool, a, b, rule)) is not None]
+    decided = [comparison for a, b in both if (comparison := _compared(pool, a, b, rule)) is not None]
     if not decided:
         return "unanswered"
-    best = max(decided, key=lambda found: found.margin)  # of several the first: the earliest candidates
+    best = max(decided, key=lambda comparison: comparison.margin)  # the first maximum: the earliest candidates
     if best.margin == 0 and rule.ties == "drop":
         return "tie"
     least = max(rule.min_margin, 0.0 if rule.ties == "keep" else 2 * _EQUAL)
     if best.margin < least - _EQUAL:
         return "margin"
     if rule.select == "random":
-        dice = random.Random(content_hash(str(rule.seed), json.dumps(pool.prompt, default=str), *pool.candidates))
-        best = dice.choice([found for found in decided if found.margin >= least - _EQUAL])
+        generator = random.Random(content_hash(str(rule.seed), json.dumps(pool.prompt, default=str), *pool.candidates))
+        best = generator.choice([comparison for comparison in decided if comparison.margin >= least - _EQUAL])
     return _pair(pool, best)
 
 
 def keep_top(pairs: Sequence[Pair], fraction: float) -> list[Pair]:
-    """The pairs with the largest single-item differences, in their order: ceil(fraction x n) of n, of equal ones the
-    earlier."""
+    """The ceil(fraction x n) of n pairs with the largest single-item difference, in their order.
+
+    Among equal differences, earlier pairs are kept first.
+    """
     count = math.ceil(fraction * len(pairs) - _EQUAL)
     order = sorted(range(len(pairs)), key=lambda n: -pairs[n].largest_difference)
     return [pairs[n] for n in sorted(order[:count])]
 
 
 def rows_of(pair: Pair, form: Form = "dpo") -> list[dict[str, Any]]:
-    """A pair as rows of a dataset.
+    """Convert a pair to dataset rows.
+
+    `chosen`, `rejected` and `completion` are strings if the prompt is a string, otherwise a list with one assistant
+    message.
 
     Args:
-        pair ([`Pair`]).
-        form (`str`, *optional*, defaults to `"dpo"`): dpo: one row with prompt, chosen, rejected, score_chosen,
-            score_rejected, checklist and flipped. reward: the same with margin, which changes RewardTrainer's loss and
-            is therefore in no other. kto: two rows with prompt, completion, label, score and checklist.
+        pair ([`Pair`]): the pair.
+        form (`str`, *optional*, defaults to `"dpo"`): `"dpo"`: one row with prompt, chosen, rejected, score_chosen,
+            score_rejected, checklist and flipped. `"reward"`: the same plus margin, which `RewardTrainer` uses in its
+            loss. `"kto"`: two rows with prompt, completion, label, score and checklist.
 
-    Chosen, rejected and completion are strings where the prompt is one, else a list of one assistant message.
+    Returns:
+        `list[dict]`: One or two rows.
     """
-    if form not in FORMS:
-        raise SampleError(f"form={form!r} is not known; allowed: {', '.join(map(repr, FORMS))}.")
+    one_of("form", form, FORMS)
     checklist = [item.model_dump(mode="json", exclude={"sources"}) for item in pair.checklist.items]
     chosen, rejected = (_completion(pair.prompt, text) for text in (pair.chosen, pair.rejected))
     if form == "kto":
@@ -244,14 +248,14 @@ def rows_of(pair: Pair, form: Form = "dpo") -> list[dict[str, Any]]:
 def preference_card(
     title: str, rule: Rule, form: Form, pairs: int, dropped: Mapping[str, int], judge: str | None = None
 ) -> str:
-    """A dataset card (Markdown with a YAML head) that states the rule and what it dropped.
+    """A dataset card (Markdown with a YAML header) that documents the rule and the number of dropped prompts.
 
     Args:
-        title (`str`): the dataset's name.
-        rule ([`Rule`]).
-        form (`str`): dpo, kto or reward.
-        pairs (`int`): how many were kept.
-        dropped (mapping): prompts without a pair, by reason.
+        title (`str`): name of the dataset.
+        rule ([`Rule`]): the rule of the pairs.
+        form (`str`): `"dpo"`, `"kto"` or `"reward"`.
+        pairs (`int`): number of pairs.
+        dropped (mapping): number of prompts without a pair, by reason.
         judge (`str`, *optional*): the model that answered the checklists.
     """
     trainer = {"dpo": "DPOTrainer", "kto": "KTOTrainer", "reward": "RewardTrainer"}[form]
@@ -281,13 +285,13 @@ class _Comparison:
 
     @property
     def margin(self) -> float:
-        # Sums of the same numbers in another order differ in their last digit; that is no preference.
+        # Floating-point sums in a different order differ in the last digit; that is not a preference.
         margin = self.score_better - self.score_worse
         return 0.0 if margin < _EQUAL else round(margin, 9)
 
 
-def _compared(pool: Pool, a: int, b: int, rule: Rule) -> _Comparison | None:
-    """The two in order; None where unanswered items decide it."""
+def _compared(pool: ScoredPool, a: int, b: int, rule: Rule) -> _Comparison | None:
+    """The two candidates in order of preference; None if it depends on unanswered items."""
     one, other = pool.scores[a], pool.scores[b]
     if one.answered == one.total and other.answered == other.total:
         values = one.primary_score, other.primary_score
@@ -309,10 +313,11 @@ def _compared(pool: Pool, a: int, b: int, rule: Rule) -> _Comparison | None:
 
 
 def _on_shared(checklist: Checklist, score: Score, shared: Sequence[bool]) -> float | None:
-    # The items stay in the checklist: whether it has penalties only, and how much of it is answered, are its own.
+    # Unshared items stay in the checklist as unanswered, so that rules about the whole checklist (penalties only,
+    # least answered weight) apply unchanged.
     verdicts = [
-        line.verdict() if kept else Verdict(unanswered="not_shared")
-        for line, kept in zip(score.items, shared, strict=True)
+        line.verdict() if is_shared else Verdict(unanswered="not_shared")
+        for line, is_shared in zip(score.items, shared, strict=True)
     ]
     return score_checklist(
         checklist,
@@ -322,8 +327,8 @@ def _on_shared(checklist: Checklist, score: Score, shared: Sequence[bool]) -> fl
     ).primary_score
 
 
-def _pair(pool: Pool, found: _Comparison) -> Pair:
-    chosen, rejected = pool.scores[found.better], pool.scores[found.worse]
+def _pair(pool: ScoredPool, comparison: _Comparison) -> Pair:
+    chosen, rejected = pool.scores[comparison.better], pool.scores[comparison.worse]
     credits = zip(
         pool.checklist.items,
         item_credits(pool.checklist, chosen),
@@ -338,10 +343,10 @@ def _pair(pool: Pool, found: _Comparison) -> Pair:
     )
     return Pair(
         pool.prompt,
-        pool.candidates[found.better],
-        pool.candidates[found.worse],
-        found.score_better,
-        found.score_worse,
+        pool.candidates[comparison.better],
+        pool.candidates[comparison.worse],
+        comparison.score_better,
+        comparison.score_worse,
         pool.checklist,
         flipped,
         max(differences, default=0.0),

@@ -1,12 +1,10 @@
-"""Best-of-N: the candidates of one input, ordered by the checklist's score.
+"""Best-of-N: rank the candidates of an input by checklist score.
 
-Candidates are given, or sampled from a policy ([`sample_candidates`]). All candidates of all inputs are scored in one
-`score_batch`, so they share prefixes and duplicates cost nothing; the rest is arithmetic on the scores.
+Candidates are given, or sampled from a policy with [`sample_candidates`]. All candidates of all inputs are scored in
+one `score_batch`, so they share prefixes and duplicates are free.
 
-Ties stay ties: candidates with the same score have the same rank, and all that share rank 1 are picked. Whoever needs
-    exactly
-one says how to break them (`ties="first"`). A candidate that could not be scored has no rank: a judge's failure is
-neither the worst text nor the best.
+Candidates with equal scores have the same rank, and all candidates of rank 1 are picked. Pass `ties="first"` if you
+need exactly one. A candidate without a score has no rank: a judge failure makes a text neither the worst nor the best.
 
     >>> rank([0.5, None, 1.0, 0.5])
     [2, None, 1, 2]
@@ -29,6 +27,7 @@ from checklist_rewards.judges import Progress
 from checklist_rewards.replies import sample_replies
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
+from checklist_rewards.validation import one_of, string
 
 Ties = Literal["keep", "first", "shortest"]
 TIES: tuple[str, ...] = get_args(Ties)
@@ -36,12 +35,12 @@ TIES: tuple[str, ...] = get_args(Ties)
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The candidates of one input.
+    """The candidates of one input, before scoring.
 
     Args:
-        checklist: a [`Checklist`], or anything that [`Checklist.parse`] takes.
+        checklist: a [`Checklist`], or any value that [`Checklist.parse`] accepts.
         candidates (sequence of `str`): at least one text.
-        input, reference, history (`str`, *optional*): shown to the judge, as in [`Sample`].
+        input, reference, history (`str`, *optional*): context for the judge, as in [`Sample`].
     """
 
     checklist: Any
@@ -53,68 +52,68 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """One pool in order."""
+    """The ranking of one pool, in the order of its candidates."""
 
     candidates: tuple[str, ...]
     scores: tuple[Score, ...]
     ranks: tuple[int | None, ...]
-    """1 is best; equal scores have equal ranks (1, 1, 3); None for a candidate without a score."""
+    """Ranks from 1 (best). Equal scores have equal ranks (1, 1, 3). None for a candidate without a score."""
 
     @property
     def picked(self) -> tuple[int, ...]:
-        """Positions (from 0) of the candidates of rank 1: several where they tie, none where nothing was scored."""
+        """Positions (from 0) of the candidates of rank 1: several if they tie, none if no candidate has a score."""
         return tuple(position for position, rank in enumerate(self.ranks) if rank == 1)
 
     @property
     def best(self) -> tuple[str, ...]:
-        """The texts picked."""
+        """The texts of the picked candidates."""
         return tuple(self.candidates[position] for position in self.picked)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """How good the picks were, by gold scores. Means are over the pools where something was picked; None if there are
-    none."""
+    """Quality of the picks by gold scores. Means are over the pools with a pick; None if there are none."""
 
     pools: int
     unpicked: int
-    """Pools in which no candidate had a score; they count nowhere else."""
+    """Number of pools without any scored candidate; they are excluded from the means."""
     precision: float | None
-    """See [`selection`]."""
+    """Fraction of the picked candidates with the best gold score of their pool; see [`selection`]."""
     gold_picked: float | None
     """Mean gold score of the picked candidates, ties averaged within their pool."""
     gold_first: float | None
-    """Mean gold score of the first candidate: no selection at all."""
+    """Mean gold score of the first candidate: no selection."""
     gold_mean: float | None
-    """Mean gold score of all candidates: picking at random."""
+    """Mean gold score of all candidates: random selection."""
     gold_best: float | None
-    """Mean gold score of the best candidate: the ceiling."""
+    """Mean gold score of the best candidate: the upper bound."""
 
 
 def rank(values: Sequence[float | None], ties: Ties = "keep", texts: Sequence[str] | None = None) -> list[int | None]:
-    """Rank values from the highest.
+    """Rank values from highest to lowest.
 
     Args:
-        values (sequence of `float` or None): a score each; None ranks nowhere.
-        ties (`str`): keep: equal values share a rank, and the next one is as many further down (1, 1, 3). first: the
-            earlier one is better. shortest: the shorter text is better, then the earlier.
-        texts (sequence of `str`, *optional*): needed for shortest.
+        values (sequence of `float` or None): the scores. None gets no rank.
+        ties (`str`, *optional*, defaults to `"keep"`): `"keep"`: equal values share a rank and the following ranks are
+            skipped (1, 1, 3). `"first"`: the earlier value ranks higher. `"shortest"`: the shorter text ranks higher,
+            then the earlier one.
+        texts (sequence of `str`, *optional*): the texts of the values; required for `"shortest"`.
 
     Returns:
-        list of ranks from 1, or None, in the order of `values`.
+        `list[int | None]`: Ranks from 1, in the order of `values`.
     """
-    _check_ties(ties)
+    one_of("ties", ties, TIES)
     if ties == "shortest" and texts is None:
-        raise SampleError("ties='shortest' needs the texts.")
+        raise SampleError("ties='shortest' requires texts.")
 
     def breaker(position: int) -> tuple[int, int]:
         if ties == "keep":
             return 0, 0
         return (len(texts[position]) if ties == "shortest" and texts is not None else 0), position
 
-    known = [(-value, *breaker(position)) for position, value in enumerate(values) if value is not None]
+    keys = [(-value, *breaker(position)) for position, value in enumerate(values) if value is not None]
     places: dict[tuple[float, int, int], int] = {}
-    for place, key in enumerate(sorted(known), start=1):
+    for place, key in enumerate(sorted(keys), start=1):
         places.setdefault(key, place)
     return [None if v is None else places[(-v, *breaker(position))] for position, v in enumerate(values)]
 
@@ -137,15 +136,19 @@ def rerank_batch(
     """Rank the candidates of every pool by `primary_score`, scoring all of them in one call.
 
     Args:
-        scorer ([`ChecklistScorer`]).
-        pools (sequence of [`Pool`]).
-        ties (`str`, *optional*, defaults to `"keep"`): keep, first or shortest; see [`rank`].
-        progress (callable, *optional*): told how many reads were answered since its last call.
+        scorer ([`ChecklistScorer`]): scores the candidates.
+        pools (sequence of [`Pool`]): the inputs with their candidates.
+        ties (`str`, *optional*, defaults to `"keep"`): `"keep"`, `"first"` or `"shortest"`; see [`rank`].
+        progress (callable, *optional*): called with the number of reads answered since its last call.
+
+    Returns:
+        `list[Ranking]`: One per pool, in order.
 
     Raises:
-        SampleError, ChecklistError: naming the pool (from 1), before anything is asked.
+        SampleError, ChecklistError: If a pool is not valid. The message names its number, from 1; nothing has been
+            sent to the judge at that point.
     """
-    _check_ties(ties)
+    one_of("ties", ties, TIES)
     for number, pool in enumerate(pools, start=1):
         check_candidates(pool.candidates, f"pool {number}")
     samples = [
@@ -162,25 +165,19 @@ def rerank_batch(
     return rankings
 
 
-def _check_ties(ties: str) -> None:
-    if ties not in TIES:
-        raise SampleError(f"ties={ties!r} is not known; allowed: {', '.join(map(repr, TIES))}.")
-
-
 def check_candidates(value: Any, where: str) -> list[str]:
-    """`value` as a list of texts, at least one. Raises [`SampleError`] that begins with `where`."""
+    """Check that `value` is a nonempty list of strings. Raises a [`SampleError`] that begins with `where`."""
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise SampleError(f"{where}: candidates must be a list of strings, got {type(value).__name__} {value!r:.60}.")
     if not value:
-        raise SampleError(f"{where}: there are no candidates; give at least one.")
+        raise SampleError(f"{where}: the list of candidates is empty; give at least one.")
     for number, text in enumerate(value, start=1):
-        if not isinstance(text, str):
-            raise SampleError(f"{where}: candidate {number} must be a string, got {type(text).__name__} {text!r:.60}.")
+        string(f"{where}: candidate {number}", text)
     return list(value)
 
 
 def check_gold(value: Any, candidates: Sequence[str], where: str) -> list[float]:
-    """`value` as one finite number per candidate. Raises [`SampleError`] that begins with `where`."""
+    """Check that `value` has one finite number per candidate. Raises a [`SampleError`] that begins with `where`."""
     if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != len(candidates):
         raise SampleError(
             f"{where}: gold must be a list of {len(candidates)} numbers, one per candidate, got {value!r:.60}."
@@ -194,15 +191,18 @@ def check_gold(value: Any, candidates: Sequence[str], where: str) -> list[float]
 
 
 def selection(rankings: Sequence[Ranking], golds: Sequence[Sequence[float]]) -> Selection:
-    """Measure the picks against gold scores, one per candidate.
+    """Evaluate the picks with gold scores.
 
-    Precision follows the best-of-N study of TICK/STICK (section 4.2): the share of the picked candidates that have the
-    best gold score of their pool, or tie for it. With no ties on either side it is the accuracy of the choice; picking
-    more candidates than are best lowers it, and leaving out one of several best does not. Here: per pool, then the
-    mean over pools.
+    Precision follows the best-of-N study of TICK/STICK (section 4.2): the fraction of the picked candidates with the
+    best gold score of their pool, computed per pool and averaged over pools. Without ties it is the accuracy of the
+    choice. Picking more candidates than the best ones lowers it; missing one of several best ones does not.
+
+    Args:
+        rankings (sequence of [`Ranking`]): the rankings to evaluate.
+        golds (sequence of sequences of `float`): per ranking, the gold score of each candidate.
 
     Raises:
-        SampleError: if `golds` does not fit the rankings, naming the pool (from 1).
+        SampleError: If `golds` does not match the rankings. The message names the pool, from 1.
     """
     if len(golds) != len(rankings):
         raise SampleError(f"got gold scores for {len(golds)} pools, expected {len(rankings)}.")
@@ -211,8 +211,8 @@ def selection(rankings: Sequence[Ranking], golds: Sequence[Sequence[float]]) -> 
         gold = check_gold(values, ranking.candidates, f"pool {number}")
         if not ranking.picked:
             continue
-        chosen, top = [gold[position] for position in ranking.picked], max(gold)
-        rows.append((fmean(value == top for value in chosen), fmean(chosen), gold[0], fmean(gold), top))
+        picked, top = [gold[position] for position in ranking.picked], max(gold)
+        rows.append((fmean(value == top for value in picked), fmean(picked), gold[0], fmean(gold), top))
     means = [fmean(column) for column in zip(*rows, strict=True)] if rows else [None] * 5
     return Selection(len(rankings), len(rankings) - len(rows), *means)
 
@@ -224,18 +224,18 @@ def sample_candidates(
     store: Store | None = None,
     progress: Progress | None = None,
 ) -> list[list[str]]:
-    """Sample candidates from a policy, through the store.
+    """Sample candidates from a policy; replies are kept in the store.
 
     Args:
         prompts (sequence of `str` or chat messages): a string is one user message.
         policy ([`Engine`]): the model that writes.
-        sampling ([`Sampling`]): how, and how many (`n`).
-        store ([`Store`], *optional*): where replies are kept.
-        progress (callable, *optional*): told how many prompts were answered since its last call.
+        sampling ([`Sampling`]): sampling settings; `n` candidates per prompt.
+        store ([`Store`], *optional*): where replies are stored.
+        progress (callable, *optional*): called with the number of prompts answered since its last call.
 
     Returns:
-        A list of texts per prompt; shorter than `n`, even empty, where the policy gave no reply (the prompt does not
-        fit its context, or the engine failed).
+        `list[list[str]]`: The texts of each prompt. A list is shorter than `n`, possibly empty, if the policy gave no
+        reply because the prompt exceeds its context or the engine failed.
     """
     messages = [[{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt for prompt in prompts]
     replies = sample_replies(policy, messages, sampling, store, progress)

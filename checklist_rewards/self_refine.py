@@ -1,21 +1,21 @@
-"""Self-refinement by checklist: a model answers, is told which questions its answer fails, and answers again.
+"""Self-refinement with a checklist: a model answers, gets the failed questions as feedback, and answers again.
 
     >>> engine, scorer = Engine("org/model"), ChecklistScorer("org/model")  # doctest: +SKIP
     >>> generator = DirectGenerator("org/model")  # doctest: +SKIP
-    >>> done = refine_batch(["Write a haiku about rain."], engine, scorer, generator)  # doctest: +SKIP
-    >>> done[0].text, [step.score.primary_score for step in done[0].rounds]  # doctest: +SKIP
+    >>> refinements = refine_batch(["Write a haiku about rain."], engine, scorer, generator)  # doctest: +SKIP
+    >>> refinements[0].text, [step.score.primary_score for step in refinements[0].rounds]  # doctest: +SKIP
 
-This is STICK (TICK and STICK, arXiv:2410.03608, section 4.1). Round 0 is the plain answer. Every round is scored; the
-verdicts of the items that were answered go back as feedback, and the next round mends what failed. It stops when all
-items pass, and after `rounds` at the latest. One model can do all of it: answer, write the checklist, judge. All texts
-of a round are sampled together, through the store, so a rerun asks for nothing twice.
+This is STICK (TICK and STICK, arXiv:2410.03608, section 4.1). Round 0 is the plain answer. Each round is scored, and
+the verdicts of the answered items are the feedback for the next round. Refinement stops when all items pass, or after
+`rounds` rounds. One model can answer, write the checklist and judge. All texts of a round are sampled together and
+kept in the store, so a rerun does not repeat calls.
 
-`method="critique"` is the unstructured baseline: the model reviews its answer in its own words, and answers again with
-the review. The checklist then only measures.
+`method="critique"` is the unstructured baseline: the model critiques its answer in free text and answers again with
+the critique. The checklist is then only used for scoring.
 
-All rounds are kept. The best is the one with the highest score, of equal ones the earliest: refining that gained
-nothing changes nothing. A judge's failure is no verdict: unanswered items are not in the feedback, a round without a
-score is never the best, and ends the refinement of this input. So does a missing reply or checklist.
+All rounds are returned. The best round has the highest score; among equals the earliest, so refinement without gain
+keeps the first answer. Unanswered items are not part of the feedback. A round without a score is never the best and
+ends the refinement of its input, as does a missing reply or checklist.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from checklist_rewards.prompts import load_prompt
 from checklist_rewards.replies import sample_replies
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import ItemScore, Score
+from checklist_rewards.validation import one_of, whole_number
 
 Method = Literal["checklist", "critique"]
 METHODS: tuple[str, ...] = get_args(Method)
@@ -47,13 +48,13 @@ _CRITIQUE = "refine/critique"
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is to be answered.
+    """A prompt to answer and refine.
 
     Args:
-        prompt (`str` or chat messages): put to the model as it is.
-        checklist (*optional*): anything that [`Checklist.parse`] takes; without one the generator writes it.
-        reference (`str`, *optional*): a known good answer, shown to the judge and the checklist's writer if their
-            prompts have a place for it, never to the model that answers.
+        prompt (`str` or chat messages): sent to the model unchanged.
+        checklist (*optional*): any value that [`Checklist.parse`] accepts. Without one, the generator writes it.
+        reference (`str`, *optional*): a known good answer for the judge and the generator, if their prompts have a
+            placeholder for it. The answering model never sees it.
     """
 
     prompt: str | Messages
@@ -63,42 +64,42 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One answer."""
+    """One answer with its score."""
 
     text: str
     score: Score | None
-    """None where there is no checklist."""
+    """None if there is no checklist."""
     feedback: str | None = None
-    """What this answer was written from; None for the first."""
+    """The feedback this answer was written from; None for the first answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refinement:
-    """One task, refined."""
+    """All rounds of one task."""
 
     rounds: tuple[Round, ...]
-    """From the plain answer on; empty where the model gave none."""
+    """The rounds, starting with the plain answer; empty if the model gave no answer."""
     checklist: Checklist | None
     stopped: str
-    """passed (all items), rounds (no more allowed), unscored (the judge answered too little), no_feedback (nothing
-    failed, but not everything was answered), no_reply or no_checklist (each with ": detail")."""
+    """Why refinement stopped: `passed` (all items pass), `rounds` (limit reached), `unscored` (too few answers),
+    `no_feedback` (no item failed, but some are unanswered), `no_reply` or `no_checklist` (each with ": detail")."""
 
     @property
     def best(self) -> int | None:
-        """Number of the round with the highest score, the earliest of equals; None where no round has a score."""
+        """Index of the round with the highest score, the earliest among equals; None if no round has a score."""
         scores = [None if step.score is None else step.score.primary_score for step in self.rounds]
-        known = [score for score in scores if score is not None]
-        return scores.index(max(known)) if known else None
+        present = [score for score in scores if score is not None]
+        return scores.index(max(present)) if present else None
 
     @property
     def text(self) -> str | None:
-        """The best answer; where nothing was scored, the plain one; None where there is no answer at all."""
+        """The best answer; the plain answer if no round has a score; None if there is no answer."""
         return self.rounds[self.best or 0].text if self.rounds else None
 
 
 @dataclass
-class _Work:
-    """One task on its way."""
+class _TaskState:
+    """The state of one task during refinement."""
 
     messages: Messages
     input: str
@@ -110,7 +111,7 @@ class _Work:
     stopped: str | None = None
 
     @property
-    def shown(self) -> dict[str, str | None]:
+    def fields(self) -> dict[str, str | None]:
         return {"instruction": self.input, "history": self.history, "response": self.rounds[-1].text}
 
 
@@ -129,56 +130,56 @@ def refine_batch(
     """Refine the answers to all tasks, round by round.
 
     Args:
-        tasks (sequence of `str` or [`Task`]).
-        engine ([`Engine`]): the model that answers, and reviews.
-        scorer (such as a [`ChecklistScorer`]): judges; the same model, if it is to refine itself.
-        generator ([`Generator`], *optional*): writes the checklists of tasks that have none.
-        rounds (`int`, *optional*, defaults to `4`): answers after the first, at most. 0 only answers and scores.
-        method (`str`, *optional*, defaults to `"checklist"`): checklist, or critique for the baseline, which knows
-            nothing of the checklist and so takes all its rounds.
-        sampling ([`Sampling`], *optional*): of answers and reviews, one at a time; greedy by default. Round k samples
-            with `seed + k`.
-        store ([`Store`], *optional*): where replies are kept.
-        progress (callable, *optional*): told how many replies were sampled since its last call.
+        tasks (sequence of `str` or [`Task`]): the prompts.
+        engine ([`Engine`]): the model that answers (and critiques, with `method="critique"`).
+        scorer (such as a [`ChecklistScorer`]): the judge; it may use the same model.
+        generator ([`Generator`], *optional*): writes the checklists of tasks without one.
+        rounds (`int`, *optional*, defaults to `4`): maximum number of answers after the first. With 0, tasks are only
+            answered and scored.
+        method (`str`, *optional*, defaults to `"checklist"`): `"checklist"`, or `"critique"` for the baseline. The
+            critique does not see the checklist, so all rounds are run.
+        sampling ([`Sampling`], *optional*): sampling of answers and critiques. Defaults to greedy. Round k uses
+            `seed + k`.
+        store ([`Store`], *optional*): where replies are stored.
+        progress (callable, *optional*): called with the number of replies sampled since its last call.
 
     Returns:
-        list of [`Refinement`], one per task, in order.
+        `list[Refinement]`: One per task, in order.
 
     Raises:
-        SampleError, ChecklistError: naming the task (from 1), before anything is asked.
+        SampleError, ChecklistError: If a task is not valid. The message names its number, from 1; nothing has been
+            sampled at that point.
     """
-    if method not in METHODS:
-        raise SampleError(f"method={method!r} is not known; allowed: {', '.join(METHODS)}.")
-    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 0:
-        raise SampleError(f"rounds={rounds!r} is not allowed; it is a whole number from 0 up.")
-    works = [_begun(task, f"task {number}", generator) for number, task in enumerate(tasks, start=1)]
+    one_of("method", method, METHODS)
+    whole_number("rounds", rounds, at_least=0)
+    works = [_start(task, f"task {number}", generator) for number, task in enumerate(tasks, start=1)]
     scorer.check()
     _write_checklists(works, generator)
     _answer(works, [work.messages for work in works], engine, replace(sampling, n=1), store, progress)
     for number in range(rounds + 1):
         of_round = replace(sampling, n=1, seed=sampling.seed + number + 1)
         _judge([work for work in works if work.stopped is None], scorer)
-        going = [work for work in works if work.stopped is None]
-        for work in going:
+        active = [work for work in works if work.stopped is None]
+        for work in active:
             score = work.rounds[-1].score
             assert work.checklist is not None and score is not None
             work.stopped = ROUNDS if number == rounds else None
             work.feedback = feedback_of(work.checklist, score)
             if method == "checklist" and all(line.passed is not False for line in score.items):
                 work.stopped = PASSED if score.answered == score.total else NO_FEEDBACK
-        going = [work for work in going if work.stopped is None]
-        if method == "critique" and going:
-            going = _review(going, engine, of_round, store, progress)
+        active = [work for work in active if work.stopped is None]
+        if method == "critique" and active:
+            active = _critique(active, engine, of_round, store, progress)
         prompt = load_prompt(_PROMPTS[method], "stage")
-        asked = [prompt.messages(**work.shown, feedback=work.feedback) for work in going]
-        _answer(going, asked, engine, of_round, store, progress)
+        prompts = [prompt.messages(**work.fields, feedback=work.feedback) for work in active]
+        _answer(active, prompts, engine, of_round, store, progress)
     return [Refinement(tuple(work.rounds), work.checklist, work.stopped or ROUNDS) for work in works]
 
 
 def feedback_of(checklist: Checklist, score: Score) -> str:
-    """The verdicts in words, one line per answered item: what is wrong first, then what is right.
+    """The verdicts as feedback text, one line per answered item: failed items first, then passed ones.
 
-    An item that asks for a "no" (a penalty) says so. A reason is added where the judge gave one for what is wrong.
+    Lines of failed items state the required answer (such as "no" for a penalty) and the judge's reasoning, if any.
     """
     wrong: list[str] = []
     right: list[str] = []
@@ -200,42 +201,42 @@ def _line(item: ChecklistItem, line: ItemScore) -> str:
     return f"{said}, but it should be {wanted}." + (f" {reason}" if reason else "")
 
 
-def _begun(task: str | Task, where: str, generator: Generator | None) -> _Work:
+def _start(task: str | Task, where: str, generator: Generator | None) -> _TaskState:
     task = Task(task) if isinstance(task, str) else task
     try:
         input, history = prompt_text(task.prompt)
     except SampleError as error:
         raise SampleError(f"{where}: {error}") from None
     if input is None or not input.strip():
-        raise SampleError(f"{where}: the prompt asks nothing; it needs a text, or a message of the user.")
+        raise SampleError(f"{where}: the prompt is empty; give a nonblank string or messages with a user message.")
     checklist = None if task.checklist is None else Checklist.parse(task.checklist, where)
     if checklist is None and generator is None:
-        raise SampleError(f"{where}: there is no checklist, and no generator to write one.")
+        raise SampleError(f"{where}: the task has no checklist; give one, or pass a generator.")
     messages = [{"role": "user", "content": task.prompt}] if isinstance(task.prompt, str) else task.prompt
-    return _Work(messages, input, history, task.reference, checklist)
+    return _TaskState(messages, input, history, task.reference, checklist)
 
 
-def _write_checklists(works: Sequence[_Work], generator: Generator | None) -> None:
-    bare = [work for work in works if work.checklist is None]
-    if not bare or generator is None:
+def _write_checklists(works: Sequence[_TaskState], generator: Generator | None) -> None:
+    without = [work for work in works if work.checklist is None]
+    if not without or generator is None:
         return
-    requests = [Request(work.input, work.reference, work.history) for work in bare]
-    for work, made in zip(bare, generator.generate_batch(requests), strict=True):
-        if isinstance(made, GenerationError):
-            work.stopped = f"{NO_CHECKLIST}: {made}"
+    requests = [Request(work.input, work.reference, work.history) for work in without]
+    for work, checklist in zip(without, generator.generate_batch(requests), strict=True):
+        if isinstance(checklist, GenerationError):
+            work.stopped = f"{NO_CHECKLIST}: {checklist}"
         else:
-            work.checklist = made
+            work.checklist = checklist
 
 
 def _answer(
-    works: Sequence[_Work],
+    works: Sequence[_TaskState],
     prompts: Sequence[Messages],
     engine: Engine,
     sampling: Sampling,
     store: Store | None,
     progress: Progress | None,
 ) -> None:
-    """Add the reply to each prompt as a round of its work."""
+    """Sample a reply to each prompt and add it as a round."""
     for work, (reply,) in zip(works, sample_replies(engine, prompts, sampling, store, progress), strict=True):
         if reply.text is None:
             work.stopped = f"{NO_REPLY}: {reply.unanswered}"
@@ -243,12 +244,12 @@ def _answer(
             work.rounds.append(Round(completion_text(reply.text), None, work.feedback))
 
 
-def _review(
-    works: Sequence[_Work], engine: Engine, sampling: Sampling, store: Store | None, progress: Progress | None
-) -> list[_Work]:
-    """Have each answer reviewed in words; gives those that were."""
+def _critique(
+    works: Sequence[_TaskState], engine: Engine, sampling: Sampling, store: Store | None, progress: Progress | None
+) -> list[_TaskState]:
+    """Sample a critique of each answer as feedback, and return the tasks that got one."""
     prompt = load_prompt(_CRITIQUE, "stage")
-    replies = sample_replies(engine, [prompt.messages(**work.shown) for work in works], sampling, store, progress)
+    replies = sample_replies(engine, [prompt.messages(**work.fields) for work in works], sampling, store, progress)
     for work, (reply,) in zip(works, replies, strict=True):
         if reply.text is None:
             work.stopped = f"{NO_REPLY}: {reply.unanswered}"
@@ -257,8 +258,8 @@ def _review(
     return [work for work in works if work.stopped is None]
 
 
-def _judge(works: Sequence[_Work], scorer: Scorer) -> None:
-    """Score the last round of each."""
+def _judge(works: Sequence[_TaskState], scorer: Scorer) -> None:
+    """Score the last round of each task."""
     samples = [Sample(w.checklist, w.rounds[-1].text, w.input, w.reference, w.history) for w in works]
     for work, score in zip(works, scorer.score_batch(samples) if samples else [], strict=True):
         work.rounds[-1] = replace(work.rounds[-1], score=score)

@@ -31,9 +31,8 @@ from transformers.utils import logging as transformers_logging
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.backends import engine_identity, pocket_dir
 from checklist_rewards.files.rows import atomic_path, write_rows
-from checklist_rewards.preferences import Mined, Pool, Rule, mine_pairs, preference_card, rows_of
-from checklist_rewards.rerank import Pool as Candidates
-from checklist_rewards.rerank import rerank_batch
+from checklist_rewards.preferences import Mined, Rule, ScoredPool, mine_pairs, preference_card, rows_of
+from checklist_rewards.rerank import Pool, rerank_batch
 
 CONFIG = Path(__file__).parent / "pocket" / "dpo" / "config_cpu.yaml"
 TRAIN_SEED, TEST_SEED = 900, 901
@@ -46,9 +45,9 @@ def mine(items: list[Task], scorer: ChecklistScorer, store: Path, *, n: int, rul
     texts = sample_policy(str(pocket_dir()), items, n=n, temperature=1.0, seed=rule.seed)
     checklists = [Checklist.parse(row["checklist"]) for row in dataset]
     rows = list(zip(items, checklists, texts, strict=True))
-    rankings = rerank_batch(scorer, [Candidates(found, group, task.instruction) for task, found, group in rows])
+    rankings = rerank_batch(scorer, [Pool(found, group, task.instruction) for task, found, group in rows])
     pools = [
-        Pool(as_prompt(task), found, group, ranking.scores)
+        ScoredPool(as_prompt(task), found, group, ranking.scores)
         for (task, found, group), ranking in zip(rows, rankings, strict=True)
     ]
     return mine_pairs(pools, rule)

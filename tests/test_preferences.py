@@ -8,8 +8,8 @@ from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.errors import SampleError
 from checklist_rewards.preferences import (
     Pair,
-    Pool,
     Rule,
+    ScoredPool,
     choose_pair,
     keep_top,
     mine_pairs,
@@ -32,7 +32,7 @@ def pool(*rows, checklist=TWO, prompt="Say it.", texts=None, least=0.5):
         )
         for row in rows
     ]
-    return Pool(prompt, checklist, texts or [f"text {n}" for n in range(len(rows))], scores)
+    return ScoredPool(prompt, checklist, texts or [f"text {n}" for n in range(len(rows))], scores)
 
 
 def texts(found):
@@ -110,10 +110,10 @@ def test_of_equal_differences_the_earlier_pair_stays():
     ("settings", "words"),
     [
         ({"select": "worst"}, "select='worst'.*'rlcf'"),
-        ({"min_margin": 2}, r"min_margin=2.*\[0, 1\]"),
-        ({"top_fraction": 0.5}, "belongs to select='rlcf'"),
+        ({"min_margin": 2}, r"min_margin=2.*from 0 to 1"),
+        ({"top_fraction": 0.5}, "requires select='rlcf'"),
         ({"select": "rlcf", "top_fraction": 0.0}, "above 0"),
-        ({"ties": "keep", "min_margin": 0.1}, "contradict"),
+        ({"ties": "keep", "min_margin": 0.1}, "cannot be combined"),
     ],
 )
 def test_a_rule_that_cannot_be_is_refused(settings, words):
@@ -220,6 +220,6 @@ def test_scores_of_the_scorer_make_pairs(pocket):
     checklist = Checklist.parse(["Does the response end with a question mark?"])
     candidates = ["a deko is small.", "the old lamo sees a bako?"]
     found = choose_pair(
-        Pool("Ask.", checklist, candidates, [scorer.score(checklist, text) for text in candidates]), Rule()
+        ScoredPool("Ask.", checklist, candidates, [scorer.score(checklist, text) for text in candidates]), Rule()
     )
     assert texts(found) == (candidates[1], candidates[0]) and len(found.flipped) == 1

@@ -62,7 +62,11 @@ def test_ranks_come_from_the_scores_that_score_batch_gives(pocket):
 
 @pytest.mark.parametrize(
     ("candidates", "words"),
-    [("text", ["pool 1", "list of strings"]), ([], ["pool 1", "no candidates"]), (["a", 7], ["candidate 2", "int 7"])],
+    [
+        ("text", ["pool 1", "list of strings"]),
+        ([], ["pool 1", "list of candidates is empty"]),
+        (["a", 7], ["candidate 2", "int 7"]),
+    ],
 )
 def test_candidates_that_are_no_texts_are_refused_before_anything_is_asked(candidates, words):
     backend = FakeBackend(likes)

@@ -88,7 +88,7 @@ def test_a_rubric_file_has_sections_weights_and_penalties_and_no_prompt():
     assert [(item.weight, item.category) for item in checklist.items] == [(3, "facts"), (-2, "facts"), (1, "form")]
     assert checklist.items[2].question == "Does the response end with a question mark?"  # a question stays one
     assert left_out == {"section.owner": 1, "name": 1}
-    with pytest.raises(SampleError, match="rubric.yaml: it holds a checklist and no prompt"):
+    with pytest.raises(SampleError, match="rubric.yaml: the checklist has no prompt"):
         import_checklists(DATA / "rubric.yaml")
 
 
@@ -177,23 +177,23 @@ def dataset_of(**changes):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("a.json", dataset_of(items=[{}]), "a.json, item 1: 'submission' must be a text, got None"),
+        ("a.json", dataset_of(items=[{}]), "a.json, item 1: 'submission' must be a string, got None"),
         ("a.json", dataset_of(items=["x"]), "a.json, item 1: expected a mapping, got str 'x'"),
-        ("a.json", dataset_of(prompt=None), "a.json, item 1: there is no 'prompt'"),
-        ("a.json", dataset_of(rubric=None), "a.json, item 1: it has no 'rubric', and neither has the whole file"),
+        ("a.json", dataset_of(prompt=None), "a.json, item 1: the item or the file needs a 'prompt'"),
+        ("a.json", dataset_of(rubric=None), "a.json, item 1: 'rubric' is missing in both the item and the file"),
         (
             "a.json",
             dataset_of(rubric=[{"weight": 1}]),
-            "a.json, rubric, item 1: 'requirement' must be a text, got None",
+            "a.json, rubric, item 1: 'requirement' must be a nonblank string, got None",
         ),
         ("a.json", dataset_of(rubric=[CRITERION | {"weight": "high"}]), "a.json, rubric, item 1: weight: .*'high'"),
         ("a.json", dataset_of(rubric=[CRITERION | {"weight": float("nan")}]), "item 1: weight: .* got nan"),
         ("a.json", dataset_of(rubric=[]), "a.json, rubric: the checklist is empty"),
-        ("a.json", dataset_of(rubric="x"), "a.json, rubric: a rubric is a list of criteria, got str 'x'"),
+        ("a.json", dataset_of(rubric="x"), "a.json, rubric: a rubric must be a list of criteria, got str 'x'"),
         (
             "a.json",
             dataset_of(rubric={"criteria": [CRITERION], "guidelines": 3}),
-            "'guidelines' must be a text, got 3",
+            "'guidelines' must be a string, got 3",
         ),
         (
             "a.json",
@@ -214,12 +214,12 @@ def dataset_of(**changes):
         (
             "a.json",
             dataset_of(items=[ITEM | {"ground_truth": ["GREAT"]}]),
-            "a.json, item 1, ground_truth 1: 'GREAT' is no verdict; allowed: MET, UNMET, CANNOT_ASSESS",
+            "a.json, item 1, ground_truth 1: 'GREAT' is not a verdict; allowed: MET, UNMET, CANNOT_ASSESS",
         ),
         ("a.json", {"rubric": {"sections": [{"criteria": 3}]}}, "a.json, section 1: 'criteria' must be a list, got 3"),
-        ("a.json", {"rubric": {"weights": []}}, "a.json: a rubric has criteria or sections; the keys are weights"),
-        ("a.json", {"something": 1}, "a.json: it is in none of the formats autorubric, rubric"),
-        ("a.json", [], "a.json: it is in none of the formats"),
+        ("a.json", {"rubric": {"weights": []}}, "a.json: a rubric needs criteria or sections; the keys are weights"),
+        ("a.json", {"something": 1}, "a.json: unknown format; set `format` to one of autorubric, rubric"),
+        ("a.json", [], "a.json: unknown format; set `format` to one of"),
         (
             "h.jsonl",
             {"prompt": "p", "rubrics": [{"criterion": "x", "points": None}]},
@@ -228,7 +228,7 @@ def dataset_of(**changes):
         (
             "h.jsonl",
             {"prompt": "", "rubrics": [{"criterion": "x", "points": 1}]},
-            "line 1: the prompt asks for nothing",
+            "line 1: the prompt has no instruction",
         ),
         (
             "h.jsonl",
@@ -238,7 +238,7 @@ def dataset_of(**changes):
         (
             "r.jsonl",
             {"question": "q", "rubric": [{"description": 3, "weight": 1}]},
-            "'description' must be a text, got 3",
+            "'description' must be a nonblank string, got 3",
         ),
     ],
 )
@@ -253,16 +253,16 @@ def test_what_cannot_be_used_is_refused_with_file_row_and_item(tmp_path, name, v
 def test_a_later_row_in_another_form_is_named(tmp_path):
     path = tmp_path / "h.jsonl"
     path.write_text((DATA / "healthbench.jsonl").read_text() + json.dumps({"prompt": "p", "rubric": []}) + "\n")
-    with pytest.raises(SampleError, match="h.jsonl, line 3: there is no 'rubrics'; the keys are prompt, rubric"):
+    with pytest.raises(SampleError, match="h.jsonl, line 3: key 'rubrics' not found; the keys are prompt, rubric"):
         read(path)
 
 
 def test_formats_that_are_not_known_or_contradict_the_keys_are_refused(tmp_path):
-    with pytest.raises(SampleError, match="format='rubrik' is not known; allowed: auto, rows, autorubric"):
+    with pytest.raises(SampleError, match="format='rubrik' is not known; allowed: 'auto', 'rows', 'autorubric'"):
         read("rubric.yaml", format="rubrik")
-    with pytest.raises(SampleError, match="format='rar' has names of its own"):
+    with pytest.raises(SampleError, match="format='rar' has fixed keys"):
         read("rar.jsonl", format="rar", checklist_key="rubric")
-    with pytest.raises(SampleError, match="'autorubric' is a .json, .yaml, .yml file"):
+    with pytest.raises(SampleError, match="'autorubric' requires a .json, .yaml, .yml file"):
         read("rar.jsonl", format="autorubric")
     broken = tmp_path / "a.yaml"
     broken.write_text("rubric:\n  - weight: 1\n   requirement: x\n")

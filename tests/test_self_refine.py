@@ -148,10 +148,10 @@ def test_a_missing_reply_ends_its_task_and_costs_no_other():
     [
         ([Task("A", ITEMS)], {"method": "talk"}, SampleError, "method='talk'.*critique"),
         ([Task("A", ITEMS)], {"rounds": -1}, SampleError, "rounds=-1"),
-        ([Task("A", ITEMS), Task(" ", ITEMS)], {}, SampleError, "task 2: the prompt asks nothing"),
+        ([Task("A", ITEMS), Task(" ", ITEMS)], {}, SampleError, "task 2: the prompt is empty"),
         ([Task(7, ITEMS)], {}, SampleError, "task 1: a prompt must be a string"),
         ([Task("A", [])], {}, ChecklistError, "task 1.*empty"),
-        (["A"], {}, SampleError, "task 1: there is no checklist, and no generator"),
+        (["A"], {}, SampleError, "task 1: the task has no checklist"),
     ],
 )
 def test_bad_tasks_are_refused_before_anything_is_asked(tasks, options, error, words):

@@ -88,7 +88,7 @@ def import_(
     """
     # Imported here because the datasets library takes a second to import.
     from checklist_rewards.datasets.columns import CHECKLIST_COLUMNS, PROMPT, checklist_columns
-    from checklist_rewards.datasets.importing import imported_rows, told
+    from checklist_rewards.datasets.importing import imported_rows, listed_fields
 
     shared = output.suffix.lower() == ".json"
     if shared:
@@ -127,7 +127,7 @@ def import_(
     what = f"one checklist with {items} items" if shared else f"{rows} rows with {items} items"
     console.print(f"{imported.format}: {what} in {output}", highlight=False)
     if imported.left_out:
-        console.print(f"Dropped fields that items cannot hold: {told(imported.left_out)}", style="yellow")
+        console.print(f"Dropped fields that items cannot hold: {listed_fields(imported.left_out)}", style="yellow")
 
 
 def _check_output(file: Path, output: Path) -> None:

@@ -111,7 +111,7 @@ def distill(
     """
     # Imported here because they import torch, which the help of other commands must not wait for.
     from checklist_rewards.backends.encoder import EncoderBackend
-    from checklist_rewards.distill.training import Step, Training, check_installed, train_encoder
+    from checklist_rewards.distill.training import Training, TrainingStep, check_installed, train_encoder
 
     check_outputs([labels], json=json, plots=None)
     _check_output(output)
@@ -136,7 +136,7 @@ def distill(
         def train(some: Sequence[LabelledPair], path: Path, **options: Any) -> dict[str, Any]:
             part = next(parts)
 
-            def progress(step: Step) -> None:
+            def progress(step: TrainingStep) -> None:
                 steps(1, f"{part}, epoch {step.epoch:.2f} of {epochs:g}, loss {step.loss:.3f}")
 
             return train_encoder(some, path, base=base, training=training, progress=progress, **options)

@@ -21,8 +21,8 @@ from checklist_rewards.files.rows import Row, atomic_path, file_format, write_ro
 from checklist_rewards.preferences import (
     Form,
     Pair,
-    Pool,
     Rule,
+    ScoredPool,
     Select,
     Ties,
     Unanswered,
@@ -150,7 +150,7 @@ def pairs(
                 for score in row_scores:
                     report.add(row.number, score)
                 texts = [sample.target for sample in row_samples]
-                pair_or_reason = choose_pair(Pool(_prompt(columns, row), row_checklist, texts, row_scores), rule)
+                pair_or_reason = choose_pair(ScoredPool(_prompt(columns, row), row_checklist, texts, row_scores), rule)
                 if isinstance(pair_or_reason, Pair):
                     selected.append(pair_or_reason)
                 else:

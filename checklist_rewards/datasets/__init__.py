@@ -3,7 +3,7 @@
     dataset = build_checklists(["Write a haiku about rain.", ...], model="pocket")
     trainer = GRPOTrainer(model=..., reward_funcs=ChecklistReward(), train_dataset=dataset)
 
-The columns are those of [`checklist_features`]; whatever else the source had is kept beside them.
+The columns are those of [`checklist_features`]; all other columns of the source are kept.
 """
 
 from checklist_rewards.datasets.build import build_checklists

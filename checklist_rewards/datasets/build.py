@@ -1,12 +1,11 @@
-"""Building a dataset of checklists: every prompt through a generator, in chunks.
+"""Building a dataset of checklists: write a checklist for every prompt, in chunks.
 
-What a chunk gave goes straight into an Arrow file that joins the source's own columns at the end, so memory does not
-grow with the dataset. Every reply is in the store before the next chunk is asked: running again resumes. All prompts
-are checked before the first one is paid for.
+The result of each chunk is written to an Arrow file, which is joined with the source's columns at the end, so memory
+does not grow with the dataset. All replies of a chunk are stored before the next chunk starts, so a rerun resumes. All
+prompts are validated before the first call.
 
-A prompt whose checklist cannot be had is never left out silently: the rest is finished first, then a
-[`GenerationError`] names the rows (`on_failure="raise"`), or a warning does and the dataset is without them
-(`on_failure="drop"`).
+Prompts without a usable checklist are never dropped silently. After all other prompts are done, a [`GenerationError`]
+names the rows (`on_failure="raise"`), or they are dropped with a warning that names them (`on_failure="drop"`).
 """
 
 from __future__ import annotations
@@ -38,13 +37,14 @@ from checklist_rewards.judges import Progress
 from checklist_rewards.pipelines import Pipeline, PipelineConfig
 from checklist_rewards.pipelines import pipeline as make_pipeline
 from checklist_rewards.pipelines.requests import fields_of, joined
+from checklist_rewards.validation import one_of
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_PIPELINE = "tick"
 CHUNK_ROWS = 4096
-"""Rows in memory at once; many, because the last replies of a chunk are waited for before the next one is asked."""
-_AROUND = ("model", "backend", "base_url", "budget", "store", "refiners")
+"""Rows per chunk. Large, because the engine idles while the last replies of a chunk are pending."""
+_PIPELINE_SETTINGS = ("model", "backend", "base_url", "budget", "store", "refiners")
 _LISTED = 10
 _EXCERPT = 200
 
@@ -64,41 +64,43 @@ def build_checklists(
 
     Args:
         prompts ([`~datasets.Dataset`] or iterable): a dataset; or strings, lists of chat messages, or rows (mappings).
-            Of chat messages the last one by the user is the instruction and the others are its history.
-        generator ([`Generator`], *optional*): who writes, instead of a pipeline; a [`Pipeline`] is one.
-        pipeline (`str`, `Path` or [`PipelineConfig`], *optional*, defaults to `"tick"`): whose generator and refiners
-            write; a name, a config file, or a config. What its prompt speaks of beside the input (`reference`,
-            `history`, `context`, `candidates`, `chosen`, `rejected`) is taken from the columns of these names.
-        prompt_key (`str` or sequence of `str`, *optional*, defaults to `"prompt"`): the column with the prompt, called
-            `prompt` in the result. Several columns are joined, an empty line between texts that are not blank.
-        reference_key (`str`, *optional*): the column with a known good answer, where it has another name.
-        on_failure (`str`, *optional*, defaults to `"raise"`): what becomes of prompts without a usable checklist, once
-            all others are done: raise an error that names them, or drop them with a warning that does.
-        progress (`bool` or callable, *optional*, defaults to `True`): a bar on stderr; or told how many prompts got a
-            reply since its last call.
-        **settings: `model`, `backend`, `base_url`, `budget`, `store` and `refiners`; settings of the generator that
-            beat the pipeline's: `temperature`, `max_items` ...
+            In chat messages, the last user message is the instruction and the others are its history.
+        generator ([`Generator`], *optional*): a generator or [`Pipeline`] to use instead of `pipeline`.
+        pipeline (`str`, `Path` or [`PipelineConfig`], *optional*, defaults to `"tick"`): name, config file or config
+            of the pipeline whose generator and refiners write the checklists. If its prompt uses `reference`,
+            `history`, `context`, `candidates`, `chosen` or `rejected`, they are taken from the columns of these names.
+        prompt_key (`str` or sequence of `str`, *optional*, defaults to `"prompt"`): the column with the prompt,
+            renamed to `prompt` in the result. The nonblank texts of several columns are joined by blank lines.
+        reference_key (`str`, *optional*): the column with a known good answer, if it is not `reference`.
+        on_failure (`str`, *optional*, defaults to `"raise"`): how to handle prompts without a usable checklist after
+            all others are done: `"raise"` an error that names them, or `"drop"` them with a warning.
+        progress (`bool` or callable, *optional*, defaults to `True`): show a progress bar on stderr; or a callable,
+            called with the number of prompts that got a reply since its last call.
+        **settings: `model`, `backend`, `base_url`, `budget`, `store` and `refiners`; and settings of the generator
+            that override the pipeline, such as `temperature` or `max_items`.
 
     Returns:
-        [`~datasets.Dataset`]: the columns of [`checklist_features`] and the source's others, in the source's order.
+        [`~datasets.Dataset`]: The columns of [`checklist_features`] and the other columns of the source, in its order.
 
     Raises:
-        SampleError: for prompts that cannot be used, naming the row (from 1), before anything is sampled.
-        ConfigError: for a pipeline that cannot be used, or that writes one checklist for a whole corpus.
-        GenerationError: after the last prompt, if some got no checklist; `raw` is the first unusable reply.
+        SampleError: If a prompt is not valid. The message names its row, from 1; nothing has been sampled at that
+            point.
+        ConfigError: If the pipeline is not valid or writes one checklist for a whole corpus.
+        GenerationError: After the last prompt, if some prompts got no checklist; `raw` is the first unusable reply.
     """
-    if on_failure not in ("raise", "drop"):
-        raise SampleError(f"on_failure={on_failure!r} is not known; allowed: 'raise', 'drop'.")
+    one_of("on_failure", on_failure, ("raise", "drop"))
     if generator is not None and settings:
-        raise SampleError(f"a generator is given, so {', '.join(settings)} would be ignored; set it on the generator.")
+        raise SampleError(
+            f"{', '.join(settings)} cannot be combined with `generator`; set it on the generator instead."
+        )
     if generator is not None and pipeline != DEFAULT_PIPELINE:
-        raise SampleError(f"a generator is given, so the pipeline {pipeline!r} would be ignored; give one of them.")
+        raise SampleError(f"`generator` and pipeline={pipeline!r} cannot be combined; pass one of them.")
     generator = generator if generator is not None else _writer(pipeline, settings)
     dataset, keys = _as_dataset(prompts, prompt_key)
-    beside = _beside(generator, dataset, keys, reference_key)
-    asked = _asked(dataset, keys, list(beside.values()))
-    for number, row in enumerate(asked, start=1):
-        request = _request(row, keys, beside, number)
+    context = _context_columns(generator, dataset, keys, reference_key)
+    inputs = _inputs(dataset, keys, list(context.values()))
+    for number, row in enumerate(inputs, start=1):
+        request = _request(row, keys, context, number)
         if isinstance(generator, Pipeline):
             generator.check_request(request, f"row {number}")
     generator.check()
@@ -106,15 +108,15 @@ def build_checklists(
     failures: dict[int, GenerationError] = {}
     with _counter(progress, len(dataset)) as count, ArrowFile(_new_columns(keys)) as file:
         for start in range(0, len(dataset), CHUNK_ROWS):
-            rows = list(enumerate(asked.select(range(start, min(start + CHUNK_ROWS, len(asked)))), start=start + 1))
-            requests = [_request(row, keys, beside, number) for number, row in rows]
-            made = []
+            rows = list(enumerate(inputs.select(range(start, min(start + CHUNK_ROWS, len(inputs)))), start=start + 1))
+            requests = [_request(row, keys, context, number) for number, row in rows]
+            written = []
             for (number, row), result in zip(rows, generator.generate_batch(requests, count), strict=True):
                 if isinstance(result, GenerationError):
                     failures[number] = result
                 else:
-                    made.append({PROMPT: prompt_of(row, keys, "")} | checklist_columns(result))
-            file.write(made)
+                    written.append({PROMPT: prompt_of(row, keys, "")} | checklist_columns(result))
+            file.write(written)
         columns = file.dataset()
     if failures:
         _report(failures, len(dataset), on_failure)
@@ -127,25 +129,27 @@ def build_checklists(
 
 
 def _writer(pipeline: str | Path | PipelineConfig, settings: dict[str, Any]) -> Pipeline:
-    around = {name: settings.pop(name) for name in _AROUND if name in settings}
-    pipe = make_pipeline(pipeline, generator=settings or None, **around)
+    shared = {name: settings.pop(name) for name in _PIPELINE_SETTINGS if name in settings}
+    pipe = make_pipeline(pipeline, generator=settings or None, **shared)
     if pipe.corpus_level:
         raise ConfigError(
-            f"the pipeline {pipe.name!r} writes one checklist for a whole corpus, not one per prompt: use "
+            f"the pipeline {pipe.name!r} writes one checklist for a whole corpus instead of one per prompt; use "
             f"pipeline({pipe.name!r}).generate(source)."
         )
     return pipe
 
 
-def _beside(generator: Generator, dataset: Dataset, keys: Sequence[str], reference_key: str | None) -> dict[str, str]:
-    """What the generator is shown beside the prompt: field of a [`Request`] to column."""
+def _context_columns(
+    generator: Generator, dataset: Dataset, keys: Sequence[str], reference_key: str | None
+) -> dict[str, str]:
+    """The further columns that the generator uses: field of a [`Request`] to column name."""
     shown = generator.shown - {"input"} if isinstance(generator, Pipeline) else ()
-    usual = {name: name for name in sorted(shown) if name in dataset.column_names and name not in keys}
-    return usual | ({"reference": reference_key} if reference_key else {})
+    present = {name: name for name in sorted(shown) if name in dataset.column_names and name not in keys}
+    return present | ({"reference": reference_key} if reference_key else {})
 
 
 def _as_dataset(prompts: Any, prompt_key: str | Sequence[str]) -> tuple[Dataset, tuple[str, ...]]:
-    """The prompts as a dataset, with the names of the columns that hold them."""
+    """The prompts as a dataset, with the names of their columns."""
     keys = (prompt_key,) if isinstance(prompt_key, str) else tuple(prompt_key)
     if isinstance(prompts, Dataset):
         dataset: Dataset | None = prompts.with_format(None) if len(prompts) else None
@@ -159,7 +163,7 @@ def _as_dataset(prompts: Any, prompt_key: str | Sequence[str]) -> tuple[Dataset,
         keys = (PROMPT,) if bare else keys
         dataset = None if first is None else dataset_from_rows(_as_rows(chain([first], rows), bare))
     if dataset is None:
-        raise SampleError("there are no prompts.")
+        raise SampleError("prompts is empty; give at least one prompt.")
     return dataset, keys
 
 
@@ -174,24 +178,24 @@ def _as_rows(prompts: Iterable[Any], bare: bool) -> Iterator[dict[str, Any]]:
             raise SampleError(f"row {number}: expected {kind}, got {type(value).__name__} {value!r:.60}.")
 
 
-def _asked(dataset: Dataset, keys: Sequence[str], beside: Sequence[str]) -> Dataset:
-    """The columns that a generator is shown."""
-    needed = [*keys, *beside]
+def _inputs(dataset: Dataset, keys: Sequence[str], context: Sequence[str]) -> Dataset:
+    """The columns that the generator uses."""
+    needed = [*keys, *context]
     for name in needed:
         if name not in dataset.column_names:
-            raise SampleError(f"there is no column {name!r}; the columns are {', '.join(dataset.column_names)}.")
+            raise SampleError(f"column {name!r} not found; the columns are {', '.join(dataset.column_names)}.")
     for name in (PROMPT, *CHECKLIST_COLUMNS):
         if name in dataset.column_names and name not in keys:
-            raise SampleError(f"there already is a column {name!r}; remove or rename it first.")
+            raise SampleError(f"the dataset already has a column {name!r}; remove or rename it first.")
     return dataset.select_columns(list(dict.fromkeys(needed)))
 
 
-def _request(row: Mapping[str, Any], keys: Sequence[str], beside: Mapping[str, str], number: int) -> Request:
+def _request(row: Mapping[str, Any], keys: Sequence[str], context: Mapping[str, str], number: int) -> Request:
     where = f"row {number}"
-    reference = row[beside["reference"]] if "reference" in beside else None
+    reference = row[context["reference"]] if "reference" in context else None
     request = request_of(prompt_of(row, keys, where), reference, where)
-    others = {name: row[column] for name, column in beside.items() if name != "reference"}
-    fields = fields_of(others, where, beside)
+    others = {name: row[column] for name, column in context.items() if name != "reference"}
+    fields = fields_of(others, where, context)
     return replace(request, **fields | {"history": joined([fields.get("history"), request.history])})
 
 
@@ -210,11 +214,11 @@ def _report(failures: Mapping[int, GenerationError], total: int, on_failure: str
         f"Row {number}: {first}{f' The reply was {excerpt}.' if first.raw else ''}"
     )
     if on_failure == "drop" and len(failures) < total:
-        logger.warning("%s The dataset is without them.", message)
+        logger.warning("%s These rows were dropped.", message)
         return
     raise GenerationError(
-        f"{message} All replies are in the store, if there is one: run again with another seed, prompt or model"
-        + (", or with on_failure='drop' to go without these rows." if len(failures) < total else "."),
+        f"{message} Stored replies are reused: run again with another seed, prompt or model"
+        + (", or with on_failure='drop' to drop these rows." if len(failures) < total else "."),
         first.raw,
     )
 

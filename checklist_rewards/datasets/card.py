@@ -1,4 +1,4 @@
-"""The dataset card: what a published dataset of checklists holds, where it comes from, and how to train with it."""
+"""The dataset card of a published dataset: its contents, its origin, and how to train with it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from checklist_rewards.version import __version__
 _TAGS = ["checklist", "checklist-rewards", "reward-model", "trl"]
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _COLUMNS = {
-    PROMPT: "what a policy is asked: a string or chat messages",
+    PROMPT: "the prompt of the policy: a string or chat messages",
     "checklist": (
-        "the questions about a response to it: a list of `id`, `question`, `weight` (negative: a penalty), "
+        "the questions about a response: a list of `id`, `question`, `weight` (negative: a penalty), "
         "`category`, `required` (a gate), `options` (possible answers and their values; null means yes and no), "
         "`check` (a code check that answers the question)"
     ),
@@ -25,15 +25,15 @@ _COLUMNS = {
     "checklist_model": "model that wrote it",
 }
 _WRITTEN = (
-    "The checklists were written by a model, and no one has checked their questions one by one: look at some of them "
-    "before you train."
+    "The checklists were written by a model and have not been reviewed question by question: inspect a sample before "
+    "you train."
 )
-_IMPORTED = "The checklists were imported as they were."
+_IMPORTED = "The checklists were imported unchanged."
 _TEXT = """\
 # {title}
 
-{prompts} prompts, each with a checklist: questions that tell whether a response does what its prompt asks, made to be
-answered by a judge model and used as a reward.
+{prompts} prompts, each with a checklist: questions about whether a response does what the prompt asks. A judge model
+answers them, and the answers are used as a reward.
 
 | | |
 |---|---|
@@ -62,23 +62,23 @@ trainer = GRPOTrainer(
 trainer.train()
 ```
 
-The reward is the weighted share of the questions that the judge answers well, from its probability of yes.
+The reward is the weighted mean of the answers, computed from the judge's probability of yes.
 
 ## Limits
 
-{origin} The prompts keep the licence of where they were taken from.
+{origin} The prompts keep the licence of their source.
 
 Made with checklist-rewards {version}.
 """
 
 
 def checklist_card(dataset: Dataset, repo_id: str, *, split: str = "train") -> DatasetCard:
-    """A card for a dataset with checklist columns.
+    """Create the card of a dataset with checklist columns.
 
     Args:
-        dataset ([`~datasets.Dataset`]): with at least one row.
-        repo_id (`str`): "user/name", where it will be.
-        split (`str`, *optional*, defaults to `"train"`): the split that it will be there.
+        dataset ([`~datasets.Dataset`]): the dataset, with at least one row.
+        repo_id (`str`): the repository on the Hub, "user/name".
+        split (`str`, *optional*, defaults to `"train"`): the split in the repository.
     """
     counts = _counts(dataset)
     models, sources = _names(dataset, "checklist_model"), _names(dataset, "checklist_source")
@@ -107,15 +107,15 @@ def checklist_card(dataset: Dataset, repo_id: str, *, split: str = "train") -> D
     return DatasetCard(f"---\n{data.to_yaml()}\n---\n\n{text}")
 
 
-def completed_card(there: DatasetCard, ours: DatasetCard) -> DatasetCard:
-    """A repository's card with what it lacks: its own text and entries stay, ours come where it has none."""
-    data: dict[str, Any] = ours.data.to_dict() | there.data.to_dict()
-    text = there.text if there.text.strip() else ours.text
+def completed_card(existing: DatasetCard, ours: DatasetCard) -> DatasetCard:
+    """The existing card of a repository, with missing text and metadata filled in from ours."""
+    data: dict[str, Any] = ours.data.to_dict() | existing.data.to_dict()
+    text = existing.text if existing.text.strip() else ours.text
     return DatasetCard(f"---\n{DatasetCardData(**data).to_yaml()}\n---\n\n{text.lstrip()}")
 
 
 def _counts(dataset: Dataset) -> list[int]:
-    """Questions of every row."""
+    """Number of questions per row."""
     batches = dataset.select_columns("checklist").with_format("arrow").iter(1000)
     return [count for batch in batches for count in pc.list_value_length(batch["checklist"]).to_pylist()]
 

@@ -1,8 +1,8 @@
 """The columns of a dataset with checklists, and the Arrow file they are written to.
 
-A row has a `prompt` as TRL takes it (a string or chat messages), the four checklist columns, and whatever else its
-source had. The types of the checklist columns are declared, not inferred, so shards concatenate and Arrow never
-invents a union; all other columns get the type that fits every one of their rows (`spool.py`).
+A row has a `prompt` in TRL's format (a string or chat messages), the four checklist columns, and the other columns of
+its source. The types of the checklist columns are declared instead of inferred, so that shards can be concatenated.
+All other columns get a type that fits all of their rows (`files/spool.py`).
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.spool import ArrowSpool
 from checklist_rewards.generators import Request
+from checklist_rewards.validation import one_of, string
 
 PROMPT = "prompt"
 CHECKLIST_COLUMNS = ("checklist", "checklist_id", "checklist_source", "checklist_model")
 
 
 def checklist_features(prompt: Literal["text", "messages"] = "text") -> Features:
-    """The declared columns of a dataset with checklists.
+    """The features of the prompt and checklist columns.
 
     Args:
-        prompt (`str`, *optional*, defaults to `"text"`): whether prompts are strings or chat messages.
+        prompt (`str`, *optional*, defaults to `"text"`): `"text"` if prompts are strings, `"messages"` if they are
+            chat messages.
     """
-    if prompt not in ("text", "messages"):
-        raise SampleError(f"prompt={prompt!r} is not known; allowed: 'text', 'messages'.")
+    one_of("prompt", prompt, ("text", "messages"))
     text, number, flag = Value("string"), Value("float64"), Value("bool")
     item = {
         "id": text,
@@ -56,7 +57,7 @@ def checklist_features(prompt: Literal["text", "messages"] = "text") -> Features
 
 
 def checklist_columns(checklist: Checklist) -> dict[str, Any]:
-    """The four checklist columns of one row; `Checklist.parse(row["checklist"])` is the way back."""
+    """The four checklist columns of one row. `Checklist.parse(row["checklist"])` is the inverse."""
     return {
         "checklist": [item.model_dump(exclude={"sources"}) for item in checklist.items],
         "checklist_id": checklist.id,
@@ -66,42 +67,44 @@ def checklist_columns(checklist: Checklist) -> dict[str, Any]:
 
 
 def prompt_of(row: Mapping[str, Any], keys: Sequence[str], where: str) -> Any:
-    """The prompt of a row: the value of its one key, or the texts of several, an empty line between those not blank.
+    """The prompt of a row: the value of a single key, or the nonblank texts of several keys joined by blank lines.
 
-    Raises [`SampleError`] that begins with `where` if texts are to be joined and one is none.
+    Raises:
+        SampleError: If a value to join is not a string. The message begins with `where`.
     """
     if len(keys) == 1:
         return row[keys[0]]
     for key in keys:
         if row[key] is not None and not isinstance(row[key], str):
-            raise SampleError(f"{where}: only texts can be joined into a prompt, and {key!r} holds {row[key]!r:.60}.")
+            raise SampleError(f"{where}: only strings can be joined into a prompt, but {key!r} is {row[key]!r:.60}.")
     return "\n\n".join(row[key] for key in keys if row[key] and row[key].strip())
 
 
 def request_of(prompt: Any, reference: Any, where: str) -> Request:
-    """What a generator is asked about a prompt: the last message by the user is the input, the others its history.
+    """The generator request of a prompt: the last user message is the input, the others are its history.
 
-    Raises [`SampleError`] that begins with `where` for a prompt that asks for nothing.
+    Raises:
+        SampleError: If the prompt has no nonblank instruction. The message begins with `where`.
     """
     try:
         text, history = prompt_text(prompt)
     except SampleError as error:
         raise SampleError(f"{where}: {error}") from None
     if text is None or not text.strip():
-        raise SampleError(f"{where}: the prompt asks for nothing; it is {prompt!r:.60}.")
-    if reference is not None and not isinstance(reference, str):
-        raise SampleError(f"{where}: a reference must be a string, got {type(reference).__name__} {reference!r:.60}.")
+        raise SampleError(f"{where}: the prompt has no instruction: {prompt!r:.60}.")
+    if reference is not None:
+        string(f"{where}: the reference", reference)
     return Request(text, reference or None, history)
 
 
 def in_order(dataset: Dataset) -> Dataset:
-    """`prompt` first, the checklist last, everything else between them as it was."""
+    """The dataset with `prompt` first, the checklist columns last, and the others between them in their order."""
     others = [name for name in dataset.column_names if name not in (PROMPT, *CHECKLIST_COLUMNS)]
     return dataset.select_columns([PROMPT, *others, *CHECKLIST_COLUMNS])
 
 
 class ArrowFile:
-    """An Arrow file being written, in the folder of `datasets` that vanishes with the process."""
+    """A temporary Arrow file for writing, in the cache folder of `datasets` that is deleted when the process ends."""
 
     def __init__(self, features: Features):
         self._schema = features.arrow_schema
@@ -113,11 +116,11 @@ class ArrowFile:
         self._writer.write_batch(pa.RecordBatch.from_pylist(list(rows), schema=self._schema))
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
-        """Add rows that are in Arrow form."""
+        """Add rows in Arrow format."""
         self._writer.write_batch(batch.cast(self._schema))
 
     def dataset(self) -> Dataset:
-        """What was written, mapped from disk; nothing can be written after it."""
+        """The written rows as a memory-mapped dataset. Closes the file."""
         self._writer.close()
         return Dataset.from_file(str(self._path))
 
@@ -129,7 +132,7 @@ class ArrowFile:
 
 
 def dataset_from_rows(rows: Iterable[Mapping[str, Any]], declared: Sequence[str] = ()) -> Dataset | None:
-    """A dataset of rows; None if there are none. Columns in `declared` have the types of `checklist_features`."""
+    """A dataset of rows; None without rows. Columns in `declared` have the types of [`checklist_features`]."""
     features = Features({name: checklist_features()[name] for name in declared})
     spool = ArrowSpool(
         get_temporary_cache_files_directory(), {field.name: field.type for field in features.arrow_schema}

@@ -1,12 +1,12 @@
-"""Criteria of other projects' rubrics, made into the items of a checklist.
+"""Conversion of rubric criteria of other projects to checklist items.
 
-A criterion that is a statement ("Names the capital.") is put as a question about it; one that ends in a question mark
-stays as it is, and so does one that has options. Weights, penalties (negative weights), options with their values,
-`na` and `required` are kept. A section's title is the category of its items, else a criterion's own name is.
-Guidelines stand before every question of their rubric, since they are part of what is asked.
+A statement ("Names the capital.") is converted to a question about it. A criterion that ends in a question mark or has
+options is kept unchanged. Weights, penalties (negative weights), options with their values, `na` and `required` are
+kept. The category of an item is the title of its section, or the name of the criterion. Guidelines are prepended to
+every question of their rubric.
 
-What an item has no place for is left out and *counted*; what would change a score (a weight that is no number, an
-option without a value) is refused, naming file, row and item.
+Fields that items do not have are dropped and *counted*. Errors that would change a score (a weight that is not a
+number, an option without a value) raise a [`ChecklistError`] that names file, row and item.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _OF_A_CHECKLIST = ("id", "source_method", "generation_level", "created_at", "inp
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """Under which keys a format has the parts of an item."""
+    """The keys of a format for the parts of an item."""
 
     text: str
     weight: str = "weight"
     default_weight: float | None = None
-    """What the format's own package takes where there is none."""
+    """Weight of a criterion without one, as in the format's own package."""
 
 
 _FORMS = {
@@ -50,21 +50,21 @@ _FORMS = {
 
 @dataclass(frozen=True, slots=True)
 class CriteriaReader:
-    """Makes checklists of the rubrics of one format.
+    """Converts rubrics of one format to checklists.
 
     Args:
-        format (`str`): a key of the table in `rubrics.py`.
-        left_out (`Counter`): is told what items have no place for.
+        format (`str`): a format of the table in `rubrics.py`.
+        left_out (`Counter`): counts the dropped fields.
     """
 
     format: str
     left_out: Counter[str]
 
     def checklist(self, value: Any, where: str, abstaining: frozenset[int] = frozenset()) -> Checklist:
-        """A rubric as a checklist; the items at the places `abstaining`, from 0, may abstain.
+        """Convert a rubric. Items at the indices `abstaining` (from 0) allow "cannot_assess".
 
         Raises:
-            ChecklistError: that begins with `where`.
+            ChecklistError: If the rubric is not valid. The message begins with `where`.
         """
         guidelines, criteria = self._flat(json_or_text(value), where)
         items = [
@@ -75,9 +75,9 @@ class CriteriaReader:
         checklist = Checklist.parse({"items": items, "source": source or self.format}, where)
         if not abstaining:
             return checklist
-        both = enumerate(zip(checklist.items, with_abstention(checklist).items, strict=True))
-        chosen = tuple(free if place in abstaining else item for place, (item, free) in both)
-        return checklist.model_copy(update={"items": chosen})
+        variants = enumerate(zip(checklist.items, with_abstention(checklist).items, strict=True))
+        abstaining_items = tuple(free if place in abstaining else item for place, (item, free) in variants)
+        return checklist.model_copy(update={"items": abstaining_items})
 
     def _flat(self, value: Any, where: str) -> tuple[str | None, list[tuple[str | None, Any]]]:
         """The guidelines and criteria of a rubric, each criterion with the title of its section."""
@@ -85,15 +85,17 @@ class CriteriaReader:
         while isinstance(value, Mapping):
             key = next((key for key in _LISTS if key in value), None)
             if key is None:
-                raise ChecklistError(f"{where}: a rubric has criteria or sections; the keys are {keys_of(value)}.")
+                raise ChecklistError(f"{where}: a rubric needs criteria or sections; the keys are {keys_of(value)}.")
             guidelines = value.get("guidelines", guidelines)
-            known = (key, "guidelines", *(_OF_A_CHECKLIST if self.format == "autochecklist" else ()))
-            self._leave("rubric.", {name: content for name, content in value.items() if name not in known})
+            used = (key, "guidelines", *(_OF_A_CHECKLIST if self.format == "autochecklist" else ()))
+            self._count_dropped("rubric.", {name: content for name, content in value.items() if name not in used})
             value = value[key]
         if guidelines is not None and not isinstance(guidelines, str):
-            raise ChecklistError(f"{where}: 'guidelines' must be a text, got {guidelines!r:.60}.")
+            raise ChecklistError(f"{where}: 'guidelines' must be a string, got {guidelines!r:.60}.")
         if not isinstance(value, list):
-            raise ChecklistError(f"{where}: a rubric is a list of criteria, got {type(value).__name__} {value!r:.60}.")
+            raise ChecklistError(
+                f"{where}: a rubric must be a list of criteria, got {type(value).__name__} {value!r:.60}."
+            )
         criteria: list[tuple[str | None, Any]] = []
         for number, entry in enumerate(value, start=1):
             if not isinstance(entry, Mapping) or "criteria" not in entry:
@@ -104,7 +106,7 @@ class CriteriaReader:
                 raise ChecklistError(
                     f"{where}, section {number}: 'criteria' must be a list, got {entry['criteria']!r:.60}."
                 )
-            self._leave("section.", {name: entry[name] for name in entry if name not in (title, "criteria")})
+            self._count_dropped("section.", {name: entry[name] for name in entry if name not in (title, "criteria")})
             criteria += [(str(entry[title]) if title else None, criterion) for criterion in entry["criteria"]]
         return guidelines, criteria
 
@@ -115,7 +117,8 @@ class CriteriaReader:
         text, weight = rest.pop(form.text, None), rest.pop(form.weight, form.default_weight)
         if not isinstance(text, str) or not text.strip():
             raise ChecklistError(
-                f"{where}: {form.text!r} must be a text, got {text!r:.60}; the keys are {keys_of(criterion)}."
+                f"{where}: {form.text!r} must be a nonblank string, got {text!r:.60}; the keys are "
+                f"{keys_of(criterion)}."
             )
         if weight is None:
             raise ChecklistError(f"{where}: {form.weight!r} must be a number; the keys are {keys_of(criterion)}.")
@@ -130,7 +133,7 @@ class CriteriaReader:
             item["id"] = rest.pop("id", None)
         elif category is None:
             category = rest.pop("name", None)
-        self._leave("", rest)
+        self._count_dropped("", rest)
         return item | {"category": category, "question": _question(text, options is not None, guidelines)}
 
     def _options(self, options: Any, where: str) -> list[dict[str, Any]] | None:
@@ -140,20 +143,20 @@ class CriteriaReader:
             raise ChecklistError(
                 f"{where}: 'options' must be a list of mappings with 'label' and 'value', got {options!r:.60}."
             )
-        read = []
+        parsed = []
         for option in options:
             rest = dict(option)
             label, value, na = (rest.pop(key, None) for key in ("label", "value", "na"))
-            self._leave("options.", rest)
-            read.append({"label": label, "value": None if na else value, "na": bool(na)})
-        return read
+            self._count_dropped("options.", rest)
+            parsed.append({"label": label, "value": None if na else value, "na": bool(na)})
+        return parsed
 
-    def _leave(self, what: str, rest: Mapping[Any, Any]) -> None:
+    def _count_dropped(self, what: str, rest: Mapping[Any, Any]) -> None:
         self.left_out.update(f"{what}{key}" for key, value in rest.items() if value not in (None, [], {}, ""))
 
 
 def _axis(rest: dict[str, Any]) -> str | None:
-    """The first tag "axis:..." of a HealthBench criterion, taken out of its tags."""
+    """The first tag "axis:…" of a HealthBench criterion; it is removed from the tags."""
     tags = rest.get("tags")
     axes = [tag for tag in tags if isinstance(tag, str) and tag.startswith("axis:")] if isinstance(tags, list) else []
     if not axes:
@@ -170,7 +173,7 @@ def _question(text: str, has_options: bool, guidelines: str | None) -> str:
 
 
 def json_or_text(value: Any) -> Any:
-    """A CSV cell holds its list as JSON."""
+    """Parse a JSON string, such as a list in a CSV cell; other values are returned unchanged."""
     if not isinstance(value, str):
         return value
     try:
@@ -180,5 +183,5 @@ def json_or_text(value: Any) -> Any:
 
 
 def keys_of(value: Mapping[Any, Any]) -> str:
-    """The keys of a mapping, for an error."""
+    """The keys of a mapping, for error messages."""
     return ", ".join(map(str, value)) or "none"

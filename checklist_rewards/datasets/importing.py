@@ -1,7 +1,6 @@
-"""Importing checklists that somebody else wrote: a file whose rows already carry them, under whatever names, or a
-rubric in one of the forms of `rubrics.py`.
+"""Importing existing checklists: from a file whose rows have a checklist, or from a rubric format of `rubrics.py`.
 
-Every row is checked on the way in, and the first one that cannot be used is named with its line, key and item.
+Every row is validated. The error of the first invalid row names its line, key and item.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from checklist_rewards.datasets.rubrics import DOCUMENTS, FORMATS, FoundRows, re
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.scores.scales import with_abstention
+from checklist_rewards.validation import one_of
 
 TARGET, CHECKLIST = "target", "checklist"
 AUTO, ROWS = "auto", "rows"
@@ -39,13 +39,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ImportedRows:
-    """The rows of a file. `left_out` is complete when they have been read to the end."""
+    """The rows of a file."""
 
     format: str
     rows: Iterator[tuple[dict[str, Any], Checklist]]
-    """A row without its checklist, and the checklist. The row has a `prompt`, unless the file has none."""
+    """Each row without its checklist, and the checklist. Rows have a `prompt` unless the file has none."""
     left_out: Counter[str] = field(default_factory=Counter)
-    """What items have no place for, and how many of them had it."""
+    """Dropped fields with the number of items that had them; complete once all rows have been read."""
 
 
 def import_checklists(
@@ -59,29 +59,30 @@ def import_checklists(
     may_abstain: bool = False,
     source: str | None = None,
 ) -> Dataset:
-    """Read a file whose rows carry a checklist.
+    """Import a file with checklists as a dataset.
 
     Args:
-        path (`str` or `Path`): a JSONL, CSV or Parquet file; of some formats a JSON or YAML file.
-        format (`str`, *optional*, defaults to `"auto"`): `"rows"` for rows with a checklist as this package has it,
-            under any names, or one of `rubrics.FORMATS`, which are described there; auto looks at the beginning.
+        path (`str` or `Path`): a JSONL, CSV or Parquet file; for some formats a JSON or YAML file.
+        format (`str`, *optional*, defaults to `"auto"`): `"rows"` for rows with a checklist in this package's format
+            under any key names, or one of `rubrics.FORMATS` (see `datasets/rubrics.py`). `"auto"` detects the format
+            from the first entries.
         prompt_key (`str` or sequence of `str`, *optional*, defaults to `"prompt"`): the key of the prompt (a string or
-            chat messages). Several are joined, an empty line between texts that are not blank.
+            chat messages). The nonblank texts of several keys are joined by blank lines.
         checklist_key (`str`, *optional*, defaults to `"checklist"`): the key of the checklist: a list of strings or of
             mappings, or a JSON string of one.
-        target_key (`str`, *optional*): the key of a text to be scored; its column is then called `target`.
-        item_keys (mapping, *optional*): fields of the items that have another name, such as `{"question": "criterion",
-            "weight": "points"}`. The name is a key of the items, or of the row, which then holds one value per item (a
-            list of texts there is joined by ", "). With `item_keys`, what items hold beside their known fields is left
-            out, and a warning says so; without, it is refused.
+        target_key (`str`, *optional*): the key of a text to score; its column is renamed to `target`.
+        item_keys (mapping, *optional*): item fields with other names, such as `{"question": "criterion", "weight":
+            "points"}`. The name is a key of the items, or of the row with one value per item (lists of strings are
+            joined by ", "). With `item_keys`, unknown fields of items are dropped with a warning; without it, they are
+            an error.
         may_abstain (`bool`, *optional*, defaults to `False`): allow "cannot_assess" for every question.
-        source (`str`, *optional*): where the checklists come from, for `checklist_source`.
+        source (`str`, *optional*): origin of the checklists, for the column `checklist_source`.
 
     Returns:
-        [`~datasets.Dataset`]: the columns of [`checklist_features`] in place of the ones named; all others are kept.
+        [`~datasets.Dataset`]: The columns of [`checklist_features`] and all other columns of the file.
 
     Raises:
-        SampleError, ChecklistError: for the first row that cannot be used.
+        SampleError, ChecklistError: If a row is not valid.
 
     Example:
 
@@ -108,8 +109,8 @@ def import_checklists(
         for row, checklist in imported.rows:
             if PROMPT not in row:
                 raise SampleError(
-                    f"{path}: it holds a checklist and no prompt, and a dataset has one in every row; `checklists "
-                    "import` writes it to a .json file, for all rows of another."
+                    f"{path}: the checklist has no prompt, but every row of a dataset needs one; `checklists import` "
+                    "writes it to a .json file that can be used for all rows of another file."
                 )
             yield row | checklist_columns(checklist)
 
@@ -117,7 +118,7 @@ def import_checklists(
     if dataset is None:
         raise SampleError(f"{path}: the file has no rows.")
     if imported.left_out:
-        logger.warning("%s: left out, as items have no place for it: %s", path, told(imported.left_out))
+        logger.warning("%s: dropped fields that items do not have: %s", path, listed_fields(imported.left_out))
     return in_order(dataset)
 
 
@@ -132,38 +133,39 @@ def imported_rows(
     may_abstain: bool = False,
     source: str | None = None,
 ) -> ImportedRows:
-    """The rows of [`import_checklists`], one at a time, and what of them was left out."""
+    """The rows of [`import_checklists`] as an iterator, with the count of dropped fields."""
     item_keys = item_keys or {}
     for name in item_keys:
         if name not in ChecklistItem.model_fields:
             allowed = ", ".join(ChecklistItem.model_fields)
-            raise SampleError(f"item_keys: {name!r} is no field of an item; allowed: {allowed}.")
-    if format not in (AUTO, ROWS, *FORMATS):
-        raise SampleError(f"format={format!r} is not known; allowed: {', '.join((AUTO, ROWS, *FORMATS))}.")
+            raise SampleError(f"item_keys: {name!r} is not a field of an item; allowed: {allowed}.")
+    one_of("format", format, (AUTO, ROWS, *FORMATS))
     named = checklist_key != CHECKLIST or prompt_key != PROMPT or bool(item_keys)
     if named and format in FORMATS:
-        raise SampleError(f"format={format!r} has names of its own; other keys are for format='rows'.")
+        raise SampleError(
+            f"format={format!r} has fixed keys; prompt_key, checklist_key and item_keys require format='rows'."
+        )
     if format == AUTO:
         format = ROWS if named else rubric_format(path) or ROWS
         if format == ROWS and Path(path).suffix.lower() in DOCUMENTS:
-            raise SampleError(f"{path}: it is in none of the formats {', '.join(FORMATS)} as far as can be seen.")
+            raise SampleError(f"{path}: unknown format; set `format` to one of {', '.join(FORMATS)}.")
     left_out: Counter[str] = Counter()
     if format == ROWS:
         keys = (prompt_key,) if isinstance(prompt_key, str) else tuple(prompt_key)
-        found = _own_rows(path, keys, checklist_key, target_key, item_keys, left_out)
+        imported = _own_rows(path, keys, checklist_key, target_key, item_keys, left_out)
     else:
-        found = _rubric_rows(read_rubrics(path, format, left_out), target_key)
+        imported = _rubric_rows(read_rubrics(path, format, left_out), target_key)
 
     def rows() -> Iterator[tuple[dict[str, Any], Checklist]]:
-        for row, checklist in found:
+        for row, checklist in imported:
             checklist = with_abstention(checklist) if may_abstain else checklist
             yield row, checklist if source is None else checklist.model_copy(update={"source": source})
 
     return ImportedRows(format, rows(), left_out)
 
 
-def told(left_out: Counter[str]) -> str:
-    """What was left out, for people."""
+def listed_fields(left_out: Counter[str]) -> str:
+    """The dropped fields with their counts, as text."""
     return ", ".join(f"{name} ({count})" for name, count in sorted(left_out.items()))
 
 
@@ -175,7 +177,7 @@ def _own_rows(
     item_keys: Mapping[str, str],
     left_out: Counter[str],
 ) -> Iterator[tuple[dict[str, Any], Checklist]]:
-    """Rows with a checklist as [`Checklist.parse`] takes it, or nearly."""
+    """Rows with a checklist that [`Checklist.parse`] accepts after renaming the keys of items."""
     renamed = {PROMPT: keys, TARGET: (target_key,)} if target_key else {PROMPT: keys}
     replaced = {*keys, checklist_key, target_key, *CHECKLIST_COLUMNS}
     for row in read_rows(path):
@@ -196,15 +198,15 @@ def _own_rows(
 
 
 def _rubric_rows(rows: FoundRows, target_key: str | None) -> Iterator[tuple[dict[str, Any], Checklist]]:
-    """Rows of a foreign format: the prompt asks for something, the target has its name, nothing is covered up."""
+    """Rows of a rubric format, with validated prompts, the target renamed, and no column overwritten."""
     for where, columns in rows:
         checklist = columns.pop(CHECKLIST)
         if target_key is not None:
             _check_keys(Row(0, columns, where), [target_key], {TARGET: (target_key,)})
             columns = {(TARGET if name == target_key else name): value for name, value in columns.items()}
-        taken = [name for name in columns if name in CHECKLIST_COLUMNS]
-        if taken:
-            raise SampleError(f"{where}: the column {taken[0]!r} is this package's own; rename it.")
+        reserved = [name for name in columns if name in CHECKLIST_COLUMNS]
+        if reserved:
+            raise SampleError(f"{where}: the column name {reserved[0]!r} is reserved; rename the column.")
         if PROMPT in columns:
             request_of(columns[PROMPT], None, where)
         yield columns, checklist
@@ -213,14 +215,16 @@ def _rubric_rows(rows: FoundRows, target_key: str | None) -> Iterator[tuple[dict
 def _check_keys(row: Row, needed: Sequence[str], renamed: Mapping[str, Sequence[str | None]]) -> None:
     for key in needed:
         if key not in row.data:
-            raise SampleError(f"{row.where}: there is no {key!r}; the keys are {', '.join(row.data)}.")
+            raise SampleError(f"{row.where}: key {key!r} not found; the keys are {', '.join(row.data)}.")
     for name, keys in renamed.items():
         if name in row.data and name not in keys:
-            raise SampleError(f"{row.where}: {keys[0]!r} would become {name!r}, but that is there already; rename it.")
+            raise SampleError(
+                f"{row.where}: {keys[0]!r} would be renamed to {name!r}, but that column exists; rename it."
+            )
 
 
 def _named(row: Row, checklist_key: str, item_keys: Mapping[str, str], left_out: Counter[str]) -> Any:
-    """The checklist of a row, its items' fields under the names that [`ChecklistItem`] has."""
+    """The checklist of a row, with item fields renamed to those of [`ChecklistItem`]."""
     value = row.data[checklist_key]
     if not item_keys:
         return value
@@ -228,14 +232,14 @@ def _named(row: Row, checklist_key: str, item_keys: Mapping[str, str], left_out:
     origin = value if isinstance(value, Mapping) and "items" in value else {}
     items = origin.get("items", value)
     if not isinstance(items, list):
-        return value  # the parser says what is wrong with it
-    found = [dict(item) if isinstance(item, Mapping) else {"question": item} for item in items]
-    named = [{name: item[name] for name in ChecklistItem.model_fields if name in item} for item in found]
+        return value  # Checklist.parse raises the error
+    parsed = [dict(item) if isinstance(item, Mapping) else {"question": item} for item in items]
+    named = [{name: item[name] for name in ChecklistItem.model_fields if name in item} for item in parsed]
     used = {*ChecklistItem.model_fields, *item_keys.values()}
-    left_out.update(key for item in found for key in item if key not in used)
+    left_out.update(key for item in parsed for key in item if key not in used)
     for name, key in item_keys.items():
-        if any(key in item for item in found):
-            values = [item.get(key) for item in found]
+        if any(key in item for item in parsed):
+            values = [item.get(key) for item in parsed]
         else:
             values = _one_per_item(row, key, len(items))
         for item, content in zip(named, values, strict=True):
@@ -247,7 +251,7 @@ def _one_per_item(row: Row, key: str, count: int) -> list[Any]:
     values = json_or_text(row.data.get(key))
     if not isinstance(values, list) or len(values) != count:
         raise SampleError(
-            f"{row.where}: {key!r} must be a key of the items, or of the row with a list of {count} values, one per "
-            f"item; got {values!r:.60}."
+            f"{row.where}: {key!r} must be a key of the items, or a column with a list of {count} values (one per "
+            f"item); got {values!r:.60}."
         )
     return [", ".join(v) if isinstance(v, list) and all(isinstance(t, str) for t in v) else v for v in values]

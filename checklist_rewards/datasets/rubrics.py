@@ -1,6 +1,6 @@
-"""Rubrics and checklists as other projects write them, read into rows with a checklist each.
+"""Reading rubrics and checklists of other projects into rows with a checklist each.
 
-| format | file | its items |
+| format | file | keys of an item |
 |---|---|---|
 | `autorubric` | Autorubric's `RubricDataset`, JSON or YAML: submissions, with their ground truth | `requirement` |
 | `rubric` | a rubric of Autorubric or of the `rubric` package, JSON or YAML: one, without a prompt | `requirement` |
@@ -8,13 +8,13 @@
 | `rar` | rows of Rubrics as Rewards, with `question` and `rubric` | `description` |
 | `autochecklist` | a `Checklist` of AutoChecklist (JSON), or rows of its runs (JSONL) | `question` |
 
-`criteria.py` says how an item is made of a criterion. All columns of a row are kept beside its checklist. Of a
-`RubricDataset` the submission becomes `target`, the ground truth `labels` (one per item, by the item's own labels) and
-its reasons `reasons`: few-shot examples in the form that `FewShot.load` takes.
+`criteria.py` converts criteria to items. All other columns of a row are kept. In a `RubricDataset`, the submission
+becomes `target`, the ground truth becomes `labels` (one per item) and its reasons become `reasons`, the format of
+few-shot examples that `FewShot.load` reads.
 
-HealthBench divides the points that were earned by the positive ones and clips only the mean over rows: that unclipped
-number is a score's `raw_score` divided by the sum of its positive weights. In RaR a pitfall has a negative weight and
-its text says what is wrong; the weights are taken as they are.
+HealthBench divides the earned points by the sum of positive points and clips only the mean over rows. The unclipped
+number of a row is `raw_score` divided by the sum of the positive weights. In RaR, a pitfall has a negative weight and
+its text describes the fault; weights are kept unchanged.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ _LISTS = {"healthbench": "rubrics", "rar": "rubric", "autochecklist": "checklist
 
 
 FoundRows = Iterator[tuple[str, dict[str, Any]]]
-"""Where a row stands, and its columns: `checklist` is a [`Checklist`]; `prompt` is absent where the file has none."""
+"""Location and columns of each row. `checklist` is a [`Checklist`]; `prompt` is missing if the file has none."""
 
 
 def rubric_format(path: str | Path) -> str | None:
-    """Which of `FORMATS` a file is in, by what it begins with; None if it is in none of them.
+    """Detect the format of a file from its first entries; None if it is not one of `FORMATS`.
 
-    Raises a [`ChecklistRewardsError`] if it cannot be read.
+    Raises:
+        ChecklistRewardsError: If the file cannot be read.
     """
     path = Path(path)
     if path.suffix.lower() not in DOCUMENTS:
@@ -68,19 +69,19 @@ def read_rubrics(path: str | Path, format: str, left_out: Counter[str]) -> Found
 
     Args:
         path (`str` or `Path`): the file.
-        format (`str`): which; see the module.
-        left_out (`Counter`): is told what items have no place for; complete when the rows have been read to the end.
+        format (`str`): one of `FORMATS`; see the module docstring.
+        left_out (`Counter`): counts the dropped fields; complete once all rows have been read.
 
-    A criterion may be answered "cannot_assess" where the file has such an option, or a ground truth of CANNOT_ASSESS.
+    A criterion allows "cannot_assess" if the file has such an option for it or a ground truth of CANNOT_ASSESS.
 
     Raises:
-        SampleError, ChecklistError: at once or at the row, naming it.
+        SampleError, ChecklistError: If the file or a row is not valid. Errors of a row are raised when it is read.
     """
     path = Path(path)
     reader = CriteriaReader(format, left_out)
     document = read_value(read_text(path), path) if path.suffix.lower() in DOCUMENTS else None
     if format in ("autorubric", "rubric") and document is None:
-        raise SampleError(f"{path}: {format!r} is a {', '.join(DOCUMENTS)} file.")
+        raise SampleError(f"{path}: format={format!r} requires a {', '.join(DOCUMENTS)} file.")
     if format == "autorubric":
         return _autorubric(document, str(path), reader)
     if format == "rubric":
@@ -92,7 +93,7 @@ def read_rubrics(path: str | Path, format: str, left_out: Counter[str]) -> Found
 
 def _autorubric(document: Any, where: str, reader: CriteriaReader) -> FoundRows:
     if not isinstance(document, Mapping) or not isinstance(document.get("items"), list):
-        raise SampleError(f"{where}: a RubricDataset is a mapping with 'rubric' and a list of 'items'.")
+        raise SampleError(f"{where}: a RubricDataset must be a mapping with 'rubric' and a list of 'items'.")
     items = list(document["items"])
     for number, item in enumerate(items, start=1):
         if not isinstance(item, Mapping):
@@ -110,12 +111,12 @@ def _autorubric(document: Any, where: str, reader: CriteriaReader) -> FoundRows:
         if own is not None:
             checklist = reader.checklist(own, f"{place}, rubric", _unassessed(truth))
         if checklist is None:
-            raise SampleError(f"{place}: it has no 'rubric', and neither has the whole file.")
+            raise SampleError(f"{place}: 'rubric' is missing in both the item and the file.")
         prompt = item.get("prompt") if item.get("prompt") is not None else document.get("prompt")
         if not isinstance(prompt, str):
-            raise SampleError(f"{place}: there is no 'prompt', here or for the whole file; got {prompt!r:.60}.")
+            raise SampleError(f"{place}: the item or the file needs a 'prompt' string, got {prompt!r:.60}.")
         if not isinstance(item.get("submission"), str):
-            raise SampleError(f"{place}: 'submission' must be a text, got {item.get('submission')!r:.60}.")
+            raise SampleError(f"{place}: 'submission' must be a string, got {item.get('submission')!r:.60}.")
         row: dict[str, Any] = {"prompt": prompt, "target": item["submission"]}
         if has_reference:
             own_reference = item.get("reference_submission")
@@ -132,7 +133,7 @@ _OF_AN_ITEM = ("prompt", "submission", "rubric", "reference_submission", "ground
 
 
 def _unassessed(*truths: Any) -> frozenset[int]:
-    """The places that some ground truth calls CANNOT_ASSESS."""
+    """The item indices labelled CANNOT_ASSESS in any ground truth."""
     lists = [truth for truth in truths if isinstance(truth, list)]
     return frozenset(place for truth in lists for place, value in enumerate(truth) if value == "CANNOT_ASSESS")
 
@@ -146,13 +147,13 @@ def _labels(truth: Any, checklist: Checklist, where: str) -> list[str] | None:
         )
     labels = []
     for number, (value, item) in enumerate(zip(truth, checklist.items, strict=True), start=1):
-        known = {label.casefold(): label for label in item.values}
+        by_name = {label.casefold(): label for label in item.values}
         label = _VERDICTS.get(value, value) if item.yes_no and isinstance(value, str) else value
-        found = known.get(label.casefold()) if isinstance(label, str) else None
-        if found is None:
+        match = by_name.get(label.casefold()) if isinstance(label, str) else None
+        if match is None:
             allowed = ", ".join(_VERDICTS if item.yes_no else item.values)
-            raise SampleError(f"{where}, ground_truth {number}: {value!r:.60} is no verdict; allowed: {allowed}.")
-        labels.append(found)
+            raise SampleError(f"{where}, ground_truth {number}: {value!r:.60} is not a verdict; allowed: {allowed}.")
+        labels.append(match)
     return labels
 
 
@@ -160,11 +161,11 @@ def _rows(rows: Iterator[Row], format: str, reader: CriteriaReader) -> FoundRows
     key = _LISTS[format]
     for row in rows:
         if key not in row.data:
-            raise SampleError(f"{row.where}: there is no {key!r}; the keys are {keys_of(row.data)}.")
+            raise SampleError(f"{row.where}: key {key!r} not found; the keys are {keys_of(row.data)}.")
         value, others = json_or_text(row.data[key]), {name: value for name, value in row.data.items() if name != key}
         if format == "autochecklist":
             if not isinstance(value, Mapping):
-                raise SampleError(f"{row.where}: 'checklist' must be a Checklist, a mapping with 'items'.")
+                raise SampleError(f"{row.where}: 'checklist' must be a mapping with 'items'.")
             yield row.where, _autochecklist(others, value, row.where, reader)
             continue
         if format == "rar":
@@ -178,9 +179,9 @@ _RAR = {"question": "prompt", "reference_answer": "reference"}
 def _autochecklist(
     others: Mapping[str, Any], value: Mapping[str, Any], where: str, reader: CriteriaReader
 ) -> dict[str, Any]:
-    asked = others.get("input") or value.get("input")
-    kept = {name: content for name, content in others.items() if name != "input"}
-    return ({"prompt": asked} if asked else {}) | kept | {"checklist": reader.checklist(value, where)}
+    prompt = others.get("input") or value.get("input")
+    columns = {name: content for name, content in others.items() if name != "input"}
+    return ({"prompt": prompt} if prompt else {}) | columns | {"checklist": reader.checklist(value, where)}
 
 
 def _as_rows(document: Any, path: Path) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""Saving a dataset, all or nothing, and publishing it with a card."""
+"""Saving a dataset atomically, and publishing it with a dataset card."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ from checklist_rewards.files.rows import atomic_path, file_format, write_rows
 
 
 def save_dataset(dataset: Dataset, path: str | Path) -> None:
-    """Save to a `.parquet`, `.jsonl` or `.csv` file, or without an extension to a folder for
+    """Save to a `.parquet`, `.jsonl` or `.csv` file, or, without an extension, to a folder for
     [`~datasets.load_from_disk`].
 
-    It appears at `path` complete or not at all, and takes the place of what was saved there before.
+    Saving is atomic and replaces an existing file or saved dataset at `path`.
+
+    Args:
+        dataset ([`~datasets.Dataset`]): the dataset.
+        path (`str` or `Path`): the file or folder.
 
     Raises:
-        SampleError: if `path` cannot be written, or is a folder that holds something other than a saved dataset.
+        SampleError: If `path` cannot be written, or is a folder with content other than a saved dataset.
     """
     path = Path(path)
     if not path.suffix or path.is_dir():
@@ -36,15 +40,15 @@ def save_dataset(dataset: Dataset, path: str | Path) -> None:
 
 
 def push_to_hub(dataset: Dataset, repo_id: str, **options: Any) -> str:
-    """Push to the Hub with a dataset card ([`checklist_card`]). A card that has a text already keeps it.
+    """Push to the Hub with a dataset card ([`checklist_card`]). An existing card keeps its text.
 
     Args:
-        dataset ([`~datasets.Dataset`]): with checklist columns.
-        repo_id (`str`): "user/name".
-        **options: passed on to [`~datasets.Dataset.push_to_hub`]: `private`, `split`, `token`, `revision` ...
+        dataset ([`~datasets.Dataset`]): a dataset with checklist columns.
+        repo_id (`str`): the repository, "user/name".
+        **options: arguments of [`~datasets.Dataset.push_to_hub`], such as `private`, `split`, `token` or `revision`.
 
     Returns:
-        `str`: the address of the commit with the data.
+        `str`: The URL of the commit with the data.
     """
     from huggingface_hub import DatasetCard, HfApi
 
@@ -56,16 +60,16 @@ def push_to_hub(dataset: Dataset, repo_id: str, **options: Any) -> str:
         "repo_type": "dataset",
         "revision": commit.pr_revision or options.get("revision"),
     }
-    # `datasets` has just written a README with the entries that it needs to load the data; they must stay.
-    there = DatasetCard(Path(api.hf_hub_download(filename="README.md", **place)).read_text(encoding="utf-8"))
-    text = str(completed_card(there, card)).encode()
+    # push_to_hub has just written a README with the metadata that load_dataset needs; it must be kept.
+    existing = DatasetCard(Path(api.hf_hub_download(filename="README.md", **place)).read_text(encoding="utf-8"))
+    text = str(completed_card(existing, card)).encode()
     api.upload_file(path_or_fileobj=text, path_in_repo="README.md", commit_message="Dataset card", **place)
     return commit.commit_url
 
 
 def _save_folder(dataset: Dataset, path: Path) -> None:
     if path.exists() and not (path / "dataset_info.json").is_file() and (path.is_file() or any(path.iterdir())):
-        raise SampleError(f"{path}: cannot be written, there is something other than a saved dataset.")
+        raise SampleError(f"{path}: cannot be written, because it exists and is not a saved dataset.")
     path = path.resolve()
     fresh, old = (path.with_name(f".{path.name}.{secrets.token_hex(4)}.{kind}") for kind in ("tmp", "old"))
     try:

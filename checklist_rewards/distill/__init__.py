@@ -1,1 +1,1 @@
-"""From labels to a judge: a small cross-encoder fine-tuned on what people, or a larger judge, said."""
+"""Distillation: fine-tune a small cross-encoder judge on labels from people or a larger judge."""

@@ -1,7 +1,8 @@
-"""What a judge is distilled from: targets, questions, and how far the answer is yes.
+"""The training data of a distilled judge: targets, questions and soft labels.
 
-One row per answer (**target**, **question**, **label** in [0, 1], and a **group** of what belongs together, such as
-the document), or a file that `score` wrote, whose P(yes) are the labels: a large judge is distilled into a small one.
+A file has either one row per answer (**target**, **question**, **label** in [0, 1], and optionally a **group**, such
+as the document), or it was written by `checklist-rewards score`. In the latter case the P(yes) of the judge are the
+labels, which distills a large judge into a small one.
 """
 
 from __future__ import annotations
@@ -17,20 +18,21 @@ from typing import Any
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import Row, read_rows
+from checklist_rewards.validation import string
 
 SCORE = "checklist_score"
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledPair:
-    """One answer."""
+    """One labelled answer."""
 
     target: str
     question: str
     label: float
-    """How far the answer is yes, in [0, 1]: a share of votes, a probability, or 0 and 1."""
+    """Soft label of yes, in [0, 1]: a fraction of votes, a probability, or 0 and 1."""
     group: str
-    """What is held out together; the target itself unless said otherwise."""
+    """Pairs of one group are held out together. Defaults to the target."""
 
 
 def read_labels(
@@ -44,20 +46,25 @@ def read_labels(
     """Read labelled pairs from a JSONL, CSV or Parquet file.
 
     Args:
-        path (`str` or `Path`): rows with a label each, or rows with a `checklist_score`.
-        target_key (`str`, *optional*): defaults to "target", else "completion".
-        question_key, label_key (`str`, *optional*): of rows with a label each.
-        group_key (`str`, *optional*): what is held out together; "group" where rows have it, else the target.
+        path (`str` or `Path`): rows with a label, or rows with a `checklist_score`.
+        target_key (`str`, *optional*): key of the target. Defaults to "target", or "completion" if missing.
+        question_key, label_key (`str`, *optional*, default to `"question"` and `"label"`): keys of rows with a label.
+        group_key (`str`, *optional*): key of the group that is held out together. Defaults to "group" if rows have it,
+            otherwise to the target.
+
+    Returns:
+        `list[LabelledPair]`: One pair per label.
 
     Raises:
-        SampleError: naming the row, for a key that is missing and a label outside [0, 1]; and if nothing is labelled.
+        SampleError: If a key is missing or a label is outside [0, 1] (the message names the row), or if the file has
+            no labels.
     """
     pairs: list[LabelledPair] = []
     for row in read_rows(path):
         target = _text(row, target_key or ("target" if "target" in row.data else "completion"), "--target-key")
         key = group_key or ("group" if "group" in row.data else None)
         if key is not None and row.data.get(key) in (None, ""):
-            raise SampleError(f"{row.where}: there is no group under {key!r} (--group-key).")
+            raise SampleError(f"{row.where}: the group {key!r} is missing or empty (--group-key).")
         group = target if key is None else str(row.data[key])
         if row.data.get(SCORE) is not None and label_key not in row.data:
             pairs += [LabelledPair(target, question, label, group) for question, label in _answers(row)]
@@ -65,12 +72,12 @@ def read_labels(
             label = _label(row, label_key)
             pairs.append(LabelledPair(target, _text(row, question_key, "--question-key"), label, group))
     if not pairs:
-        raise SampleError(f"{path} labels nothing: it has no rows, or scores without an answer to a yes/no item.")
+        raise SampleError(f"{path} has no labels: it has no rows, or its scores have no answered yes/no items.")
     return pairs
 
 
 def by_target(pairs: Iterable[LabelledPair]) -> dict[str, list[int]]:
-    """The places of the pairs of each target, in order."""
+    """The indices of the pairs of each target, in order."""
     places: dict[str, list[int]] = {}
     for place, pair in enumerate(pairs):
         places.setdefault(pair.target, []).append(place)
@@ -78,18 +85,19 @@ def by_target(pairs: Iterable[LabelledPair]) -> dict[str, list[int]]:
 
 
 def folds_of(pairs: Sequence[LabelledPair], folds: int, seed: int = 0) -> list[int]:
-    """A fold from 0 up for every pair. A group is in one fold as a whole; the folds are about equally large.
+    """The fold of every pair, from 0. A group is never split; folds are of similar size.
 
-    Raises [`SampleError`] if there are fewer groups than folds.
+    Raises:
+        SampleError: If there are fewer groups than folds.
     """
     sizes: dict[str, int] = {}
     for pair in pairs:
         sizes[pair.group] = sizes.get(pair.group, 0) + 1
     if len(sizes) < folds:
-        raise SampleError(f"there are {len(sizes)} groups for {folds} folds; give more labels or fewer folds.")
+        raise SampleError(f"got {len(sizes)} groups for {folds} folds; use more labels or fewer folds.")
     groups = sorted(sizes)
     random.Random(seed).shuffle(groups)
-    groups.sort(key=lambda group: -sizes[group])  # the largest first, so that the small ones even the folds out
+    groups.sort(key=lambda group: -sizes[group])  # the largest groups first, so that small ones balance the folds
     filled, fold = [0] * folds, {}
     for group in groups:
         fold[group] = filled.index(min(filled))
@@ -106,26 +114,27 @@ def _answers(row: Row) -> Iterator[tuple[str, float]]:
             if line.get("unanswered") is None and set(probabilities) == {YES, NO}:
                 yield line["question"], float(probabilities[YES])
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise SampleError(f"{row.where}: {SCORE} is no score ({type(error).__name__}: {error}).") from None
+        raise SampleError(f"{row.where}: {SCORE} is not a valid score ({type(error).__name__}: {error}).") from None
 
 
 def _text(row: Row, key: str, option: str) -> str:
     if key not in row.data:
-        raise SampleError(f"{row.where}: there is no key {key!r}; it has {', '.join(map(repr, row.data))} ({option}).")
+        raise SampleError(
+            f"{row.where}: key {key!r} not found; the row has {', '.join(map(repr, row.data))} ({option})."
+        )
     value = row.data[key]
-    if not isinstance(value, str):
-        raise SampleError(f"{row.where}: {key!r} must be a string, got {type(value).__name__} {value!r:.60}.")
+    string(f"{row.where}: {key!r}", value)
     return value
 
 
 def _label(row: Row, key: str) -> float:
     value: Any = row.data.get(key)
     if key not in row.data:
-        raise SampleError(f"{row.where}: there is no key {key!r}; it has {', '.join(map(repr, row.data))}.")
+        raise SampleError(f"{row.where}: key {key!r} not found; the row has {', '.join(map(repr, row.data))}.")
     try:
         label = float(value)
     except (TypeError, ValueError):
         label = math.nan
     if not 0 <= label <= 1:
-        raise SampleError(f"{row.where}: {key!r} is {value!r:.60}; a label is a number from 0 (no) to 1 (yes).")
+        raise SampleError(f"{row.where}: {key!r} is {value!r:.60}; a label must be a number from 0 (no) to 1 (yes).")
     return label

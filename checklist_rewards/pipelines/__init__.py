@@ -3,8 +3,8 @@
     pipe = pipeline("rlcf_direct", generator_model="org/writer", scorer_model="org/judge")
     result = pipe("Write a haiku about rain.", target="...", reference="...")
 
-Ten are built in (`builtin.py`); others come from a config file, from a Markdown prompt alone, or from parts of one's
-own (`registry.py`).
+Ten pipelines are built in (`builtin.py`). Define your own with a config file, with a Markdown prompt
+([`register_custom_pipeline`]), or with registered parts (`registry.py`).
 """
 
 from checklist_rewards.pipelines.builtin import (

@@ -1,4 +1,4 @@
-"""From configs to parts: a registered factory, the engine it works with, and the settings."""
+"""Build generators, refiners and scorers from configs, with their engines."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ def build_generator(
     scorer: Any,
     candidate_engine: Callable[[str], Engine] | None = None,
 ) -> Any:
-    """The generator of a config; no model is loaded. `candidate_engine` gives the engines of other models by name,
-    where they are not to be looked for beside the generator's own."""
+    """Build the generator of a config; no model is loaded.
+
+    `candidate_engine` resolves candidate models by name. Without it, they use the same backend as the generator.
+    """
     if config.candidate_models is None or candidate_engine is None:
         return _made(config, engine, store, scorer)
     return _made(config, engine, store, scorer, candidate_models=tuple(map(candidate_engine, config.candidate_models)))
@@ -28,13 +30,13 @@ def build_generator(
 def build_refiners(
     configs: Sequence[RefinerConfig], engine: Engine, store: Store | None, scorer: Any
 ) -> tuple[Any, ...]:
-    """The refiners of a config. Those that try a checklist on texts share the pipeline's scorer."""
+    """Build the refiners of a config. Refiners that test a checklist on texts use the scorer of the pipeline."""
     return tuple(_made(config, engine, store, scorer) for config in configs)
 
 
 def build_scorer(config: ScorerConfig, engine: Engine, store: Store | None, jury: Judge | None = None) -> Any:
-    """The scorer of a config; no model is loaded. `jury` is what the config's file of judges describes, where that was
-    read already."""
+    """Build the scorer of a config; no model is loaded. `jury` is the judge of the config's file of judges, if it was
+    already loaded."""
     return _made(config, engine, store, None, **({} if jury is None else {"judge": jury}))
 
 
@@ -47,7 +49,7 @@ def _made(
 ) -> Any:
     entry = entry_of(config)
     around = {
-        # What others have registered takes a name; an engine with settings cannot be told as one.
+        # User-registered parts expect a model name; an engine with settings has to be passed as an object.
         "model": engine if engine.settings else engine.model,
         "backend": "auto" if engine.settings else engine.backend,
         "base_url": None if engine.settings else engine.base_url,

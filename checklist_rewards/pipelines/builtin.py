@@ -1,6 +1,6 @@
-"""The ten built-in pipelines, with the defaults of their papers, and those that a user registers.
+"""The ten built-in pipelines with the defaults of their papers, and the registration of further ones.
 
-| name | writes from | scored by |
+| name | generator input | scoring |
 |---|---|---|
 | `tick` | the input | one call for all questions, pass rate |
 | `rocketeval` | input and reference | P(yes) per question, their mean |
@@ -10,7 +10,7 @@
 | `openrubrics_pairwise` | input, a chosen and a rejected response | one call, pass rate |
 | `openrubrics_listwise` | input and ranked responses | one call, pass rate |
 | `checkeval` | dimensions, for a whole corpus | one call, pass rate |
-| `interacteval` | what people and models thought aloud, for a corpus | one call, pass rate |
+| `interacteval` | think-aloud protocols of people and models, for a corpus | one call, pass rate |
 | `feedback` | observations, for a corpus | one call, pass rate |
 """
 
@@ -29,11 +29,11 @@ UNIVERSAL = (
     "Does the response do all that the instruction asks, in the form and tone that fit it, without straying from it "
     "or adding what nobody needs?"
 )
-"""RLCF's universal requirement: every checklist gets it, with full weight (arXiv:2507.18624, section 2)."""
+"""RLCF's universal requirement, added to every checklist with full weight (arXiv:2507.18624, section 2)."""
 
 _BATCH = {"mode": "batch", "metric": "pass"}
 _RLCF: dict[str, Any] = {
-    # The paper weighs the mean of 25 sampled grades; the expected grade, read off one token, is that mean's limit.
+    # The paper averages 25 sampled grades; the expected grade under the token probabilities is the limit of that mean.
     "scorer": {"mode": "item", "metric": "expected", "prompt": "judges/rlcf", "scale": 10},
     "universal": [{"question": UNIVERSAL, "weight": 100}],
     "paper": "RLCF (arXiv:2507.18624)",
@@ -116,17 +116,17 @@ _registered: dict[str, PipelineConfig] = {}
 
 @cache
 def _built_in(name: str) -> PipelineConfig:
-    # Checked at first use and not at import: checking reads prompts.
+    # Validated at first use, not at import, because validation reads prompt files.
     return PipelineConfig.parse({"name": name, **_BUILT_IN[name]}, f"pipeline {name!r}")
 
 
 def list_pipelines() -> list[str]:
-    """The names of all pipelines, the built-in ones first."""
+    """The names of all pipelines, built-in ones first."""
     return [*_BUILT_IN, *_registered]
 
 
 def get_pipeline(name: str) -> PipelineConfig:
-    """The config of that name. Raises [`ConfigError`] naming those there are."""
+    """The config with this name. Raises [`ConfigError`] that lists the known names."""
     if name in _registered:
         return _registered[name]
     if name not in _BUILT_IN:
@@ -135,7 +135,7 @@ def get_pipeline(name: str) -> PipelineConfig:
 
 
 def register_pipeline(config: PipelineConfig, *, replace: bool = False) -> PipelineConfig:
-    """Make a config known by its name; gives it back.
+    """Register a config under its name and return it.
 
     Raises [`ConfigError`] for a built-in name, and for another that is taken unless `replace`.
     """
@@ -150,18 +150,18 @@ def register_pipeline(config: PipelineConfig, *, replace: bool = False) -> Pipel
 def register_custom_pipeline(
     name: str, prompt: str | Path, *, kind: str | None = None, replace: bool = False, **settings: Any
 ) -> PipelineConfig:
-    """Register a pipeline that is no more than a Markdown prompt.
+    """Register a pipeline that consists of a Markdown prompt.
 
     Args:
-        name (`str`): of the new pipeline.
-        prompt (`str` or `Path`): the writer's prompt, with `{input}` and whatever else it is to see.
-        kind (`str`, *optional*): the generator; "contrastive" for a prompt that speaks of candidates or of chosen and
-            rejected responses, else "direct".
-        replace (`bool`, *optional*, defaults to `False`): whether a registered name may be taken again.
-        **settings: `generator` and `scorer` (mappings of their settings), `refiners`, `universal`, `description`,
-            `paper`.
+        name (`str`): name of the new pipeline.
+        prompt (`str` or `Path`): the prompt of the generator, with `{input}` and optionally further placeholders.
+        kind (`str`, *optional*): the generator. Defaults to "contrastive" if the prompt has a placeholder for
+            candidates or for chosen and rejected responses, otherwise to "direct".
+        replace (`bool`, *optional*, defaults to `False`): whether to replace an existing registration of this name.
+        **settings: `generator` and `scorer` (mappings of settings), `refiners`, `universal`, `description`, `paper`.
 
-    Raises [`ConfigError`] or [`PromptError`], as a config does.
+    Raises:
+        ConfigError, PromptError: If the settings or the prompt are not valid.
     """
     fields = load_prompt(prompt, "generator").placeholders
     compares = fields & {"candidates", "responses", "chosen", "rejected"}

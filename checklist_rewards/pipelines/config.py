@@ -1,22 +1,22 @@
-"""A pipeline as data: which generator, refiners and scorer, with which settings. JSON and YAML hold the same.
+"""The config of a pipeline: generator, refiners and scorer with their settings, as JSON or YAML.
 
     name: haiku
     generator: {prompt: my_writer.md, max_items: 6}
     refiners: [deduplicator]
     scorer: {mode: batch, metric: pass}
 
-What is left out is the part's own default. Everything is checked when a config is made, before any model: an unknown
-key or name, a prompt that is not there or fails its lint, a value that the part refuses. The error says where, what
-was got and what is allowed. A prompt is always a packaged name or a file, never the text itself, so a misspelt name is
-an error and not a prompt; a relative path counts from the config's own folder, and is kept as an absolute one.
+Missing settings use the default of the part. A config is validated when it is created, before any model is loaded:
+unknown keys and names, missing or invalid prompts, and invalid values raise a [`ConfigError`] with the location, the
+value and the allowed values. A prompt is the name of a packaged prompt or a file, never the text itself, so a
+misspelled name is an error. Relative paths are resolved against the folder of the config and stored as absolute paths.
 
-`PipelineConfig.load(path)` of what `save(path)` wrote is equal to what was saved.
+`PipelineConfig.load(path)` restores exactly what `save(path)` wrote.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -29,6 +29,7 @@ from checklist_rewards.pipelines.parts import GENERATORS, REFINERS, SCORERS
 from checklist_rewards.pipelines.registry import SURROUNDINGS, Entry
 from checklist_rewards.pipelines.shapes import shape_named
 from checklist_rewards.prompts import prompts_dir
+from checklist_rewards.validation import one_sentence
 
 FORMATS = (".json", ".yaml", ".yml")
 DEFAULT_MODE = "item"
@@ -48,13 +49,13 @@ _OF_A_MODE = (
 
 
 class _Part(BaseModel):
-    """What generators, refiners and scorers have in common: a registered name, and settings by name."""
+    """Base of generator, refiner and scorer configs: a registered name and settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: str
     options: dict[str, JsonValue] = {}
-    """Further settings, of a registered part that takes others than those above."""
+    """Further settings for registered parts with other parameters."""
 
     @model_validator(mode="after")
     def _can_be_made(self) -> Self:
@@ -62,21 +63,21 @@ class _Part(BaseModel):
         return self
 
     def settings(self) -> dict[str, Any]:
-        """The keyword arguments of the part: what is set, without what is left to its own defaults."""
+        """The keyword arguments of the part; unset values are omitted."""
         named = {name: getattr(self, name) for name in type(self).model_fields if name not in ("kind", "options")}
         return {_RENAMED.get(name, name): value for name, value in named.items() if value is not None} | self.options
 
 
 class GeneratorConfig(_Part):
-    """Who writes the checklists, and how."""
+    """Settings of the generator."""
 
     kind: str = "direct"
     prompt: str | None = None
-    """A packaged name or a Markdown file."""
+    """Name of a packaged prompt, or a Markdown file."""
     prompts: dict[str, str] | None = None
-    """The same for corpus-level generators: one for each stage that is to have another than its own."""
+    """For corpus-level generators: stage name to the prompt that replaces its default."""
     shape: str | None = None
-    """What a reply must hold, as JSON: questions, weighted, categorized or checked. None: a plain numbered list."""
+    """JSON form of a reply: "questions", "weighted", "categorized" or "checked". Defaults to a plain numbered list."""
     min_items: int | None = None
     max_items: int | None = None
     temperature: float | None = Field(default=None, allow_inf_nan=False)
@@ -84,7 +85,7 @@ class GeneratorConfig(_Part):
     max_attempts: int | None = None
     seed: int | None = None
     num_candidates: int | None = None
-    """Candidates to sample per input, where a generator compares some and the row has none."""
+    """Number of candidates to sample per input for contrastive generators, if a row has none."""
     candidate_models: tuple[str, ...] | None = None
     candidate_temperature: float | None = Field(default=None, allow_inf_nan=False)
 
@@ -96,8 +97,8 @@ class GeneratorConfig(_Part):
     @field_validator("prompts")
     @classmethod
     def _prompts(cls, prompts: dict[str, str] | None, info: Any) -> dict[str, str] | None:
-        found = {stage: _located(prompt, info.context) for stage, prompt in (prompts or {}).items()}
-        return {stage: prompt for stage, prompt in found.items() if prompt is not None} or None
+        located = {stage: _located(prompt, info.context) for stage, prompt in (prompts or {}).items()}
+        return {stage: prompt for stage, prompt in located.items() if prompt is not None} or None
 
     @field_validator("shape")
     @classmethod
@@ -107,13 +108,13 @@ class GeneratorConfig(_Part):
         return shape
 
     def settings(self) -> dict[str, Any]:
-        """See [`_Part.settings`]; the shape is the pydantic class that its name stands for."""
+        """The keyword arguments of the generator; `shape` is the pydantic class instead of its name."""
         settings = super().settings()
         return settings if self.shape is None else settings | {"shape": shape_named(self.shape)}
 
 
 class RefinerConfig(_Part):
-    """One step that improves a checklist. In a config its bare name will do."""
+    """Settings of one refiner. A config may contain only the name instead of a mapping."""
 
     @model_validator(mode="before")
     @classmethod
@@ -122,7 +123,7 @@ class RefinerConfig(_Part):
 
 
 class ScorerConfig(_Part):
-    """How the questions are answered and added up."""
+    """Settings of the scorer: how items are answered and aggregated."""
 
     kind: str = "checklist"
     mode: str | None = None
@@ -138,18 +139,18 @@ class ScorerConfig(_Part):
     abstention: str | None = None
     mass_floor: float | None = Field(default=None, allow_inf_nan=False)
     examples: str | None = None
-    """A file of labelled answers to show with the questions (see `judges/examples.py`)."""
+    """File of few-shot examples (see `judges/examples.py`)."""
     shots: int | None = None
     example_reasons: bool | None = None
     checks: str | None = None
     allow_code: bool | Literal["unsafe"] | None = None
-    """Whether code checks may run what a model may have written, and how (see [`ChecklistScorer`])."""
+    """Whether code checks may run code that a model may have written (see [`ChecklistScorer`])."""
     judge: str | None = None
-    """A file of several judges, instead of the model (see `judges/jury.py`)."""
+    """File of several judges, instead of a single model."""
     calibration: str | None = None
-    """A file that `checklist-rewards calibrate` has written (see `calibration.py`)."""
+    """Calibration file written by `checklist-rewards calibrate`."""
     scale: int | None = Field(default=None, ge=2)
-    """Grades instead of yes and no: how many steps from worst to best (see `scales.py`)."""
+    """Number of grades from worst to best, instead of yes and no (see `scores/scales.py`)."""
 
     @field_validator("prompt")
     @classmethod
@@ -162,14 +163,14 @@ class ScorerConfig(_Part):
         return file and str(Path((info.context or {}).get("folder") or ".", file).expanduser().resolve())
 
     def settings(self) -> dict[str, Any]:
-        """See [`_Part.settings`]; the scale is put on the checklists and is no setting of a scorer."""
+        """The keyword arguments of the scorer, without `scale`: the pipeline applies it to the checklists."""
         settings = super().settings()
         settings.pop("scale", None)
         return settings
 
 
 class PipelineConfig(BaseModel):
-    """A whole pipeline."""
+    """The config of a pipeline."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -180,7 +181,7 @@ class PipelineConfig(BaseModel):
     refiners: tuple[RefinerConfig, ...] = ()
     scorer: ScorerConfig = Field(default_factory=ScorerConfig)
     universal: tuple[ChecklistItem, ...] = ()
-    """Items that every checklist gets, after those that were written for it."""
+    """Items appended to every checklist."""
 
     @field_validator("refiners", mode="before")
     @classmethod
@@ -189,19 +190,22 @@ class PipelineConfig(BaseModel):
 
     @property
     def corpus_level(self) -> bool:
-        """Whether one checklist is written for a whole corpus, instead of one per input."""
+        """Whether the pipeline writes one checklist for a whole corpus instead of one per input."""
         return self.source is not None
 
     @property
     def source(self) -> type[BaseModel] | None:
-        """What a corpus-level pipeline works from."""
+        """The source class of a corpus-level pipeline; None for other pipelines."""
         return GENERATORS.get(self.generator.kind).source
 
     def replace(self, changes: Mapping[str, Any], where: str | None = None) -> PipelineConfig:
-        """This config with other values, which are checked; a mapping for `generator` or `scorer` changes only what it
-        names. With another scorer mode go the prompt and the ways of asking that belong to the old one.
+        """A copy of this config with changed values, which are validated.
 
-        Raises [`ConfigError`] that begins with `where`.
+        A mapping for `generator` or `scorer` changes only the given keys. Changing the scorer mode resets the settings
+        that belong to the old mode, such as its prompt.
+
+        Raises:
+            ConfigError: If a value is not valid. The message begins with `where`.
         """
         data = self.model_dump(mode="json")
         for name, value in changes.items():
@@ -214,33 +218,33 @@ class PipelineConfig(BaseModel):
 
     @classmethod
     def parse(cls, value: Any, where: str = "config", folder: str | Path | None = None) -> PipelineConfig:
-        """A config from a mapping.
+        """Create a config from a mapping.
 
         Args:
-            value (mapping): as a file holds it.
-            where (`str`): how to name it in an error.
-            folder (`str` or `Path`, *optional*): where relative prompt files are; else the working directory.
+            value (mapping): the content of a config file.
+            where (`str`, *optional*, defaults to `"config"`): name of the config in error messages.
+            folder (`str` or `Path`, *optional*): folder of relative paths. Defaults to the working directory.
 
         Raises:
-            ConfigError: one sentence with `where`, the key, the value and what is allowed.
+            ConfigError: If the config is not valid. The message has `where`, the key, the value and what is allowed.
         """
         try:
             return cls.model_validate(value, context={"folder": folder})
         except ValidationError as error:
-            place, message = complaint(error)
-            raise ConfigError(f"{where}: {f'{place}: ' if place else ''}{message}") from None
+            raise ConfigError(f"{where}: {one_sentence(error, cls)}") from None
 
     @classmethod
     def load(cls, path: str | Path) -> PipelineConfig:
-        """Read a JSON or YAML file. Raises [`ConfigError`] naming the file and the line."""
-        from checklist_rewards.pipelines.files import read_config  # YAML is only needed here
+        """Load a JSON or YAML file. Raises [`ConfigError`] that names the file and the line."""
+        from checklist_rewards.pipelines.files import read_config  # PyYAML is only needed here
 
         return read_config(path)
 
     def save(self, path: str | Path) -> None:
-        """Write a JSON or YAML file, by its extension. What is left to defaults is left out.
+        """Save to a JSON or YAML file, by its extension. Default values are omitted.
 
-        Raises [`ConfigError`] for another extension.
+        Raises:
+            ConfigError: If the file has another extension.
         """
         path = Path(path)
         config_format(path)
@@ -258,68 +262,43 @@ class PipelineConfig(BaseModel):
 
 
 def config_format(path: Path) -> str:
-    """The extension of a config file. Raises [`ConfigError`] if it is none of `FORMATS`."""
+    """The extension of a config file. Raises [`ConfigError`] if it is not one of `FORMATS`."""
     if path.suffix.lower() not in FORMATS:
-        raise ConfigError(f"{path}: a config is one of {', '.join(FORMATS)}.")
+        raise ConfigError(f"{path}: the extension of a config must be one of {', '.join(FORMATS)}.")
     return path.suffix.lower()
 
 
-def complaint(error: ValidationError, shape: type[BaseModel] = PipelineConfig) -> tuple[str, str]:
-    """The first complaint of pydantic about a `shape`: the place ("generator.prompt"), and a sentence."""
-    detail = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in detail["loc"])
-    message = detail["msg"].removeprefix("Value error, ")
-    if detail["type"] == "extra_forbidden":
-        message = f"unknown key; allowed: {', '.join(_keys_at(shape, detail['loc'][:-1]))}."
-    elif detail["type"] == "model_type":
-        message = f"expected a mapping, got {detail['input']!r:.80}."
-    elif detail["type"] not in ("value_error", "missing"):
-        message = f"{message}, got {detail['input']!r:.80}."
-    return place, message if message.endswith(".") else f"{message}."
-
-
-def _keys_at(shape: type[BaseModel], place: Sequence[str | int]) -> list[str]:
-    """The keys that a model has at a place inside `shape`."""
-    schema = shape.model_json_schema()
-    node = schema
-    for step in (None, *place):
-        node = node["items"] if isinstance(step, int) else node["properties"][step] if step is not None else node
-        node = next((choice for choice in node.get("anyOf", ()) if "$ref" in choice), node)
-        node = schema["$defs"][node["$ref"].rpartition("/")[2]] if "$ref" in node else node
-    return list(node["properties"])
-
-
 def entry_of(part: _Part) -> Entry:
-    """The registered part that a config names. Raises [`ConfigError`]."""
+    """The registered part of a config. Raises [`ConfigError`] if its name is unknown."""
     registries = {GeneratorConfig: GENERATORS, RefinerConfig: REFINERS, ScorerConfig: SCORERS}
     return registries[type(part)].get(part.kind)
 
 
 def _try(part: _Part) -> None:
-    """Refuse settings that the part would refuse, by making one of a built-in part: that loads nothing."""
+    """Validate settings by creating the part (built-in parts only), which loads no model."""
     entry = entry_of(part)
     what = {GeneratorConfig: "generator", RefinerConfig: "refiner", ScorerConfig: "scorer"}[type(part)]
     settings = part.settings()
-    clash = [name for name in part.options if name in type(part).model_fields or name in SURROUNDINGS]
-    if clash:
-        raise ConfigError(f"{clash[0]!r} is no option of a {what}: it has a place of its own.")
+    misplaced = [name for name in part.options if name in type(part).model_fields or name in SURROUNDINGS]
+    if misplaced:
+        raise ConfigError(f"options: {misplaced[0]!r} is not an option of a {what}; set it outside `options`.")
     entry.check_settings(settings, what)
     if entry.built_in:
         try:
-            around = {"model": "pocket", "store": False}  # any model will do: none is loaded
-            entry.factory(**{name: value for name, value in around.items() if entry.takes(name)}, **settings)
+            required = {"model": "pocket", "store": False}  # an arbitrary model; it is not loaded
+            entry.factory(**{name: value for name, value in required.items() if entry.takes(name)}, **settings)
         except TypeError as error:
-            raise ConfigError(f"{what} {part.kind!r} cannot be made of {settings!r:.200} ({error}).") from None
+            raise ConfigError(f"{what} {part.kind!r} cannot be created with {settings!r:.200} ({error}).") from None
         except ChecklistRewardsError as error:
             raise ConfigError(str(error).replace("primary_metric=", "metric=", 1)) from None
 
 
 def _located(prompt: str | None, context: Mapping[str, Any] | None) -> str | None:
-    """A packaged name as it is; a file by its absolute path."""
+    """The name of a packaged prompt unchanged, or the absolute path of a file."""
     if prompt is None or (prompts_dir() / f"{prompt}.md").is_file():
         return prompt
     path = Path((context or {}).get("folder") or ".", prompt).expanduser()
     if path.is_file():
         return str(path.resolve())
-    known = sorted(str(p.relative_to(prompts_dir()).with_suffix("")) for p in prompts_dir().glob("*/*.md"))
-    raise ConfigError(f"there is no prompt {prompt!r}: give a Markdown file or one of {', '.join(known)}.")
+    packaged = sorted(str(p.relative_to(prompts_dir()).with_suffix("")) for p in prompts_dir().glob("*/*.md"))
+    raise ConfigError(f"prompt {prompt!r} not found; give a Markdown file or one of {', '.join(packaged)}.")

@@ -1,4 +1,4 @@
-"""Config files, and others like them, read so that an error names the line."""
+"""Reading config and source files with errors that name the line."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from pydantic import ValidationError
 
 from checklist_rewards.errors import ConfigError
 from checklist_rewards.files.documents import read_text, read_value
-from checklist_rewards.pipelines.config import PipelineConfig, complaint, config_format
+from checklist_rewards.pipelines.config import PipelineConfig, config_format
+from checklist_rewards.validation import one_sentence
 
 
 def read_config(path: str | Path) -> PipelineConfig:
-    """Read a JSON or YAML file. Raises [`ConfigError`] that begins with the file and the line."""
+    """Load a config file. Raises [`ConfigError`] that begins with the file and the line."""
     path = Path(path)
     config_format(path)
     text = read_text(path)
@@ -22,16 +23,15 @@ def read_config(path: str | Path) -> PipelineConfig:
     try:
         return PipelineConfig.model_validate(value, context={"folder": path.resolve().parent})
     except ValidationError as error:
-        place, message = complaint(error)
         line = line_of(text, error.errors(include_url=False)[0]["loc"])
-        raise ConfigError(f"{path}:{line}: {f'{place}: ' if place else ''}{message}") from None
+        raise ConfigError(f"{path}:{line}: {one_sentence(error, PipelineConfig)}") from None
 
 
 def line_of(text: str, place: Sequence[str | int]) -> int:
-    """The line, from 1, of the innermost part of `place` that the text has."""
+    """The line, from 1, of the innermost part of `place` that exists in the text."""
     line = 1
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)  # JSON is YAML too, but for a few characters
+        node = yaml.compose(text, Loader=yaml.SafeLoader)  # almost all JSON is valid YAML
     except (yaml.YAMLError, RecursionError):
         return line
     for step in place:

@@ -1,4 +1,4 @@
-"""The parts that the package brings, under their names."""
+"""Registers the generators, refiners and scorers of the package."""
 
 from __future__ import annotations
 

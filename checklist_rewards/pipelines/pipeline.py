@@ -1,15 +1,16 @@
-"""A pipeline at work: inputs in, checklists and scores out.
+"""Running a pipeline: write checklists for inputs and score targets.
 
     >>> pipe = pipeline("tick", model="org/model")
     >>> result = pipe("Write a haiku about rain.", target="Drops on the window ...")
     >>> result.checklist, result.score.primary_score  # doctest: +SKIP
 
-A pipeline is a generator (`generate_batch`), a scorer (`score_batch`) and both (`run_batch`). What fails for one row
-is that row's error and costs no other: its result has no checklist, or a score of None with the reasons in it. What no
-reply can mend (a model that is not there, a row without what its pipeline works from) is raised first.
+A pipeline is a generator (`generate_batch`), a scorer (`score_batch`) or both (`run_batch`). A failure affects only
+its own row: the result has no checklist, or a score of None with the reasons. Errors that no reply can fix, such as a
+missing model or a row without a required field, are raised before anything is sampled.
 
-A corpus-level pipeline writes one checklist from a source (dimensions, observations, ...) and all rows are scored by
-it: `run_batch(rows, source=...)`. So does any pipeline with `run_batch(rows, checklist=...)`.
+A corpus-level pipeline writes one checklist from a source (such as dimensions or observations) and scores all rows
+with it: `run_batch(rows, source=...)`. Any pipeline scores all rows with a given checklist: `run_batch(rows,
+checklist=...)`.
 """
 
 from __future__ import annotations
@@ -44,36 +45,36 @@ logger = logging.getLogger(__name__)
 
 
 class Scorer(Protocol):
-    """What scores, such as a [`ChecklistScorer`]."""
+    """Protocol of scorers, such as [`ChecklistScorer`]."""
 
     def check(self) -> None:
-        """Refuse what can be refused without an engine."""
+        """Check settings and models without loading an engine."""
         ...
 
     def score_batch(self, samples: Sequence[Sample], progress: Progress | None = None) -> list[Score]:
-        """A score per sample, in order."""
+        """Score every sample, in order."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineResult:
-    """What became of one row."""
+    """The result of one row."""
 
     checklist: Checklist | None
     score: Score | None
-    """None where there is no checklist, or no target."""
+    """None without a checklist or a target."""
     error: GenerationError | None = None
-    """Why there is no checklist."""
+    """The error if there is no checklist."""
 
 
 class Pipeline:
-    """A generator, refiners and a scorer, put together. Make one with [`pipeline`].
+    """A generator, refiners and a scorer. Create one with [`pipeline`].
 
     Args:
-        config ([`PipelineConfig`]): what it was made of.
+        config ([`PipelineConfig`]): the config of the pipeline.
         generator: instance-level (`generate_batch`) or corpus-level (`generate`).
         refiners (sequence): applied in order to every checklist.
-        scorer: scores.
+        scorer: scores targets with the checklists.
     """
 
     def __init__(self, config: PipelineConfig, generator: Any, refiners: Sequence[Any], scorer: Scorer):
@@ -84,38 +85,37 @@ class Pipeline:
 
     @property
     def name(self) -> str:
-        """Of the config."""
+        """The name of the config."""
         return self.config.name
 
     @property
     def corpus_level(self) -> bool:
-        """Whether one checklist is written for all rows."""
+        """Whether the pipeline writes one checklist for all rows."""
         return self.config.corpus_level
 
     def check(self) -> None:
-        """Refuse models that are not there, without loading any. Raises a [`ChecklistRewardsError`]."""
+        """Check that all models exist, without loading them. Raises a [`ChecklistRewardsError`]."""
         self.check_writers()
         self.scorer.check()
 
     def check_writers(self) -> None:
-        """[`Pipeline.check`] without the scorer, for who only writes checklists."""
+        """[`Pipeline.check`] without the scorer, for writing checklists only."""
         self.generator.check()
         for refiner in self.refiners:
             refiner.check()
 
     @property
     def shown(self) -> frozenset[str]:
-        """The fields of a [`Request`] that the generator's prompt speaks of."""
+        """The fields of a [`Request`] that the generator's prompt uses."""
         prompt = getattr(self.generator, "prompt", None)
         spoken = frozenset() if prompt is None else prompt.placeholders
         if spoken & {"candidates", "responses"}:
-            spoken |= {"candidates", "chosen", "rejected"}  # a pair will do for candidates
+            spoken |= {"candidates", "chosen", "rejected"}  # a pair can be used as candidates
         return spoken & {field.name for field in fields(Request)}
 
     @property
     def tries_texts(self) -> bool:
-        """Whether a corpus-level pipeline tries its checklist on texts (unit tests), a few of which are then passed
-        to `generate`."""
+        """Whether a corpus-level pipeline tests its checklist on texts, so that samples are passed to `generate`."""
         return self._takes_samples or bool(self.refiners)
 
     @property
@@ -123,22 +123,25 @@ class Pipeline:
         return self.corpus_level and "samples" in inspect.signature(self.generator.generate).parameters
 
     def check_request(self, request: str | Request, where: str) -> Request:
-        """The request, if a checklist can be written and refined for it. Raises [`SampleError`] that begins with
-        `where`."""
+        """Check that a checklist can be written and refined for the request.
+
+        Raises:
+            SampleError: If the request is not valid. The message begins with `where`.
+        """
         request = check_request(request, where)
-        # What a generator compares is known to itself alone; without this it would be refused in mid-run.
+        # Only the generator can check for responses to compare; otherwise the run would fail halfway.
         own = getattr(self.generator, "check_request", None)
         request = request if own is None else own(request, where)
         tries = next((r.name for r in self.refiners if isinstance(r, UnitTester | CheckAdmission)), None)
         if tries is not None and not samples_of(request, ()):
             raise SampleError(
-                f"{where}: {tries} tries the questions on responses, and there are no candidates and no chosen "
-                "and rejected response."
+                f"{where}: {tries} tests the questions on responses, but the request has neither candidates nor a "
+                "chosen and a rejected response."
             )
         return request
 
     def check_checklist(self, checklist: Checklist, where: str) -> None:
-        """Refuse a checklist that the scorer cannot answer. Raises [`ChecklistError`] that begins with `where`."""
+        """Check that the scorer can answer a checklist. Raises a [`ChecklistError`] that begins with `where`."""
         check_item = getattr(self.scorer, "check_item", None)
         if check_item is not None:
             for item in self._scaled(checklist).items:
@@ -153,24 +156,26 @@ class Pipeline:
         source: Any = None,
         **others: Any,
     ) -> PipelineResult:
-        """Write a checklist and score a target by it.
+        """Write a checklist and score a target with it.
 
         Args:
-            input (`str`, *optional*): what was asked.
-            target (`str`, *optional*): the text being scored; without one there is only the checklist.
-            checklist (*optional*): score by this one and write none.
-            source (*optional*): what a corpus-level pipeline writes its checklist from.
-            **others: `reference`, `history`, `context`, `candidates`, `chosen`, `rejected`, as the generator needs
-                them.
+            input (`str`, *optional*): the instruction.
+            target (`str`, *optional*): the text to score. Without one, only the checklist is written.
+            checklist (*optional*): score with this checklist instead of writing one.
+            source (*optional*): the source of a corpus-level pipeline.
+            **others: `reference`, `history`, `context`, `candidates`, `chosen`, `rejected`, as the generator requires.
+
+        Returns:
+            [`PipelineResult`]: The checklist and the score.
 
         Raises:
-            GenerationError: if no checklist could be written.
+            GenerationError: If no checklist could be written.
         """
         unknown = sorted(set(others) - {*TEXTS, CANDIDATES})
         if unknown:
-            raise SampleError(f"{unknown[0]!r} is no part of a row; allowed: {', '.join((*TEXTS, CANDIDATES))}.")
+            raise SampleError(f"{unknown[0]!r} is not a field of a row; allowed: {', '.join((*TEXTS, CANDIDATES))}.")
         row = {**others, "input": input, "target": target}
-        sample_from(row, "the row", ())  # refused before a checklist is paid for
+        sample_from(row, "the row", ())  # raises before a checklist is generated
         if source is not None and checklist is None:
             checklist = self.generate(source)
         result = self.run_batch([row], checklist=checklist)[0]
@@ -181,9 +186,9 @@ class Pipeline:
     def generate_batch(
         self, requests: Sequence[str | Request], progress: Progress | None = None
     ) -> list[Checklist | GenerationError]:
-        """A refined checklist per request, or in its place the error that says why there is none; in order.
+        """Write and refine one checklist per request, in order; a failed request gives an error in its place.
 
-        The refiners are shown a request's candidates, chosen and rejected responses as samples.
+        Refiners get the candidates, chosen and rejected responses of a request as samples.
         """
         if self.corpus_level:
             raise ConfigError(f"pipeline {self.name!r} writes one checklist from a source; call generate(source).")
@@ -195,14 +200,14 @@ class Pipeline:
         return self._refined(made, samples)
 
     def generate(self, source: Any, samples: Sequence[Sample] = ()) -> Checklist:
-        """The one checklist of a corpus-level pipeline.
+        """Write the checklist of a corpus-level pipeline.
 
         Args:
-            source: an object of `config.source`, or a mapping that makes one.
-            samples (sequence of [`Sample`], *optional*): texts that refiners try the checklist on.
+            source: an instance of `config.source`, a mapping, or a JSON or YAML file.
+            samples (sequence of [`Sample`], *optional*): texts on which refiners test the checklist.
 
         Raises:
-            GenerationError: naming the stage that broke.
+            GenerationError: If a stage fails. The message names the stage.
         """
         if self.config.source is None:
             raise ConfigError(f"pipeline {self.name!r} writes a checklist per input; call generate_batch(requests).")
@@ -214,7 +219,7 @@ class Pipeline:
         return refined
 
     def score_batch(self, samples: Sequence[Sample], progress: Progress | None = None) -> list[Score]:
-        """A score per sample, all reads planned together; see [`ChecklistScorer.score_batch`]."""
+        """Score every sample, with all reads in one plan; see [`ChecklistScorer.score_batch`]."""
         scaled = [replace(sample, checklist=self._scaled(sample.checklist)) for sample in samples]
         return self.scorer.score_batch(scaled, progress)
 
@@ -229,23 +234,24 @@ class Pipeline:
         """Write a checklist for every row, or one for all, and score every row's target.
 
         Args:
-            rows (sequence of mappings): with `input`, `target` and what else the generator needs (`reference`,
-                `history`, `context`, `candidates`, `chosen`, `rejected`). Other keys are left alone. A row without a
-                target gets a checklist only.
-            checklist (*optional*): one shared checklist; nothing is generated.
-            source (*optional*): what a corpus-level pipeline writes its shared checklist from. A few of the rows'
-                targets, evenly spread, are what unit tests try it on.
-            progress (callable, *optional*): told how many checklists or reads were had since its last call.
+            rows (sequence of mappings): with `input`, `target` and the fields that the generator requires
+                (`reference`, `history`, `context`, `candidates`, `chosen`, `rejected`). Other keys are ignored. A row
+                without a target only gets a checklist.
+            checklist (*optional*): one checklist for all rows, instead of generated ones.
+            source (*optional*): the source of a corpus-level pipeline. Up to 20 evenly spaced targets of the rows are
+                used as samples for unit tests.
+            progress (callable, *optional*): called with the number of checklists or reads completed since its last
+                call.
 
         Returns:
-            list of [`PipelineResult`], one per row, in order.
+            `list[PipelineResult]`: One per row, in order.
         """
         if source is not None and (checklist is not None or not self.corpus_level):
-            raise ConfigError("source=... is for a corpus-level pipeline that has no checklist yet.")
+            raise ConfigError("source=... requires a corpus-level pipeline and cannot be combined with checklist=....")
         if self.corpus_level and checklist is None and source is None:
-            raise ConfigError(f"pipeline {self.name!r} needs source=... or checklist=..., one for all rows.")
+            raise ConfigError(f"pipeline {self.name!r} requires source=... or checklist=....")
         placed = [(row, f"row {number}") for number, row in enumerate(rows, start=1)]
-        drafts = [sample_from(row, where, ()) for row, where in placed]  # refuses what cannot be scored
+        drafts = [sample_from(row, where, ()) for row, where in placed]  # raises if a row cannot be scored
         made: list[Checklist | GenerationError]
         if checklist is not None:
             made = [Checklist.parse(checklist)] * len(rows)
@@ -272,7 +278,7 @@ class Pipeline:
     def _refined(
         self, made: Sequence[Checklist | GenerationError], samples: Sequence[Sequence[Sample]]
     ) -> list[Checklist | GenerationError]:
-        """The checklists through all refiners, each of which gets all of them at once."""
+        """Apply all refiners in order, each to all checklists at once."""
         found = list(made)
         for refiner in self.refiners:
             there = [(index, one) for index, one in enumerate(found) if isinstance(one, Checklist)]
@@ -312,25 +318,24 @@ def pipeline(
     budget: Budget | Mapping[str, Any] | None = None,
     store: bool | str | Path | Store = True,
 ) -> Pipeline:
-    """Put a pipeline together. No model is loaded.
+    """Create a pipeline. No model is loaded.
 
     Args:
-        config (`str`, `Path` or [`PipelineConfig`], *optional*, defaults to `"tick"`): a name (of
+        config (`str`, `Path` or [`PipelineConfig`], *optional*, defaults to `"tick"`): the name of a pipeline (see
             [`list_pipelines`]), a JSON or YAML file, or a config.
-        model (`str`, *optional*, defaults to `"pocket"`): who writes and who judges.
-        generator_model, scorer_model (`str`, *optional*): who writes (and refines), and who judges, instead of
-            `model`.
-        backend, base_url: the engine of both, or of the scorer alone if the generator has one of its own.
-        generator_backend, generator_base_url (*optional*): the generator's own engine.
-        engine, generator_engine (mapping, *optional*): settings that engines are loaded with, as in
-            [`ChecklistScorer`]; `engine` is the scorer's, and the generator's where it has no engine of its own.
-        generator, scorer (mapping, *optional*): settings that beat the preset's, such as `{"max_items": 20}`.
-        refiners (sequence, *optional*): names or mappings, instead of the preset's.
-        budget ([`Budget`], *optional*): what all models of the pipeline may spend together; see [`ChecklistScorer`].
-        store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies and reads are kept.
+        model (`str`, *optional*, defaults to `"pocket"`): the model that writes checklists and judges.
+        generator_model, scorer_model (`str`, *optional*): override `model` for writing and refining, and for judging.
+        backend, base_url: backend of both models, or of the scorer only if the generator has its own.
+        generator_backend, generator_base_url (*optional*): backend of the generator.
+        engine, generator_engine (mapping, *optional*): engine settings, as in [`ChecklistScorer`]. `engine` also
+            applies to the generator unless the generator has its own backend or settings.
+        generator, scorer (mapping, *optional*): settings that override the config, such as `{"max_items": 20}`.
+        refiners (sequence, *optional*): names or mappings that replace the refiners of the config.
+        budget ([`Budget`], *optional*): joint budget of all models of the pipeline; see [`ChecklistScorer`].
+        store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies and reads are stored.
 
     Raises:
-        ChecklistRewardsError: one sentence, for whatever cannot be used.
+        ChecklistRewardsError: If an argument is not valid.
     """
     chosen = load_config(config)
     changes = {"generator": generator, "refiners": refiners, "scorer": scorer}
@@ -365,21 +370,21 @@ def assemble(
     candidate_engine: Callable[[str], Engine] | None = None,
     jury: Judge | None = None,
 ) -> Pipeline:
-    """The parts of `config`, made with these engines.
+    """Build the parts of `config` with the given engines.
 
     Args:
-        config ([`PipelineConfig`]).
-        writer, judge ([`Engine`]): who writes and refines, who scores.
-        store ([`Store`], *optional*): where replies and reads are kept.
-        candidate_engine (callable, *optional*): gives the engines of models that write candidates, by name.
-        jury ([`Judge`], *optional*): what the config's file of judges describes, where that was read already.
+        config ([`PipelineConfig`]): the config of the pipeline.
+        writer, judge ([`Engine`]): the engine that writes and refines, and the engine that judges.
+        store ([`Store`], *optional*): where replies and reads are stored.
+        candidate_engine (callable, *optional*): resolves candidate models by name.
+        jury ([`Judge`], *optional*): the judge of the config's file of judges, if it was already loaded.
     """
     if config.generator.shape == "checked" and CheckAdmission.name not in [
         refiner.kind for refiner in config.refiners
     ]:
         logger.warning(
-            "code checks that the model writes will count without having been compared with the judge; the refiner "
-            "%s compares them on texts, and gives back to the judge what disagrees.",
+            "code checks written by the model are used without being compared with the judge; add the refiner %s "
+            "to remove checks that disagree with the judge.",
             CheckAdmission.name,
         )
     made = build_scorer(config.scorer, judge, store, jury)
@@ -389,7 +394,7 @@ def assemble(
 
 
 def load_config(config: str | Path | PipelineConfig) -> PipelineConfig:
-    """A config by name, by file, or as it is. Raises [`ConfigError`]."""
+    """Load a config by name or from a file; a config is returned unchanged. Raises [`ConfigError`]."""
     if isinstance(config, PipelineConfig):
         return config
     if isinstance(config, Path) or str(config).endswith((".json", ".yaml", ".yml")):

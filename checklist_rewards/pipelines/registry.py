@@ -1,7 +1,7 @@
-"""What a pipeline is put together from, by name: generators, refiners, scorers.
+"""Registries of the parts of a pipeline by name: generators, refiners, scorers.
 
-The package registers its own in `parts.py`; a user adds more with the decorators, and they are then known everywhere:
-in configs, in `pipeline(...)`, on the command line of a program that imports them.
+The package registers its own parts in `parts.py`. Users add more with the decorators; registered names can be used in
+configs, in `pipeline(...)`, and on the command line of a program that imports them.
 
     @register_refiner("shortest")
     class Shortest:
@@ -11,9 +11,10 @@ in configs, in `pipeline(...)`, on the command line of a program that imports th
         def check(self) -> None: ...
         def refine(self, checklist, samples=()): ...
 
-What is registered is called with those of `model`, `backend`, `base_url`, `store` and `scorer` that it takes, and with
-the settings of a config, all by name. It must load no model when it is made. A built-in name cannot be taken; a name
-of one's own only with `replace=True`, so that two plugins cannot displace each other unnoticed.
+A registered class or function is called with the settings of the config and with `model`, `backend`, `base_url`,
+`store` and `scorer`, as far as it has these parameters, all by keyword. It must not load a model at that point.
+Built-in names cannot be replaced; other names only with `replace=True`, so that plugins do not replace each other by
+accident.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from checklist_rewards.errors import ConfigError
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 
 SURROUNDINGS = ("model", "backend", "base_url", "store", "scorer")
-"""What a pipeline hands to a part beside its settings, where the part takes it."""
+"""Arguments that a pipeline passes to a part in addition to its settings, if the part has these parameters."""
 
 
 @dataclass(frozen=True)
@@ -42,38 +43,38 @@ class Entry:
     factory: Callable[..., Any]
     built_in: bool
     source: type[BaseModel] | None = None
-    """What a corpus-level generator works from; None for everything else."""
+    """The source class of a corpus-level generator; None for other parts."""
 
     @property
     def summary(self) -> str:
-        """The first paragraph of its docstring, in one line."""
+        """The first paragraph of the docstring, in one line."""
         return " ".join((inspect.getdoc(self.factory) or "").split("\n\n")[0].split())
 
     @property
     def settings(self) -> tuple[str, ...] | None:
-        """The names it takes; None if it takes any."""
+        """The names of its parameters; None if it has `**kwargs`."""
         parameters = inspect.signature(self.factory).parameters.values()
         if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
             return None
         return tuple(parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_POSITIONAL)
 
     def takes(self, name: str) -> bool:
-        """Whether it can be given `name`."""
+        """Whether it has a parameter `name`."""
         return self.settings is None or name in self.settings
 
     def check_settings(self, names: Iterable[str], what: str) -> None:
-        """Raises [`ConfigError`] that begins with `what` for a setting it does not take."""
+        """Check setting names. Raises a [`ConfigError`] that begins with `what` for an unknown setting."""
         allowed = None if self.settings is None else [name for name in self.settings if name not in SURROUNDINGS]
         for name in names:
             if allowed is not None and name not in allowed:
-                raise ConfigError(f"{what} {self.name!r} has no setting {name!r}; it takes: {', '.join(allowed)}.")
+                raise ConfigError(f"{what} {self.name!r} has no setting {name!r}; allowed: {', '.join(allowed)}.")
 
 
 class Registry:
-    """Names of one sort of part.
+    """A registry of one kind of part.
 
     Args:
-        what (`str`): the sort, as errors call it.
+        what (`str`): the kind, for error messages, such as "refiner".
     """
 
     def __init__(self, what: str):
@@ -83,20 +84,20 @@ class Registry:
     def register(
         self, name: str, *, source: type[BaseModel] | None = None, replace: bool = False, built_in: bool = False
     ) -> Callable[[Factory], Factory]:
-        """A decorator that registers a class or function under `name`. Raises [`ConfigError`] if the name is taken."""
-        there = self._entries.get(name)
-        if there is not None and (there.built_in or not replace):
-            hint = "a built-in name; choose another" if there.built_in else "taken; pass replace=True to replace it"
+        """A decorator that registers a class or function as `name`. Raises [`ConfigError`] if the name is taken."""
+        existing = self._entries.get(name)
+        if existing is not None and (existing.built_in or not replace):
+            hint = "a built-in name; choose another" if existing.built_in else "taken; pass replace=True to replace it"
             raise ConfigError(f"the {self.what} name {name!r} is {hint}.")
 
-        def keep(factory: Factory) -> Factory:
+        def register(factory: Factory) -> Factory:
             self._entries[name] = Entry(name, factory, built_in, source)
             return factory
 
-        return keep
+        return register
 
     def get(self, name: str) -> Entry:
-        """The part of that name. Raises [`ConfigError`] naming those there are."""
+        """The part with this name. Raises [`ConfigError`] that lists the known names."""
         if name not in self._entries:
             raise ConfigError(unknown(self.what, name, list(self._entries)))
         return self._entries[name]
@@ -110,10 +111,10 @@ class Registry:
 
 
 def unknown(what: str, name: str, allowed: list[str]) -> str:
-    """The sentence for a name that nobody has."""
+    """The error message for an unknown name, with the closest known one."""
     near = difflib.get_close_matches(name, allowed, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return f"there is no {what} {name!r}{hint}; allowed: {', '.join(allowed)}."
+    return f"unknown {what} {name!r}{hint}; allowed: {', '.join(allowed)}."
 
 
 GENERATORS, REFINERS, SCORERS = Registry("generator"), Registry("refiner"), Registry("scorer")
@@ -125,10 +126,10 @@ def register_generator(
     """Register a generator.
 
     Args:
-        name (`str`): as configs name it.
-        source (pydantic model class, *optional*): what a corpus-level generator works from; its files are checked
-            against it. Without one the generator writes a checklist per input.
-        replace (`bool`, *optional*, defaults to `False`): whether a name of one's own may be taken again.
+        name (`str`): the name in configs.
+        source (pydantic model class, *optional*): the source of a corpus-level generator; source files are validated
+            with it. Without one, the generator writes one checklist per input.
+        replace (`bool`, *optional*, defaults to `False`): whether to replace an existing registration of this name.
     """
     return GENERATORS.register(name, source=source, replace=replace)
 
@@ -139,5 +140,5 @@ def register_refiner(name: str, *, replace: bool = False) -> Callable[[Factory],
 
 
 def register_scorer(name: str, *, replace: bool = False) -> Callable[[Factory], Factory]:
-    """Register a scorer, which has the methods of [`ChecklistScorer`]; see [`register_generator`]."""
+    """Register a scorer with the methods of [`ChecklistScorer`]; see [`register_generator`]."""
     return SCORERS.register(name, replace=replace)

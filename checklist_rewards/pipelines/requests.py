@@ -1,4 +1,4 @@
-"""From a row to what a generator and a scorer are given. Every error begins with the row's place."""
+"""Convert rows to the inputs of generators and scorers. Every error begins with the row's location."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from checklist_rewards.chat import completion_text
 from checklist_rewards.errors import SampleError
 from checklist_rewards.generators import Request
 from checklist_rewards.scorer import Sample
+from checklist_rewards.validation import string
 
 TEXTS = ("reference", "history", "context", "chosen", "rejected")
-"""What a row may hold for a generator beside its input, as texts."""
+"""The text fields of a row that a generator may use in addition to `input`."""
 CANDIDATES = "candidates"
 TRIED = 20
 
 
 def request_from(row: Mapping[str, Any], where: str) -> Request:
-    """What a checklist is wanted for. Raises [`SampleError`] for a blank input or a value of another type."""
+    """The generator request of a row. Raises [`SampleError`] if the input is blank or a value has the wrong type."""
     input = text_of(row, "input", where)
     if input is None or not input.strip():
-        raise SampleError(f"{where}: the input is blank; a checklist needs something that was asked.")
+        raise SampleError(f"{where}: the input is blank; a checklist needs an instruction.")
     return Request(input, **fields_of({name: row.get(name) for name in (*TEXTS, CANDIDATES)}, where))
 
 
@@ -28,12 +29,13 @@ def fields_of(values: Mapping[str, Any], where: str, keys: Mapping[str, str] | N
     """Fields of a [`Request`] from values of a row.
 
     Args:
-        values (mapping): field to value: a text, or chat messages, of which the last by the assistant is taken; for
-            `candidates` a list of texts. None and blank texts are absent.
-        where (`str`): the row, for errors.
-        keys (mapping, *optional*): field to the row's own name for it, for errors.
+        values (mapping): field to value: a string, or chat messages whose last assistant message is used; for
+            `candidates` a list of strings. None and blank strings count as missing.
+        where (`str`): the row, for error messages.
+        keys (mapping, *optional*): field to column name, for error messages.
 
-    Raises [`SampleError`] for anything else.
+    Raises:
+        SampleError: If a value has another type.
     """
     fields: dict[str, Any] = {}
     for name, value in values.items():
@@ -50,41 +52,41 @@ def fields_of(values: Mapping[str, Any], where: str, keys: Mapping[str, str] | N
 
 
 def text_of(row: Mapping[str, Any], name: str, where: str) -> str | None:
-    """A text of the row, or None. Raises [`SampleError`] for anything else."""
+    """A string of the row, or None if missing. Raises [`SampleError`] for other types."""
     value = row.get(name)
-    if value is not None and not isinstance(value, str):
-        raise SampleError(f"{where}: {name!r} must be a string, got {type(value).__name__} {value!r:.60}.")
+    if value is not None:
+        string(f"{where}: {name!r}", value)
     return value
 
 
 def candidates_of(value: Any, where: str, key: str = CANDIDATES) -> tuple[str, ...]:
-    """Candidates as a tuple; none for None. Raises [`SampleError`] for anything but a list of texts."""
+    """Candidates as a tuple; empty for None. Raises [`SampleError`] unless `value` is a list of strings."""
     if value is None:
         return ()
     if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(text, str) for text in value):
-        raise SampleError(f"{where}: {key!r} must be a list of texts, got {type(value).__name__} {value!r:.60}.")
+        raise SampleError(f"{where}: {key!r} must be a list of strings, got {type(value).__name__} {value!r:.60}.")
     return tuple(value)
 
 
 def joined(texts: Sequence[str | None]) -> str | None:
-    """The texts that are not blank, an empty line between them; None where there is none."""
+    """The nonblank texts joined by blank lines; None if there are none."""
     return "\n\n".join(text for text in texts if text and text.strip()) or None
 
 
 def sample_from(row: Mapping[str, Any], where: str, checklist: Any) -> Sample | None:
-    """The row's target with this checklist; None where the row has no target."""
+    """A sample of the row's target with `checklist`; None if the row has no target."""
     target, *others = (text_of(row, name, where) for name in ("target", "input", "reference", "history"))
     return None if target is None else Sample(checklist, target, *others)
 
 
 def a_few(samples: Sequence[Sample]) -> list[Sample]:
-    """At most `TRIED` samples, evenly spread: every question about each of them is asked in a unit test."""
+    """At most `TRIED` evenly spaced samples, to limit the reads of unit tests (every question on every sample)."""
     step = max(1, -(-len(samples) // TRIED))
     return list(samples[::step])
 
 
 def samples_of(request: Request, checklist: Any) -> list[Sample]:
-    """The responses that a request came with, for refiners that try a checklist on texts."""
+    """The responses in a request, as samples for refiners that test a checklist on texts."""
     texts = (*request.candidates, request.chosen, request.rejected)
     distinct = dict.fromkeys(text for text in texts if text is not None)
     return [Sample(checklist, text, request.input, request.reference, request.history) for text in distinct]

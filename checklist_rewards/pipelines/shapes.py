@@ -1,4 +1,4 @@
-"""The shapes of replies that a config can name; any other pydantic class is given to a generator in Python."""
+"""The named reply shapes for config files. In Python, generators accept any pydantic class as `shape`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHAPES: dict[str, type[BaseModel]] = {
 
 
 def shape_named(name: str) -> type[BaseModel]:
-    """The shape of that name. Raises [`ConfigError`] naming those there are."""
+    """The shape with this name. Raises [`ConfigError`] that lists the known names."""
     if name not in SHAPES:
         raise ConfigError(unknown("shape", name, list(SHAPES)))
     return SHAPES[name]

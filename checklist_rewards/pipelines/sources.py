@@ -1,6 +1,6 @@
-"""What corpus-level pipelines work from: dimensions, observations, thoughts; as objects, mappings, or files of them.
+"""Sources of corpus-level pipelines (dimensions, observations, think-aloud protocols) from objects, mappings or files.
 
-The generator's own pydantic model is the schema, so it is documented, checked and shown (`example`) in one place.
+The schema is the pydantic model of the generator, which also has the documentation and an `example`.
 """
 
 from __future__ import annotations
@@ -12,33 +12,34 @@ from pydantic import BaseModel, ValidationError
 
 from checklist_rewards.errors import ConfigError
 from checklist_rewards.files.documents import read_text, read_value
-from checklist_rewards.pipelines.config import PipelineConfig, complaint, config_format
+from checklist_rewards.pipelines.config import PipelineConfig, config_format
 from checklist_rewards.pipelines.files import line_of
+from checklist_rewards.validation import one_sentence
 
 
 def source_from(config: PipelineConfig, value: Any) -> BaseModel:
-    """What the pipeline works from, checked.
+    """Parse and validate the source of a pipeline.
 
     Args:
-        config ([`PipelineConfig`]): of a corpus-level pipeline.
-        value: an object of `config.source`, a mapping that makes one, or a JSON or YAML file with one.
+        config ([`PipelineConfig`]): config of a corpus-level pipeline.
+        value: an instance of `config.source`, a mapping, or the path of a JSON or YAML file.
 
-    Raises [`ConfigError`] that names the place, in a file with its line.
+    Raises:
+        ConfigError: If the source is not valid. The message names the field, and the line of a file.
     """
     shape = config.source
     if shape is None:
-        raise ConfigError(f"pipeline {config.name!r} writes a checklist per input, and works from no source.")
+        raise ConfigError(f"pipeline {config.name!r} writes a checklist per input and has no source.")
     if isinstance(value, shape):
         return value
     if isinstance(value, str | Path):
         config_format(Path(value))
         text = read_text(value)
-        found, where = read_value(text, Path(value)), str(value)
+        content, where = read_value(text, Path(value)), str(value)
     else:
-        text, found, where = "", value, "source"
+        text, content, where = "", value, "source"
     try:
-        return shape.model_validate(found)
+        return shape.model_validate(content)
     except ValidationError as error:
-        place, message = complaint(error, shape)
         line = f":{line_of(text, error.errors(include_url=False)[0]['loc'])}" if text else ""
-        raise ConfigError(f"{where}{line}: {f'{place}: ' if place else ''}{message}") from None
+        raise ConfigError(f"{where}{line}: {one_sentence(error, shape)}") from None

@@ -29,11 +29,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from checklist_rewards.backends.models import resolve_model
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.pipelines.config import complaint
 from checklist_rewards.rewards import shaping
 from checklist_rewards.rewards.failures import from_other_ranks
 from checklist_rewards.rewards.shaping import Answers, Gate, Spread, Unit
 from checklist_rewards.scores import Score
+from checklist_rewards.validation import one_sentence
 
 Values = list[float | None]
 
@@ -224,8 +224,7 @@ def _step(step: Any, where: str) -> _Step:
     try:
         return shape.model_validate(dict(settings))
     except ValidationError as error:
-        place, message = complaint(error, shape)
-        raise SampleError(f"{where} ({settings['name']}): {f'{place}: ' if place else ''}{message}") from None
+        raise SampleError(f"{where} ({settings['name']}): {one_sentence(error, shape)}") from None
 
 
 @functools.cache

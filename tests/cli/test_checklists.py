@@ -51,7 +51,7 @@ def test_a_rubric_without_a_prompt_becomes_one_checklist_for_all_rows(run, engin
         ([DATA / "healthbench.jsonl", "-o", "one.json"], "has 2 different checklists, but --output one.json holds"),
         (["none.jsonl", "-o", "rows.jsonl"], "none.jsonl: cannot be read"),
         ([DATA / "rar.jsonl", "-o", "rows.txt"], "unknown extension '.txt'"),
-        ([DATA / "rar.jsonl", "-o", "rows.jsonl", "--format", "healthbench"], "line 1: there is no 'rubrics'"),
+        ([DATA / "rar.jsonl", "-o", "rows.jsonl", "--format", "healthbench"], "line 1: key 'rubrics' not found"),
         ([DATA / "rar.jsonl", "-o", "rows.jsonl", "--item-key", "weight"], "--item-key 'weight': expected FIELD=KEY"),
         (["empty.jsonl", "-o", "rows.jsonl"], "empty.jsonl has no rows"),
         (["empty.jsonl", "-o", "empty.jsonl"], "--output empty.jsonl is the input file"),

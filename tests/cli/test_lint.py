@@ -78,7 +78,7 @@ WRONG = {
     "prompt.json": (
         '{\n"generator": {\n"prompt": "generators/tikc"\n}}',
         [],
-        "prompt.json:3: generator.prompt: there is no prompt 'generators/tikc': give a Markdown file or one of",
+        "prompt.json:3: generator.prompt: prompt 'generators/tikc' not found; give a Markdown file or one of",
     ),
     "broken.yaml": ("a: [\n", [], "broken.yaml:2: not valid YAML"),
     "deep.yaml": ("[" * 3000, [], "deep.yaml: nested more than 100 levels deep"),

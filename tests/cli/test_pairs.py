@@ -82,10 +82,10 @@ def test_a_row_without_a_checklist_is_told(run, engine):
     ("row", "arguments", "words"),
     [
         ({"candidates": "red"}, (), "candidates"),
-        ({"candidates": []}, (), "there are no candidates"),
+        ({"candidates": []}, (), "the list of candidates is empty"),
         ({"prompt": None}, (), "the input is empty"),
         ({}, ("--min-margin", "2"), "min_margin=2.0"),
-        ({}, ("--top-fraction", "0.5"), "belongs to select='rlcf'"),
+        ({}, ("--top-fraction", "0.5"), "requires select='rlcf'"),
         ({}, ("--card", "out.jsonl"), "choose a different file name"),
         ({}, ("-o", "out.csv"), "allowed: .jsonl, .parquet"),
     ],

@@ -127,11 +127,11 @@ def test_a_stage_that_breaks_leaves_the_rows_unscored_and_is_named(run, scripted
 
 
 REFUSED = {
-    "no such pipeline": (["--pipeline", "tik"], ["no pipeline 'tik'", "did you mean 'tick'"]),
+    "no such pipeline": (["--pipeline", "tik"], ["unknown pipeline 'tik'", "did you mean 'tick'"]),
     "pipeline and config": (["--pipeline", "tick", "--config", "c.yaml"], ["--pipeline tick", "--config c.yaml"]),
     "no such config": (["--config", "c.yaml"], ["c.yaml", "cannot be read"]),
     "a bad config": (["--config", "bad.yaml"], ["bad.yaml:2: generator.promt: unknown key"]),
-    "no such refiner": (["--refiner", "tager"], ["no refiner 'tager'", "'tagger'"]),
+    "no such refiner": (["--refiner", "tager"], ["unknown refiner 'tager'", "'tagger'"]),
     "a setting it lacks": (
         ["--pipeline", "checkeval", "--shape", "questions"],
         ["'deductive' has no setting 'shape'"],

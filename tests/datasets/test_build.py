@@ -123,25 +123,25 @@ def test_the_bar_goes_to_stderr(capsys):
 @pytest.mark.parametrize(
     ("prompts", "settings", "message"),
     [
-        ([], {}, "there are no prompts"),
+        ([], {}, "prompts is empty"),
         ("Name a city.", {}, "prompts must be a Dataset or an iterable of prompts, got str"),
         ({"train": ["a"]}, {}, "got dict. Pass one of its splits"),
         (["a", 3], {}, "row 2: expected a prompt .a string or a list of messages., got int 3"),
         ([{"prompt": "a"}, "b"], {}, "row 2: expected a mapping, as in row 1, got str"),
-        (["a", " "], {}, "row 2: the prompt asks for nothing"),
-        ([[{"role": "system", "content": "x"}]], {}, "row 1: the prompt asks for nothing"),
+        (["a", " "], {}, "row 2: the prompt has no instruction"),
+        ([[{"role": "system", "content": "x"}]], {}, "row 1: the prompt has no instruction"),
         ([{"prompt": 3}], {}, "row 1: a prompt must be a string or a list of mappings"),
-        ([{"text": "a"}], {}, "there is no column 'prompt'; the columns are text"),
-        ([{"prompt": "a", "checklist": ["b"]}], {}, "there already is a column 'checklist'"),
-        ([{"prompt": "a", "text": "b"}], {"prompt_key": "text"}, "there already is a column 'prompt'"),
+        ([{"text": "a"}], {}, "column 'prompt' not found; the columns are text"),
+        ([{"prompt": "a", "checklist": ["b"]}], {}, "the dataset already has a column 'checklist'"),
+        ([{"prompt": "a", "text": "b"}], {"prompt_key": "text"}, "the dataset already has a column 'prompt'"),
         (
             [{"a": "x", "b": ["y"]}],
             {"prompt_key": ("a", "b")},
-            "row 1: only texts can be joined into a prompt, and 'b'",
+            "row 1: only strings can be joined into a prompt, but 'b'",
         ),
-        ([{"prompt": "a", "r": 3}], {"reference_key": "r"}, "row 1: a reference must be a string, got int 3"),
+        ([{"prompt": "a", "r": 3}], {"reference_key": "r"}, "row 1: the reference must be a string, got int 3"),
         (["a"], {"on_failure": "ignore"}, "on_failure='ignore' is not known"),
-        (["a"], {"temperature": 1.0}, "a generator is given, so temperature would be ignored"),
+        (["a"], {"temperature": 1.0}, "temperature cannot be combined with `generator`"),
     ],
 )
 def test_prompts_that_cannot_be_used_are_refused_before_anything_is_asked(prompts, settings, message):
@@ -216,10 +216,10 @@ def test_settings_beat_the_pipeline_and_refiners_and_universal_items_are_applied
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"pipeline": "tik"}, "no pipeline 'tik'"),
+        ({"pipeline": "tik"}, "unknown pipeline 'tik'"),
         ({"pipeline": "checkeval"}, "'checkeval' writes one checklist for a whole corpus"),
         ({"max_itmes": 3}, "max_itmes: unknown key"),
-        ({"pipeline": "rlcf_direct", "generator": DirectGenerator("pocket", store=False)}, "give one of them"),
+        ({"pipeline": "rlcf_direct", "generator": DirectGenerator("pocket", store=False)}, "pass one of them"),
     ],
 )
 def test_a_pipeline_that_cannot_be_used_is_refused(settings, words):

@@ -54,7 +54,7 @@ def test_where_a_checklist_comes_from_is_kept_or_named(tmp_path):
 @pytest.mark.parametrize(
     ("row", "settings", "error", "message"),
     [
-        ({"prompt": "a"}, {}, SampleError, "line 1: there is no 'checklist'; the keys are prompt"),
+        ({"prompt": "a"}, {}, SampleError, "line 1: key 'checklist' not found; the keys are prompt"),
         ({"prompt": "a", "checklist": []}, {}, ChecklistError, "line 1: the checklist is empty"),
         ({"prompt": "a", "checklist": None}, {}, ChecklistError, "line 1: expected a list of questions"),
         (
@@ -69,21 +69,21 @@ def test_where_a_checklist_comes_from_is_kept_or_named(tmp_path):
             ChecklistError,
             "unknown field; allowed: id",
         ),
-        ({"prompt": "", "checklist": ["b?"]}, {}, SampleError, "line 1: the prompt asks for nothing"),
+        ({"prompt": "", "checklist": ["b?"]}, {}, SampleError, "line 1: the prompt has no instruction"),
         (
             {"text": "a", "prompt": "b", "checklist": ["c?"]},
             {"prompt_key": "text"},
             SampleError,
-            "would become 'prompt'",
+            "would be renamed to 'prompt'",
         ),
-        ({"prompt": "a", "checklist": ["b?"]}, {"target_key": "out"}, SampleError, "there is no 'out'"),
+        ({"prompt": "a", "checklist": ["b?"]}, {"target_key": "out"}, SampleError, "key 'out' not found"),
         (
             {"prompt": "a", "checklist": ["b?"], "w": [1, 2]},
             {"item_keys": {"weight": "w"}},
             SampleError,
             "list of 1 values",
         ),
-        ({"prompt": "a", "checklist": ["b?"]}, {"item_keys": {"points": "w"}}, SampleError, "'points' is no field"),
+        ({"prompt": "a", "checklist": ["b?"]}, {"item_keys": {"points": "w"}}, SampleError, "'points' is not a field"),
     ],
 )
 def test_a_row_that_cannot_be_imported_is_named(tmp_path, row, settings, error, message):

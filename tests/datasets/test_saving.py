@@ -34,7 +34,7 @@ def test_a_dataset_may_replace_the_folder_it_was_read_from(tmp_path):
 
 def test_a_folder_that_holds_something_else_is_left_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(SampleError, match="there is something other than a saved dataset"):
+    with pytest.raises(SampleError, match="it exists and is not a saved dataset"):
         save_dataset(build(["a"]), tmp_path)
     assert (tmp_path / "notes.txt").read_text() == "mine"
     with pytest.raises(SampleError, match="unknown extension '.txt'"):

@@ -83,7 +83,7 @@ def test_a_judge_has_learned_something_if_its_auc_and_kappa_say_so(auc, kappa, l
     assert (warning is None) == learned
     if not learned:
         assert warning == (
-            "On groups it was not trained on, this judge is not shown to be better than chance: "
+            "On held-out groups, this judge is not shown to be better than chance: "
             f"AUC {auc.shown()}, kappa {kappa.shown()}."
         )
 
@@ -105,10 +105,10 @@ def test_the_card_tells_data_folds_and_figures():
     figures = held_out_figures(PAIRS, [0.9, 0.4, 0.6, 0.1], Bootstrap(50))
     card = model_card(RECORD, data="votes.jsonl", folds=5, figures=figures, unread=3)
     assert "1,200 labelled pairs from `votes.jsonl`: 100 texts in 10 groups" in card
-    assert "5 folds by group" in card and f"| auc | {figures['auc'].shown()} |" in card
+    assert "5-fold cross-validation by group" in card and f"| auc | {figures['auc'].shown()} |" in card
     assert "22.7 M parameters, from all-MiniLM-L6-v2; 50 steps in\n61 s (epochs 2.0), mean loss 0.457" in card
     assert "3 pairs were too long" in card
 
 
 def test_without_folds_the_card_says_that_nothing_is_known():
-    assert "Nothing was held out" in model_card(RECORD, data="votes.jsonl", folds=0, figures=None)
+    assert "no labels were held out" in model_card(RECORD, data="votes.jsonl", folds=0, figures=None)

@@ -54,17 +54,17 @@ def test_a_scored_file_labels_by_the_probabilities_of_its_judge(tmp_path):
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        (ROW | {"label": 1.5}, "line 1: 'label' is 1.5; a label is a number from 0"),
+        (ROW | {"label": 1.5}, "line 1: 'label' is 1.5; a label must be a number from 0"),
         (ROW | {"label": "maybe"}, "line 1: 'label' is 'maybe'"),
         (ROW | {"label": None}, "line 1: 'label' is None"),
         (ROW | {"target": None}, "line 1: 'target' must be a string, got NoneType"),
         (
             {"target": "a", "label": 1},
-            "line 1: there is no key 'question'; it has 'target', 'label' \\(--question-key",
+            "line 1: key 'question' not found; the row has 'target', 'label' \\(--question-key",
         ),
-        ({"question": "a", "label": 1}, "line 1: there is no key 'completion'"),
-        ({"target": "a", "question": "b"}, "line 1: there is no key 'label'"),
-        (ROW | {"group": ""}, "line 1: there is no group under 'group'"),
+        ({"question": "a", "label": 1}, "line 1: key 'completion' not found"),
+        ({"target": "a", "question": "b"}, "line 1: key 'label' not found"),
+        (ROW | {"group": ""}, "line 1: the group 'group' is missing or empty"),
     ],
 )
 def test_a_row_that_labels_nothing_is_named(tmp_path, row, said):
@@ -75,7 +75,7 @@ def test_a_row_that_labels_nothing_is_named(tmp_path, row, said):
 
 def test_a_file_without_labels_is_refused(tmp_path):
     (tmp_path / "l.jsonl").write_text("")
-    with pytest.raises(SampleError, match="labels nothing"):
+    with pytest.raises(SampleError, match="has no labels"):
         read_labels(tmp_path / "l.jsonl")
 
 

@@ -177,7 +177,7 @@ def test_thinking_is_no_part_of_a_candidate():
         (
             {"candidate_models": ["pocket"], "candidate_temperature": 0},
             SampleError,
-            "all candidates would be identical",
+            "would be identical",
         ),
     ],
 )

@@ -106,7 +106,9 @@ def test_what_a_caller_passes_beats_the_preset():
 
 
 def test_a_name_that_nobody_has():
-    with pytest.raises(ConfigError, match=r"no pipeline 'tik' \(did you mean 'tick'\?\); allowed: tick, rocketeval"):
+    with pytest.raises(
+        ConfigError, match=r"unknown pipeline 'tik' \(did you mean 'tick'\?\); allowed: tick, rocketeval"
+    ):
         pipeline("tik")
 
 

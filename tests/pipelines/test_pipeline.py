@@ -108,10 +108,10 @@ def test_a_corpus_pipeline_writes_one_checklist_and_scores_every_row_with_it():
 @pytest.mark.parametrize(
     ("name", "arguments", "words"),
     [
-        ("checkeval", {}, "needs source=... or checklist="),
-        ("checkeval", {"source": {"dimension": []}}, "source: dimensions?: "),
-        ("tick", {"source": {}}, "for a corpus-level pipeline"),
-        ("checkeval", {"source": {}, "checklist": ["a?"]}, "has no checklist yet"),
+        ("checkeval", {}, "requires source=... or checklist="),
+        ("checkeval", {"source": {"dimension": []}}, "source: dimensions? "),
+        ("tick", {"source": {}}, "requires a corpus-level pipeline"),
+        ("checkeval", {"source": {}, "checklist": ["a?"]}, "cannot be combined with checklist"),
     ],
 )
 def test_sources_that_do_not_fit(name, arguments, words):
@@ -126,7 +126,7 @@ def test_a_broken_stage_is_an_error_that_names_it():
 
 
 def test_a_misspelt_argument_is_refused():
-    with pytest.raises(SampleError, match="'refrence' is no part of a row; allowed: reference, history"):
+    with pytest.raises(SampleError, match="'refrence' is not a field of a row; allowed: reference, history"):
         pipeline("tick", model="m", backend=Scripted(), store=False)("Write.", target="x", refrence="y")
 
 
@@ -146,7 +146,7 @@ def test_an_unusable_reply_costs_its_row():
     [
         ({"target": "x"}, "row 2: the input is blank"),
         ({"input": "a", "target": 3}, "row 2: 'target' must be a string, got int 3"),
-        ({"input": "a", "candidates": "b"}, "row 2: 'candidates' must be a list of texts"),
+        ({"input": "a", "candidates": "b"}, "row 2: 'candidates' must be a list of strings"),
         ({"input": "a", "reference": 1}, "row 2: 'reference' must be a string"),
     ],
 )
@@ -191,7 +191,7 @@ def test_unit_tests_use_the_responses_of_the_row_and_want_some():
     assert result.checklist is None and "unit_tester: no item is left" in str(result.error)  # all rewrites pass
     fake = Scripted(reply)
     pipe = pipeline("tick", model="m", backend=fake, store=False, refiners=["unit_tester"])
-    with pytest.raises(SampleError, match="row 1: unit_tester tries the questions on responses"):
+    with pytest.raises(SampleError, match="row 1: unit_tester tests the questions on responses"):
         pipe.run_batch([ROW])
     assert fake.prompts == []
 
@@ -244,4 +244,4 @@ def test_json_of_a_shared_checklist_is_taken_as_it_is():
 @pytest.mark.parametrize(("refiners", "warned"), [([], True), (["check_admission"], False)])
 def test_checks_that_nobody_compares_are_spoken_of(caplog, refiners, warned):
     pipeline("tick", model="pocket", generator={"shape": "checked"}, refiners=refiners, store=False)
-    assert ("the refiner check_admission compares them" in caplog.text) is warned
+    assert ("add the refiner check_admission" in caplog.text) is warned

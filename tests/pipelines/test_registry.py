@@ -66,7 +66,7 @@ def test_a_setting_that_a_part_does_not_take_is_refused():
 
         def __init__(self, keep: int = 1): ...
 
-    with pytest.raises(ConfigError, match="refiner 'plain' has no setting 'kep'; it takes: keep"):
+    with pytest.raises(ConfigError, match="refiner 'plain' has no setting 'kep'; allowed: keep"):
         PipelineConfig.parse({"refiners": [{"kind": "plain", "options": {"kep": 1}}]})
 
 
@@ -120,5 +120,7 @@ def test_names_that_are_taken():
 
 
 def test_an_unknown_name_lists_those_there_are():
-    with pytest.raises(ConfigError, match=r"no refiner 'deduplicater' \(did you mean 'deduplicator'\?\); allowed"):
+    with pytest.raises(
+        ConfigError, match=r"unknown refiner 'deduplicater' \(did you mean 'deduplicator'\?\); allowed"
+    ):
         REFINERS.get("deduplicater")

@@ -168,7 +168,7 @@ def test_in_a_pipeline_the_candidates_are_the_texts():
     [good] = pipe.generate_batch([Request("Write letters.", candidates=("A b", "c"))])
     [bad] = pipe.generate_batch([Request("Write letters.", candidates=("XAX", "c"))])
     assert (good.items[0].check, bad.items[0].check) == ('{"type": "keywords", "words": ["A"]}', None)
-    with pytest.raises(SampleError, match="check_admission tries the questions on responses"):
+    with pytest.raises(SampleError, match="check_admission tests the questions on responses"):
         pipe.generate_batch([Request("Write letters.")])
 
 

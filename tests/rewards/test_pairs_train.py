@@ -11,7 +11,7 @@ from trl import DPOConfig, DPOTrainer, KTOConfig, KTOTrainer, RewardConfig, Rewa
 from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.backends import pocket_dir
 from checklist_rewards.files.rows import write_rows
-from checklist_rewards.preferences import Pool, mine_pairs, rows_of
+from checklist_rewards.preferences import ScoredPool, mine_pairs, rows_of
 from tests.fakes import FakeBackend
 from tests.rewards.test_trainers import ON_CPU, by_hash, rows
 
@@ -26,7 +26,7 @@ def written(form: str, folder: Path, *, conversational: bool = True) -> Dataset:
     for row in rows(conversational=conversational, n=4):
         checklist = Checklist.parse(row["checklist"])
         scores = scorer.score_batch([Sample(checklist, text, str(row["prompt"])) for text in CANDIDATES])
-        pools.append(Pool(row["prompt"], checklist, CANDIDATES, scores))
+        pools.append(ScoredPool(row["prompt"], checklist, CANDIDATES, scores))
     mined = mine_pairs(pools)
     assert len(mined.pairs) == 4
     with write_rows(folder / f"{form}.jsonl") as out:

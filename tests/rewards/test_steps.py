@@ -102,7 +102,7 @@ def test_tokens_are_those_of_the_model_that_is_named():
             [{"name": "length_penalty", "unit": "tokens", "tokenizer": "./nowhere"}],
             "step 1 .length_penalty.: there is no tokenizer of './nowhere'",
         ),
-        ([{"name": "format_gate"}], "form: Field required"),
+        ([{"name": "format_gate"}], "form is missing"),
         ([{"name": "format_gate", "form": "("}], r"form: '\(' is no regular expression"),
     ],
 )
