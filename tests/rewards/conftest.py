@@ -18,6 +18,6 @@ def adapter(monkeypatch, tmp_path):
     settings = tmp_path / "reward.yaml"
     settings.write_text("model: pocket\nbackend: transformers\nstore: false\n")
     monkeypatch.setenv("CHECKLIST_REWARDS_CONFIG", str(settings))
-    yield lambda name: importlib.import_module(f"checklist_rewards.rewards.{name}")
+    yield lambda name: importlib.import_module(f"checklist_rewards.rewards.integrations.{name}")
     for name in MODULES:
-        sys.modules.pop(f"checklist_rewards.rewards.{name}", None)
+        sys.modules.pop(f"checklist_rewards.rewards.integrations.{name}", None)

@@ -11,7 +11,7 @@ import pytest
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import ChecklistError, SampleError
-from checklist_rewards.rewards import samplewise
+from checklist_rewards.rewards.integrations import labelled
 from checklist_rewards.rewards.integrations.labelled import SamplewiseReward, Unscored, answer_after
 from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
 from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore
@@ -74,7 +74,7 @@ def test_calls_of_one_sample_each_reach_the_engine_as_a_batch():
 @pytest.mark.parametrize(
     ("label", "error", "says"),
     [
-        ("no json", SampleError, "row 2: a label given as a string must be JSON"),
+        ("no json", SampleError, "row 2: a label that is a string must be JSON"),
         (
             {"checklist": ["Is it?"], "inptu": "x"},
             SampleError,
@@ -115,31 +115,31 @@ def test_adapters_travel_to_other_processes_as_their_settings():
 
 
 def test_rows_without_a_checklist_are_refused_where_the_host_holds_it(pocket, adapter):
-    with pytest.raises(SampleError, match="needs reward_spec.ground_truth"):
+    with pytest.raises(SampleError, match="requires a checklist in reward_spec.ground_truth"):
         adapter("skyrl").ChecklistEnv({}, {})
     env = adapter("nemo_rl").ChecklistEnvironment()
-    with pytest.raises(SampleError, match="row 1: extra_env_info needs the key 'checklist'"):
+    with pytest.raises(SampleError, match="row 1: extra_env_info requires the key 'checklist'"):
         env.step([[{"role": "assistant", "content": "x"}]], [None])
     with pytest.raises(SampleError, match="row 1: the message log has no assistant message"):
         env.step([[{"role": "user", "content": "x"}]], [{"checklist": CHECKLIST}])
     judge = adapter("verifiers").ChecklistJudge()
-    with pytest.raises(SampleError, match="no field 'checklist'"):
+    with pytest.raises(SampleError, match="requires a field 'checklist'"):
         asyncio.run(judge.score(SimpleNamespace(prompt_text=""), SimpleNamespace(last_reply="x")))
 
 
 def test_the_configured_reward_is_one_per_process_and_needs_its_file(adapter, monkeypatch):
-    assert samplewise.configured() is samplewise.configured()
+    assert labelled.configured() is labelled.configured()
     monkeypatch.delenv("CHECKLIST_REWARDS_CONFIG")
     with pytest.raises(SampleError, match="CHECKLIST_REWARDS_CONFIG"):
-        samplewise.configured()
+        labelled.configured()
 
 
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("metric: pass", "metric is for TRL's trainers; set primary_metric"),
-        ("shaping: [clipped]", "shaping is for TRL's trainers"),
-        ("target: transcript", "target is for TRL's trainers"),
+        ("metric: pass", "metric is supported by TRL trainers only; set primary_metric"),
+        ("shaping: [clipped]", "shaping is supported by TRL trainers only"),
+        ("target: transcript", "target is supported by TRL trainers only"),
     ],
 )
 def test_a_setting_that_these_hosts_would_not_follow_is_refused(tmp_path, monkeypatch, setting, words):
@@ -147,4 +147,4 @@ def test_a_setting_that_these_hosts_would_not_follow_is_refused(tmp_path, monkey
     config.write_text(f"model: pocket\nstore: false\n{setting}\n")
     monkeypatch.setenv("CHECKLIST_REWARDS_CONFIG", str(config))
     with pytest.raises(SampleError, match=f"reward.yaml: {words}"):
-        samplewise.configured()
+        labelled.configured()
