@@ -1,7 +1,7 @@
 """An inference engine as a value: a model, where it runs, and the engine arguments.
 
-Creating an [`Engine`] loads nothing. At first use it resolves its model and builds its backend, once, and keeps both: a
-judge or generator with an engine asks the Hub once, however often it is called. Equal engines of one process share a
+Creating an [`Engine`] loads nothing. At first use it resolves its model and builds its backend, once, and keeps both:
+a judge or generator with an engine asks the Hub once, however often it is called. Equal engines of one process share a
 backend.
 
     >>> Engine("org/judge", settings={"tensor_parallel_size": 2, "revision": "v2"}).load()  # doctest: +SKIP
@@ -50,8 +50,8 @@ class Engine:
             raise ModelError(f"engine={self.settings!r:.80} is not allowed; it must be a mapping of settings by name.")
         if self.settings and not isinstance(self.backend, str):
             raise ModelError(
-                f"engine={dict(self.settings)!r:.80} cannot be combined with a backend object; pass the settings to its "
-                "constructor."
+                f"engine={dict(self.settings)!r:.80} cannot be combined with a backend object; pass the settings to "
+                "its constructor."
             )
 
     @classmethod

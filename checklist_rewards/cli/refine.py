@@ -107,7 +107,7 @@ def refine(
     pipe, answering = work.metered(), work.metered_engine(work.limited(engine))
     pipe.check()
     warn_if_pocket(judge.shown, engine.model)
-    report, outcome = Report("refine"), _Outcome()
+    report, totals = Report("refine"), _RefineTotals()
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("replies at most", total * (1 + rounds * (2 if method == "critique" else 1)))
         for chunk in file.chunks():
@@ -124,17 +124,17 @@ def refine(
             )
             for row, refinement in zip(chunk, refinements, strict=True):
                 _count(report, row, refinement)
-                outcome.add(refinement)
+                totals.add(refinement)
                 written = _task(columns, row, checklist_key).checklist is None
                 new = checklist_columns(refinement.checklist) if written else {}
                 out.write(row.data | new | _refined_columns(refinement))
             report.rows += len(chunk)
-    report.extra |= outcome.summary()
+    report.extra |= totals.summary()
     work.account(report, pipe, prices)
     raise typer.Exit(report.finish(files.output, getattr(pipe.scorer, "receipt", None), files.summary))
 
 
-class _Outcome:
+class _RefineTotals:
     """Running totals: scores of the first and the best answers."""
 
     def __init__(self) -> None:

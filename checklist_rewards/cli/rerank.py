@@ -131,7 +131,7 @@ def rerank(
     if engine is not None:
         _ = engine.identity  # raises if the policy is not found
     warn_if_pocket(judge.shown)
-    report, outcome, store = Report("rerank"), _Outcome(), work.store
+    report, totals, store = Report("rerank"), _RerankTotals(), work.store
     with write_rows(files.output) as writer, bars() as bar:
         sampled = None if engine is None else bar("prompts sampled", total)
         progress = bar("reads", reads)
@@ -148,17 +148,17 @@ def rerank(
                     if candidates:
                         report.miss("no_checklist", row.number)
                 else:
-                    outcome.add(ranking, None if gold_key is None else _gold(columns, row, gold_key, candidates))
+                    totals.add(ranking, None if gold_key is None else _gold(columns, row, gold_key, candidates))
                     for score in ranking.scores:
                         report.add(row.number, score)
                 new = {} if engine is None else {CANDIDATES: candidates}
                 writer.write(row.data | new | _ranking_columns(ranking))
             report.rows += len(chunk)
-    report.extra |= outcome.summary()
+    report.extra |= totals.summary()
     raise typer.Exit(report.finish(files.output, scorer.receipt, files.summary))
 
 
-class _Outcome:
+class _RerankTotals:
     """Running totals over rankings: mean judge and gold scores of the picked, the first and the average candidate."""
 
     def __init__(self) -> None:

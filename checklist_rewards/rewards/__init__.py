@@ -1,1 +1,1 @@
-"""Scores as the rewards of trainers: one module per trainer library, so that none drags in another."""
+"""Scores as rewards for trainers. Each trainer library has its own module, so that importing one requires no other."""

@@ -1,15 +1,15 @@
-"""Checklists on held-out prompts while a trainer trains.
+"""Checklist evaluation on held-out prompts during training.
 
     >>> callback = ChecklistEvalCallback(trainer, scorer, held_out, every=50, reference="answer")  # doctest: +SKIP
     >>> trainer.add_callback(callback)  # doctest: +SKIP
 
-Every so many steps the policy answers the prompts (each rank its share), the main process scores the answers, and the
-means go to the trainer's log and so to every tracker. The texts with their scores go to a JSONL file per evaluation,
-and as a table to the trackers that show one: wandb, trackio, TensorBoard (as text). A tracker that fails to take the
-table costs the table, not the training.
+Every `every` steps the policy answers the prompts (split across ranks), the main process scores the answers, and the
+means are logged by the trainer to all its trackers. Texts and scores are written to one JSONL file per evaluation and
+as a table to wandb, trackio and TensorBoard (as text). If a tracker fails to log the table, training continues without
+it.
 
-Answers that the judge did not score are in no mean; `unscored` says how many they are. Of the win rate are left out
-the prompts where the answer or the reference has no score.
+Unscored answers are excluded from the means; `unscored` is their fraction. The win rate excludes prompts where the
+answer or the reference has no score.
 """
 
 from __future__ import annotations
@@ -37,33 +37,43 @@ from checklist_rewards.scores import Score, ratio
 logger = logging.getLogger(__name__)
 
 _SHOWN_ROWS = 20
-"""Of a table in TensorBoard, which has text only."""
+"""Rows of the table in TensorBoard, which only supports text."""
 
 
 class ChecklistEvalCallback(TrainerCallback):
     """Scores the policy's answers to held-out prompts; add it with `trainer.add_callback`.
 
     Args:
-        trainer ([`~transformers.Trainer`]): any trainer of a causal language model that it is added to.
-        scorer ([`ChecklistScorer`]): answers the checklists. With a store the references are read once for all runs.
-        dataset: rows with `prompt` (a string or chat messages) and a checklist each: a `datasets.Dataset` or a list of
-            mappings.
-        every (`int`): evaluate after every so many steps.
-        at_start (`bool`, *optional*, defaults to `True`): evaluate before the first step as well.
-        name (`str`, *optional*, defaults to `"checklist_eval"`): what the logged names begin with.
-        column (`str`, *optional*, defaults to `"checklist"`): the column of the checklists. None in a row is refused:
-            there is nothing to learn from it.
-        reference (`str`, *optional*): the column of texts to win against: each prompt counts 1 if the answer's score
-            is higher, 0.5 if it is equal. They are judged as the answers are.
-        generation ([`~transformers.GenerationConfig`], *optional*): how to answer; greedily, up to 256 tokens, if
-            nothing is given. Sampling draws random numbers, which changes the training after it.
-        batch_size (`int`, *optional*): prompts answered at once; defaults to the trainer's evaluation batch.
-        keep_thinking (`bool`, *optional*, defaults to `False`): judge `<think>` blocks too.
-        thinking_opened (`bool`, *optional*, defaults to `False`): every answer begins inside a thinking block. Not
-            needed for a prompt that ends in `<think>`, by itself or by the chat template.
+        trainer ([`~transformers.Trainer`]):
+            Trainer of a causal language model to which the callback is added.
+        scorer ([`ChecklistScorer`]):
+            Scorer for the answers. With a store, the references are scored only once across runs.
+        dataset (`datasets.Dataset` or list of mappings):
+            Rows with a `prompt` (a string or chat messages) and a checklist.
+        every (`int`):
+            Number of steps between two evaluations.
+        at_start (`bool`, *optional*, defaults to `True`):
+            Whether to evaluate before the first step.
+        name (`str`, *optional*, defaults to `"checklist_eval"`):
+            Prefix of the logged metrics.
+        column (`str`, *optional*, defaults to `"checklist"`):
+            Column of the checklists. It must not be None in any row.
+        reference (`str`, *optional*):
+            Column of reference texts for the win rate. They are judged like the answers. A prompt counts 1 if the
+            answer's score is higher than that of its reference, and 0.5 if they are equal.
+        generation ([`~transformers.GenerationConfig`], *optional*):
+            Generation settings. Defaults to greedy decoding of up to 256 tokens. Sampling consumes random numbers and
+            therefore changes the training that follows.
+        batch_size (`int`, *optional*):
+            Number of prompts to answer at once. Defaults to the trainer's evaluation batch size.
+        keep_thinking (`bool`, *optional*, defaults to `False`):
+            Whether to judge `<think>` blocks too.
+        thinking_opened (`bool`, *optional*, defaults to `False`):
+            Whether every answer starts inside a thinking block. Not required if the prompt, or its rendering by the
+            chat template, ends with `<think>`.
 
     Raises:
-        SampleError, ChecklistError: naming the row, for a dataset that cannot be scored.
+        SampleError, ChecklistError: If a row of the dataset cannot be scored. The error names the row.
     """
 
     def __init__(
@@ -83,7 +93,7 @@ class ChecklistEvalCallback(TrainerCallback):
         thinking_opened: bool = False,
     ):
         if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-            raise SampleError(f"every={every!r} is not allowed; it is a whole number from 1 up.")
+            raise SampleError(f"every={every!r} is not allowed; it must be a whole number >= 1.")
         self.trainer, self.scorer, self.every, self.at_start, self.name = trainer, scorer, every, at_start, name
         self.generation = generation or GenerationConfig(max_new_tokens=256, do_sample=False)
         self.batch_size, self.keep_thinking, self.thinking_opened = batch_size, keep_thinking, thinking_opened
@@ -93,10 +103,12 @@ class ChecklistEvalCallback(TrainerCallback):
         for number, row in enumerate(rows, start=1):
             for key in ("prompt", column, *([] if reference is None else [reference])):
                 if row.get(key) is None:
-                    raise SampleError(f"{name}, row {number}: there is no {key!r}; the row has {', '.join(row)}.")
+                    raise SampleError(
+                        f"{name}, row {number}: column {key!r} is missing or None; the row has {', '.join(row)}."
+                    )
         self.prompts = [row["prompt"] for row in rows]
         self.checklists = [Checklist.parse(row[column], f"{name}, row {n}") for n, row in enumerate(rows, start=1)]
-        self.references = None if reference is None else [self._shown(row[reference]) for row in rows]
+        self.references = None if reference is None else [self._judged_text(row[reference]) for row in rows]
         self.categories = list(
             dict.fromkeys(item.category for c in self.checklists for item in c.items if item.category is not None)
         )
@@ -104,7 +116,7 @@ class ChecklistEvalCallback(TrainerCallback):
         self._done_at: int | None = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Evaluate before the first step, if that is wanted."""
+        """Evaluate before the first step if `at_start` is set."""
         if self.at_start and state.global_step == 0:
             self.evaluate()
 
@@ -114,12 +126,13 @@ class ChecklistEvalCallback(TrainerCallback):
             self.evaluate()
 
     def evaluate(self) -> dict[str, float] | None:
-        """Answer, score and log, now. All ranks must call it.
+        """Run one evaluation now. All ranks must call it.
 
         Returns:
-            the numbers that were logged, on the main process: means over the prompts of `<name>/score`,
-            `<name>/pass_rate` and `<name>/unscored`, `<name>/category/<c>` (share of the answered items of the
-            category that passed), and `<name>/win_rate` in [0, 1]. A number that does not exist is left out.
+            `dict[str, float]` or `None`: The logged metrics on the main process, None on other ranks: the means
+            `<name>/score`, `<name>/pass_rate` and `<name>/unscored` over the prompts, `<name>/category/<c>` (fraction
+            of the answered items of the category that passed), and `<name>/win_rate`, all in [0, 1]. Metrics without a
+            value are omitted.
         """
         self._done_at = self.trainer.state.global_step
         texts = self._answers()
@@ -134,12 +147,12 @@ class ChecklistEvalCallback(TrainerCallback):
         return numbers
 
     def _answers(self) -> list[str]:
-        """The policy's answer to every prompt, on every rank; each rank writes its share."""
+        """The policy's answers to all prompts, gathered on every rank; each rank generates a part of them."""
         accelerator = self.trainer.accelerator
-        with accelerator.split_between_processes(list(range(len(self.prompts)))) as mine:
-            answers = self._generate([self.prompts[number] for number in mine])
-            written = gather_object(list(zip(mine, answers, strict=True)))
-        return [text for _, text in sorted(written)]
+        with accelerator.split_between_processes(list(range(len(self.prompts)))) as indices:
+            answers = self._generate([self.prompts[index] for index in indices])
+            gathered = gather_object(list(zip(indices, answers, strict=True)))
+        return [text for _, text in sorted(gathered)]
 
     def _generate(self, prompts: Sequence[Any]) -> list[str]:
         trainer = self.trainer
@@ -171,29 +184,29 @@ class ChecklistEvalCallback(TrainerCallback):
                     replies = tokens[:, inputs["input_ids"].shape[1] :]
                     texts = tokenizer.batch_decode(replies, skip_special_tokens=True)
                     answers += [
-                        self._shown(text, self.thinking_opened or opens_thinking(asked))
-                        for text, (asked, _) in zip(texts, batch, strict=True)
+                        self._judged_text(text, self.thinking_opened or opens_thinking(prompt))
+                        for text, (prompt, _) in zip(texts, batch, strict=True)
                     ]
         finally:
             policy.train(was_training)
         return answers
 
     def _rendered(self, tokenizer: Any, prompt: Any) -> tuple[str, bool]:
-        """The prompt as text, and whether special tokens are still to be added: a chat template has them."""
+        """The prompt as text, and whether the tokenizer must add special tokens; a chat template already adds them."""
         if isinstance(prompt, str):
             return prompt, True
-        settings = getattr(self.trainer, "chat_template_kwargs", {})  # those that the trainer renders prompts with
+        settings = getattr(self.trainer, "chat_template_kwargs", {})  # render prompts as in training
         return tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False, **settings), False
 
-    def _shown(self, text: Any, opened: bool = False) -> str:
+    def _judged_text(self, text: Any, opened: bool = False) -> str:
         return completion_text(text, keep_thinking=self.keep_thinking, opened=opened)
 
     def _scores(self, texts: Sequence[str]) -> list[Score]:
-        asked = [prompt_text(prompt) for prompt in self.prompts]
+        inputs = [prompt_text(prompt) for prompt in self.prompts]
         return self.scorer.score_batch(
             [
                 Sample(checklist, text, input, history=history)
-                for checklist, text, (input, history) in zip(self.checklists, texts, asked, strict=True)
+                for checklist, text, (input, history) in zip(self.checklists, texts, inputs, strict=True)
             ]
         )
 
@@ -213,8 +226,8 @@ class ChecklistEvalCallback(TrainerCallback):
     def _log(self, numbers: Mapping[str, float]) -> None:
         control = self.trainer.control
         should_log = control.should_log
-        # The plain trainer's: those of TRL put the running means of training into whatever is logged next, and empty
-        # them. And whoever logs has done the logging of this step, which the trainer itself still has to do.
+        # Call `log` of the base trainer: TRL's trainers add the running means of training to the next logged metrics
+        # and reset them. Logging also clears `should_log`, so restore it: the trainer has yet to log this step.
         Trainer.log(self.trainer, dict(numbers))
         control.should_log = should_log
 
@@ -244,15 +257,19 @@ class ChecklistEvalCallback(TrainerCallback):
                 temporary.write_text(
                     "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
                 )
-        except Exception as error:  # a full disk, text that is not UTF-8: it costs this table, not the training
-            logger.warning("the table of step %d cannot be written (%s); training goes on without it.", step, error)
+        except Exception as error:  # a full disk, or text that is not UTF-8: training must continue
+            logger.warning("cannot write the table of step %d (%s); training continues without it.", step, error)
         for tracker in ("wandb", "trackio"):
             if tracker in (trainer.args.report_to or ()):
                 try:
                     show_table(importlib.import_module(tracker), f"{self.name}/table", rows)
-                except Exception as error:  # whatever a tracker raises, it costs its table, not the training
+                except Exception as error:  # a tracker may raise anything; training must continue
                     logger.warning(
-                        "%s took no table (%s: %s); it is in %s.", tracker, type(error).__name__, error, folder
+                        "%s failed to log the table (%s: %s); it is in %s.",
+                        tracker,
+                        type(error).__name__,
+                        error,
+                        folder,
                     )
         for callback in trainer.callback_handler.callbacks:
             writer = getattr(callback, "tb_writer", None)
@@ -261,20 +278,20 @@ class ChecklistEvalCallback(TrainerCallback):
 
 
 def win_rate(scores: Sequence[Score], references: Sequence[Score]) -> float | None:
-    """The share of answers that beat their reference, a tie counting half, over those where both have a score."""
+    """Fraction of answers with a higher score than their reference; ties count half. Unscored pairs are excluded."""
     pairs = [(s.primary_score, r.primary_score) for s, r in zip(scores, references, strict=True)]
     return _mean([(s > r) + 0.5 * (s == r) for s, r in pairs if s is not None and r is not None])
 
 
 def show_table(tracker: Any, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Log rows as a table of wandb or trackio, which share these names."""
+    """Log rows as a table to `tracker`, the module wandb or trackio, which have the same interface."""
     import pandas as pd
 
     tracker.log({name: tracker.Table(dataframe=pd.DataFrame(list(rows)))})
 
 
 def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows as a Markdown table, without their details."""
+    """Rows as a Markdown table, without the `detail` column."""
     keys = [key for key in rows[0] if key != "detail"]
     lines = [keys, ["---"] * len(keys), *([_cell(row[key]) for key in keys] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

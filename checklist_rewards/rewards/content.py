@@ -1,7 +1,7 @@
-"""Prompts by their content: what to log of them, and a key to group completions by.
+"""Describe and hash prompts by content, for logs and to group the completions of a prompt.
 
-A prompt is a string or chat messages, whose blocks may hold images: PIL images, bytes, arrays. These have no JSON, and
-their `repr` holds a memory address, which differs between two completions of one prompt and between two ranks.
+A prompt is a string or chat messages, which may contain images: PIL images, bytes, arrays. These cannot be written as
+JSON, and their `repr` contains a memory address, which differs between completions of one prompt and between ranks.
 
     >>> described([{"type": "text", "text": "What is this?"}, {"type": "image", "image": b"GIF89a"}])
     [{'type': 'text', 'text': 'What is this?'}, {'type': 'image', 'image': '<bytes 6, sha256 610f5ae4d76e3326>'}]
@@ -19,15 +19,16 @@ _SHOWN_DIGITS = 16
 
 
 def described(value: Any) -> Any:
-    """A prompt, or a part of one, as JSON has it.
+    """Convert a prompt, or a part of it, to JSON-compatible values.
 
     Args:
-        value: strings, numbers, mappings and sequences are kept. Everything else becomes a short text: its type, its
-            size where that is known, and the first 64 bits of the SHA-256 of its content. Objects without a content
-            (they cannot be pickled) are described by their type alone.
+        value:
+            Prompt to describe. Strings, numbers, mappings and sequences are kept. Any other object becomes a short
+            text: its type, its size if known, and the first 64 bits of the SHA-256 of its content. Objects that cannot
+            be pickled are described by their type only.
 
     Returns:
-        A value that `json.dumps` accepts. Equal content gives equal values, in every process.
+        A value that `json.dumps` accepts. Equal content gives equal values in every process.
     """
     if value is None or isinstance(value, str | bool | int | float):
         return value
@@ -38,13 +39,13 @@ def described(value: Any) -> Any:
     name, *size = _kind(value)
     try:
         size.append(f"sha256 {hashlib.sha256(_content(value)).hexdigest()[:_SHOWN_DIGITS]}")
-    except Exception:  # an image that cannot be decoded, an open file: whatever it raises, training goes on
+    except Exception:  # decoding an image or pickling may raise anything; training must continue
         pass
     return f"<{name}{' ' if size else ''}{', '.join(size)}>"
 
 
 def content_key(value: Any) -> str:
-    """A hash that is equal for equal prompts, whatever objects they are and on whichever rank."""
+    """Hash of a prompt's content, equal for equal prompts in every process."""
     return hashlib.sha256(json.dumps(described(value), sort_keys=True).encode()).hexdigest()
 
 
@@ -60,11 +61,11 @@ def _kind(value: Any) -> list[str]:
 def _content(value: Any) -> bytes:
     if isinstance(value, bytes | bytearray):
         return bytes(value)
-    if _is_image(value):  # not its pickle, which has the name of the file that it came from
+    if _is_image(value):  # a pickle would include the name of the image file
         return repr((value.mode, value.size, value.getpalette())).encode() + value.tobytes()
     return pickle.dumps(value)
 
 
 def _is_image(value: Any) -> bool:
-    """Whether it is an image of PIL, which is an optional package."""
+    """Whether the value is a PIL image, without importing PIL, which is an optional dependency."""
     return all(hasattr(value, name) for name in ("mode", "size", "width", "height", "getpalette", "tobytes"))

@@ -1,8 +1,8 @@
-"""What a reward tells of itself where its trainer has no hooks for it: means to be popped, and a file of details.
+"""Metrics and per-completion logs for trainers that pass no `log_metric` or `log_extra`.
 
-Only `GRPOTrainer` and `RLOOTrainer` pass `log_metric` and `log_extra`. For all others (`OnlineDPOTrainer`,
-`AsyncGRPOTrainer`, a loop of one's own) the same numbers are kept as running sums, and a JSONL file, where one is
-named, gets a line per completion. A file that cannot be written costs the log, not the training.
+Only `GRPOTrainer` and `RLOOTrainer` pass these functions to a reward. For other trainers (`OnlineDPOTrainer`,
+`AsyncGRPOTrainer`, custom loops) the same metrics are kept as running means, and optionally each completion is written
+to a JSONL file. If the file cannot be written, logging stops and training continues.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ logger = logging.getLogger(__name__)
 
 
 class RewardLog:
-    """Sums since the last `pop`, and a file. Threads may share one; a pickled copy begins at zero.
+    """Running means of metrics, and an optional log file. Thread-safe; a pickled copy starts empty.
 
     Args:
-        path (`str` or `Path`, *optional*): a JSONL file, appended to. Each further rank of a run has its own, with its
-            number in the name ("log.rank1.jsonl"), so that lines never mix.
+        path (`str` or `Path`, *optional*):
+            JSONL file to append to. Ranks other than 0 write to a file of their own with the rank in its name, such as
+            "log.rank1.jsonl".
     """
 
     def __init__(self, path: str | Path | None = None):
         if path is not None and not isinstance(path, str | Path):
-            raise SampleError(f"log={path!r} is not allowed; it is the path of a JSONL file.")
+            raise SampleError(f"log={path!r} is not allowed; it must be the path of a JSONL file.")
         self.path = None if path is None else Path(path)
         self._lock = threading.Lock()
         self._sums: dict[str, tuple[float, int]] = {}
@@ -42,20 +43,20 @@ class RewardLog:
         return type(self), (self.path,)
 
     def add(self, numbers: Sequence[tuple[str, float]]) -> None:
-        """Count these names and values."""
+        """Add values of metrics, given as pairs of name and value."""
         with self._lock:
             for name, value in numbers:
                 total, count = self._sums.get(name, (0.0, 0))
                 self._sums[name] = total + value, count + 1
 
     def pop(self) -> dict[str, float]:
-        """The mean of every name since the last call."""
+        """Return the mean of every metric since the last call, and reset them."""
         with self._lock:
             sums, self._sums = self._sums, {}
         return {name: total / count for name, (total, count) in sums.items()}
 
     def write(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Append a line per record, in one write. Never raises: a log that breaks is given up with a warning."""
+        """Append one line per record in a single write. Never raises: after an error, it warns and stops logging."""
         if self.path is None or self._broken:
             return
         try:
@@ -65,10 +66,10 @@ class RewardLog:
             path.parent.mkdir(parents=True, exist_ok=True)
             with self._lock, path.open("a", encoding="utf-8") as file:
                 file.write(lines)
-        except Exception as error:  # whatever breaks a log, it costs the log, not the training
+        except Exception as error:  # training must continue without the log
             self._broken = True
             logger.warning(
-                "the log %s takes no more lines (%s: %s); going on without it.",
+                "cannot write the log %s (%s: %s); continuing without it.",
                 self.path,
                 type(error).__name__,
                 error,
@@ -78,7 +79,7 @@ class RewardLog:
 def numbers_of(
     sample: Sample | None, score: Score | None, reward: float | None, categories: Sequence[str]
 ) -> dict[str, float | None]:
-    """What is logged of one completion; None for a number that it does not have. The names never depend on it."""
+    """The metrics of one completion. The names are the same for all completions; a metric without a value is None."""
     items = () if sample is None or score is None else tuple(zip(sample.checklist.items, score.items, strict=True))
     numbers = {
         "score": reward,

@@ -1,15 +1,15 @@
-"""TRL's `OnlineDPOTrainer`, without training on pairs that nothing tells apart.
+"""TRL's `OnlineDPOTrainer` without training on tied pairs.
 
     >>> trainer = ChecklistOnlineDPOTrainer(model=..., reward_funcs=ChecklistReward(scorer), ...)  # doctest: +SKIP
 
-`OnlineDPOTrainer` samples two completions and trains on the one with the higher reward as the chosen one. It takes a
-missing reward for 0, and of equal rewards the first for the winner: a pair that no judge could score is trained on as
-if its first completion had won. Here such a tie has no chosen one: its log-probabilities are masked, so its loss is
-a constant without a gradient, and the other pairs of the batch get what they would have got.
+`OnlineDPOTrainer` samples two completions per prompt and uses the one with the higher reward as chosen. It counts a
+missing reward as 0, and of two equal rewards it uses the first completion as chosen. A pair that the judge could not
+score is therefore trained on as if its first completion had won. [`ChecklistOnlineDPOTrainer`] masks the
+log-probabilities of tied pairs, so that their loss is a constant without gradient. The other pairs are not affected.
 
-That holds for every tie, also between two scores. Where several rewards are summed, or a penalty is set for a missing
-end, these decide, and only what is a tie after them is left out. Other functions that return None for one completion
-of a pair still have it counted as 0; a [`ChecklistReward`] gives None to both or to none.
+A pair is tied if its total rewards are equal, after summing all rewards and subtracting `missing_eos_penalty`. A
+reward function that returns None for only one completion of a pair still counts as 0 there; [`ChecklistReward`]
+returns None for both completions or for none.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from checklist_rewards.rewards.trl import ChecklistReward
 
 
 class ChecklistOnlineDPOTrainer(OnlineDPOTrainer):
-    """`OnlineDPOTrainer` whose loss leaves ties out; takes the same arguments.
+    """`OnlineDPOTrainer` that skips tied pairs. Takes the same arguments.
 
-    It logs one more number, `objective/ties`: the share of the pairs that were left out.
+    It logs one additional metric, `objective/ties`: the fraction of skipped pairs.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
@@ -48,12 +48,12 @@ class ChecklistOnlineDPOTrainer(OnlineDPOTrainer):
         self, prompts: Any, completions: Any, completion_ids_list: Any, **columns: Any
     ) -> Any:
         rewards = super()._calculate_rewards_from_functions(prompts, completions, completion_ids_list, **columns)
-        decided = rewards
+        totals = rewards
         penalty = vars(self.args)["missing_eos_penalty"]
-        if penalty is not None:  # the trainer takes it off after this
+        if penalty is not None:  # the trainer subtracts it after this method
             ends = set(vars(self)["eos_token_ids"])
-            decided = rewards - rewards.new_tensor([penalty * ends.isdisjoint(ids) for ids in completion_ids_list])
-        first, second = decided.split(len(prompts) // 2)
+            totals = rewards - rewards.new_tensor([penalty * ends.isdisjoint(ids) for ids in completion_ids_list])
+        first, second = totals.split(len(prompts) // 2)
         ties = first == second
         self._mask[ties.repeat(2)] = 0  # in place: the trainer sums the log-probabilities under this mask
         share = self.accelerator.gather_for_metrics(ties.float().mean()).mean().item()

@@ -1,10 +1,10 @@
-"""Where the judge runs: beside the policy, or for a reward that a trainer sends to another process.
+"""Where the judge runs: on a server, or in the trainer's process.
 
-A judge that is served (`vllm serve`, the default) is in nobody's way. One in the trainer's process shares its GPU with
-the policy; with vLLM's sleep mode it gives the memory back between two scorings.
+A served judge (`vllm serve`) does not compete with the policy. A judge in the trainer's process shares the GPU with
+the policy; with vLLM's sleep mode it frees the memory between two scorings.
 
-`AsyncGRPOTrainer` scores in a spawned child from which every GPU is hidden. A judge built in there would crawl along
-on the CPU, so only a server will do; that is said before the child is started.
+`AsyncGRPOTrainer` computes rewards in a spawned child process that cannot see any GPU. A judge loaded there would run
+on the CPU, so a served judge is required; the error is raised before the child starts.
 """
 
 from __future__ import annotations
@@ -23,21 +23,20 @@ _IN_PROCESS = ("transformers", "vllm", "encoder")
 
 
 def check_child(name: str, judge: Any) -> None:
-    """Call it when the reward `name` is pickled: refuses to go into AsyncGRPOTrainer's child with a judge that is no
-    server. Raises [`ModelError`]."""
+    """Raise [`ModelError`] if the reward `name` is being pickled for AsyncGRPOTrainer's child process and its judge is
+    not served. Call it when a reward is pickled."""
     if _ASYNC_WORKER not in sys.modules or get_spawning_popen() is None:
         return
     model = in_process(judge)
     if model is not None:
         raise ModelError(
-            f"{name}: the judge {model!r} runs in the process that asks it, and AsyncGRPOTrainer asks in one without "
-            "a GPU; serve the judge (vllm serve, or checklist-rewards serve) and give the reward its base_url."
+            f"{name}: AsyncGRPOTrainer computes rewards in a process without a GPU, where the judge {model!r} cannot "
+            "run; serve the judge (vllm serve, or checklist-rewards serve) and set base_url."
         )
 
 
 def in_process(judge: Any) -> str | None:
-    """The judge's model, if an engine of it runs in the process that asks it; None for a server, and for a judge that
-    says nothing of its engine."""
+    """The judge's model if it runs in the calling process; None for a served judge or one without a known engine."""
     for engine in _engines(judge):
         if isinstance(engine.backend, str):
             kind = choose_backend(engine.model, engine.backend, engine.base_url)
@@ -49,8 +48,11 @@ def in_process(judge: Any) -> str | None:
 
 
 def awake(judge: Any) -> AbstractContextManager[Any]:
-    """Keeps the judge's engines awake for a scoring, where they are such as sleep: `VLLMBackend(model,
-    enable_sleep_mode=True)` lends its GPU memory to a colocated policy in between."""
+    """Context manager that wakes the judge's engines for a scoring and puts them to sleep afterwards.
+
+    It affects engines with `enable_sleep_mode=True`, which free their GPU memory for a colocated policy between two
+    scorings.
+    """
     stack = ExitStack()
     for engine in _engines(judge):
         backend = engine.backend
@@ -62,17 +64,20 @@ def awake(judge: Any) -> AbstractContextManager[Any]:
 
 
 def load(judge: Any) -> None:
-    """Builds the judge's engines now, not at the first read: loads a model, asks a server whether it is there. Raises
-    [`ModelError`] for one that cannot be used."""
+    """Load the judge's engines now instead of at the first read: load models and connect to servers.
+
+    Raises:
+        ModelError: If an engine cannot be used.
+    """
     for engine in _engines(judge):
         engine.load()
 
 
 def _engines(judge: Any) -> Iterator[Engine]:
-    """Those of a judge, and of the judges that it asks: a panel's, or the one inside a calibration."""
-    inner = [*getattr(judge, "judges", ()), *([judge.inner] if hasattr(judge, "inner") else [])]
-    for one in inner:
-        yield from _engines(one)
+    """The engines of a judge and of its inner judges, such as the members of a panel."""
+    inner_judges = [*getattr(judge, "judges", ()), *([judge.inner] if hasattr(judge, "inner") else [])]
+    for inner in inner_judges:
+        yield from _engines(inner)
     engine = getattr(judge, "engine", None)
     if isinstance(engine, Engine):
         yield engine

@@ -1,6 +1,6 @@
-"""Shaping: small pure functions between a [`Score`] and the number that a trainer gets.
+"""Reward shaping: pure functions from a [`Score`] to the reward of a trainer.
 
-Each function is one formula, takes numbers and gives numbers, so a reward is shaped by calling those that are wanted:
+Each function implements one formula. Combine them to shape a reward:
 
     >>> from checklist_rewards.checklists import Checklist
     >>> from checklist_rewards.scores import Verdict, score_checklist
@@ -11,12 +11,12 @@ Each function is one formula, takes numbers and gives numbers, so a reward is sh
     >>> round(less(value, length_penalty(7000)), 3)
     0.375
 
-The credit of an item is v for a weight >= 0 and 1 - v for a penalty, v in [0, 1] being its value (see `scores.py`).
-`clipped(less(earned, penalties))` is the score without its gates: `expected_score` of soft answers, `weighted_score`
-of hard ones.
+The credit of an item is v for a weight >= 0 and 1 - v for a penalty, where v in [0, 1] is its value (see `scores/`).
+`clipped(less(earned, penalties))` is the score without required items: `expected_score` for soft answers,
+`weighted_score` for hard answers.
 
-None is "not known" everywhere: it stays None through every function, and an unanswered item has no part in any sum or
-product. A judge's failure can therefore neither open a gate nor close one, nor move the mean of a group.
+None means unknown: every function returns None for None, and unanswered items are excluded from sums and products. A
+judge failure can therefore neither open nor close a gate, nor change the mean of a group.
 """
 
 from __future__ import annotations
@@ -36,30 +36,33 @@ Gate = Literal["multiply", "floor"]
 Unit = Literal["words", "characters", "tokens"]
 Spread = Literal["none", "std"]
 CategoryWeights = Mapping[str, float]
-"""Factor of the weights of a category's items; 1 for categories that are not named and for items without one."""
+"""Factor on the weights of items by category; 1 for categories not listed and for items without a category."""
 
 
 def item_credits(checklist: Checklist, score: Score, answers: Answers = "soft") -> list[float | None]:
     """Credit of every item, in [0, 1].
 
     Args:
-        checklist ([`Checklist`]): what `score` was made with.
-        score ([`Score`]).
-        answers (`str`, *optional*, defaults to `"soft"`): soft: v = sum over labels of P(label) x value, where the
-            judge gave probabilities. hard: v of the answer.
+        checklist ([`Checklist`]):
+            Checklist of the score.
+        score ([`Score`]):
+            Score of one target.
+        answers (`str`, *optional*, defaults to `"soft"`):
+            `"soft"`: v is the sum over labels of P(label) x value, if the judge returned probabilities. `"hard"`: v is
+            the value of the answer.
 
     Returns:
-        list of `float` or None, in the checklist's order; None for an item that is unanswered or, under
-        `abstention="skip"`, abstained on.
+        `list[float | None]`: One credit per item, in the order of the checklist; None for an item that is unanswered
+        or, with `abstention="skip"`, answered by an abstention.
 
     Raises:
-        SampleError: for a score of another checklist.
+        SampleError: If the score belongs to another checklist.
     """
     _one_of("answers", answers, ("soft", "hard"))
     if [item.id for item in checklist.items] != [line.id for line in score.items]:
         raise SampleError(
-            f"the score has items {[line.id for line in score.items]!r:.80}, expected those of its checklist, "
-            f"{[item.id for item in checklist.items]!r:.80}."
+            f"the score has the items {[line.id for line in score.items]!r:.80}, but the checklist has "
+            f"{[item.id for item in checklist.items]!r:.80}; pass the checklist that was scored."
         )
     if any(line.value is not None and line.soft is None for line in score.items):
         score = rescore(checklist, score)  # a file from before soft values were recorded
@@ -73,16 +76,19 @@ def item_credits(checklist: Checklist, score: Score, answers: Answers = "soft") 
 def earned(
     checklist: Checklist, credits: Sequence[float | None], categories: CategoryWeights | None = None
 ) -> float | None:
-    """What the positive items earned: sum m w c / sum m w over the answered items with w > 0, in [0, 1].
+    """Reward of the positive items: sum m w c / sum m w over the answered items with w > 0, in [0, 1].
 
     Args:
-        checklist ([`Checklist`]).
-        credits (sequence of `float` or None): c of every item; see [`item_credits`].
-        categories (mapping, *optional*): m by category, >= 0.
+        checklist ([`Checklist`]):
+            Checklist that was scored.
+        credits (sequence of `float` or `None`):
+            Credit c of every item; see [`item_credits`].
+        categories (mapping of `str` to `float`, *optional*):
+            Factor m by category, >= 0.
 
     Returns:
-        `float` or None: None where no positive item with a weight was answered. A checklist of penalties only has 1 to
-        lose, so it gives 1 where any item was answered.
+        `float` or `None`: None if no item with a positive weight was answered. For a checklist with penalties only, 1
+        if any item was answered, because penalties are subtracted from 1.
     """
     known = _known(checklist, credits, categories)
     if checklist.only_penalties:
@@ -95,13 +101,14 @@ def earned(
 def penalties(
     checklist: Checklist, credits: Sequence[float | None], categories: CategoryWeights | None = None
 ) -> float | None:
-    """What the items with negative weights cost: sum m |w| (1 - c) / scale over the answered items with w < 0.
+    """Cost of the items with negative weights: sum m |w| (1 - c) / scale over the answered items with w < 0.
 
-    The scale is that of [`earned`], sum m w over the answered positive items, so one can be taken from the other; for
-    a checklist of penalties only it is sum m |w|.
+    The scale is the denominator of [`earned`], sum m w over the answered positive items, so that penalties can be
+    subtracted from it. For a checklist with penalties only it is sum m |w|.
 
     Returns:
-        `float` or None: >= 0, and above 1 where penalties weigh more than what can be earned; None without a scale.
+        `float` or `None`: At least 0, and above 1 if the penalties outweigh the positive items; None if the scale is
+        0.
     """
     known = _known(checklist, credits, categories)
     scale = math.fsum(abs(w) if checklist.only_penalties else max(w, 0.0) for _, w, _ in known)
@@ -116,15 +123,23 @@ def gate(
     how: Gate = "multiply",
     floor: float = 0.0,
 ) -> float | None:
-    """Let the required items decide how much of a value is left.
+    """Reduce a value by the required items of a checklist.
 
     Args:
-        value (`float` or None): the reward so far.
-        checklist ([`Checklist`]).
-        credits (sequence of `float` or None): c of every item; see [`item_credits`].
-        how (`str`, *optional*, defaults to `"multiply"`): multiply: value x product of the required items' c. floor:
-            min(value, floor) if a required item fails (c < 0.5), else value.
-        floor (`float`, *optional*, defaults to `0.0`): what is left by a failure, where it is not more than value.
+        value (`float` or `None`):
+            Reward so far.
+        checklist ([`Checklist`]):
+            Checklist that was scored.
+        credits (sequence of `float` or `None`):
+            Credit c of every item; see [`item_credits`].
+        how (`str`, *optional*, defaults to `"multiply"`):
+            `"multiply"`: value x product of the required items' c. `"floor"`: min(value, floor) if a required item
+            fails (c < 0.5), else value.
+        floor (`float`, *optional*, defaults to `0.0`):
+            Upper limit of the value if a required item fails and `how="floor"`.
+
+    Returns:
+        `float` or `None`: The reduced value.
     """
     _one_of("how", how, ("multiply", "floor"))
     required = [c for item, c in _zipped(checklist, credits) if item.required and c is not None]
@@ -138,23 +153,35 @@ def gate(
 def format_gate(
     value: float | None, text: str, form: str | Callable[[str], bool], otherwise: float = 0.0
 ) -> float | None:
-    """`value` where the text has the form, else min(value, otherwise).
+    """Return `value` if the text has the required format, else min(value, otherwise).
 
     Args:
-        value (`float` or None).
-        text (`str`): the completion.
-        form (`str` or callable): a regular expression that the whole text must match (a dot matches line breaks too),
-            or a function that tells.
-        otherwise (`float`, *optional*, defaults to `0.0`).
+        value (`float` or `None`):
+            Reward so far.
+        text (`str`):
+            The completion.
+        form (`str` or `Callable[[str], bool]`):
+            Regular expression that must match the whole text (a dot also matches line breaks), or a predicate.
+        otherwise (`float`, *optional*, defaults to `0.0`):
+            Upper limit of the value of a text with another format.
     """
-    fits = re.fullmatch(form, text, re.DOTALL) is not None if isinstance(form, str) else form(text)
-    return value if value is None or fits else min(value, otherwise)
+    matches = re.fullmatch(form, text, re.DOTALL) is not None if isinstance(form, str) else form(text)
+    return value if value is None or matches else min(value, otherwise)
 
 
 def length(text: str, unit: Unit = "words", tokenize: Callable[[str], Sequence[object]] | None = None) -> int:
-    """How long a text is: words between white space, characters, or tokens as `tokenize` cuts them.
+    """Length of a text in words (separated by white space), characters, or tokens.
 
-    Raises [`SampleError`] for tokens without `tokenize`: a tokenizer's `tokenize` or `encode`.
+    Args:
+        text (`str`):
+            Text to measure.
+        unit (`str`, *optional*, defaults to `"words"`):
+            `"words"`, `"characters"` or `"tokens"`.
+        tokenize (`Callable[[str], Sequence]`, *optional*):
+            `tokenize` or `encode` of a tokenizer; required for tokens.
+
+    Raises:
+        SampleError: For `unit="tokens"` without `tokenize`.
     """
     _one_of("unit", unit, ("words", "characters", "tokens"))
     if unit == "characters":
@@ -162,26 +189,32 @@ def length(text: str, unit: Unit = "words", tokenize: Callable[[str], Sequence[o
     if unit == "words":
         return len(text.split())
     if tokenize is None:
-        raise SampleError("unit='tokens' needs tokenize, a function from a text to its tokens; got None.")
+        raise SampleError("unit='tokens' requires tokenize, such as the `tokenize` method of a tokenizer.")
     return len(tokenize(text))
 
 
 def length_penalty(
     length: float, *, free: float = 6000, cap: float = 8000, at_cap: float = 0.5, exponent: float = 1.6
 ) -> float:
-    """What a long text costs: Autorubric's curve (`LengthPenalty`), with its defaults.
+    """Penalty for long texts: the curve of Autorubric's `LengthPenalty`, with its defaults.
 
-    0 up to `free`; at_cap x ((length - free) / (cap - free)) ^ exponent up to `cap`; at_cap from there on.
+    The penalty is 0 up to `free`, at_cap x ((length - free) / (cap - free)) ^ exponent up to `cap`, and `at_cap`
+    above.
 
     Args:
-        length (`float`): of the text, in any unit; see [`length`].
-        free (`float`, *optional*, defaults to `6000`): what may be used for nothing, >= 0.
-        cap (`float`, *optional*, defaults to `8000`): where the cost stops to grow, above `free`.
-        at_cap (`float`, *optional*, defaults to `0.5`): the highest cost, >= 0.
-        exponent (`float`, *optional*, defaults to `1.6`): above 1 the first words over the budget cost least.
+        length (`float`):
+            Length of the text, in any unit; see [`length`].
+        free (`float`, *optional*, defaults to `6000`):
+            Length without penalty, >= 0.
+        cap (`float`, *optional*, defaults to `8000`):
+            Length of the maximum penalty, above `free`.
+        at_cap (`float`, *optional*, defaults to `0.5`):
+            Maximum penalty, >= 0.
+        exponent (`float`, *optional*, defaults to `1.6`):
+            Shape of the curve, > 0. Above 1, the penalty starts slowly.
 
     Raises:
-        SampleError: for numbers that make no curve.
+        SampleError: For arguments outside these ranges.
     """
     if not (0 <= free < cap < math.inf and 0 <= at_cap < math.inf and 0 < exponent < math.inf):
         raise SampleError(
@@ -193,40 +226,42 @@ def length_penalty(
 
 
 def less(value: float | None, *costs: float | None) -> float | None:
-    """value - sum of costs; None if any of them is. Not clipped: see [`clipped`]."""
+    """value - sum of costs; None if any of them is None. Not clipped: see [`clipped`]."""
     if value is None:
         return None
-    known = [cost for cost in costs if cost is not None]
-    return value - math.fsum(known) if len(known) == len(costs) else None
+    numbers = [cost for cost in costs if cost is not None]
+    return value - math.fsum(numbers) if len(numbers) == len(costs) else None
 
 
 def clipped(value: float | None, low: float = 0.0, high: float = 1.0) -> float | None:
     """min(high, max(low, value))."""
     if not low <= high:
-        raise SampleError(f"got low={low} and high={high}; allowed: low <= high.")
+        raise SampleError(f"low={low} is greater than high={high}; allowed: low <= high.")
     return None if value is None else min(high, max(low, value))
 
 
 def centred(values: Sequence[float | None], groups: Sequence[Hashable], spread: Spread = "none") -> list[float | None]:
-    """Values relative to their group: r - mean(r of the group), as GRPO's advantages.
+    """Values relative to the mean of their group, like the advantages of GRPO.
 
     Args:
-        values (sequence of `float` or None): r; None has no part in the mean and stays None.
-        groups (sequence, as long as `values`): which group each belongs to, for example its prompt. Trainers do not
-            agree on an order, so a group is never told by position.
-        spread (`str`, *optional*, defaults to `"none"`): std: divided by the standard deviation of the group (of the
-            known values, over n) where that is not 0.
+        values (sequence of `float` or `None`):
+            Rewards. None is excluded from the mean and stays None.
+        groups (sequence of hashables, as long as `values`):
+            Group of each value, for example its prompt. Groups are not inferred from positions, because trainers order
+            completions differently.
+        spread (`str`, *optional*, defaults to `"none"`):
+            `"std"` divides by the population standard deviation of the group's known values, if it is not 0.
 
     Returns:
-        list of `float` or None, summing to 0 in every group.
+        `list[float | None]`: Centred values, which sum to 0 in every group.
     """
     _one_of("spread", spread, ("none", "std"))
     if len(values) != len(groups):
-        raise SampleError(f"got {len(groups)} groups for {len(values)} values; each value needs one.")
+        raise SampleError(f"got {len(groups)} groups for {len(values)} values; pass one group per value.")
     members: dict[Hashable, list[float]] = {}
     for value, group in zip(values, groups, strict=True):
         members.setdefault(group, []).extend([] if value is None else [value])
-    means = {group: fmean(known) for group, known in members.items() if known}
+    means = {group: fmean(numbers) for group, numbers in members.items() if numbers}
     scales = {group: (pstdev(members[group]) or 1.0) if spread == "std" else 1.0 for group in means}
     return [
         None if value is None else (value - means[group]) / scales[group]
@@ -237,11 +272,11 @@ def centred(values: Sequence[float | None], groups: Sequence[Hashable], spread: 
 def _known(
     checklist: Checklist, credits: Sequence[float | None], categories: CategoryWeights | None
 ) -> list[tuple[ChecklistItem, float, float]]:
-    """Answered items with their weight, changed by their category's factor, and their credit."""
+    """Answered items with their weight, multiplied by the factor of their category, and their credit."""
     factors = categories or {}
     for name, factor in factors.items():
         if not 0 <= factor < math.inf:
-            raise SampleError(f"the weight of category {name!r} is {factor}; allowed: a finite number from 0 up.")
+            raise SampleError(f"the weight of category {name!r} is {factor}; allowed: a finite number >= 0.")
     return [
         (item, item.weight * (1.0 if item.category is None else factors.get(item.category, 1.0)), credit)
         for item, credit in _zipped(checklist, credits)
@@ -251,10 +286,10 @@ def _known(
 
 def _zipped(checklist: Checklist, credits: Sequence[float | None]) -> list[tuple[ChecklistItem, float | None]]:
     if len(credits) != len(checklist):
-        raise SampleError(f"got {len(credits)} credits for {len(checklist)} items; each item needs one, or None.")
+        raise SampleError(f"got {len(credits)} credits for {len(checklist)} items; pass one number or None per item.")
     return list(zip(checklist.items, credits, strict=True))
 
 
 def _one_of(name: str, value: str, allowed: Sequence[str]) -> None:
     if value not in allowed:
-        raise SampleError(f"{name}={value!r} is not known; allowed: {', '.join(map(repr, allowed))}.")
+        raise SampleError(f"{name}={value!r} is not allowed; allowed: {', '.join(map(repr, allowed))}.")

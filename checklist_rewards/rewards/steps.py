@@ -1,4 +1,4 @@
-"""Shaping by name: the functions of `shaping.py` as a list of steps, as a settings file can hold it.
+"""Shaping steps: the functions of `shaping.py` as a list of named steps, for the `shaping` argument and config files.
 
     >>> shaping = Shaping(
     ...     [
@@ -9,11 +9,11 @@
     ...     ]
     ... )
 
-The value of a completion begins as what the reward's metric says (its `primary_score`) and goes through the steps in
-order. `earned` replaces it: a metric has its gates in it already, `earned` has none, so what gates it comes after.
-None stays None: a completion without a score gets no shaped reward either.
+The value of a completion starts as its `primary_score` and passes through the steps in order. `earned` replaces the
+value: a metric already includes required items, `earned` does not, so put `gate` after it. None stays None: a
+completion without a score has no shaped reward.
 
-Every step is checked when it is made: its name, its settings, their types and whether they make sense together.
+The name and settings of every step are validated when it is created.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from typing_extensions import override
 
 from checklist_rewards.backends.models import resolve_model
 from checklist_rewards.checklists import Checklist
@@ -40,7 +41,7 @@ Values = list[float | None]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What the steps know of a completion."""
+    """A completion as the steps see it."""
 
     checklist: Checklist
     score: Score
@@ -55,50 +56,50 @@ class _Step(BaseModel):
         raise NotImplementedError
 
     def values(self, values: Values, judged: Sequence[Judged | None], groups: Sequence[str]) -> Values:
-        """Those of all completions. `groups` says which belong to the same prompt."""
+        """The values of all completions after this step. `groups` has one name per completion, equal per prompt."""
         pairs = zip(values, judged, strict=True)
         return [None if value is None or of is None else self.value(value, of) for value, of in pairs]
 
 
 class Earned(_Step):
-    """[`earned`] less [`penalties`], instead of the metric; not clipped."""
+    """Replace the value by [`earned`] minus [`penalties`], not clipped."""
 
     name: Literal["earned"] = "earned"
     answers: Answers = "soft"
     categories: dict[str, float] = Field(default={})
-    """Factor of the weights of a category's items, >= 0."""
+    """Factor on the weights of items by category, >= 0."""
 
     @field_validator("categories")
     @classmethod
     def _weights(cls, categories: dict[str, float]) -> dict[str, float]:
         for name, factor in categories.items():
             if factor < 0:
-                raise ValueError(f"the weight of category {name!r} is {factor}; allowed: a finite number from 0 up")
+                raise ValueError(f"the weight of category {name!r} is {factor}; allowed: a finite number >= 0")
         return categories
 
+    @override
     def value(self, value: float, of: Judged) -> float | None:
-        """See [`_Step`]."""
         credits = shaping.item_credits(of.checklist, of.score, self.answers)
         gained = shaping.earned(of.checklist, credits, self.categories)
         return shaping.less(gained, shaping.penalties(of.checklist, credits, self.categories))
 
 
 class GateStep(_Step):
-    """[`gate`]: the required items decide how much is left."""
+    """Reduce the value by the required items; see [`gate`]."""
 
     name: Literal["gate"] = "gate"
     how: Gate = "multiply"
     floor: float = 0.0
     answers: Answers = "soft"
 
+    @override
     def value(self, value: float, of: Judged) -> float | None:
-        """See [`_Step`]."""
         credits = shaping.item_credits(of.checklist, of.score, self.answers)
         return shaping.gate(value, of.checklist, credits, self.how, self.floor)
 
 
 class FormatGate(_Step):
-    """[`format_gate`]: a regular expression that the whole text must match."""
+    """Limit the value of texts that do not match a regular expression; see [`format_gate`]."""
 
     name: Literal["format_gate"] = "format_gate"
     form: str
@@ -110,16 +111,16 @@ class FormatGate(_Step):
         try:
             re.compile(form)
         except re.error as error:
-            raise ValueError(f"{form!r} is no regular expression ({error})") from None
+            raise ValueError(f"{form!r} is not a regular expression ({error})") from None
         return form
 
+    @override
     def value(self, value: float, of: Judged) -> float | None:
-        """See [`_Step`]."""
         return shaping.format_gate(value, of.text, self.form, self.otherwise)
 
 
 class LengthPenalty(_Step):
-    """Less [`length_penalty`] of the text."""
+    """Subtract the [`length_penalty`] of the text."""
 
     name: Literal["length_penalty"] = "length_penalty"
     unit: Unit = "words"
@@ -128,13 +129,15 @@ class LengthPenalty(_Step):
     at_cap: float = 0.5
     exponent: float = 1.6
     tokenizer: str | None = None
-    """With unit "tokens": the model whose tokens they are, a folder or a Hub id."""
+    """For unit "tokens": the model whose tokenizer to use, a local folder or a Hub id."""
 
     @model_validator(mode="after")
     def _makes_a_curve(self) -> Self:
         shaping.length_penalty(0, **self._curve)
         if (self.unit == "tokens") != (self.tokenizer is not None):
-            raise ValueError(f"unit='tokens' and tokenizer belong together, got {self.unit!r} and {self.tokenizer!r}")
+            raise ValueError(
+                f"unit='tokens' and tokenizer require each other, got {self.unit!r} and {self.tokenizer!r}"
+            )
         if self.tokenizer is not None:
             _tokenize(self.tokenizer)
         return self
@@ -143,14 +146,14 @@ class LengthPenalty(_Step):
     def _curve(self) -> dict[str, float]:
         return {"free": self.free, "cap": self.cap, "at_cap": self.at_cap, "exponent": self.exponent}
 
+    @override
     def value(self, value: float, of: Judged) -> float | None:
-        """See [`_Step`]."""
         tokenize = None if self.tokenizer is None else _tokenize(self.tokenizer)
         return shaping.less(value, shaping.length_penalty(shaping.length(of.text, self.unit, tokenize), **self._curve))
 
 
 class Clipped(_Step):
-    """[`clipped`] to a range."""
+    """Clip the value to a range; see [`clipped`]."""
 
     name: Literal["clipped"] = "clipped"
     low: float = 0.0
@@ -161,22 +164,22 @@ class Clipped(_Step):
         shaping.clipped(None, self.low, self.high)
         return self
 
+    @override
     def value(self, value: float, of: Judged) -> float | None:
-        """See [`_Step`]."""
         return shaping.clipped(value, self.low, self.high)
 
 
 class Centred(_Step):
-    """[`centred`]: relative to the group, that is to the completions of the same prompt, on all ranks."""
+    """Subtract the mean of the completions of the same prompt on all ranks; see [`centred`]."""
 
     name: Literal["centred"] = "centred"
     spread: Spread = "none"
 
+    @override
     def values(self, values: Values, judged: Sequence[Judged | None], groups: Sequence[str]) -> Values:
-        """See [`_Step`]."""
-        elsewhere = from_other_ranks(list(zip(values, groups, strict=True)))
-        there, their_groups = [value for value, _ in elsewhere], [group for _, group in elsewhere]
-        return shaping.centred([*values, *there], [*groups, *their_groups], self.spread)[: len(values)]
+        others = from_other_ranks(list(zip(values, groups, strict=True)))
+        other_values, other_groups = [value for value, _ in others], [group for _, group in others]
+        return shaping.centred([*values, *other_values], [*groups, *other_groups], self.spread)[: len(values)]
 
 
 _STEPS: tuple[type[_Step], ...] = (Earned, GateStep, FormatGate, LengthPenalty, Clipped, Centred)
@@ -184,32 +187,39 @@ STEPS: dict[str, type[_Step]] = {step.model_fields["name"].default: step for ste
 
 
 class Shaping:
-    """Steps, one after another.
+    """A sequence of shaping steps.
 
     Args:
-        steps (sequence of mappings): each with the `name` of a step and its settings; a name alone takes the defaults.
+        steps (sequence of mappings or `str`):
+            Each with the `name` of a step and its settings. A name alone uses the default settings.
 
     Raises:
-        SampleError: naming the step, the setting, the value and what is allowed.
+        SampleError: For an unknown step or an invalid setting.
     """
 
     def __init__(self, steps: Sequence[Mapping[str, Any] | str]):
         if isinstance(steps, str | Mapping) or not isinstance(steps, Sequence):
-            raise SampleError(f"shaping is a list of steps, such as [{{'name': 'clipped'}}]; got {steps!r:.60}.")
+            raise SampleError(f"shaping must be a list of steps, such as [{{'name': 'clipped'}}], got {steps!r:.60}.")
         self.steps = tuple(_step(step, f"shaping, step {number}") for number, step in enumerate(steps, start=1))
 
     @property
     def by_group(self) -> bool:
-        """Whether a completion's value depends on its group, which then has to be known on every rank."""
+        """Whether the value of a completion depends on its group, which requires communication between ranks."""
         return any(isinstance(step, Centred) for step in self.steps)
 
     def __call__(self, values: Values, judged: Sequence[Judged | None], groups: Sequence[str]) -> Values:
-        """The shaped values.
+        """Apply all steps.
 
         Args:
-            values (list of `float` or None): the rewards so far.
-            judged (sequence of [`Judged`] or None): what they are the rewards of.
-            groups (sequence of `str`): a name per completion, the same for those of the same prompt.
+            values (list of `float` or `None`):
+                Rewards before shaping.
+            judged (sequence of [`Judged`] or `None`):
+                The completions.
+            groups (sequence of `str`):
+                One name per completion, equal for completions of the same prompt.
+
+        Returns:
+            `list[float | None]`: Rewards after shaping.
         """
         for step in self.steps:
             values = step.values(values, judged, groups)
@@ -219,7 +229,7 @@ class Shaping:
 def _step(step: Any, where: str) -> _Step:
     settings = {"name": step} if isinstance(step, str) else step
     if not isinstance(settings, Mapping) or settings.get("name") not in STEPS:
-        raise SampleError(f"{where}: expected a mapping with a name out of {', '.join(STEPS)}; got {step!r:.60}.")
+        raise SampleError(f"{where}: expected a mapping with a name among {', '.join(STEPS)}, got {step!r:.60}.")
     shape = STEPS[settings["name"]]
     try:
         return shape.model_validate(dict(settings))
@@ -234,4 +244,4 @@ def _tokenize(name: str) -> Callable[[str], list[str]]:
     try:
         return AutoTokenizer.from_pretrained(resolve_model(name)).tokenize
     except (OSError, ValueError) as error:
-        raise ValueError(f"there is no tokenizer of {name!r} ({str(error).splitlines()[0]:.120})") from None
+        raise ValueError(f"tokenizer of {name!r} not found ({str(error).splitlines()[0]:.120})") from None

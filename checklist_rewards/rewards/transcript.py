@@ -1,4 +1,4 @@
-"""A completion of several messages as one text: what a policy said, which tools it called, and what they gave."""
+"""Render a completion of several messages as one text: assistant messages, tool calls and tool results."""
 
 from __future__ import annotations
 
@@ -10,22 +10,25 @@ from checklist_rewards.chat import completion_text
 
 
 def transcript_text(completion: Any, *, keep_thinking: bool = False, opened: bool = False) -> str:
-    """The whole completion, for a judge.
+    """The whole completion as text for a judge.
 
     Args:
-        completion (`str` or list of messages): as a trainer hands it to a reward function.
-        keep_thinking, opened (`bool`): as [`completion_text`] takes them, for every message of the assistant.
+        completion (`str` or list of messages):
+            Completion as a trainer passes it to a reward function.
+        keep_thinking, opened (`bool`, *optional*, default to `False`):
+            As in [`completion_text`], for every assistant message.
 
     Returns:
-        `str`: "role: text" paragraphs in order, a tool call as "assistant calls name(arguments)". A string, or a
-        single message without tool calls, is its text alone: what is judged does not depend on the format.
+        `str`: Paragraphs "role: text" in order, with tool calls as "assistant calls name(arguments)". A string, or a
+        single message without tool calls, is returned as its text only, so that the result does not depend on the
+        dataset format.
 
     Raises:
-        SampleError: if the completion is neither.
+        SampleError: If the completion is neither a string nor a list of messages.
     """
-    said = completion_text(completion, keep_thinking=keep_thinking, opened=opened)  # refuses what is no completion
+    last_text = completion_text(completion, keep_thinking=keep_thinking, opened=opened)  # raises for other values
     if isinstance(completion, str) or (len(completion) == 1 and not completion[0].get("tool_calls")):
-        return said
+        return last_text
     paragraphs: list[str] = []
     for message in completion:
         role = message.get("role")
@@ -46,6 +49,6 @@ def _call(call: Mapping[str, Any]) -> str:
     if isinstance(arguments, str):
         return f"{function.get('name')}({arguments})"
     if isinstance(arguments, Mapping):
-        # Arrow fills the arguments that a call does not have with None.
+        # Arrow adds missing arguments as None.
         shown = [f"{key}={json.dumps(value, default=str)}" for key, value in arguments.items() if value is not None]
     return f"{function.get('name')}({', '.join(shown)})"

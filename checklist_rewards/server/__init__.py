@@ -1,7 +1,7 @@
-"""The reward server: one judge, many trainers, over HTTP.
+"""The reward server: one judge for many trainers, over HTTP.
 
-`app` has the paths and what they answer, `rows` turns request bodies into samples or errors, `meter` counts,
-`connections` limits what clients may hold up.
+`app` defines the endpoints, `rows` parses request bodies, `metrics` counts requests, and `connections` limits idle
+connections.
 """
 
 from checklist_rewards.server.app import DEFAULT_MAX_BODY, build_app

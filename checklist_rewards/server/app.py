@@ -1,21 +1,28 @@
-"""The paths of the reward server, and what they answer.
+"""The endpoints of the reward server.
 
-`POST /score` takes rows and gives [`Score`]s, `POST /reward` speaks OpenRLHF's form, `GET /health` and `GET /metrics`
-(Prometheus text) are for whoever watches. All requests put their rows into one [`MicroBatcher`], so requests of one
-row each still reach the engine as batches.
+`POST /score` takes rows and returns [`Score`]s, `POST /reward` implements OpenRLHF's remote reward interface, `GET
+/health` and `GET /metrics` (Prometheus text) are for monitoring. All requests share one [`MicroBatcher`], so even
+requests with a single row reach the engine in batches.
 
-Whatever is refused is answered with `{"error": sentence, "errors": [{"row", "field", "message"}, ...]}`: 401 without
-the token, 408 for a body that does not arrive in time, 413 for one that is too large, 429 while too many rows are
-waiting. A malformed row of `/score` fails alone: its place in `scores` is null and `errors` names row (from 1) and
-field; where no row can be used the answer is 422. `/reward` has no place for an error, so one malformed row refuses
-the request with 422, and a row that the judge could not answer makes it 503: OpenRLHF asks again, and then leaves the
-reward out. A judge's failure is never a number here. 500 means that the judge itself broke, for every row.
+Errors have the body `{"error": sentence, "errors": [{"row", "field", "message"}, ...]}`:
 
-The event loop only moves bytes: rows are parsed and checked in threads, because a row decides how long that takes. A
-client that hangs up is counted with status 499; its rows leave the queue unless they are being scored.
+- 401: the token is missing or wrong.
+- 408: the body did not arrive in time.
+- 413: the body is too large.
+- 422: no row of `/score`, or not every row of `/reward`, is valid.
+- 429: too many rows are waiting.
+- 500: the judge failed for the whole request.
+- 503: the judge could not score a row of `/reward`, or the server is shutting down.
 
-With a token every path but `/health` requires `Authorization: Bearer <token>`. On shutdown the server accepts no new
-connections, answers the requests that it has received, and then closes the queue.
+An invalid row of `/score` does not affect the others: its place in `scores` is null and `errors` has the row (from 1)
+and the field. The response of `/reward` has no place for errors, so a single invalid or unscored row fails the
+request; OpenRLHF retries and then skips the reward. A failure of the judge is never a number.
+
+Rows are parsed and validated in threads, because large rows would block the event loop. A client that disconnects is
+counted with status 499, and its rows leave the queue unless they are being scored.
+
+With a token, all paths except `/health` require `Authorization: Bearer <token>`. On shutdown the server accepts no new
+connections, answers the requests it has received, and then closes the queue.
 """
 
 from __future__ import annotations
@@ -48,7 +55,7 @@ from checklist_rewards.rewards.integrations.queue import (
 )
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
-from checklist_rewards.server.meter import PATHS, Meter
+from checklist_rewards.server.metrics import PATHS, RequestMetrics
 from checklist_rewards.server.rows import (
     ErrorRecord,
     Refused,
@@ -61,17 +68,17 @@ from checklist_rewards.version import __version__
 
 DEFAULT_MAX_BODY = 16 * 2**20
 BODY_SECONDS = 60.0
-"""How long a body may take to arrive."""
+"""Longest time for a request body to arrive."""
 CLOSE_SECONDS = 5.0
-"""How long the batch in the engine may hold up the exit, once nobody waits for it."""
+"""Longest time to wait at exit for a batch whose clients are gone."""
 _LARGE = 2**16
-"""Bytes of a request from which its scores are written in a thread, so that small requests need not wait for it."""
-_HUNG_UP = 499
-"""nginx's status for a client that closed its connection before the answer."""
+"""Request size in bytes from which scores are serialized in a thread, so that small requests do not wait."""
+_DISCONNECTED = 499
+"""nginx's status for a client that disconnected before the response."""
 
 
 class _Json(JSONResponse):
-    """JSON in ASCII: what a client sent may hold half a surrogate pair, which UTF-8 cannot carry back."""
+    """JSON in ASCII, because client data may contain half a surrogate pair, which UTF-8 cannot encode."""
 
     def render(self, content: Any) -> bytes:
         return _json(content)
@@ -86,32 +93,38 @@ def build_app(
     max_body: int = DEFAULT_MAX_BODY,
     token: str | None = None,
 ) -> FastAPI:
-    """The application, for uvicorn or any ASGI server, in one process.
+    """Build the ASGI application, to be run in a single process.
 
     Args:
-        scorer ([`ChecklistScorer`]): answers everything; its judge is checked here, and loaded at the first row
-            unless it was before.
-        max_wait, max_batch, max_queue: of the [`MicroBatcher`]; a request that finds the queue full gets 429.
-        max_body (`int`, *optional*, defaults to 16 MiB): bytes of a request.
-        token (`str`, *optional*): what clients must bring.
+        scorer ([`ChecklistScorer`]):
+            Scorer for all requests. Its judge is checked here, and loaded at the first row if it is not loaded yet.
+        max_wait, max_batch, max_queue:
+            As in [`MicroBatcher`]. Requests get status 429 while the queue is full.
+        max_body (`int`, *optional*, defaults to `16 * 2**20`):
+            Maximum size of a request body in bytes.
+        token (`str`, *optional*):
+            Bearer token that clients must send.
+
+    Returns:
+        `FastAPI`: The application.
 
     Raises:
-        ChecklistRewardsError: for a judge that cannot be used.
+        ChecklistRewardsError: If the judge cannot be used.
     """
     scorer.check()
     queue = MicroBatcher(scorer, max_wait=max_wait, max_batch=max_batch, max_queue=max_queue)
-    meter = Meter(queue)
+    request_metrics = RequestMetrics(queue)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        # In a thread of its own, which does not outlive the process where the engine never returns.
+        # In a daemon thread, so that the process can exit even if the engine never returns.
         closing = threading.Thread(target=queue.close, daemon=True)
         closing.start()
         await asyncio.to_thread(closing.join, CLOSE_SECONDS)
 
     app = FastAPI(title="checklist-rewards", version=__version__, lifespan=lifespan)
-    app.add_middleware(_Gate, meter=meter, token=token)
+    app.add_middleware(_AuthAndMetrics, metrics=request_metrics, token=token)
 
     @app.exception_handler(Refused)
     async def _refused(_: Request, error: Refused) -> Response:
@@ -119,8 +132,8 @@ def build_app(
         return _Json(_error(error.message, error.errors), error.status, headers=headers.get(error.status))
 
     @app.exception_handler(ClientDisconnect)
-    async def _hung_up(_: Request, error: ClientDisconnect) -> Response:
-        return Response(status_code=_HUNG_UP)  # nobody gets it; it is counted
+    async def _disconnected(_: Request, error: ClientDisconnect) -> Response:
+        return Response(status_code=_DISCONNECTED)  # only counted, since the client is gone
 
     @app.exception_handler(HTTPException)
     async def _no_such_path(request: Request, error: HTTPException) -> Response:
@@ -134,7 +147,7 @@ def build_app(
         if not samples:
             raise refused_rows(errors, rows)
         scores: list[Score | None] = [None] * rows
-        outcomes = await _scored(request, queue, [sample for _, sample in samples], "samples", meter)
+        outcomes = await _scored(request, queue, [sample for _, sample in samples], "samples", request_metrics)
         for (number, _), outcome in zip(samples, outcomes, strict=True):
             if isinstance(outcome, Score):
                 scores[number - 1] = outcome
@@ -156,7 +169,7 @@ def build_app(
         rates: list[float] = []
         errors: list[ErrorRecord] = []
         unscored: list[ErrorRecord] = []
-        for number, outcome in enumerate(await _scored(request, queue, samples, "query", meter), start=1):
+        for number, outcome in enumerate(await _scored(request, queue, samples, "query", request_metrics), start=1):
             if not isinstance(outcome, Score):
                 errors.append(error_record(number, "query", _reason(outcome)))
             elif outcome.primary_score is None:
@@ -167,7 +180,7 @@ def build_app(
         if errors:
             raise refused_rows(errors, len(samples))
         if unscored:
-            message = f"the judge left {len(unscored)} of the {len(samples)} rows unscored."
+            message = f"the judge could not score {len(unscored)} of the {len(samples)} rows."
             raise Refused(503, message, errors=unscored)
         return _Json({"rewards": rewards, "scores": rewards, "extra_logs": {"checklist_pass_rate": rates}})
 
@@ -177,22 +190,22 @@ def build_app(
 
     @app.get("/metrics")
     async def metrics() -> Response:
-        return PlainTextResponse(meter.text(), media_type="text/plain; version=0.0.4")
+        return PlainTextResponse(request_metrics.text(), media_type="text/plain; version=0.0.4")
 
     return app
 
 
-class _Gate:
-    """Asks for the token and counts, around everything else.
+class _AuthAndMetrics:
+    """Middleware that checks the token and counts requests.
 
-    As plain ASGI: Starlette's class for middleware runs every request in a task of its own, which costs more than the
-    rest of a small request.
+    It is plain ASGI, because Starlette's middleware class runs every request in its own task, which costs more than
+    the rest of a small request.
     """
 
-    def __init__(self, app: ASGIApp, meter: Meter, token: str | None):
-        self.app, self.meter = app, meter
-        self.wanted = None if token is None else token.strip().encode()
-        message = "this server wants the header 'Authorization: Bearer <token>' with its token."
+    def __init__(self, app: ASGIApp, metrics: RequestMetrics, token: str | None):
+        self.app, self.metrics = app, metrics
+        self.token = None if token is None else token.strip().encode()
+        message = "this server requires the header 'Authorization: Bearer <token>'."
         record = error_record(None, "Authorization", message)
         self.refusal = _Json(_error(message, [record]), 401, headers={"WWW-Authenticate": "Bearer"})
 
@@ -208,17 +221,17 @@ class _Gate:
             await send(message)
 
         try:
-            app = self.app if self._may_pass(scope) else self.refusal
+            app = self.app if self._authorized(scope) else self.refusal
             await app(scope, receive, watched)
         finally:
-            self.meter.count(scope["path"], status, time.perf_counter() - started)
+            self.metrics.count(scope["path"], status, time.perf_counter() - started)
 
-    def _may_pass(self, scope: Scope) -> bool:
-        if self.wanted is None or scope["path"] == "/health":
+    def _authorized(self, scope: Scope) -> bool:
+        if self.token is None or scope["path"] == "/health":
             return True
-        # As bytes: hmac refuses to compare strings beyond ASCII, and a client may send any.
-        scheme, _, given = Headers(scope=scope).get("authorization", "").encode("latin-1").partition(b" ")
-        return hmac.compare_digest(given.strip(), self.wanted) and scheme.lower() == b"bearer"
+        # Compare bytes, because hmac.compare_digest raises for strings that are not ASCII.
+        scheme, _, token = Headers(scope=scope).get("authorization", "").encode("latin-1").partition(b" ")
+        return hmac.compare_digest(token.strip(), self.token) and scheme.lower() == b"bearer"
 
 
 def _error(message: str, errors: Sequence[ErrorRecord]) -> dict[str, Any]:
@@ -241,16 +254,16 @@ async def _body(request: Request, limit: int) -> bytes:
 
 
 async def _scored(
-    request: Request, queue: MicroBatcher, samples: list[Sample], field: str, meter: Meter
+    request: Request, queue: MicroBatcher, samples: list[Sample], field: str, request_metrics: RequestMetrics
 ) -> list[Score | BaseException]:
-    """A score or its own error per sample.
+    """A score or an error per sample.
 
     Raises:
-        Refused: For what concerns the whole request.
-        ClientDisconnect: If the client hung up. Its samples are not scored, unless they are in a batch already.
+        Refused: For an error of the whole request.
+        ClientDisconnect: If the client disconnected. Its samples are not scored unless their batch already runs.
     """
     if queue.max_queue is not None and len(samples) > queue.max_queue:
-        raise Refused(413, f"{len(samples)} rows in one request; at most {queue.max_queue} are taken.", field)
+        raise Refused(413, f"{len(samples)} rows in one request are too many; send at most {queue.max_queue}.", field)
     try:
         futures = queue.submit(samples)
     except QueueFull as error:
@@ -258,27 +271,31 @@ async def _scored(
     except QueueClosed as error:
         raise Refused(503, str(error), field) from None
     scoring = asyncio.gather(*map(asyncio.wrap_future, futures), return_exceptions=True)
-    gone = asyncio.ensure_future(request.receive())  # after the body nothing but the end of the connection comes
+    disconnect = asyncio.ensure_future(request.receive())  # after the body, the only message is the disconnect
     try:
-        await asyncio.wait((scoring, gone), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((scoring, disconnect), return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:
-        raise Refused(503, "the server stops before these rows are scored; send them again.", field) from None
+        raise Refused(
+            503, "the server is shutting down before these rows are scored; send them again.", field
+        ) from None
     finally:
-        gone.cancel()
+        disconnect.cancel()
         for future in futures:
             future.cancel()
     if not scoring.done():
         raise ClientDisconnect
     outcomes = scoring.result()
     for outcome in outcomes:
-        if isinstance(outcome, BaseException) and _is_everybodys(outcome):
-            raise Refused(500, f"the judge broke: {outcome}", field)
-    meter.unscored += sum(isinstance(outcome, Score) and outcome.primary_score is None for outcome in outcomes)
+        if isinstance(outcome, BaseException) and _is_judge_failure(outcome):
+            raise Refused(500, f"the judge failed: {outcome}", field)
+    request_metrics.unscored += sum(
+        isinstance(outcome, Score) and outcome.primary_score is None for outcome in outcomes
+    )
     return outcomes
 
 
-def _is_everybodys(error: BaseException) -> bool:
-    """Whether the judge or the machine failed, rather than one sample."""
+def _is_judge_failure(error: BaseException) -> bool:
+    """Whether the judge or the machine failed, rather than a single sample."""
     if isinstance(error, ChecklistRewardsError | RecursionError):
         return isinstance(error, ModelError | BackendError | ConfigError | StoreError)
     return isinstance(error, RuntimeError | OSError | MemoryError) or not isinstance(error, Exception)
@@ -290,8 +307,8 @@ def _reason(error: BaseException) -> str:
 
 
 def _score_content(scores: Sequence[Score | None], errors: Sequence[ErrorRecord]) -> bytes:
-    found = ",".join("null" if score is None else _score_json(score) for score in scores)
-    return b'{"scores":[%s],"errors":%s}' % (found.encode(), _json(errors))
+    items = ",".join("null" if score is None else _score_json(score) for score in scores)
+    return b'{"scores":[%s],"errors":%s}' % (items.encode(), _json(errors))
 
 
 def _score_json(score: Score) -> str:

@@ -1,8 +1,8 @@
-"""uvicorn with limits on what a client's connection may hold up.
+"""uvicorn with limits on slow and idle connections.
 
-uvicorn itself limits neither the time for a request's headers nor, once a first byte has come, an idle connection, and
-on shutdown it waits for requests whose body never ends. [`Connection`] closes these. The body of a request has its own
-limit of time in `app`.
+uvicorn does not limit the time for the headers of a request or, after the first byte, the time of an idle connection,
+and on shutdown it waits for requests whose body never ends. [`Connection`] closes such connections. The time limit for
+request bodies is in `app`.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 IDLE_SECONDS = 30
-"""From the start of a connection, or the last response, until the next request's headers are complete."""
+"""Longest time from the start of a connection, or the last response, until the headers of a request are complete."""
 GRACE_SECONDS = 30
-"""From SIGTERM or Ctrl-C until requests that are still being scored are answered with 503. Kubernetes kills a process
-after the same time."""
+"""Time after SIGTERM or Ctrl-C until requests that are still being scored are answered with 503. Kubernetes kills a
+process after the same time."""
 MAX_CONNECTIONS = 4096
-"""As many as rows may wait by default; the requests of any more are answered with 503."""
+"""Maximum number of connections, equal to the default queue size; requests on further connections get 503."""
 
 
 class Connection(HttpToolsProtocol):
-    """An HTTP connection that is closed where no complete request comes."""
+    """An HTTP connection that is closed if no complete request arrives in time."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for the first request as long as for any later one."""
+        """Start the idle timer for the first request too."""
         super().connection_made(transport)
         self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
 
     def data_received(self, data: bytes) -> None:
-        """Let the time run on until the headers are complete; uvicorn stops it at the first byte."""
+        """Keep the idle timer running until the headers are complete; uvicorn stops it at the first byte."""
         timer, self.timeout_keep_alive_task = self.timeout_keep_alive_task, None
         before = self.cycle
         super().data_received(data)
@@ -42,7 +42,7 @@ class Connection(HttpToolsProtocol):
             timer.cancel()
 
     def shutdown(self) -> None:
-        """Close the connection of a request that is not complete: it was not accepted."""
+        """Close the connection of an incomplete request, which has not been accepted yet."""
         if self.cycle is not None and self.cycle.more_body and not self.cycle.response_complete:
             self.transport.close()
         else:
@@ -50,7 +50,7 @@ class Connection(HttpToolsProtocol):
 
 
 def server_of(app: FastAPI) -> uvicorn.Server:
-    """A server of `app` that logs errors of its own only, not those of clients."""
+    """A server of `app` that logs its own errors but not those of clients."""
     settings: dict[str, Any] = {"http": Connection, "ws": "none", "log_level": "error", "access_log": False}
     return uvicorn.Server(
         uvicorn.Config(

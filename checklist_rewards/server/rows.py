@@ -1,8 +1,8 @@
-"""From a request's body to samples, or to errors that name row and field.
+"""Parse request bodies into samples and errors.
 
-An error is a mapping of `row` (from 1; null where it concerns the whole request), `field` and `message`: what a client
-gets in `errors`. [`Refused`] is an answer that refuses the request. A row that cannot be used is an error beside the
-samples of the others, whatever exception it raised while it was checked; each path decides what becomes of the others.
+An error is a mapping of `row` (from 1; null if it concerns the whole request), `field` and `message`, as clients see
+it in `errors`. [`Refused`] rejects the whole request. An invalid row becomes an error and does not affect the other
+rows; each endpoint decides whether to score the others.
 """
 
 from __future__ import annotations
@@ -25,24 +25,28 @@ _COLUMNS = ("query", "prompts", "labels")
 
 
 class Refused(Exception):
-    """A request that is answered with an error.
+    """A request answered with an error status.
 
     Args:
-        status (`int`): of HTTP.
-        message (`str`): a sentence.
-        field (`str`, *optional*, defaults to `"body"`): what of the request is to blame, under 500.
-        errors (list, *optional*): one per row, instead of the one that `field` makes.
+        status (`int`):
+            HTTP status.
+        message (`str`):
+            The error as a sentence.
+        field (`str`, *optional*, defaults to `"body"`):
+            Field of the request that caused the error; ignored for status 500 and above.
+        errors (list, *optional*):
+            Errors by row, instead of a single error for `field`.
     """
 
     def __init__(self, status: int, message: str, field: str = "body", errors: list[ErrorRecord] | None = None):
         super().__init__(message)
         self.status, self.message = status, message
-        blamed = [error_record(None, field, message)] if status < 500 else []
-        self.errors = blamed if errors is None else errors
+        field_errors = [error_record(None, field, message)] if status < 500 else []
+        self.errors = field_errors if errors is None else errors
 
 
 class _RowError(Exception):
-    """A row that cannot be scored as it is."""
+    """A row that cannot be scored."""
 
     def __init__(self, field: str, message: str):
         super().__init__(message)
@@ -55,14 +59,14 @@ def error_record(row: int | None, field: str, message: str) -> ErrorRecord:
 
 
 def score_samples(content: bytes, scorer: ChecklistScorer) -> tuple[int, list[tuple[int, Sample]], list[ErrorRecord]]:
-    """Read the body of a `/score` request.
+    """Parse the body of a `/score` request.
 
     Returns:
-        `tuple[int, list[tuple[int, Sample]], list[ErrorRecord]]`: The number of rows; the samples with their row
-        numbers; an error for every other row.
+        `tuple[int, list[tuple[int, Sample]], list[ErrorRecord]]`: The number of rows, the valid samples with their row
+        numbers, and one error per invalid row.
 
     Raises:
-        Refused: If the body is not such a request.
+        Refused: If the body is not a `/score` request.
     """
     body = _parsed(content)
     for field in body:
@@ -73,14 +77,20 @@ def score_samples(content: bytes, scorer: ChecklistScorer) -> tuple[int, list[tu
 
 
 def reward_samples(content: bytes, scorer: ChecklistScorer) -> list[Sample]:
-    """Read the body of a `/reward` request: the lists `query`, `prompts` and `labels`. Other fields are OpenRLHF's to
-    add, and ignored. Raises [`Refused`] with an error for every row that cannot be used."""
+    """Parse the body of a `/reward` request: the lists `query`, `prompts` and `labels`.
+
+    Other fields are ignored, because OpenRLHF may add some.
+
+    Raises:
+        Refused: If a row is invalid, with an error per invalid row.
+    """
     body = _parsed(content)
     queries, prompts, labels = (_list(body, name) for name in _COLUMNS)
     if not len(queries) == len(prompts) == len(labels):
         raise Refused(
             422,
-            f"query, prompts and labels must be equally long, got {len(queries)}, {len(prompts)} and {len(labels)}.",
+            "query, prompts and labels must have the same length, got "
+            f"{len(queries)}, {len(prompts)} and {len(labels)}.",
             "labels" if len(queries) == len(prompts) else "prompts",
         )
     rows = list(zip(queries, prompts, labels, strict=True))
@@ -91,7 +101,7 @@ def reward_samples(content: bytes, scorer: ChecklistScorer) -> list[Sample]:
 
 
 def refused_rows(errors: list[ErrorRecord], total: int) -> Refused:
-    """The answer where rows cannot be scored and the others are worth nothing without them."""
+    """The error of a request that is rejected because of invalid rows."""
     count = "none" if len(errors) == total else f"{len(errors)}"
     verb = "cannot" if count != "none" else "can"
     return Refused(422, f"{count} of the {total} rows {verb} be scored; see errors.", errors=errors)
@@ -129,16 +139,16 @@ def _each(
 
 
 @contextmanager
-def _blaming(field: str) -> Iterator[None]:
-    """Whatever a row makes the checks raise is that row's error."""
+def _errors_in(field: str) -> Iterator[None]:
+    """Convert any exception to an error of this row and field."""
     try:
         yield
     except ChecklistRewardsError as error:
         raise _RowError(field, str(error)) from None
     except RecursionError:
-        raise _RowError(field, "it is nested too deeply.") from None
+        raise _RowError(field, "the value is nested too deeply.") from None
     except Exception as error:
-        raise _RowError(field, f"it cannot be used ({type(error).__name__}: {error}).") from error
+        raise _RowError(field, f"the value cannot be used ({type(error).__name__}: {error}).") from error
 
 
 def _sample(row: Any, where: str, scorer: ChecklistScorer) -> Sample:
@@ -154,7 +164,7 @@ def _sample(row: Any, where: str, scorer: ChecklistScorer) -> Sample:
             raise _RowError(field, f"must be a string, got {got}.")
     if "checklist" not in row:
         raise _RowError("checklist", "must be a list of questions, got nothing.")
-    with _blaming("checklist"):
+    with _errors_in("checklist"):
         checklist = Checklist.parse(row["checklist"], where)
         for item in checklist.items:
             scorer.check_item(item, where)
@@ -163,9 +173,9 @@ def _sample(row: Any, where: str, scorer: ChecklistScorer) -> Sample:
 
 def _labelled(row: tuple[Any, Any, Any], where: str, scorer: ChecklistScorer) -> Sample:
     query, prompt, label = row
-    with _blaming("query" if isinstance(prompt, str) else "prompts"):
+    with _errors_in("query" if isinstance(prompt, str) else "prompts"):
         answer = strip_thinking(answer_after(prompt, query, where), opened=opens_thinking(prompt))
-    with _blaming("labels"):
+    with _errors_in("labels"):
         sample = labelled_sample(label, answer, prompt, where)
         for item in sample.checklist.items:
             scorer.check_item(item, where)
@@ -176,5 +186,5 @@ def _shown(value: Any) -> str:
     kind = type(value).__name__
     try:
         return f"{kind} {value!r:.60}"
-    except (RecursionError, ValueError):  # nested too deeply, or a number of thousands of digits
+    except (RecursionError, ValueError):  # deeply nested, or a number with thousands of digits
         return kind

@@ -209,7 +209,7 @@ def test_nobody_there_is_one_sentence():
 def test_the_token_is_taken_from_the_environment_or_given(monkeypatch, token):
     monkeypatch.delenv("CHECKLIST_REWARDS_TOKEN", raising=False)
     with serving(build_app(colours(), token="secret")) as address:
-        with pytest.raises(ModelError, match=r"set CHECKLIST_REWARDS_TOKEN.*: this server wants the header"):
+        with pytest.raises(ModelError, match=r"set CHECKLIST_REWARDS_TOKEN.*: this server requires the header"):
             remote(address, token=token).score_batch(SAMPLES[:1])
         expected = colours().score_batch(SAMPLES[:1])
         assert remote(address, token="secret").score_batch(SAMPLES[:1]) == expected

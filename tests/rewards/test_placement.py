@@ -31,7 +31,7 @@ def test_trls_worker_refuses_a_judge_in_this_process_before_it_starts_a_child(mo
         pytest.skip("TRL's worker needs vLLM")
     reward = ChecklistReward(model="pocket", backend="transformers", store=False, **options)
     worker = module.AsyncRolloutWorker(reward_funcs=[form(reward)])
-    with pytest.raises(ModelError, match="'pocket' runs in the process .* without a GPU; serve the judge"):
+    with pytest.raises(ModelError, match="without a GPU, where the judge 'pocket' cannot run; serve the judge"):
         worker.start()
 
 

@@ -68,7 +68,7 @@ def test_soft_credits_count_an_abstention_as_the_score_did():
 
 def test_credits_are_refused_with_another_checklist():
     score = score_checklist(Checklist.parse(["a?"]), [p(1)])
-    with pytest.raises(SampleError, match="expected those of its checklist"):
+    with pytest.raises(SampleError, match="but the checklist has"):
         item_credits(Checklist.parse(["b?"]), score)
 
 
@@ -108,7 +108,7 @@ def test_autorubrics_length_curve():
 def test_length_in_three_units():
     assert [length("ab c\n d", unit) for unit in ("words", "characters")] == [3, 7]
     assert length("abcd", "tokens", lambda text: [text[:2], text[2:]]) == 2
-    with pytest.raises(SampleError, match="needs tokenize"):
+    with pytest.raises(SampleError, match="requires tokenize"):
         length("abcd", "tokens")
 
 

@@ -82,28 +82,31 @@ def test_tokens_are_those_of_the_model_that_is_named():
 @pytest.mark.parametrize(
     ("steps", "words"),
     [
-        ("clipped", "shaping is a list of steps.*got 'clipped'"),
-        ({"name": "clipped"}, "shaping is a list of steps"),
+        ("clipped", "shaping must be a list of steps.*got 'clipped'"),
+        ({"name": "clipped"}, "shaping must be a list of steps"),
         (
             [{"name": "clip"}],
-            "shaping, step 1: expected a mapping with a name out of earned, gate.*got {'name'",
+            "shaping, step 1: expected a mapping with a name among earned, gate.*got {'name'",
         ),
         ([7], "step 1: expected a mapping with a name"),
         (["earned", {"how": "floor"}], "step 2: expected a mapping with a name"),
         ([{"name": "clipped", "hi": 1}], r"step 1 \(clipped\): hi: unknown key; allowed: name, low, high\."),
-        ([{"name": "clipped", "low": 2}], r"step 1 \(clipped\): got low=2.0 and high=1.0; allowed: low <= high\."),
+        (
+            [{"name": "clipped", "low": 2}],
+            r"step 1 \(clipped\): low=2.0 is greater than high=1.0; allowed: low <= high\.",
+        ),
         ([{"name": "clipped", "low": "0"}], "low: Input should be a valid number, got '0'"),
         ([{"name": "clipped", "low": float("nan")}], "low: Input should be a finite number, got nan"),
         ([{"name": "gate", "how": "add"}], "how: Input should be 'multiply' or 'floor', got 'add'"),
         ([{"name": "earned", "categories": {"tone": -1}}], "categories: the weight of category 'tone' is -1"),
         ([{"name": "length_penalty", "free": 9000}], "got free=9000.0, cap=8000.*allowed: 0 <= free < cap"),
-        ([{"name": "length_penalty", "unit": "tokens"}], "unit='tokens' and tokenizer belong together"),
+        ([{"name": "length_penalty", "unit": "tokens"}], "unit='tokens' and tokenizer require each other"),
         (
             [{"name": "length_penalty", "unit": "tokens", "tokenizer": "./nowhere"}],
-            "step 1 .length_penalty.: there is no tokenizer of './nowhere'",
+            "step 1 .length_penalty.: tokenizer of './nowhere' not found",
         ),
         ([{"name": "format_gate"}], "form is missing"),
-        ([{"name": "format_gate", "form": "("}], r"form: '\(' is no regular expression"),
+        ([{"name": "format_gate", "form": "("}], r"form: '\(' is not a regular expression"),
     ],
 )
 def test_what_cannot_be_is_one_sentence_when_the_reward_is_made(steps, words):

@@ -66,7 +66,7 @@ def test_a_judge_that_cannot_be_used_is_500_with_its_sentence():
     with TestClient(build_app(Gone(backend=FakeBackend(), store=False))) as client:
         answer = client.post("/score", json=rows("red"))
     assert answer.status_code == 500
-    assert answer.json() == {"error": "the judge broke: the weights are gone.", "errors": []}
+    assert answer.json() == {"error": "the judge failed: the weights are gone.", "errors": []}
 
 
 def test_a_full_queue_is_429_and_what_was_accepted_is_answered():
@@ -79,7 +79,7 @@ def test_a_full_queue_is_429_and_what_was_accepted_is_answered():
             threading.Event().wait(0.005)
         refused = client.post("/score", json=rows("red"))
         assert refused.status_code == 429 and refused.headers["retry-after"] == "1"
-        assert "at most 2 may wait" in refused.json()["error"]
+        assert "(at most 2)" in refused.json()["error"]
         scorer.go.set()
         assert first.result(HANG).status_code == second.result(HANG).status_code == 200
     assert scorer.sizes == [1, 2]

@@ -322,7 +322,7 @@ def test_an_exception_that_checking_a_row_raises_is_that_rows_error(scorer, monk
     with TestClient(build_app(scorer)) as client:
         answer = client.post("/score", json=body)
         assert answer.json()["errors"] == [
-            {"row": 1, "field": "checklist", "message": "it cannot be used (KeyError: 'colour')."}
+            {"row": 1, "field": "checklist", "message": "the value cannot be used (KeyError: 'colour')."}
         ]
         assert answer.json()["scores"][1]["answered"] == 1
         assert refused(client.post("/reward", json=openrlhf("red")), 422) == [(1, "labels")]

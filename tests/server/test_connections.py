@@ -161,7 +161,7 @@ def test_a_judge_that_does_not_return_cannot_hold_up_the_exit(monkeypatch, caplo
         assert scorer.started.acquire(timeout=10)
         server.should_exit = True
         found = answer(client)
-        assert found.startswith(b"HTTP/1.1 503") and b"the server stops" in found
+        assert found.startswith(b"HTTP/1.1 503") and b"the server is shutting down" in found
         thread.join(10)
         assert not thread.is_alive()
         scorer.go.set()

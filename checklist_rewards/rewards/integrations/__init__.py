@@ -1,1 +1,1 @@
-"""Rewards for other frameworks than TRL, one module each, over the same scorer."""
+"""Rewards for frameworks other than TRL, one module each, using the same scorer."""

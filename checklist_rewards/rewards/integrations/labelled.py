@@ -1,14 +1,13 @@
-"""Rewards for hosts that ask for one sample at a time and carry the checklist in a label.
+"""Rewards for frameworks that score one sample at a time and pass the checklist as a label.
 
-Most RL frameworks hand a reward three things: the prompt, the completion, and one value of the row that the framework
-does not look into (`ground_truth`, `label`). That value is the *label* here: a checklist, which is anything that
-[`Checklist.parse`] takes (a JSON string is safest through Parquet), or a mapping of `checklist` and any of `input`,
-`reference` and `history`, or the JSON of one. A label's `input` stands in for a prompt that the host does not pass, or
-passes only as the text of a chat template.
+Most RL frameworks pass a reward function the prompt, the completion, and one opaque value of the row (`ground_truth`,
+`label`). Here this *label* is a checklist in any form that [`Checklist.parse`] accepts, or a mapping of `checklist`
+and any of `input`, `reference` and `history`, or the JSON of either. A JSON string is the safest form in Parquet. Use
+`input` if the framework passes no prompt, or only the text of a chat template.
 
-Calls of many threads and coroutines are grouped by a [`MicroBatcher`]. These hosts have no None: a sample of which too
-little was answered raises [`Unscored`], unless a number is chosen to stand for it. A broken label raises before
-anything is asked.
+Calls from many threads and coroutines are batched by a [`MicroBatcher`]. These frameworks have no reward None: a
+sample with too few answers raises [`Unscored`], unless `unscored` sets a number for it. An invalid label raises before
+the judge is called.
 """
 
 from __future__ import annotations
@@ -29,28 +28,33 @@ from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFA
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
 
-_BESIDE = ("input", "reference", "history")
+_CONTEXT_FIELDS = ("input", "reference", "history")
 _END_TOKENS = re.compile(
     r"(?:(?:<\|(?:im_end|endoftext|end_of_text|eot_id|eom_id|end|return)\|>|</s>|<eos>|<end_of_turn>)\s*)+\Z"
 )
 
 
 class Unscored(BackendError):
-    """The judge answered too little of a checklist for a reward."""
+    """The judge answered too few items of a checklist for a reward."""
 
 
 class SamplewiseReward:
-    """What the adapters of such hosts share.
+    """Base class of the framework adapters.
 
     Args:
-        scorer ([`ChecklistScorer`], *optional*): answers the checklists. Instead of one, its keyword arguments may be
-            given here.
-        max_wait (`float`, *optional*, defaults to `0.005`): seconds that a call waits for others to share its batch.
-        max_batch (`int`, *optional*, defaults to `256`): samples in one batch at most.
-        unscored (`float`, *optional*): the reward of a sample that could not be scored. None raises [`Unscored`],
-            because any number there moves the policy for a fault of the judge.
-        keep_thinking, thinking_opened (`bool`, *optional*, default to `False`): as in `rewards.trl.ChecklistReward`.
-        **scorer_arguments: of [`ChecklistScorer`].
+        scorer ([`ChecklistScorer`], *optional*):
+            Scorer for the completions. Alternatively, pass the keyword arguments of a [`ChecklistScorer`].
+        max_wait (`float`, *optional*, defaults to `0.005`):
+            Longest time in seconds that a call waits for others to share its batch.
+        max_batch (`int`, *optional*, defaults to `256`):
+            Maximum number of samples per batch.
+        unscored (`float`, *optional*):
+            Reward of a sample that could not be scored. By default [`Unscored`] is raised, because any number would
+            change the policy for a failure of the judge.
+        keep_thinking, thinking_opened (`bool`, *optional*, default to `False`):
+            As in `rewards.trl.ChecklistReward`.
+        **scorer_arguments:
+            Keyword arguments of [`ChecklistScorer`].
     """
 
     def __init__(
@@ -65,11 +69,11 @@ class SamplewiseReward:
         **scorer_arguments: Any,
     ):
         if scorer is not None and scorer_arguments:
-            raise SampleError(f"a scorer is given, so {', '.join(scorer_arguments)} must be set on it, not here.")
+            raise SampleError(f"set {', '.join(scorer_arguments)} on the scorer, since a scorer is given.")
         if unscored is not None and (
             isinstance(unscored, bool) or not isinstance(unscored, int | float) or not math.isfinite(unscored)
         ):
-            raise SampleError(f"unscored={unscored!r} is not allowed; it is a finite number, or None to raise.")
+            raise SampleError(f"unscored={unscored!r} is not allowed; it must be a finite number, or None to raise.")
         self.queue = MicroBatcher(
             scorer or ChecklistScorer(**scorer_arguments), max_wait=max_wait, max_batch=max_batch
         )
@@ -77,14 +81,21 @@ class SamplewiseReward:
         self.keep_thinking, self.thinking_opened = keep_thinking, thinking_opened
 
     def scores(self, labels: Sequence[Any], completions: Sequence[Any], prompts: Sequence[Any]) -> list[Score]:
-        """Score samples; blocks.
+        """Score samples, blocking until they are done.
 
         Args:
-            labels (sequence): one per completion; see the module.
-            completions, prompts (sequences of `str` or of lists of messages): a prompt may be None.
+            labels (sequence):
+                One label per completion; see the module docstring.
+            completions (sequence of `str` or lists of messages):
+                Completions to score.
+            prompts (sequence of `str`, lists of messages or `None`):
+                Their prompts.
+
+        Returns:
+            `list[Score]`: One score per completion, in order.
 
         Raises:
-            SampleError, ChecklistError: naming the row (from 1), before anything is asked.
+            SampleError, ChecklistError: For an invalid row, with its number from 1. The judge has not been called yet.
         """
         return [future.result() for future in self.queue.submit(self._samples(labels, completions, prompts))]
 
@@ -95,7 +106,7 @@ class SamplewiseReward:
         return await self.queue.score_async(self._samples(labels, completions, prompts))
 
     def reward(self, score: Score) -> float:
-        """The number a host gets. Raises [`Unscored`] where there is none and `unscored` is None."""
+        """The reward for the framework. Raises [`Unscored`] if the score has no number and `unscored` is None."""
         if score.primary_score is not None:
             return score.primary_score
         if self.unscored is None:
@@ -103,7 +114,7 @@ class SamplewiseReward:
         return float(self.unscored)
 
     def details(self, score: Score) -> dict[str, float]:
-        """Numbers to log beside a reward, the same keys for every sample, as hosts demand; -1 where there is none."""
+        """Metrics to log with a reward. Frameworks require the same keys for every sample; a missing value is -1."""
         numbers = {
             "pass_rate": score.pass_rate,
             "answered_weight": score.answered_weight,
@@ -127,60 +138,61 @@ class SamplewiseReward:
 
 
 def labelled_sample(label: Any, target: str, prompt: Any, where: str) -> Sample:
-    """The sample that a label, a text and a prompt (or None) make.
+    """The [`Sample`] of a label, a text and a prompt (or None).
 
     Raises:
-        SampleError, ChecklistError: one sentence that begins with `where`.
+        SampleError, ChecklistError: For an invalid label. The message starts with `where`.
     """
     if isinstance(label, str):
         try:
             label = json.loads(label)
         except ValueError as error:
             raise SampleError(
-                f"{where}: a label given as a string must be JSON ({error}); got {label!r:.60}."
+                f"{where}: a label that is a string must be JSON ({error}), got {label!r:.60}."
             ) from None
-    beside: dict[str, Any] = {}
+    context: dict[str, Any] = {}
     if isinstance(label, Mapping) and "checklist" in label:
         for key in label:
-            if key not in ("checklist", *_BESIDE):
+            if key not in ("checklist", *_CONTEXT_FIELDS):
                 raise SampleError(
-                    f"{where}: unknown key {key!r} in a label; allowed: checklist, {', '.join(_BESIDE)}."
+                    f"{where}: unknown key {key!r} in a label; allowed: checklist, {', '.join(_CONTEXT_FIELDS)}."
                 )
-        for name in _BESIDE:
+        for name in _CONTEXT_FIELDS:
             text = label.get(name)
             if text is not None and not isinstance(text, str):
                 raise SampleError(f"{where}: {name} must be a string, got {type(text).__name__} {text!r:.60}.")
-            beside[name] = text
+            context[name] = text
         label = label["checklist"]
     checklist = Checklist.parse(label, where)
     input, history = (None, None) if prompt is None else prompt_text(prompt)
-    if beside.get("input") is not None:
-        input, history = beside["input"], None
-    return Sample(checklist, target, input, beside.get("reference"), beside.get("history") or history)
+    if context.get("input") is not None:
+        input, history = context["input"], None
+    return Sample(checklist, target, input, context.get("reference"), context.get("history") or history)
 
 
 def answer_after(prompt: str, query: str, where: str) -> str:
-    """The completion in a decoded prompt-and-completion, without the special tokens at its end.
+    """Extract the completion from a decoded query (prompt and completion), without special tokens at its end.
 
         >>> answer_after("<|user|>Hi<|assistant|>", "<s><|user|>Hi<|assistant|>Hello.<|im_end|>", "row 1")
         'Hello.'
 
     Raises:
-        SampleError: if the prompt does not stand in the query (it was cut to fit the context).
+        SampleError: If the query does not contain the prompt, for example because it was truncated.
     """
     for name, text in (("prompt", prompt), ("query", query)):
         if not isinstance(text, str):
             raise SampleError(f"{where}: the {name} must be a string, got {type(text).__name__} {text!r:.60}.")
-    _, found, answer = query.partition(prompt) if prompt else ("", "", query)
-    if prompt and not found:
+    _, match, answer = query.partition(prompt) if prompt else ("", "", query)
+    if prompt and not match:
         raise SampleError(
-            f"{where}: the query does not contain its prompt {prompt!r:.60}, so the answer is not known."
+            f"{where}: the query does not contain its prompt {prompt!r:.60}, so the answer cannot be extracted; was "
+            "the prompt truncated?"
         )
     return _END_TOKENS.sub("", answer)
 
 
 def unscored_reason(score: Score) -> str:
-    """Why a score has no number, in one sentence."""
+    """Why a score has no number, as one sentence."""
     why = ", ".join(f"{count} {reason}" for reason, count in score.unanswered.most_common())
     return (
         f"the judge answered {score.answered} of {score.total} items ({why or 'none unanswered'}), too few to score."
@@ -188,13 +200,13 @@ def unscored_reason(score: Score) -> str:
 
 
 def configured() -> SamplewiseReward:
-    """The reward for hosts that build adapters themselves and pass no settings: one per process.
+    """The reward for frameworks that create adapters themselves without settings. There is one per process.
 
-    Its settings are in the YAML file that the environment variable `CHECKLIST_REWARDS_CONFIG` names, as for
+    Its settings are read from the YAML file in the environment variable `CHECKLIST_REWARDS_CONFIG`, as for
     `rewards.trl.reward`.
 
     Raises:
-        ChecklistRewardsError: naming the file and the key, for anything that cannot be used.
+        ChecklistRewardsError: For an invalid setting. The message names the file and the key.
     """
     return _configured(os.environ.get(CONFIG_VARIABLE))
 
@@ -202,11 +214,11 @@ def configured() -> SamplewiseReward:
 @functools.cache
 def _configured(path: str | None) -> SamplewiseReward:
     reward = configured_reward(path)
-    for name, given, plain, instead in (
-        ("metric", reward.metric, None, "set primary_metric, which does the same"),
-        ("shaping", reward.shaping.steps, (), "these hosts get the scores as they are"),
-        ("target", reward.target, "last", "these hosts pass one text"),
+    for name, value, default, advice in (
+        ("metric", reward.metric, None, "set primary_metric instead"),
+        ("shaping", reward.shaping.steps, (), "omit it, these frameworks receive unshaped scores"),
+        ("target", reward.target, "last", "omit it, these frameworks pass a single text"),
     ):
-        if given != plain:
-            raise SampleError(f"{CONFIG_VARIABLE}: {path}: {name} is for TRL's trainers; {instead}.")
+        if value != default:
+            raise SampleError(f"{CONFIG_VARIABLE}: {path}: {name} is supported by TRL trainers only; {advice}.")
     return SamplewiseReward(reward.scorer, keep_thinking=reward.keep_thinking, thinking_opened=reward.thinking_opened)

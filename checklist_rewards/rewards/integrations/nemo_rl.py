@@ -1,14 +1,15 @@
-"""Checklists as an environment of NeMo-RL: one turn, rewarded by the row's checklist.
+"""A single-turn NeMo-RL environment that rewards the answer by the row's checklist.
 
-NeMo-RL runs environments as Ray actors, so hand it `ray.remote(ChecklistEnvironment)`; the config is the keyword
-arguments of [`SamplewiseReward`]. The label (see `samplewise`) is the key "checklist" of a row's `extra_env_info`.
+NeMo-RL runs environments as Ray actors, so pass it `ray.remote(ChecklistEnvironment)`. The config holds the keyword
+arguments of [`SamplewiseReward`]. The label (see `labelled.py`) is the key "checklist" of a row's `extra_env_info`.
 
-Read in NVIDIA-NeMo/RL: `nemo_rl/environments/interfaces.py` (0b8a793), `EnvironmentInterface.step(message_log_batch,
-metadata)` gives an `EnvironmentReturn` of lists and tensors over the batch; what an environment of one turn puts there
-follows `reward_model_environment.py` (01be4c6), `RewardModelEnvironment.step`.
+Based on NVIDIA-NeMo/RL: `nemo_rl/environments/interfaces.py` (0b8a793),
+`EnvironmentInterface.step(message_log_batch, metadata)` returns an `EnvironmentReturn` of lists and tensors over the
+batch. Its content for a single-turn environment follows `reward_model_environment.py` (01be4c6),
+`RewardModelEnvironment.step`.
 
-NeMo-RL hands over whole batches, so nothing waits for company. What the judge leaves unscored raises [`Unscored`],
-unless `unscored` gives a number: rewards are a tensor.
+NeMo-RL passes whole batches, so `max_wait` is 0 by default. Unscored samples raise [`Unscored`] unless `unscored` is
+set, because rewards are a tensor.
 """
 
 from __future__ import annotations
@@ -26,26 +27,27 @@ class ChecklistEnvironment(EnvironmentInterface):
     """Rewards the last assistant message of each log.
 
     Args:
-        config (mapping, *optional*): keyword arguments of [`SamplewiseReward`].
+        config (mapping, *optional*):
+            Keyword arguments of [`SamplewiseReward`].
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None):
         self.reward = SamplewiseReward(**{"max_wait": 0.0, **(config or {})})
 
     def step(self, message_log_batch: Sequence[Sequence[Mapping[str, Any]]], metadata: Sequence[Any]) -> Any:
-        """Reward a batch and end its episodes. Raises SampleError, ChecklistError: naming the row."""
-        import torch  # rewards are a tensor here
+        """Reward a batch and end its episodes. Raises SampleError or ChecklistError for an invalid row."""
+        import torch  # imported here, since only this framework requires tensors
 
         labels, prompts, answers = [], [], []
         for row, (log, info) in enumerate(zip(message_log_batch, metadata, strict=True), start=1):
             if not isinstance(info, Mapping) or "checklist" not in info:
-                raise SampleError(f"row {row}: extra_env_info needs the key 'checklist'; got {info!r:.60}.")
-            said = [position for position, message in enumerate(log) if message.get("role") == "assistant"]
-            if not said:
+                raise SampleError(f"row {row}: extra_env_info requires the key 'checklist', got {info!r:.60}.")
+            replies = [position for position, message in enumerate(log) if message.get("role") == "assistant"]
+            if not replies:
                 raise SampleError(f"row {row}: the message log has no assistant message.")
             labels.append(info["checklist"])
-            prompts.append(list(log[: said[-1]]))
-            answers.append([log[said[-1]]])
+            prompts.append(list(log[: replies[-1]]))
+            answers.append([log[replies[-1]]])
         scores = self.reward.scores(labels, answers, prompts)
         n = len(scores)
         return EnvironmentReturn(
@@ -58,5 +60,5 @@ class ChecklistEnvironment(EnvironmentInterface):
         )
 
     def global_post_process_and_metrics(self, batch: Any) -> tuple[Any, dict[str, Any]]:
-        """Nothing to add once all rollouts are done."""
+        """Return the batch unchanged, without metrics."""
         return batch, {}

@@ -1,15 +1,14 @@
-"""Checklists as a verifier of open-instruct, under the name "checklist".
+"""An open-instruct verifier with the name "checklist".
 
-Import this module before the verifiers are built (a launcher of two lines), name the YAML of settings in
-`CHECKLIST_REWARDS_CONFIG`, and give rows the dataset name "checklist" and the label (see `samplewise`) as ground
-truth.
+Import this module in a launcher script before the verifiers are built, set `CHECKLIST_REWARDS_CONFIG` to the YAML file
+of settings, and use rows with the dataset name "checklist" and the label (see `labelled.py`) as ground truth.
 
-Read in allenai/open-instruct: `open_instruct/ground_truth_utils.py` (0039262): `build_all_verifiers` makes one of
-every direct subclass of `VerifierFunction` with its config alone and files it under its name;
-`VerifierFunction.async_call` and `__call__` take (tokenized_prediction, prediction, label, query) and give a
-`VerificationResult`, a score from 0 to 1.
+Based on allenai/open-instruct: `open_instruct/ground_truth_utils.py` (0039262): `build_all_verifiers` creates every
+direct subclass of `VerifierFunction` with its config only and registers it by name. `VerifierFunction.async_call` and
+`__call__` take (tokenized_prediction, prediction, label, query) and return a `VerificationResult` with a score from 0
+to 1.
 
-What the judge leaves unscored raises [`Unscored`]: a `VerificationResult` cannot say "no score".
+Unscored samples raise [`Unscored`], because a `VerificationResult` requires a score.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from checklist_rewards.scores import Score
 
 
 class ChecklistVerifier(VerifierFunction):
-    """A verifier whose label is a checklist. Calls that come together share batches."""
+    """A verifier whose label is a checklist. Concurrent calls are batched."""
 
     def __init__(self, verifier_config: Any = None):
         super().__init__("checklist", weight=1.0, verifier_config=verifier_config)
@@ -32,7 +31,7 @@ class ChecklistVerifier(VerifierFunction):
     def __call__(
         self, tokenized_prediction: list[int], prediction: str, label: Any, query: str | None = None, **kwargs: Any
     ) -> Any:
-        """Verify one prediction; blocks."""
+        """Verify one prediction, blocking until it is scored."""
         return self._result(self.reward.scores([label], [prediction], [query])[0])
 
     async def async_call(

@@ -1,18 +1,18 @@
-"""Checklists as OpenRLHF's `reward_func`; over HTTP its `--reward.remote_url` is the server's `POST /reward`.
+"""A `reward_func` for OpenRLHF. Over HTTP, set `--reward.remote_url` to `POST /reward` of the reward server instead.
 
-A file that `--reward.remote_url` (before: `--remote_rm_url`) names:
+Set `--reward.remote_url` (formerly `--remote_rm_url`) to a file with:
 
     from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
     reward_func = ChecklistRewardFunc(model="org/judge")
 
-The label (see `samplewise`) is the row's label. The prompt is the text of a chat template, so a label's `input` is
-better for the judge.
+The label (see `labelled.py`) is the row's label. OpenRLHF passes the prompt as the text of a chat template; put the
+plain input into the label's `input` for the judge.
 
-Read in OpenRLHF/OpenRLHF: `openrlhf/utils/agent.py` (04655bc), `SingleTurnAgentExecutor._fetch_rewards_via_func`,
-calls `reward_func(queries, prompts, labels)` with lists of one, each in a thread of its own; a query is the prompt and
-the completion decoded with special tokens. `examples/python/reward_func.py` (2cedb6a): the answer is a dict of tensors
-`rewards` (for the advantage), `scores` (for dynamic filtering) and `extra_logs`. An exception is logged and leaves the
-reward out (`execute`), so what the judge leaves unscored raises.
+Based on OpenRLHF/OpenRLHF: `openrlhf/utils/agent.py` (04655bc), `SingleTurnAgentExecutor._fetch_rewards_via_func`,
+calls `reward_func(queries, prompts, labels)` with lists of length 1, each in its own thread. A query is the prompt and
+the completion decoded with special tokens. `examples/python/reward_func.py` (2cedb6a): the result is a dict of tensors
+`rewards` (for the advantage), `scores` (for dynamic filtering) and `extra_logs`. An exception is logged and the reward
+is skipped (`execute`), so unscored samples raise [`Unscored`].
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from checklist_rewards.rewards.integrations.labelled import SamplewiseReward, an
 
 
 class ChecklistRewardFunc(SamplewiseReward):
-    """A `reward_func`; arguments as in [`SamplewiseReward`]. Calls from many threads share batches."""
+    """A `reward_func` with the arguments of [`SamplewiseReward`]. Calls from many threads are batched."""
 
     __name__ = "reward_func"
 
@@ -34,12 +34,13 @@ class ChecklistRewardFunc(SamplewiseReward):
         """Reward completions.
 
         Returns:
-            dict of `rewards` and `scores`, tensors of shape (n,), and `extra_logs`, a dict of such tensors.
+            `dict[str, Any]`: `rewards` and `scores`, tensors of shape (n,), and `extra_logs`, a dict of such tensors.
 
         Raises:
-            SampleError, ChecklistError: naming the row. Unscored: where the judge answered too little.
+            SampleError, ChecklistError: For an invalid row, with its number.
+            Unscored: If the judge answered too few items of a completion.
         """
-        import torch  # the host has it; whoever only serves rewards does not need it here
+        import torch  # imported here, since the reward server uses this module's package without torch
 
         rows = enumerate(zip(prompts, queries, strict=True), start=1)
         answers = [answer_after(prompt, query, f"row {row}") for row, (prompt, query) in rows]

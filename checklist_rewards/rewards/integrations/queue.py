@@ -1,20 +1,18 @@
-"""A queue that turns calls for one score each back into batches of an engine.
+"""A queue that batches concurrent calls for single scores.
 
-Many trainers ask for the reward of one sample at a time, from many threads or coroutines at once. Here every call
-puts its samples into one queue; a thread takes what has come in, waits at most `max_wait` seconds for company, and
-scores it all with one `scorer.score_batch`. Whoever arrives while the engine works is in the next batch, so a busy
-engine never waits.
+Many trainers request the reward of one sample at a time, from many threads or coroutines. Every call puts its samples
+into one queue. A thread takes the waiting samples, waits at most `max_wait` seconds for more, and scores them with one
+`scorer.score_batch`. Samples that arrive while the engine works are in the next batch, so a busy engine never waits.
 
     >>> queue = MicroBatcher(scorer)  # doctest: +SKIP
     >>> queue.score(Sample(["Is it short?"], "Yes."))  # from any thread  # doctest: +SKIP
     >>> await queue.score_async([Sample(["Is it short?"], "Yes.")])  # from a coroutine  # doctest: +SKIP
 
-A sample that cannot be scored fails alone: the batch is halved until the sample is by itself, and its error goes to
-its own caller. Samples that are refused (no text, a broken checklist) are refused before the judge is asked, so
-nothing is read twice. If a sample breaks the arithmetic after that, the halves are read again, unless the store has
-them: for one such sample in a batch, less than three times the reads of the batch. An error of the model or its engine
-goes to all callers of the batch. A read that the judge does not answer is not an error here: it is unanswered in the
-score.
+A sample that cannot be scored fails alone: the batch is halved until the sample is on its own, and its error goes to
+its caller. Invalid samples (no text, a broken checklist) are rejected before the judge is called, so nothing is read
+twice. If a sample fails later, its halves are read again unless they are stored; one such sample costs less than three
+times the reads of the batch. An error of the model or the engine goes to all callers of the batch. A read that the
+judge does not answer is no error here: it is unanswered in the score.
 """
 
 from __future__ import annotations
@@ -42,35 +40,39 @@ DEFAULT_MAX_WAIT = 0.005
 DEFAULT_MAX_BATCH = 256
 DEFAULT_MAX_QUEUE = 4096
 SAMPLE_ERRORS = (ChecklistError, PromptError, SampleError, UnicodeError)
-"""What the caller of a sample that cannot be scored gets. UnicodeError: half a surrogate pair, which no tokenizer
-takes."""
-_EVERYBODYS = (ModelError, ConfigError)
-_CAUSED_BY_DATA = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What data of one sample may raise. The two above are ValueErrors too, and are not among them."""
+"""Errors passed to the caller of an invalid sample. UnicodeError: half a surrogate pair, which tokenizers reject."""
+_BATCH_ERRORS = (ModelError, ConfigError)
+"""Errors that concern the whole batch, although they are ValueErrors."""
+_SAMPLE_DATA_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""Errors that the data of one sample may cause."""
 
 
 class QueueFull(ChecklistRewardsError, RuntimeError):
-    """More samples are waiting than the queue may hold; try again later. None of the call's samples was taken."""
+    """The queue is full; try again later. None of the samples of the call were accepted."""
 
 
 class QueueClosed(ChecklistRewardsError, RuntimeError):
-    """The queue takes no more samples, because it was closed."""
+    """The queue was closed and accepts no more samples."""
 
 
 class MicroBatcher:
-    """Groups the calls of many callers into batches for one scorer.
+    """Batches the calls of many callers for one scorer.
 
-    It is the only caller of its scorer, from one thread, so engines that bear one call at a time are safe behind it.
-    Pickles as its settings: a copy in another process has a queue and a thread of its own.
+    The scorer is only called from one thread, so its engine need not be thread-safe. Only the settings are pickled: a
+    copy in another process has its own queue and thread.
 
     Args:
-        scorer ([`ChecklistScorer`]).
-        max_wait (`float`, *optional*, defaults to `0.005`): seconds that the first sample of a batch waits for others.
-        max_batch (`int`, *optional*, defaults to `256`): samples in one `score_batch` at most.
-        max_queue (`int`, *optional*): samples that may wait at most; None for any number.
+        scorer ([`ChecklistScorer`]):
+            Scorer for the batches.
+        max_wait (`float`, *optional*, defaults to `0.005`):
+            Longest time in seconds that the first sample of a batch waits for others.
+        max_batch (`int`, *optional*, defaults to `256`):
+            Maximum number of samples per batch.
+        max_queue (`int`, *optional*):
+            Maximum number of waiting samples; None for no limit.
 
     Raises:
-        SampleError: for a setting out of its range.
+        SampleError: For a setting outside its range.
     """
 
     def __init__(
@@ -82,12 +84,12 @@ class MicroBatcher:
         max_queue: int | None = None,
     ):
         if isinstance(max_wait, bool) or not isinstance(max_wait, int | float) or not 0 <= max_wait < float("inf"):
-            raise SampleError(f"max_wait={max_wait!r} is not allowed; it is a number of seconds from 0 up.")
+            raise SampleError(f"max_wait={max_wait!r} is not allowed; it must be a finite number of seconds >= 0.")
         for name, value in (("max_batch", max_batch), ("max_queue", max_queue)):
             if value is None and name == "max_queue":
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise SampleError(f"{name}={value!r} is not allowed; it is a whole number from 1 up.")
+                raise SampleError(f"{name}={value!r} is not allowed; it must be a whole number >= 1.")
         self.scorer = scorer
         self.max_wait, self.max_batch, self.max_queue = max_wait, max_batch, max_queue
         self.batches, self.scored = 0, 0
@@ -103,29 +105,29 @@ class MicroBatcher:
         self.__init__(state.pop("scorer"), **state)  # type: ignore[misc]
 
     def __len__(self) -> int:
-        """How many samples are waiting, those in the engine not among them."""
+        """Number of waiting samples, without those being scored."""
         return len(self._waiting)
 
     def submit(self, samples: Sequence[Sample]) -> list[Future[Score]]:
         """Put samples into the queue, all of them or none.
 
         Returns:
-            list of futures, one per sample, in order. A cancelled one that still waits is not scored.
+            `list[Future[Score]]`: One future per sample, in order. Cancel a future to drop a sample that still waits.
 
         Raises:
-            QueueFull: if `max_queue` would be exceeded.
-            QueueClosed: after [`close`].
+            QueueFull: If `max_queue` would be exceeded.
+            QueueClosed: After [`close`].
         """
         futures: list[Future[Score]] = [Future() for _ in samples]
         with self._changed:
             if self._closed:
-                raise QueueClosed("the queue is closed and takes no more samples.")
+                raise QueueClosed("the queue is closed and accepts no more samples.")
             if self.max_queue is not None and len(self._waiting) + len(samples) > self.max_queue:
                 raise QueueFull(
-                    f"{len(self._waiting)} samples are waiting and {len(samples)} came; at most {self.max_queue} may "
-                    "wait, so try again later or send fewer at once."
+                    f"the queue has {len(self._waiting)} waiting samples and cannot accept {len(samples)} more (at "
+                    f"most {self.max_queue}); try again later or send fewer at once."
                 )
-            # Not alive: this process was forked from the one that started it.
+            # A thread does not survive a fork of its process, so start a new one.
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._work, name="checklist-microbatch", daemon=True)
                 self._thread.start()
@@ -135,15 +137,15 @@ class MicroBatcher:
         return futures
 
     def score(self, sample: Sample) -> Score:
-        """Score one sample; blocks until its batch is done. Raises what the sample's own scoring raises."""
+        """Score one sample, blocking until its batch is done. Raises the error of this sample."""
         return self.submit([sample])[0].result()
 
     async def score_async(self, samples: Sequence[Sample]) -> list[Score]:
-        """Score samples without blocking the event loop. Raises the first error among them."""
+        """Score samples without blocking the event loop. Raises the first error."""
         return list(await asyncio.gather(*map(asyncio.wrap_future, self.submit(samples))))
 
     def close(self) -> None:
-        """Take no more samples, finish those that were taken, and wait for it."""
+        """Stop accepting samples, and wait until all accepted ones are scored."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -156,7 +158,7 @@ class MicroBatcher:
             self._score([(sample, future) for sample, future in batch if future.set_running_or_notify_cancel()])
 
     def _next_batch(self) -> list[tuple[Sample, Future[Score]]]:
-        """Wait for a batch; an empty one once the queue is closed and empty."""
+        """Wait for a batch. It is empty if the queue is closed and has no samples left."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed)
             if self._waiting:
@@ -170,13 +172,13 @@ class MicroBatcher:
             return
         try:
             scores = self.scorer.score_batch([sample for sample, _ in batch])
-        # Whatever breaks is handed to the callers: this thread has nobody to raise it to.
+        # Errors of any kind go to the callers, because nobody would see them in this thread.
         except BaseException as error:
-            if isinstance(error, _EVERYBODYS) or not isinstance(error, _CAUSED_BY_DATA):
+            if isinstance(error, _BATCH_ERRORS) or not isinstance(error, _SAMPLE_DATA_ERRORS):
                 for _, future in batch:
                     future.set_exception(error)
             elif len(batch) == 1:
-                batch[0][1].set_exception(_of_the_sample(error))
+                batch[0][1].set_exception(_sample_error(error))
             else:
                 middle = len(batch) // 2
                 self._score(batch[:middle])
@@ -188,7 +190,7 @@ class MicroBatcher:
                 future.set_result(score)
 
 
-def _of_the_sample(error: Exception) -> Exception:
+def _sample_error(error: Exception) -> Exception:
     if isinstance(error, SAMPLE_ERRORS):
         return error
     wrapped = SampleError(f"the sample cannot be scored ({type(error).__name__}: {error}).")

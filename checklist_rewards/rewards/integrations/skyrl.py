@@ -1,16 +1,16 @@
-"""Checklists as an environment of SkyRL: one turn, rewarded by the row's checklist.
+"""A single-turn SkyRL environment that rewards the answer by the row's checklist.
 
-Register it before training, and give rows `env_class: checklist` and the label (see `samplewise`) as
-`reward_spec.ground_truth`; the YAML of settings is named by `CHECKLIST_REWARDS_CONFIG`:
+Register it before training, set `CHECKLIST_REWARDS_CONFIG` to the YAML file of settings, and use rows with
+`env_class: checklist` and the label (see `labelled.py`) as `reward_spec.ground_truth`:
 
     from skyrl_gym.envs import register
     register(id="checklist", entry_point="checklist_rewards.rewards.integrations.skyrl:ChecklistEnv")
 
-Read in NovaSky-AI/SkyRL: `skyrl-gym/skyrl_gym/envs/base_text_env.py` (4855491), `BaseTextEnv.init(prompt)` gives the
-prompt and a dict, `step(action)` a `BaseTextEnvStepOutput`; `envs/llm_as_judge/env.py` (28d060d): environments are
-made with (env_config, extras), and `extras["reward_spec"]["ground_truth"]` is the row's.
+Based on NovaSky-AI/SkyRL: `skyrl-gym/skyrl_gym/envs/base_text_env.py` (4855491), `BaseTextEnv.init(prompt)`
+returns the prompt and a dict, `step(action)` a `BaseTextEnvStepOutput`; `envs/llm_as_judge/env.py` (28d060d):
+environments are created with (env_config, extras), and `extras["reward_spec"]["ground_truth"]` comes from the row.
 
-What the judge leaves unscored raises [`Unscored`]: a step's reward is a float.
+Unscored samples raise [`Unscored`], because the reward of a step is a float.
 """
 
 from __future__ import annotations
@@ -25,23 +25,25 @@ from checklist_rewards.rewards.integrations.labelled import configured
 
 
 class ChecklistEnv(BaseTextEnv):
-    """One answer to one prompt. Steps of many environments in many threads share batches.
+    """An environment with one answer to one prompt. Steps of environments in different threads are batched.
 
     Raises:
-        SampleError: where the row has no `reward_spec.ground_truth`.
+        SampleError: If the row has no `reward_spec.ground_truth`.
     """
 
     def __init__(self, env_config: Any, extras: Mapping[str, Any] | None = None):
         super().__init__()
         spec = (extras or {}).get("reward_spec")
         if not isinstance(spec, Mapping) or "ground_truth" not in spec:
-            raise SampleError(f"a row needs reward_spec.ground_truth, its checklist; got reward_spec={spec!r:.60}.")
+            raise SampleError(
+                f"the row requires a checklist in reward_spec.ground_truth, got reward_spec={spec!r:.60}."
+            )
         self.label = spec["ground_truth"]
         self.prompt: Any = None
         self.reward = configured()
 
     def init(self, prompt: Any) -> tuple[Any, dict[str, Any]]:
-        """Keep the prompt for the judge."""
+        """Store the prompt for the judge and return it unchanged."""
         self.prompt = prompt
         return prompt, {}
 

@@ -1,19 +1,19 @@
-"""Checklists as a judge of verifiers (v1), with a checklist per row.
+"""A verifiers (v1) judge with one checklist per row.
 
-Plugged judges are config and know nothing of rows, so this one is called from a task's reward, and reads the row's
-field `checklist` (a label, see `samplewise`):
+Judges set in a verifiers config have no access to rows. Call this judge from a task's reward instead; it reads the
+field `checklist` of the row (a label, see `labelled.py`):
 
     class MyTask(vf.Task[MyData, vf.State]):
         @vf.reward
         async def checklist(self, trace) -> float:
             return await ChecklistJudge().score(self.data, trace)
 
-Settings are in the YAML that `CHECKLIST_REWARDS_CONFIG` names; judges are cheap and share one scorer.
+Settings are read from the YAML file in `CHECKLIST_REWARDS_CONFIG`. Instances are cheap and share one scorer.
 
-Read in PrimeIntellect-ai/verifiers: `verifiers/v1/judge.py` (0296b9d), `Judge.score(task, trace)` gives a float;
-`judge_response` takes `trace.last_reply`, `judge_question` `task.prompt_text`. A judge that raises is not scored
-against the model (`judge_verdict`), so what is left unscored raises [`Unscored`]. The `Rubric` of version 0
-(`verifiers/rubrics/rubric.py`, 0034333) turns every exception into 0.0 and is therefore not served.
+Based on PrimeIntellect-ai/verifiers: `verifiers/v1/judge.py` (0296b9d), `Judge.score(task, trace)` returns a
+float; `judge_response` uses `trace.last_reply`, `judge_question` `task.prompt_text`. A judge that raises does not
+score the model (`judge_verdict`), so unscored samples raise [`Unscored`]. The `Rubric` of version 0
+(`verifiers/rubrics/rubric.py`, 0034333) is not supported, because it turns every exception into 0.0.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ from checklist_rewards.rewards.integrations.labelled import SamplewiseReward, co
 
 
 class ChecklistJudge(Judge):
-    """Scores the last reply of a trace by the task's own checklist. Rollouts that end together share batches.
+    """Scores the last reply of a trace by the checklist of its task. Concurrent calls are batched.
 
     Args:
-        config: of the host's `Judge`; not used.
-        reward ([`SamplewiseReward`], *optional*): instead of the one configured for the process.
+        config (*optional*):
+            Config of the base class; not used.
+        reward ([`SamplewiseReward`], *optional*):
+            Reward to use instead of the one configured for the process.
     """
 
     def __init__(self, config: Any = None, reward: SamplewiseReward | None = None):
@@ -39,9 +41,14 @@ class ChecklistJudge(Judge):
         self.reward = reward or configured()
 
     async def score(self, task: Any, trace: Any) -> float:
-        """Reward in [0, 1]. Raises SampleError, ChecklistError for a row without a usable checklist; Unscored."""
+        """The reward in [0, 1].
+
+        Raises:
+            SampleError, ChecklistError: If the task has no valid checklist.
+            Unscored: If the judge answered too few items.
+        """
         label = getattr(task, "checklist", None)
         if label is None:
-            raise SampleError(f"the task's data has no field 'checklist'; got {type(task).__name__}.")
+            raise SampleError(f"the task data requires a field 'checklist', got {type(task).__name__} without it.")
         scores = await self.reward.scores_async([label], [trace.last_reply], [task.prompt_text or None])
         return self.reward.reward(scores[0])

@@ -74,7 +74,7 @@ def test_calls_of_one_sample_each_reach_the_engine_as_a_batch():
 @pytest.mark.parametrize(
     ("label", "error", "says"),
     [
-        ("no json", SampleError, "row 2: a label given as a string must be JSON"),
+        ("no json", SampleError, "row 2: a label that is a string must be JSON"),
         (
             {"checklist": ["Is it?"], "inptu": "x"},
             SampleError,
@@ -115,15 +115,15 @@ def test_adapters_travel_to_other_processes_as_their_settings():
 
 
 def test_rows_without_a_checklist_are_refused_where_the_host_holds_it(pocket, adapter):
-    with pytest.raises(SampleError, match="needs reward_spec.ground_truth"):
+    with pytest.raises(SampleError, match="requires a checklist in reward_spec.ground_truth"):
         adapter("skyrl").ChecklistEnv({}, {})
     env = adapter("nemo_rl").ChecklistEnvironment()
-    with pytest.raises(SampleError, match="row 1: extra_env_info needs the key 'checklist'"):
+    with pytest.raises(SampleError, match="row 1: extra_env_info requires the key 'checklist'"):
         env.step([[{"role": "assistant", "content": "x"}]], [None])
     with pytest.raises(SampleError, match="row 1: the message log has no assistant message"):
         env.step([[{"role": "user", "content": "x"}]], [{"checklist": CHECKLIST}])
     judge = adapter("verifiers").ChecklistJudge()
-    with pytest.raises(SampleError, match="no field 'checklist'"):
+    with pytest.raises(SampleError, match="requires a field 'checklist'"):
         asyncio.run(judge.score(SimpleNamespace(prompt_text=""), SimpleNamespace(last_reply="x")))
 
 
@@ -137,9 +137,9 @@ def test_the_configured_reward_is_one_per_process_and_needs_its_file(adapter, mo
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("metric: pass", "metric is for TRL's trainers; set primary_metric"),
-        ("shaping: [clipped]", "shaping is for TRL's trainers"),
-        ("target: transcript", "target is for TRL's trainers"),
+        ("metric: pass", "metric is supported by TRL trainers only; set primary_metric"),
+        ("shaping: [clipped]", "shaping is supported by TRL trainers only"),
+        ("target: transcript", "target is supported by TRL trainers only"),
     ],
 )
 def test_a_setting_that_these_hosts_would_not_follow_is_refused(tmp_path, monkeypatch, setting, words):

@@ -149,7 +149,7 @@ def test_a_full_queue_refuses_the_whole_call(samples):
     futures = queue.submit(samples[:1])
     assert scorer.started.acquire(timeout=HANG)
     futures += queue.submit(samples[1:3])
-    with pytest.raises(QueueFull, match="2 samples are waiting and 2 came; at most 3"):
+    with pytest.raises(QueueFull, match="the queue has 2 waiting samples and cannot accept 2 more .at most 3."):
         queue.submit(samples[3:5])
     assert len(queue) == 2
     scorer.go.set()

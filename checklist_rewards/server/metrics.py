@@ -1,4 +1,4 @@
-"""What the server counts, as Prometheus text."""
+"""Metrics of the server in the Prometheus text format."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _PREFIX = "checklist_rewards"
 
 
-class Meter:
-    """Counts requests by path and status (499: the client hung up), times those that score, and reads the queue."""
+class RequestMetrics:
+    """Counts requests by path and status (499: the client disconnected), and times the scoring requests."""
 
     def __init__(self, queue: MicroBatcher):
         self.queue = queue
@@ -23,7 +23,7 @@ class Meter:
         self.unscored = 0
 
     def count(self, path: str, status: int, seconds: float) -> None:
-        """A request was answered. Paths that do not exist count as one, so that nobody can make the table grow."""
+        """Count an answered request. All unknown paths count as one, so that clients cannot grow the table."""
         self.requests[path if path in PATHS else "other", status] += 1
         if path in SCORING_PATHS:
             self.seconds += seconds
@@ -31,7 +31,7 @@ class Meter:
             self.buckets.update(bound for bound in _BUCKETS if seconds <= bound)
 
     def text(self) -> str:
-        """All numbers."""
+        """All metrics, including those of the queue."""
         lines = [f"# TYPE {_PREFIX}_requests_total counter"]
         for (path, status), count in sorted(self.requests.items()):
             lines.append(f'{_PREFIX}_requests_total{{path="{path}",status="{status}"}} {count}')
