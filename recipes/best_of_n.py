@@ -1,12 +1,12 @@
-"""Best-of-N by the checklist judge: how much does picking gain, and how does it grow with N?
+"""Best-of-N with a checklist judge: the gain over greedy decoding, as a function of N.
 
     python recipes/best_of_n.py                                            # pocket policy and judge, gold by code
     python recipes/best_of_n.py --data prompts.parquet --policy org/policy --judge org/judge --n 16
 
-Samples N candidates per prompt, ranks them by the checklist score, and compares the best of the first 1, 2, 4 ... N
-with greedy decoding. Without `--data` the prompts are unseen ones of the pocket world, where code knows the truth
-(gold: the share of constraints met), so the summary also tells the precision of the choice. With `--data` (made by
-`checklist-rewards generate`, or `build_checklists`) only the judge's own score is known.
+Samples N candidates per prompt, ranks them by checklist score, and compares the best of the first 1, 2, 4 ... N
+candidates with greedy decoding. Without `--data`, the prompts are held-out prompts of the pocket world, where code
+computes a gold score (the fraction of constraints met), so the summary also has the precision of the choice. With
+`--data` (written by `checklist-rewards generate` or `build_checklists`) only the judge's score is reported.
 
 Writes `summary.json` and `ranked.jsonl` under `--output_dir`.
 """
@@ -40,19 +40,21 @@ Gold = Callable[[int, str], float]
 
 @dataclass
 class BestOfNArguments:
-    """Who writes, who judges, and how many."""
+    """Policy, judge and number of candidates."""
 
-    data: str | None = field(default=None, metadata={"help": "Rows with prompt and checklist; default: pocket world."})
-    prompts: int = field(default=96, metadata={"help": "How many pocket prompts, without --data."})
-    policy: str = field(default="pocket", metadata={"help": "The model that writes."})
-    policy_base_url: str | None = field(default=None, metadata={"help": "Its server, if it is served."})
+    data: str | None = field(
+        default=None, metadata={"help": "Rows with prompt and checklist. Defaults to the pocket world."}
+    )
+    prompts: int = field(default=96, metadata={"help": "Number of pocket prompts, without --data."})
+    policy: str = field(default="pocket", metadata={"help": "The model that writes candidates."})
+    policy_base_url: str | None = field(default=None, metadata={"help": "Server of the policy, if it is served."})
     judge: str = field(default="pocket", metadata={"help": "The model that judges."})
-    judge_base_url: str | None = field(default=None, metadata={"help": "Its server, if it is served."})
+    judge_base_url: str | None = field(default=None, metadata={"help": "Server of the judge, if it is served."})
     n: int = field(default=8, metadata={"help": "Candidates per prompt."})
     temperature: float = 1.0
     max_tokens: int = 96
     seed: int = 0
-    store: str | None = field(default=None, metadata={"help": "The store; by default the one of the user's cache."})
+    store: str | None = field(default=None, metadata={"help": "Store file. Defaults to the user cache."})
     output_dir: str = "runs/best_of_n"
 
 
@@ -68,9 +70,10 @@ def compare(
     """Sample, rank, and compare with greedy decoding.
 
     Args:
-        prompts (list of `str` or chat messages); checklists: one each.
-        sampling ([`Sampling`]): `n` candidates each.
-        gold (callable, *optional*): the truth, where there is one.
+        prompts (list of `str` or chat messages): the prompts.
+        checklists (list): one checklist per prompt.
+        sampling ([`Sampling`]): sampling settings, with `n` candidates per prompt.
+        gold (callable, *optional*): the gold score of a reply, if available.
 
     Returns:
         The rankings, and {"greedy": {"proxy", "gold"}, "best_of": {N: {"proxy", "gold"}}, "selection"}.
@@ -79,12 +82,12 @@ def compare(
     greedy = sample_candidates(prompts, policy, Sampling(sampling.max_tokens), store)
     lost = sum(not texts for texts in (*candidates, *greedy))
     if lost:
-        raise SampleError(f"the policy gave no reply to {lost} prompts; they may not fit its context.")
+        raise SampleError(f"the policy gave no reply to {lost} prompts; they may exceed its context.")
     pools = [
         Pool(checklist, [*texts, *first], *_asked(prompt))
         for checklist, texts, first, prompt in zip(checklists, candidates, greedy, prompts, strict=True)
     ]
-    # The greedy reply is scored with the others, in one batch, and ranked with none.
+    # The greedy reply is scored in the same batch, but not ranked.
     both = rerank_batch(scorer, pools)
     rankings = [_without_last(ranking) for ranking in both]
     sizes = sorted({*(2**k for k in range(sampling.n.bit_length()) if 2**k < sampling.n), sampling.n})
@@ -114,13 +117,13 @@ def _without_last(ranking: Ranking) -> Ranking:
 
 
 def _best_of(ranking: Ranking, size: int) -> list[int]:
-    """Positions of the best among the first `size`, ties kept."""
+    """Positions of the best among the first `size` candidates, including ties."""
     ranks = rank([score.primary_score for score in ranking.scores[:size]])
     return [position for position, place in enumerate(ranks) if place == 1]
 
 
 def _at(ranking: Ranking, positions: Sequence[int], number: int, gold: Gold | None) -> dict[str, float]:
-    """Mean proxy and gold over some candidates; nothing where none was scored."""
+    """Mean proxy and gold score over some candidates; empty if none has a score."""
     scores = [ranking.scores[position].primary_score for position in positions]
     known = (
         {"proxy": fmean(score for score in scores if score is not None)} if any(s is not None for s in scores) else {}
@@ -136,7 +139,7 @@ def _mean(rows: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 def world(count: int, store: str | bool) -> tuple[list[Task], list[str], list[Checklist]]:
-    """Unseen pocket tasks with the checklists that the pocket model writes; tasks without one are left out."""
+    """Held-out pocket tasks with checklists written by the pocket model; tasks without a checklist are dropped."""
     items = tasks(count, seed=3, split="test")
     made = DirectGenerator("pocket", store=store).generate_batch([task.instruction for task in items])
     kept = [(task, found) for task, found in zip(items, made, strict=True) if not isinstance(found, GenerationError)]
@@ -144,18 +147,18 @@ def world(count: int, store: str | bool) -> tuple[list[Task], list[str], list[Ch
 
 
 def read_data(path: str) -> tuple[list[Any], list[Checklist]]:
-    """Prompts and checklists of a file; rows whose checklist is null are left out."""
+    """Prompts and checklists of a file; rows with a null checklist are dropped."""
     rows = [row for row in read_rows(path) if row.data.get("checklist") is not None]
     if not rows:
-        raise SampleError(f"{path}: no row has a checklist; write them with `checklist-rewards generate`.")
+        raise SampleError(f"{path}: no row has a checklist; create them with `checklist-rewards generate`.")
     for row in rows:
         if "prompt" not in row.data:
-            raise SampleError(f"{row.where}: there is no 'prompt'; the keys are {', '.join(row.data)}.")
+            raise SampleError(f"{row.where}: key 'prompt' not found; the keys are {', '.join(row.data)}.")
     return [row.data["prompt"] for row in rows], [Checklist.parse(row.data["checklist"], row.where) for row in rows]
 
 
 def report(result: dict[str, Any]) -> None:
-    """The table, whatever was measured."""
+    """Print the results as a table."""
     table = Table("", "proxy", "gold", title="Mean over prompts")
     for name, line in (
         ("greedy", result["greedy"]),

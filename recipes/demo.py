@@ -1,15 +1,16 @@
-"""The main job from end to end on the pocket model: checklists, GRPO, best-of-8, and what code says about all of it.
+"""End-to-end demo on the pocket model: checklists, GRPO and best-of-8, evaluated by code.
 
-1. A checklist is generated for every unseen prompt of the pocket world.
-2. The pocket policy is measured: sampled and greedy replies, scored by the pocket judge (*proxy*) and by code
-   (*gold*). Best-of-8 by the judge is compared with greedy.
-3. GRPO trains the policy with `ChecklistReward` and nothing else. Gold is logged beside it and has weight 0.
-4. The trained policy is measured again on the same held-out prompts.
+1. Generate a checklist for every held-out prompt of the pocket world.
+2. Evaluate the pocket policy: sampled and greedy replies are scored by the pocket judge (*proxy*) and by code
+(*gold*).
+   Best-of-8 by the judge is compared with greedy decoding.
+3. Train the policy with GRPO and `ChecklistReward` only. Gold is logged with weight 0.
+4. Evaluate the trained policy on the same held-out prompts.
 
     python recipes/demo.py --output runs/demo
 
-Writes `summary.json`, `curves.png`, the checklist dataset and the trained policy under `--output`. Runs on a few CPU
-cores in minutes; installs and downloads nothing.
+Writes `summary.json`, `curves.png`, the checklist dataset and the trained policy under `--output`. Runs in
+minutes on a few CPU cores, without downloads.
 """
 
 from __future__ import annotations
@@ -37,18 +38,18 @@ from checklist_rewards.rerank import Pool, rerank_batch
 
 
 def best_of(scorer: ChecklistScorer, dataset: Dataset, items: list[Task], texts: list[list[str]]) -> float:
-    """Mean gold of the reply that the judge ranks first; a tie is broken towards the earliest."""
+    """Mean gold score of the reply that the judge ranks first; ties go to the earliest."""
     pools = [
         Pool(row["checklist"], group, task.instruction) for row, task, group in zip(dataset, items, texts, strict=True)
     ]
     rankings = rerank_batch(scorer, pools, ties="first")
-    # Where the judge could score nothing there is no choice, and the first reply stands.
+    # If the judge scored no reply, the first one is used.
     picks = [ranking.best[0] if ranking.best else ranking.candidates[0] for ranking in rankings]
     return gold(items, [[pick] for pick in picks])
 
 
 def plot(log: list[dict[str, float]], summary: dict[str, Any], path: Path) -> None:
-    """Both curves, with what was measured before and after on held-out prompts."""
+    """Plot proxy and gold during training, with the held-out results before and after."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -77,7 +78,7 @@ def _smooth(values: list[float], weight: float = 0.85) -> list[float]:
 
 
 def report(summary: dict[str, Any]) -> None:
-    """The before/after table, whatever was measured."""
+    """Print the results before and after training."""
     table = Table(title="Held-out prompts, mean over replies")
     for column in ("", "before", "after", "change"):
         table.add_column(column, justify="right" if column else "left")
@@ -105,14 +106,17 @@ def report(summary: dict[str, Any]) -> None:
 def main(argv: list[str] | None = None) -> None:
     """Run the demo."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--output", type=Path, default=Path("runs/demo"), help="folder for everything the demo writes")
+    parser.add_argument("--output", type=Path, default=Path("runs/demo"), help="output folder")
     parser.add_argument("--steps", type=int, default=60, help="GRPO steps")
     parser.add_argument("--learning-rate", type=float, default=3e-4)
     parser.add_argument("--train-prompts", type=int, default=256)
     parser.add_argument("--test-prompts", type=int, default=96)
-    parser.add_argument("--seed", type=int, default=0, help="of the training")
+    parser.add_argument("--seed", type=int, default=0, help="training seed")
     parser.add_argument(
-        "--metric", choices=["expected", "pass"], default="expected", help="the reward: probabilities, or hard answers"
+        "--metric",
+        choices=["expected", "pass"],
+        default="expected",
+        help="metric of the reward: soft (expected) or hard (pass)",
     )
     args = parser.parse_args(argv)
     started = time.perf_counter()

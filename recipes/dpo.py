@@ -1,11 +1,10 @@
-"""DPO on preference pairs mined with checklists: the file that `checklist-rewards pairs` wrote in, a policy out.
+"""DPO on preference pairs written by `checklist-rewards pairs`.
 
     checklist-rewards pairs candidates.jsonl -o pairs.jsonl --select rlcf
     python recipes/dpo.py --config recipes/pocket/dpo/config_cpu.yaml --dataset_name pairs.jsonl
 
-A config holds the arguments of `trl.DPOConfig` and `trl.ModelConfig`, and where the data is; every one of them can be
-given on the command line too. The pairs are checked before the policy is loaded. No judge is asked here: what it said
-is in the pairs already.
+A config has the arguments of `trl.DPOConfig` and `trl.ModelConfig` and the location of the data. All arguments can
+also be given on the command line. The pairs are validated before the policy is loaded. Training needs no judge.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ COLUMNS = ("prompt", "chosen", "rejected")
 
 
 def preferences(dataset: Dataset, where: str) -> Dataset:
-    """The three columns that DPO needs. Refuses a dataset without them, and pairs that prefer nothing."""
+    """The columns that DPO needs. Raises [`SampleError`] if one is missing or chosen equals rejected."""
     missing = [name for name in COLUMNS if name not in dataset.column_names]
     if missing:
         raise SampleError(
-            f"{where} has no column {', '.join(map(repr, missing))}; it has {', '.join(dataset.column_names)} "
-            "(make pairs with `checklist-rewards pairs`)."
+            f"{where}: column not found: {', '.join(map(repr, missing))}; the columns are "
+            f"{', '.join(dataset.column_names)} (create pairs with `checklist-rewards pairs`)."
         )
-    # The checklist and its answers stay in the file: nested columns only slow down tokenization.
+    # Checklists and answers are dropped, because nested columns slow down tokenization.
     dataset = dataset.select_columns(list(COLUMNS))
     for number, row in enumerate(dataset, start=1):
         empty = [name for name in COLUMNS if row[name] is None]

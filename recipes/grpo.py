@@ -1,12 +1,12 @@
-"""GRPO with checklists as the reward: a dataset with `prompt` and `checklist` in, a trained policy out.
+"""GRPO with checklists as the reward, on a dataset with the columns `prompt` and `checklist`.
 
     python recipes/grpo.py --config recipes/pocket/grpo/config_cpu.yaml --dataset_name checklists.jsonl
     accelerate launch --config_file recipes/accelerate_configs/zero3.yaml recipes/grpo.py \
         --config recipes/Qwen2.5-7B-Instruct/grpo/config_vllm_judge.yaml --dataset_name checklists.parquet
 
-A config holds the arguments of `trl.GRPOConfig` and `trl.ModelConfig`, where the data is, and under `reward` those of
-`ChecklistReward` with its scorer (the same keys as in the file that CHECKLIST_REWARDS_CONFIG names). Every one of them
-can be given on the command line too, `reward` as JSON. The judge and the data are checked before the policy is loaded.
+A config has the arguments of `trl.GRPOConfig` and `trl.ModelConfig`, the location of the data, and under `reward` the
+arguments of `ChecklistReward` and its scorer (the same keys as in a CHECKLIST_REWARDS_CONFIG file). All arguments can
+also be given on the command line, `reward` as JSON. The judge and the data are validated before the policy is loaded.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from checklist_rewards.rewards.trl import ChecklistReward
 
 @dataclass
 class ScriptArguments(DataArguments):
-    """What is trained on, and what for."""
+    """Data and reward."""
 
     reward: dict[str, Any] | str | None = field(
         default=None, metadata={"help": "Arguments of ChecklistReward and ChecklistScorer, as a mapping or as JSON."}
@@ -45,9 +45,9 @@ class ScriptArguments(DataArguments):
 
 
 def check_checklists(dataset: Dataset, column: str, where: str) -> None:
-    """Refuse a dataset whose checklists would stop the run halfway."""
+    """Validate all checklists before training, so that none stops the run halfway."""
     if column not in dataset.column_names:
-        raise SampleError(f"{where} has no column {column!r}; it has {', '.join(dataset.column_names)}.")
+        raise SampleError(f"{where}: column {column!r} not found; the columns are {', '.join(dataset.column_names)}.")
     for number, value in enumerate(dataset[column], start=1):
         if value is not None:
             Checklist.parse(value, f"{where}, row {number}")
@@ -64,9 +64,9 @@ def main(script: ScriptArguments, training: GRPOConfig, model: ModelConfig) -> G
             check_checklists(dataset, reward.column, f"{script.dataset_name} ({name})")
 
     prompts = training.generation_batch_size // training.num_generations
-    if len(train) < prompts:  # the trainer would end before its first step, and save the policy as it was
+    if len(train) < prompts:  # the trainer would stop before its first step and save the untrained policy
         raise SampleError(
-            f"{script.dataset_name} ({script.dataset_train_split}) has {len(train)} rows, and a batch takes {prompts} "
+            f"{script.dataset_name} ({script.dataset_train_split}) has {len(train)} rows, but a batch needs {prompts} "
             f"(generation_batch_size={training.generation_batch_size} / num_generations={training.num_generations}); "
             "lower per_device_train_batch_size."
         )

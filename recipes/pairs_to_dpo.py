@@ -1,15 +1,15 @@
-"""From checklist scores to preference pairs to DPO, on the pocket model over several seeds.
+"""Checklist scores to preference pairs to DPO, on the pocket model over several seeds.
 
     python recipes/pairs_to_dpo.py --output runs/pairs_to_dpo
 
-1. The pocket policy samples candidates for every training prompt (other ones for every seed).
-2. The pocket judge scores them by the prompt's checklist, and at most one pair per prompt is mined: what
-   `checklist-rewards pairs` does with its own settings.
+1. The pocket policy samples candidates for every training prompt (different prompts for every seed).
+2. The pocket judge scores them with the prompt's checklist, and at most one pair per prompt is mined, as
+   `checklist-rewards pairs` does with its defaults.
 3. `recipes/dpo.py` trains on the pairs with `recipes/pocket/dpo/config_cpu.yaml`.
-4. Code (*gold*) says how many constraints the policy meets on held-out prompts, sampled and greedy, before and after.
+4. Code computes the fraction of constraints met (*gold*) on held-out prompts, sampled and greedy, before and after.
 
-Writes `summary.json` and `pairs_to_dpo.png` under `--output`, and beside each seed's policy its `pairs.jsonl` with a
-dataset card. A finished seed is not repeated.
+Writes `summary.json` and `pairs_to_dpo.png` under `--output`, and for each seed the policy and its `pairs.jsonl` with
+a dataset card. Finished seeds are skipped.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TRAIN_SEED, TEST_SEED = 900, 901
 
 
 def mine(items: list[Task], scorer: ChecklistScorer, store: Path, *, n: int, rule: Rule) -> Mined:
-    """Sample `n` candidates per prompt from the pocket policy, score them, and take the rule's pairs."""
+    """Sample `n` candidates per prompt from the pocket policy, score them, and select pairs by the rule."""
     dataset, items = checklist_dataset(items, store)
     texts = sample_policy(str(pocket_dir()), items, n=n, temperature=1.0, seed=rule.seed)
     checklists = [Checklist.parse(row["checklist"]) for row in dataset]
@@ -54,7 +54,7 @@ def mine(items: list[Task], scorer: ChecklistScorer, store: Path, *, n: int, rul
 
 
 def save_pairs(mined: Mined, rule: Rule, folder: Path) -> Path:
-    """`pairs.jsonl` and its card."""
+    """Write `pairs.jsonl` and its dataset card."""
     path = folder / "pairs.jsonl"
     with write_rows(path) as rows:
         for pair in mined.pairs:
@@ -66,7 +66,7 @@ def save_pairs(mined: Mined, rule: Rule, folder: Path) -> Path:
 
 
 def golds(policy: Path, items: list[Task]) -> dict[str, float]:
-    """Mean gold of a policy on held-out prompts: `N` sampled replies each, and the greedy one."""
+    """Mean gold score of a policy on held-out prompts: of `N` sampled replies each, and of the greedy reply."""
     return {
         "sampled": gold(items, sample_policy(str(policy), items, n=N, temperature=1.0)),
         "greedy": gold(items, sample_policy(str(policy), items, n=1, temperature=0.0)),
@@ -74,7 +74,7 @@ def golds(policy: Path, items: list[Task]) -> dict[str, float]:
 
 
 def run(args: argparse.Namespace, seed: int, folder: Path) -> dict[str, Any]:
-    """Candidates, pairs, DPO, and what code says after every epoch."""
+    """Sample candidates, mine pairs, train, and compute the gold score after every epoch."""
     started = time.perf_counter()
     store, rule = args.output / "store.sqlite", Rule(seed=seed)
     scorer = ChecklistScorer("pocket", store=store)
@@ -139,7 +139,7 @@ def plot(summary: dict[str, Any], path: Path) -> None:
 
 
 def report(summary: dict[str, Any]) -> None:
-    """Before and after, whatever was measured."""
+    """Print the results before and after training."""
     table = Table(title="Held-out prompts: gold, mean over the seeds (least-greatest)")
     for column in ("", "before", "after"):
         table.add_column(column)
@@ -157,9 +157,9 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Run the study; returns its summary."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--output", type=Path, default=Path("runs/pairs_to_dpo"))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of candidates and training")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="seeds of candidates and training")
     parser.add_argument("--prompts", type=int, default=192)
-    parser.add_argument("--candidates", type=int, default=6, help="of every prompt")
+    parser.add_argument("--candidates", type=int, default=6, help="candidates per prompt")
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--test-prompts", type=int, default=96)
     args = parser.parse_args(argv)

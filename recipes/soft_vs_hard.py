@@ -1,14 +1,14 @@
-"""Probabilities or hard answers as the reward? GRPO on the pocket model with both, over several seeds.
+"""Soft or hard answers as the reward: GRPO on the pocket model with both, over several seeds.
 
     python recipes/soft_vs_hard.py --output runs/soft_vs_hard
 
-*Soft* is `primary_metric="expected"`: the weighted mean of P(yes). *Hard* is `"pass"`: the share of items passed.
-Everything else is the demo's. Each run is measured on held-out prompts by code (*gold*) every `--eval-every` steps,
-and at the end by its own judge (*proxy*). A group is *without variance* when all completions of a prompt have the same
-reward: a step learns nothing from it.
+*Soft* is `primary_metric="expected"`: the weighted mean of P(yes). *Hard* is `"pass"`: the fraction of items passed.
+All other settings are those of the demo. Each run is evaluated on held-out prompts by code (*gold*) every
+`--eval-every` steps, and at the end by its own judge (*proxy*). A group is *without variance* if all completions of a
+prompt have the same reward, so it gives no gradient.
 
-Writes `summary.json` and `soft_vs_hard.png` under `--output`. A finished run is not repeated: seeds can be added, the
-arms started side by side (`--arms soft`, `--arms hard`) and then put together, an interrupted study taken up again.
+Writes `summary.json` and `soft_vs_hard.png` under `--output`. Finished runs are skipped, so you can add seeds, run the
+arms in parallel (`--arms soft`, `--arms hard`) and combine them, or resume an interrupted study.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COLORS = {"soft": "C0", "hard": "C3"}
 
 
 class Study:
-    """The prompts, with a checklist each, and the settings that all runs share."""
+    """The prompts with their checklists, and the settings shared by all runs."""
 
     def __init__(self, args: argparse.Namespace):
         self.args = args
@@ -59,7 +59,7 @@ class Study:
         return gold(self.test_items, sample_policy(str(policy), self.test_items, n=1, temperature=0.0))
 
     def before(self) -> dict[str, Any]:
-        """The untrained policy, by code and by the judge of each arm."""
+        """Evaluate the untrained policy by code and by the judge of each arm."""
         texts = self.held_out(pocket_dir())
         found = {
             arm: measure(self.scorer(arm, self.store), self.test_set, self.test_items, texts)["proxy"] for arm in ARMS
@@ -71,8 +71,8 @@ class Study:
         }
 
     def run(self, arm: str, seed: int, folder: Path) -> dict[str, Any]:
-        """Train once and measure."""
-        # A store of its own: what another run has read would be free here, and its steps faster.
+        """Train and evaluate one run."""
+        # Each run has its own store, because shared reads would make later runs faster.
         args, scorer, started = self.args, self.scorer(arm, folder / "store.sqlite"), time.perf_counter()
         log = train(
             self.train_set,
@@ -103,7 +103,7 @@ class Study:
 
 
 def summarize(before: dict[str, Any], runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
-    """What all seeds of each arm came to, and where both have the same seeds, soft minus hard by seed."""
+    """Results of each arm over its seeds, and soft minus hard for seeds that both arms have."""
     arms = {}
     for arm, of_seeds in runs.items():
         numbers = ("gold", "greedy_gold", "proxy", "zero_variance", "small_variance", "training_seconds")
@@ -130,7 +130,7 @@ def summarize(before: dict[str, Any], runs: dict[str, list[dict[str, Any]]]) -> 
 
 
 def plot(summary: dict[str, Any], path: Path) -> None:
-    """Held-out gold, and the groups without variance, against the step."""
+    """Plot held-out gold and the fraction of groups without variance against the step."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -156,7 +156,7 @@ def plot(summary: dict[str, Any], path: Path) -> None:
 
 
 def report(summary: dict[str, Any]) -> None:
-    """Both arms side by side."""
+    """Print both arms side by side."""
     table = Table(title="Held-out prompts: mean over the seeds (least-greatest)")
     table.add_column("")
     table.add_column("before")
@@ -183,13 +183,13 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Run the study; returns its summary."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--output", type=Path, default=Path("runs/soft_vs_hard"))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of the training")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="training seeds")
     parser.add_argument("--arms", choices=list(ARMS), nargs="+", default=list(ARMS))
     parser.add_argument("--steps", type=int, default=60, help="GRPO steps")
     parser.add_argument("--learning-rate", type=float, default=3e-4)
     parser.add_argument("--train-prompts", type=int, default=256)
     parser.add_argument("--test-prompts", type=int, default=96)
-    parser.add_argument("--eval-every", type=int, default=10, help="steps between two points of the curve")
+    parser.add_argument("--eval-every", type=int, default=10, help="steps between evaluations")
     args = parser.parse_args(argv)
     transformers_logging.disable_progress_bar()
 

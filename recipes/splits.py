@@ -1,7 +1,7 @@
-"""Where the training recipes get their data: a Hub id, a folder or a file, as the splits of a dataset.
+"""Loading the data of the training recipes from a Hub id, a folder or a file.
 
-`DataArguments` are the options that say which; a recipe adds its own to them. A file without rows is refused here,
-because what reads it further down says nothing that helps.
+`DataArguments` are the common command-line options; recipes subclass it. An empty file raises an error here, because
+the error of `datasets` does not explain the cause.
 """
 
 from __future__ import annotations
@@ -19,19 +19,23 @@ READERS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}
 
 @dataclass
 class DataArguments:
-    """What is trained on."""
+    """Training and test data."""
 
     dataset_name: str = field(metadata={"help": "A Hub id, a folder or a file (.jsonl, .json, .parquet)."})
     dataset_config: str | None = field(default=None, metadata={"help": "Configuration of a Hub dataset."})
-    dataset_train_split: str = field(default="train", metadata={"help": "A single file is this split."})
-    dataset_test_split: str = field(default="test", metadata={"help": "Read if `eval_strategy` is not no."})
+    dataset_train_split: str = field(
+        default="train", metadata={"help": "Training split; a single file is loaded as this split."}
+    )
+    dataset_test_split: str = field(
+        default="test", metadata={"help": "Test split, loaded if `eval_strategy` is not `no`."}
+    )
 
 
 def load_splits(data: DataArguments) -> DatasetDict:
-    """The dataset's splits; a single file, or a folder of one dataset, is its train split.
+    """Load the splits of a dataset. A single file, or a folder with a single dataset, is the training split.
 
     Raises:
-        SampleError: for a file of another kind, or one that has no rows.
+        SampleError: If a file has an unknown extension or no rows.
     """
     path = Path(data.dataset_name)
     if path.is_file():
@@ -44,9 +48,9 @@ def load_splits(data: DataArguments) -> DatasetDict:
 
 def _read(path: Path, split: str) -> DatasetDict:
     if path.suffix not in READERS:
-        raise SampleError(f"{path}: unknown kind of file; allowed: {', '.join(READERS)}.")
+        raise SampleError(f"{path}: unknown file extension; allowed: {', '.join(READERS)}.")
     try:
         return load_dataset(READERS[path.suffix], data_files={split: str(path)})
-    except (DatasetGenerationError, StopIteration) as error:  # the second is how an empty file ends
+    except (DatasetGenerationError, StopIteration) as error:  # an empty file raises StopIteration
         why = str(error.__cause__ or "").strip() or "it has no rows"
         raise SampleError(f"{path} cannot be read as a dataset: {why.splitlines()[0]:.200}.") from error

@@ -1,17 +1,17 @@
-"""Self-refinement on the pocket model, by checklist (STICK) and by critique: does it help, and how much per round?
+"""Self-refinement on the pocket model with checklist feedback (STICK) and with critiques: the gain per round.
 
     python recipes/stick.py --output_dir runs/stick
     python recipes/stick.py --policy runs/demo/policy --output_dir runs/stick_trained   # another model of this world
 
-For unseen prompts of the pocket world a model answers, is judged, and answers again, round after round; the pocket
-model writes the checklists and judges. Method *checklist* tells it the verdicts; method *critique* tells it its own
-review in plain sentences, and the checklist only measures. The first answers are the same in both. Each method runs
-once per seed.
+For held-out prompts of the pocket world, a model answers, is judged, and answers again for several rounds. The pocket
+model writes the checklists and judges. With the method *checklist*, the feedback is the verdicts; with *critique*, it
+is the model's own critique in free text, and the checklist is only used for scoring. The first answers are the same
+for both methods. Each method runs once per seed.
 
-Measured after every round, over all prompts: the score (what the judge says) and gold (code truth: the share of
-constraints met) of the answer that stands then, and of the best so far by score, which is what `refine` gives back. A
-prompt that needs no further round keeps its answer. Prompts for which a step failed (no reply, no checklist, no
-score) are left out of the means of that method and seed, and counted in `lost`.
+After every round, over all prompts, the recipe reports the judge's score and the gold score (the fraction of
+constraints met, computed by code) of the current answer, and of the best answer so far by score, which is the result
+of `refine_batch`. A prompt that needs no further round keeps its answer. Prompts for which a step failed (no reply, no
+checklist, no score) are excluded from the means of that method and seed and counted in `lost`.
 
 Writes `summary.json` and `rounds.png` (mean over seeds, shaded from the lowest to the highest) under `--output_dir`.
 """
@@ -45,20 +45,20 @@ Curves = dict[str, dict[str, list[float]]]
 
 @dataclass
 class StickArguments:
-    """How much, and where to."""
+    """Settings of the study."""
 
-    policy: str = field(default="pocket", metadata={"help": "The model that answers and reviews."})
-    prompts: int = field(default=96, metadata={"help": "Unseen pocket prompts."})
-    rounds: int = field(default=3, metadata={"help": "Answers after the first, at most."})
+    policy: str = field(default="pocket", metadata={"help": "The model that answers and critiques."})
+    prompts: int = field(default=96, metadata={"help": "Number of held-out pocket prompts."})
+    rounds: int = field(default=3, metadata={"help": "Maximum number of answers after the first."})
     seeds: int = field(default=3, metadata={"help": "Runs of each method."})
-    temperature: float = field(default=1.0, metadata={"help": "Of answers and reviews."})
+    temperature: float = field(default=1.0, metadata={"help": "Sampling temperature of answers and critiques."})
     max_tokens: int = 128
-    store: str | None = field(default=None, metadata={"help": "The store; by default the one of the user's cache."})
+    store: str | None = field(default=None, metadata={"help": "Store file. Defaults to the user cache."})
     output_dir: str = "runs/stick"
 
 
 def curves(items: Sequence[Task], refined: Sequence[Refinement], rounds: int) -> tuple[Curves, int]:
-    """Means after each round, and how many prompts are in none of them because a step failed."""
+    """Means after each round, and the number of prompts excluded because a step failed."""
     kept = [(task, done) for task, done in zip(items, refined, strict=True) if _complete(done)]
     if not kept:
         raise SampleError(f"none of the {len(items)} prompts could be refined; the first: {refined[0].stopped}.")
@@ -88,7 +88,7 @@ def _score(done: Refinement, number: int) -> float | None:
 
 
 def _standing(done: Refinement, number: int, choice: str) -> tuple[str, float]:
-    """Text and score of an answer after round `number`: the last one, or the earliest of the best."""
+    """Text and score of an answer after round `number`: the last one, or the earliest best one."""
     until = _numbers(done)[: number + 1]
     scores = [_score(done, i) or 0.0 for i in until]
     place = until[-1] if choice == "last" else scores.index(max(scores))
@@ -96,7 +96,7 @@ def _standing(done: Refinement, number: int, choice: str) -> tuple[str, float]:
 
 
 def spread(runs: Sequence[Curves]) -> dict[str, Any]:
-    """Mean, lowest and highest over the seeds, round by round."""
+    """Mean, minimum and maximum over the seeds, per round."""
     return {
         measure: {
             choice: {
@@ -133,7 +133,7 @@ def plot(methods: dict[str, dict[str, Any]], path: Path) -> None:
 
 
 def report(summary: dict[str, Any]) -> None:
-    """The table, whatever was measured."""
+    """Print the results as a table."""
     table = Table("method", "", title=f"Mean over {summary['prompts']} prompts and {summary['seeds']} seeds, by round")
     for number in range(summary["rounds"] + 1):
         table.add_column(str(number), justify="right")
@@ -146,7 +146,7 @@ def report(summary: dict[str, Any]) -> None:
 
 
 def main(arguments: StickArguments) -> dict[str, Any]:
-    """Refine by both methods and every seed; gives what `summary.json` holds."""
+    """Run both methods with every seed; returns the content of `summary.json`."""
     output = Path(arguments.output_dir)
     output.mkdir(parents=True, exist_ok=True)
     store: str | bool = arguments.store or True
@@ -158,7 +158,7 @@ def main(arguments: StickArguments) -> dict[str, Any]:
         runs, lost = [], []
         stopped: dict[str, int] = {}
         for seed in range(arguments.seeds):
-            # Round k samples with seed + k: seeds this far apart share no reply.
+            # Round k samples with seed + k, so the seeds are spaced such that runs share no replies.
             sampling = Sampling(arguments.max_tokens, arguments.temperature, seed=seed * (arguments.rounds + 2))
             refined = refine_batch(
                 [task.instruction for task in items],

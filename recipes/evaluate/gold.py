@@ -1,12 +1,12 @@
-"""Evaluate a judge: score rows that carry checklists and targets, and compare with a gold column if there is one.
+"""Evaluate a judge: score rows with checklists and targets, and compare the answers with a gold column if given.
 
     python recipes/evaluate/gold.py --data infobench.jsonl --prompt_keys instruction input --target_key output \
         --checklist_key decomposed_questions --category_key question_label --gold_key eval --judge org/judge
 
-Gold is, per row, one value per item (true or false: the right answer to each question) or one number (how good the
-target is). With the first, every answer is compared: share of equal answers and Cohen's kappa, overall and by
-category. With the second, the scores are correlated with it (Pearson). Everything goes into `summary.json` and
-`scored.jsonl` under `--output_dir`. The store makes a second run free.
+The gold column has, per row, either one label per item (true or false) or one number (the quality of the target). With
+labels, the recipe reports accuracy and Cohen's kappa, overall and by category. With numbers, it reports the Pearson
+correlation with the scores. Results are written to `summary.json` and `scored.jsonl` under `--output_dir`. A second
+run reads all answers from the store.
 """
 
 from __future__ import annotations
@@ -36,31 +36,35 @@ CHUNK_ROWS = 256
 
 @dataclass
 class EvaluateArguments:
-    """What is evaluated, and with which judge."""
+    """Data and judge."""
 
     data: str = field(metadata={"help": "Rows with checklists and targets: .jsonl, .csv or .parquet."})
-    prompt_keys: list[str] = field(default_factory=lambda: ["prompt"], metadata={"help": "Joined if several."})
-    target_key: str = field(default="target", metadata={"help": "Key of the text being scored."})
-    checklist_key: str = field(default="checklist", metadata={"help": "Key of the questions."})
-    category_key: str | None = field(default=None, metadata={"help": "Key of the items' categories, one per item."})
-    gold_key: str | None = field(
-        default=None, metadata={"help": "Key of one truth per item, or of one number per row."}
+    prompt_keys: list[str] = field(
+        default_factory=lambda: ["prompt"], metadata={"help": "Keys of the prompt; several are joined."}
     )
-    judge: str = field(default="pocket", metadata={"help": "pocket, a folder, a Hub id, or a served name."})
+    target_key: str = field(default="target", metadata={"help": "Key of the text to score."})
+    checklist_key: str = field(default="checklist", metadata={"help": "Key of the checklist."})
+    category_key: str | None = field(default=None, metadata={"help": "Key of a list with the category of each item."})
+    gold_key: str | None = field(
+        default=None, metadata={"help": "Key of the gold labels (one per item) or of a gold score per row."}
+    )
+    judge: str = field(
+        default="pocket", metadata={"help": "pocket, a folder, a Hub id, or the name of a served model."}
+    )
     backend: str = field(default="auto", metadata={"help": "auto, transformers, vllm or openai."})
-    base_url: str | None = field(default=None, metadata={"help": "An OpenAI-compatible server."})
+    base_url: str | None = field(default=None, metadata={"help": "URL of an OpenAI-compatible server."})
     prompt: str = field(default="judges/item", metadata={"help": "The judge's prompt."})
-    threshold: float = field(default=0.6, metadata={"help": "Yes from this P(yes) up."})
-    store: str | None = field(default=None, metadata={"help": "The store; by default the one of the user's cache."})
+    threshold: float = field(default=0.6, metadata={"help": "Least P(yes) that counts as yes."})
+    store: str | None = field(default=None, metadata={"help": "Store file. Defaults to the user cache."})
     output_dir: str = field(default="runs/evaluate")
 
 
 @dataclass
 class Agreement:
-    """Answers compared with gold ones."""
+    """Confusion counts of answers against gold labels."""
 
     pairs: Counter[tuple[bool, bool]] = field(default_factory=Counter)
-    """(judge says yes, gold says yes) to how often."""
+    """(judge is yes, gold is yes) to count."""
 
     @property
     def count(self) -> int:
@@ -68,14 +72,14 @@ class Agreement:
 
     @property
     def accuracy(self) -> float | None:
-        """Share of equal answers."""
+        """Fraction of equal answers."""
         return (
             sum(n for (judged, gold), n in self.pairs.items() if judged == gold) / self.count if self.count else None
         )
 
     @property
     def kappa(self) -> float | None:
-        """Cohen's kappa: agreement above what the two rates of yes give by chance; None where both never vary."""
+        """Cohen's kappa, chance-corrected agreement; None if both sides are constant."""
         if not self.count:
             return None
         judged, gold = (sum(n for pair, n in self.pairs.items() if pair[side]) / self.count for side in (0, 1))
@@ -84,10 +88,10 @@ class Agreement:
 
 
 def evaluate(dataset: Dataset, scorer: ChecklistScorer, gold_key: str | None, scored: Path) -> dict[str, Any]:
-    """Score every row, write it to `scored`, and measure.
+    """Score every row, write it to `scored`, and compute the figures.
 
     Returns:
-        `dict`: the totals; agreement or correlation, where there is gold; the same by category.
+        `dict`: The totals; with gold, also agreement or correlation, overall and by category.
     """
     totals, agreement = Tally(), Agreement()
     by_category: dict[str, tuple[Counter[str], Agreement]] = defaultdict(lambda: (Counter(), Agreement()))
@@ -149,19 +153,19 @@ def _pearson(numbers: Sequence[tuple[float, float]]) -> float | None:
 
 
 def check_gold(dataset: Dataset, gold_key: str) -> None:
-    """Refuse a gold column that cannot be compared, naming the row."""
+    """Validate the gold column. Raises [`SampleError`] that names the row."""
     if gold_key not in dataset.column_names:
-        raise SampleError(f"there is no column {gold_key!r}; the columns are {', '.join(dataset.column_names)}.")
+        raise SampleError(f"column {gold_key!r} not found; the columns are {', '.join(dataset.column_names)}.")
     for number, row in enumerate(dataset.select_columns(["checklist", gold_key]), start=1):
         gold, items = row[gold_key], len(row["checklist"])
         if isinstance(gold, list) and len(gold) != items:
             raise SampleError(f"row {number}: {gold_key!r} has {len(gold)} values for {items} items.")
         if gold is not None and not isinstance(gold, list | int | float):
-            raise SampleError(f"row {number}: {gold_key!r} must be a list of truths or a number, got {gold!r:.60}.")
+            raise SampleError(f"row {number}: {gold_key!r} must be a list of labels or a number, got {gold!r:.60}.")
 
 
 def report(summary: dict[str, Any]) -> None:
-    """The tables."""
+    """Print the tables."""
     console = Console()
     table = Table(title=f"{summary['rows']} rows", show_header=False)
     for name in ("mean_score", "macro", "micro", "pearson"):

@@ -2,9 +2,9 @@
 
     python recipes/evaluate/ifeval.py --output_dir runs/ifeval
 
-Prints a table by kind of instruction, and every verdict that differs with its reason; `summary.json` and
-`differences.jsonl` under `--output_dir` hold the same. The data (`ifeval/en_labels.jsonl.gz`: one line per response
-with `instruction_id_list`, `kwargs` and `strict`) is read in place.
+Prints a table by type of instruction, and every differing verdict with its reason. The results are also written to
+`summary.json` and `differences.jsonl` under `--output_dir`. The data (`ifeval/en_labels.jsonl.gz`: one line per
+response with `instruction_id_list`, `kwargs` and `strict`) is read in place.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RESAMPLES = 2000
 
 @dataclass
 class IFEvalArguments:
-    """Where the verdicts are, and where the comparison goes."""
+    """Input and output folders."""
 
     data: str | None = field(
         default=None, metadata={"help": "Folder with ifeval/; by default $CHECKLIST_REWARDS_DATA or ../shared/data."}
@@ -45,7 +45,7 @@ class IFEvalArguments:
 
 @dataclass(frozen=True)
 class Compared:
-    """One instruction of one response: the official verdict and ours (None where our check broke)."""
+    """One instruction of one response: the official verdict and ours (None if our check failed)."""
 
     key: int
     model: str
@@ -58,7 +58,7 @@ class Compared:
 
 
 def compare(path: Path) -> Iterator[Compared]:
-    """Every instruction of every response in a file of official verdicts."""
+    """Compare every instruction of every response in a file of official verdicts."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
             row = json.loads(line)
@@ -74,7 +74,7 @@ def compare(path: Path) -> Iterator[Compared]:
 
 
 def reason(it: Compared) -> str:
-    """Why our verdict is not the official one, with what can be measured about it."""
+    """Why our verdict differs from the official one, with measurements where possible."""
     if it.ours is None:
         return f"unanswered: {it.error}"
     if it.instruction == "keywords:letter_frequency" and not it.kwargs["letter"].isalpha():
@@ -93,7 +93,7 @@ def reason(it: Compared) -> str:
 
 
 def summary(compared: list[Compared]) -> dict[str, Any]:
-    """Agreement overall, with a 95 % interval resampled by prompt, and by kind of instruction."""
+    """Agreement overall, with a 95% bootstrap interval over prompts, and by type of instruction."""
     total, different = (
         Counter(it.instruction for it in compared),
         Counter(it.instruction for it in compared if _off(it)),
@@ -125,12 +125,12 @@ def _off(it: Compared) -> bool:
 
 
 def labels_file(data: str | None) -> Path:
-    """The file of official verdicts. Raises [`SampleError`] if it is not there."""
+    """The file of official verdicts. Raises [`SampleError`] if it is missing."""
     beside = Path(__file__).resolve().parents[3] / "shared" / "data"
     folder = Path(data or os.environ.get("CHECKLIST_REWARDS_DATA") or beside)
     path = folder / "ifeval" / "en_labels.jsonl.gz"
     if not path.is_file():
-        raise SampleError(f"{path}: there is no such file; give --data, the folder that holds ifeval/.")
+        raise SampleError(f"{path}: file not found; set --data to the folder that contains ifeval/.")
     return path
 
 

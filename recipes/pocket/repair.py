@@ -2,9 +2,9 @@
 
 A response breaks some constraints. `mend` edits it the shortest way: what was found wrong is put right, what was found
 right stays, and what nobody spoke of is left as it is. The feedback is either the verdicts of a checklist, as
-`refine.py` puts them into words, or a critique in plain sentences. Both are made from the code truth of the world,
-come in equal numbers, and ask for the same edits: the two ways of refining differ in nothing but the feedback and in
-how the model came by it.
+`self_refine.py` puts them into words, or a critique in plain sentences. Both are made from the code truth of the
+world, come in equal numbers, and ask for the same edits: the two ways of refining differ in nothing but the feedback
+and in how the model came by it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _critique(wrong: Sequence[Constraint]) -> str:
 
 
 def told(constraints: Sequence[Constraint], wrong: Sequence[Constraint]) -> str:
-    """Feedback as `refine.py` words it, of a checklist of the canonical questions."""
+    """Feedback as `self_refine.py` words it, of a checklist of the canonical questions."""
     checklist = Checklist(items=tuple(ChecklistItem(question=c.question()) for c in constraints))
     verdicts = [Verdict(answer=NO if c in wrong else YES) for c in constraints]
     return feedback_of(checklist, score_checklist(checklist, verdicts))
@@ -157,7 +157,7 @@ class RepairWriter:
         self.prompts = {name: load_prompt(name, "stage") for name in PROMPTS}
 
     def chat(self, name: str, task: Task, text: str, feedback: str | None = None) -> tuple[str | None, str]:
-        """System and user message, as `refine.py` renders them."""
+        """System and user message, as `self_refine.py` renders them."""
         prompt = self.prompts[name]
         return prompt.system, prompt.render(
             instruction=task.instruction, history=None, response=text, feedback=feedback

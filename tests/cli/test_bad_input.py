@@ -121,7 +121,7 @@ def test_generate_refuses_what_asks_for_nothing(run, no_engine, row, arguments, 
     ("row", "arguments", "words"),
     [
         ({}, [], ["line 1", "'candidates'", "--policy"]),
-        ({"candidates": []}, [], ["line 1", "no candidates"]),
+        ({"candidates": []}, [], ["line 1", "list of candidates is empty"]),
         ({"candidates": ["a", 1]}, [], ["line 1", "candidate 2", "int 1"]),
         ({"candidates": ["a", "b"], "gold": [1]}, ["--gold-key", "gold"], ["line 1", "2 numbers"]),
         ({"candidates": ["a"]}, ["--gold-key", "gold", "--policy", "pocket"], ["--gold-key gold", "--policy"]),

@@ -31,7 +31,10 @@ def test_labels_become_a_judge_whose_card_tells_its_folds(run, tmp_path):
     assert (record["pairs"], record["folds"], record["unread"], record["warning"]) == (72, 2, 0, None)
     assert 0 <= record["held_out"]["auc"]["low"] <= record["held_out"]["auc"]["high"] <= 1
     card = Path("judge/README.md").read_text()
-    assert "72 labelled pairs from `labels.jsonl`: 12 texts in 12 groups" in card and "2 folds by group" in card
+    assert (
+        "72 labelled pairs from `labels.jsonl`: 12 texts in 12 groups" in card
+        and "2-fold cross-validation by group" in card
+    )
     write_jsonl("rows.jsonl", {"target": rows[0]["target"], "checklist": [row["question"] for row in rows[:6]]})
     scored = run("score", "rows.jsonl", "-o", "scored.jsonl", "--model", "judge", "--no-store")
     assert scored.exit_code == 0, scored.output
@@ -39,7 +42,7 @@ def test_labels_become_a_judge_whose_card_tells_its_folds(run, tmp_path):
     assert row["checklist_score"]["answered"] == 6 and row["checklist_score"]["items"][0]["judge"] == "judge"
     # Its answers are labels in turn.
     again = run("distill", "scored.jsonl", "-o", "pupil", "--base", base, "--folds", "0", "--epochs", "1")
-    assert again.exit_code == 0 and "Nothing was held out" in Path("pupil/README.md").read_text()
+    assert again.exit_code == 0 and "no labels were held out" in Path("pupil/README.md").read_text()
 
 
 @pytest.mark.slow
@@ -50,7 +53,7 @@ def test_a_judge_that_learned_nothing_is_written_with_a_warning_and_exit_code_1(
                "--epochs", "1", "--bootstrap", "20", "--json", "out.json")  # fmt: skip
     assert done.exit_code == 1, done.output
     warning = json.loads(Path("out.json").read_text())["warning"]
-    assert re.fullmatch(r"On groups it was not trained on, .* better than chance: AUC 0.*, kappa .*\.", warning)
+    assert re.fullmatch(r"On held-out groups, .* better than chance: AUC 0.*, kappa .*\.", warning)
     assert f"error: {warning} The judge was written to judge" in done.stderr
     assert f"**{warning}**" in Path("judge/README.md").read_text()
 

@@ -204,7 +204,7 @@ def test_settings_that_say_how_a_model_is_prompted_are_refused(folder, settings,
 def test_it_writes_nothing_and_other_engines_do_not_read_it(folder, engine):
     with pytest.raises(ModelError, match="can only answer questions"):
         engine.generate([[{"role": "user", "content": "Hi."}]], Sampling())
-    with pytest.raises(ModelError, match="cross-encoder, which transformers does not read"):
+    with pytest.raises(ModelError, match="cross-encoder, which transformers does not support"):
         choose_backend(folder, "transformers")
     with pytest.raises(ModelError, match="it cannot be used with the labels A, B"):
         engine.read([ReadGroup(None, "red", ("red ?",))], ("A", "B"))

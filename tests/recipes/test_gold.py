@@ -77,9 +77,9 @@ def test_kappa(pairs, accuracy, kappa):
     assert agreement.accuracy == accuracy and agreement.kappa == (None if kappa is None else pytest.approx(kappa))
 
 
-@pytest.mark.parametrize(("gold", "words"), [([True], "1 values for 2 items"), ("yes", "list of truths or a number")])
+@pytest.mark.parametrize(("gold", "words"), [([True], "1 values for 2 items"), ("yes", "list of labels or a number")])
 def test_gold_that_cannot_be_compared_is_refused(tmp_path, gold, words):
     with pytest.raises(SampleError, match=f"row 1: .*{words}"):
         check_gold(dataset(tmp_path, ROWS[0] | {"gold": gold}), "gold")
-    with pytest.raises(SampleError, match="there is no column 'truth'"):
+    with pytest.raises(SampleError, match="column 'truth' not found"):
         check_gold(dataset(tmp_path, ROWS[0]), "truth")

@@ -28,7 +28,7 @@ def test_the_checks_agree_with_the_official_verdicts(data_dir, tmp_path, monkeyp
 
 
 def test_it_says_where_the_data_should_be(tmp_path, monkeypatch):
-    with pytest.raises(SampleError, match="en_labels.jsonl.gz: there is no such file; give --data"):
+    with pytest.raises(SampleError, match="en_labels.jsonl.gz: file not found; set --data"):
         ifeval.labels_file(str(tmp_path))
 
 

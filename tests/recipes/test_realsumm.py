@@ -162,7 +162,7 @@ def test_the_whole_recipe_on_a_small_world_and_a_second_run_trains_nothing(tmp_p
 
 
 def test_data_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(SampleError, match=r"votes.jsonl.gz is not there; --data"):
+    with pytest.raises(SampleError, match=r"votes.jsonl.gz: file not found; set --data"):
         load_units(tmp_path)
 
 

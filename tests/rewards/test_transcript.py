@@ -60,5 +60,5 @@ def test_a_reference_column_is_shown_to_a_judge_that_has_a_place_for_it(tmp_path
     batch = dict(prompts=["A"] * 3, completions=["x"] * 3, checklist=[["Is it so?"]] * 3)
     answers = ["gold", None, [{"role": "assistant", "content": "gold"}]]
     assert reward(**batch, answer=answers) == pytest.approx([0.9, 0.1, 0.9])
-    with pytest.raises(SampleError, match="no column 'answer' .columns it passed: checklist."):
+    with pytest.raises(SampleError, match="no column 'answer' .columns: checklist."):
         reward(**batch)

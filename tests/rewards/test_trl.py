@@ -184,14 +184,12 @@ def test_the_column_may_have_another_name():
     reward = reward_on(column="rubric")
     call = dict(prompts=["A"], completions=["red"], checklist=[["Is blue?"]])
     assert reward(**call, rubric=[["Is red?"]]) == pytest.approx([0.9])
-    with pytest.raises(SampleError, match="no column 'rubric' .columns it passed: checklist, level."):
+    with pytest.raises(SampleError, match="no column 'rubric' .columns: checklist, level."):
         reward(**call, level=[1])
 
 
 def test_a_missing_column_is_refused_with_the_two_usual_causes():
-    with pytest.raises(
-        SampleError, match=r"no column 'checklist' \(columns it passed: solution\).*remove_unused_columns"
-    ):
+    with pytest.raises(SampleError, match=r"no column 'checklist' \(columns: solution\).*remove_unused_columns"):
         reward_on()(prompts=["A"], completions=["x"], solution=["x"], trainer_state=object())
 
 
@@ -305,7 +303,7 @@ def test_a_pipeline_gives_its_scorer_and_its_scale(name):
 def test_a_pipeline_whose_scorer_is_another_object_is_refused():
     pipe = pipeline("tick", store=False)
     pipe.scorer = object()
-    with pytest.raises(SampleError, match="must be a ChecklistScorer or a Pipeline that has one, got <object"):
+    with pytest.raises(SampleError, match="must be a ChecklistScorer or a Pipeline with one, got <object"):
         ChecklistReward(pipe)
 
 
@@ -323,7 +321,7 @@ def test_a_pipeline_whose_scorer_is_another_object_is_refused():
         ({"categories": "tone"}, "categories='tone'"),
         ({"threshold": 2}, "threshold=2"),
         ({"scorer": "pocket"}, "'pocket'.*model="),
-        ({"scorer": ChecklistScorer(store=False), "threshold": 0.5}, "threshold must be set on it"),
+        ({"scorer": ChecklistScorer(store=False), "threshold": 0.5}, "threshold cannot be combined with scorer"),
     ],
 )
 def test_bad_settings_are_refused_when_the_reward_is_made(options, words):
