@@ -84,7 +84,7 @@ class PanelJudge(JudgeGroup):
     ):
         super().__init__(judges, "panel")
         if rule not in RULES:
-            raise SampleError(f"rule={rule!r} is not allowed; allowed: {', '.join(RULES)}.")
+            raise SampleError(f"rule={rule!r} is not known; allowed: {', '.join(RULES)}.")
         weights = [1.0] * len(judges) if weights is None else list(weights)
         if len(weights) != len(judges) or not all(math.isfinite(weight) and weight > 0 for weight in weights):
             raise SampleError(

@@ -292,4 +292,4 @@ def _zipped(checklist: Checklist, credits: Sequence[float | None]) -> list[tuple
 
 def _one_of(name: str, value: str, allowed: Sequence[str]) -> None:
     if value not in allowed:
-        raise SampleError(f"{name}={value!r} is not allowed; allowed: {', '.join(map(repr, allowed))}.")
+        raise SampleError(f"{name}={value!r} is not known; allowed: {', '.join(map(repr, allowed))}.")

@@ -84,7 +84,7 @@ WRONG = {
     "deep.yaml": ("[" * 3000, [], "deep.yaml: nested more than 100 levels deep"),
     "deep.json": ("[" * 3000, [], "deep.json: nested more than 100 levels deep"),
     "long.yaml": ("name: " + "9" * 5000, [], "long.yaml: not valid YAML (Exceeds the limit (4300 digits)"),
-    "rule.yaml": ("panel: {rule: most}\njudges: [pocket, pocket]", [], "rule.yaml, panel: rule='most' is not allowed"),
+    "rule.yaml": ("panel: {rule: most}\njudges: [pocket, pocket]", [], "rule.yaml, panel: rule='most' is not known"),
     "judge.yaml": ("panel: {}\njudges: [{modell: pocket}]", [], "judge.yaml, judge 1: unknown key 'modell'; allowed"),
     "grpo.yaml": ("output_dir: x\nreward: {modell: pocket}", [], "grpo.yaml, reward: unknown key 'modell'; allowed"),
     "reward.yaml": ("threshold: 1.5", [], "reward.yaml: threshold=1.5 is not allowed"),

@@ -69,7 +69,7 @@ def test_a_model_beside_the_file_is_refused(file):
         ("judges: [pocket, pocket]", "expected either 'panel' or 'cascade'"),
         ("panel:\ncascade:\njudges: [pocket]", "expected either 'panel' or 'cascade'"),
         ("panel:\njudges: pocket", "expected either 'panel' or 'cascade'"),
-        ("panel: {rule: best}\njudges: [pocket, pocket]", "judges.yaml, panel: rule='best' is not allowed"),
+        ("panel: {rule: best}\njudges: [pocket, pocket]", "judges.yaml, panel: rule='best' is not known"),
         ("panel: {margin: 1}\njudges: [pocket, pocket]", "judges.yaml, panel: unknown key 'margin'; allowed: rule"),
         ("panel:\njudges: [pocket]", "judges.yaml, panel: a panel requires two or more"),
         ("panel:\njudges: [pocket, {modle: x}]", "judges.yaml, judge 2: unknown key 'modle'; allowed: model"),
