@@ -47,7 +47,7 @@ def in_process(judge: Any) -> str | None:
     return None
 
 
-def awake(judge: Any) -> AbstractContextManager[Any]:
+def keep_awake(judge: Any) -> AbstractContextManager[Any]:
     """Context manager that wakes the judge's engines for a scoring and puts them to sleep afterwards.
 
     It affects engines with `enable_sleep_mode=True`, which free their GPU memory for a colocated policy between two

@@ -49,7 +49,7 @@ from checklist_rewards.rewards.failures import (
     ranks,
 )
 from checklist_rewards.rewards.log import RewardLog, numbers_of
-from checklist_rewards.rewards.placement import awake, check_child
+from checklist_rewards.rewards.placement import check_child, keep_awake
 from checklist_rewards.rewards.steps import Judged, Shaping
 from checklist_rewards.rewards.transcript import transcript_text
 from checklist_rewards.scorer import ChecklistScorer, Sample
@@ -211,7 +211,7 @@ class ChecklistReward:
         samples = self._samples(prompts, completions, columns)
         started = time.perf_counter()
         known = [sample for sample in samples if sample is not None]
-        with awake(self.scorer.judge):
+        with keep_awake(self.scorer.judge):
             found = self.scorer.score_batch(known, retries=self.retries)
         seconds = time.perf_counter() - started
         order = iter(found)

@@ -225,7 +225,7 @@ def test_trap_unknown_names_are_refused_instead_of_falling_back():
         with pytest.raises(SampleError, match=f"{name}='bogus' is not known; allowed: "):
             ChecklistScorer(store=False, **{name: value})
     judges = [ReasonedJudge(name, backend=Script([])) for name in ("one", "two")]
-    with pytest.raises(SampleError, match="rule='bogus' is not allowed; allowed: "):
+    with pytest.raises(SampleError, match="rule='bogus' is not known; allowed: "):
         PanelJudge(judges, rule="bogus")
 
 
