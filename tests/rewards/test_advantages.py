@@ -118,7 +118,7 @@ def test_advantages_are_those_of_what_was_judged(tmp_path, caplog, algorithm, co
     found = list(logs["advantages"])
     assert found == pytest.approx(expected(algorithm, company, groups_of(ours), others), abs=2e-3)
     assert any(found) == (share < 1 or company != ALONE)
-    warned = "all completions of their prompts abstain" in caplog.text
+    warned = "all completions of their prompts get None" in caplog.text
     assert warned == (company == BESIDE)
 
 

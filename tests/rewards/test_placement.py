@@ -114,7 +114,7 @@ def test_a_judge_that_sleeps_is_awake_for_the_reward_and_never_while_the_policy_
     if on_failure == "row":
         train(reward, tmp_path)
     else:
-        with pytest.raises(BackendError, match="have no score: off_label"):
+        with pytest.raises(BackendError, match="could not be scored: off_label"):
             train(reward, tmp_path)
     steps = [key for key, _ in groupby(judge.events)]
     assert steps == ["policy samples", "wakes", "reads", "sleeps"] * (2 if on_failure == "row" else 1)
