@@ -172,7 +172,7 @@ def test_online_dpo_trains_with_it_and_no_failed_completion_loses_for_it(tmp_pat
         assert all((first == 0) == (second == 0) for first, second in pairs), "a pair has two scores or none"
         assert share < 1 or not any(rewards)
     assert trainer.moved, "TRL trains on a tie as if the first had won, which is said"
-    assert caplog.text.count("ChecklistOnlineDPOTrainer, or on_failure='raise'") == 1
+    assert caplog.text.count("ChecklistOnlineDPOTrainer, or set on_failure='raise'") == 1
     assert len((tmp_path / "reward.jsonl").read_text().splitlines()) == 16
     assert reward.pop_stats()["checklist_reward/unscored"] == pytest.approx(share, abs=0.4)
 
