@@ -196,8 +196,9 @@ class Checklist(BaseModel):
         if isinstance(value, Checklist):
             return value
         key = _key(value)
-        if key is not None and key in _PARSED:
-            return _PARSED[key]
+        known = None if key is None else _PARSED.get(key)  # one lookup: another thread may clear the cache
+        if known is not None:
+            return known
         checklist = cls._parse(value, where)
         if key is not None:
             if len(_PARSED) >= _MOST_PARSED:

@@ -236,7 +236,7 @@ class ChecklistScorer:
             for number, (sample, checklist) in enumerate(zip(samples, checklists, strict=True))
             for item in checklist.items
         ]
-        verdicts = answerer.judge(reads, progress)
+        verdicts = list(answerer.judge(reads, progress))
         for _ in range(retries):
             failed = [place for place, verdict in enumerate(verdicts) if is_transient(verdict.unanswered)]
             if not failed:

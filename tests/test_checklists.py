@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from checklist_rewards import Checklist, ChecklistItem, Option
+from checklist_rewards import Checklist, ChecklistItem, Option, checklists
 from checklist_rewards.errors import ChecklistError
 
 
@@ -26,6 +26,18 @@ def test_equal_values_are_parsed_once():
     value[0]["weight"] = 3
     assert Checklist.parse(value).items[0].weight == 3
     assert Checklist.parse(value, "row 2") is not parsed
+
+
+def test_a_thread_that_clears_the_cache_breaks_no_other(monkeypatch):
+    class Cleared(dict):
+        def __contains__(self, key):
+            found = super().__contains__(key)
+            self.clear()  # what another thread may do here
+            return found
+
+    monkeypatch.setattr(checklists, "_PARSED", Cleared())
+    first = Checklist.parse(["Is it short?"])
+    assert Checklist.parse(["Is it short?"]) == first
 
 
 def test_none_stands_for_absent_as_arrow_gives_it_back():

@@ -81,7 +81,7 @@ class RemoteJudge(Paid):
             progress (callable, *optional*): told how many of `reads` were answered since its last call.
 
         Raises:
-            ModelError: if there is no reward server, it does not accept the token, or its judge is another one.
+            ModelError: If no reward server answers, it does not accept the token, or its judge is another one.
         """
         if reads:
             self._compare()
@@ -156,7 +156,7 @@ class RewardServer:
     def __init__(self, base_url: str, *, token: str | None = None, **settings: Any):
         if not isinstance(base_url, str) or not base_url.startswith(("http://", "https://")):
             raise ModelError(
-                f"base_url={base_url!r} is no address of a reward server; give one such as 'http://localhost:8090'."
+                f"base_url={base_url!r} is not the address of a reward server; use one such as 'http://localhost:8090'."
             )
         self.address = base_url.rstrip("/")
         self.token = token
@@ -181,7 +181,7 @@ class RewardServer:
         raise ModelError(f"the reward server at {self.address} cannot be used as an engine; {_SCORES_ONLY}")
 
     def judge(self) -> str:
-        """The name of the server's judge; asked for once. Raises [`ModelError`] if there is no reward server."""
+        """The name of the server's judge; requested once. Raises [`ModelError`] if no reward server answers."""
         from checklist_rewards.backends.openai.failures import Failure
         from checklist_rewards.backends.openai.loop import run
 
@@ -194,7 +194,9 @@ class RewardServer:
                 )
             name = found.get("judge")
             if not isinstance(name, str):
-                raise ModelError(f"what answers at {self.address} is no reward server: its /health names no judge.")
+                raise ModelError(
+                    f"the server at {self.address} is not a reward server: its /health does not report a judge."
+                )
             self._judge = name
         return self._judge
 
