@@ -52,15 +52,108 @@ INDICES = ("missing", "duplicate", "zero_based", "extra")
 WORDS = ("na", "off_label", "no_logprobs", "logprobs_refused", "words_only")
 """About labels."""
 FAULTS = (*SOUND, *SILENT, *INDICES, *WORDS)
+DECIDED = (
+    "valid",
+    "429",
+    "503_twice",
+    "slow",
+    "wrong_order",
+    "one_missing",
+    "extra_answer",
+    "no_usage",
+    "few_questions",
+)
+"""Decisions that are right in the end. `one_missing` leaves the last answer out the first time."""
+UNDECIDED = (
+    *("500", "501", "hang", "drop", "html", "error_body", "null_answers", "refusal"),
+    *("never_answered", "answered_twice", "no_names", "nan", "above_one", "wrong_type", "wrong_labels", "not_a_sum"),
+)
+"""Decisions without a usable answer."""
+DECISION_FAULTS = (*DECIDED, *UNDECIDED)
 COSTLY = ("dense", "uneven")
 
 _QUESTION = re.compile(r"^[^\S\n]*(?:(?:Q|\[|\()?(\d+)[.):\]]*\s+)?[^\n]*\((yes|no)\)", re.M)
 _seen: Counter[tuple[str, str]] = Counter()
 
 
+async def decide(request: web.Request) -> web.StreamResponse:
+    """One decision, as the model's name has it, in the protocol of the path."""
+    asked = await request.json()
+    system_one = request.path.endswith("systemone")
+    state = asked["state"] if system_one else asked["input"]
+    name, _, some = asked["model"].partition("@")
+    fault = name if not some or MARK in str(state) else "valid"
+    entries = asked["questions"].items() if system_one else [(q["name"], q) for q in asked["questions"]]
+    wanted = dict(entries)
+    key = json.dumps([asked["model"], state, list(wanted.values())])
+    _seen[key, request.path] += 1
+    if fault == "429" and _seen[key, request.path] == 1:
+        headers = {"Retry-After": RETRY_AFTER}
+        return web.json_response({"error": {"message": "slow down"}}, status=429, headers=headers)
+    if fault in ("500", "501") or (fault == "503_twice" and _seen[key, request.path] <= 2):
+        return web.json_response({"error": {"message": "out of order"}}, status=int(fault[:3]))
+    if fault == "few_questions" and len(wanted) > 1:
+        return web.json_response({"error": {"message": "questions: at most 1 for this model"}}, status=400)
+    if fault == "hang":
+        await asyncio.sleep(3600)
+    if fault == "drop":
+        assert request.transport is not None
+        request.transport.abort()
+    if fault == "slow":
+        await asyncio.sleep(SLOW_SECONDS)
+    if fault == "html":
+        return web.Response(text="<!doctype html><h1>Bad gateway</h1>", content_type="text/html")
+    if fault == "error_body":
+        return web.json_response({"error": {"message": "the upstream broke", "code": 502}})
+    answers = {name: decided(question, fault, system_one) for name, question in wanted.items()}
+    if fault == "never_answered" or (fault == "one_missing" and _seen[key, request.path] == 1 and len(wanted) > 1):
+        answers.popitem()
+    if fault == "extra_answer":
+        answers = {"q99": decided({"type": "noul", "instructions": "(no)"}, "valid", system_one)} | answers
+    if fault == "wrong_order":
+        answers = dict(reversed(answers.items()))
+    body: dict[str, Any] = {"model": asked["model"], "answers": answers}
+    if system_one:
+        body["diagnostics"] = {name: {"label_mass": 0.9, "argmax_is_label": True} for name in answers}
+    else:
+        lines = [answer | {"name": None if fault == "no_names" else name} for name, answer in answers.items()]
+        body["answers"] = lines + lines[:1] * (fault == "answered_twice")
+    if fault == "null_answers":
+        body["answers"] = None
+    if fault != "no_usage":
+        body["usage"] = {"input_tokens": 100, "output_tokens": len(wanted)}
+    return web.Response(text=json.dumps(body), content_type="application/json")
+
+
+def decided(question: dict[str, Any], fault: str, system_one: bool) -> dict[str, Any]:
+    """The answer to one question of a decision. The label in brackets, or the last one, is right."""
+    if fault == "refusal":
+        return {"type": "refusal"}
+    kind = "score" if fault == "wrong_type" and question["type"] != "score" else question["type"]
+    if kind in ("noul", "predicate"):
+        truth = re.search(r"\((yes|no)\)", question["instructions"])
+        yes = 0.94 if truth is not None and truth.group(1) == "yes" else 0.06
+        yes = {"nan": math.nan, "above_one": 1.5, "wrong_labels": "yes", "not_a_sum": None}.get(fault, yes)
+        return {"type": kind, "noul" if system_one else "probability": yes}
+    criteria = question.get("criteria") or question.get("choices") or question.get("levels") or ["a", "b"]
+    labels = [line if isinstance(line, str) else line.get("value", line.get("label")) for line in criteria]
+    named = re.search(r"\(([^()]+)\)", question["instructions"])
+    right = named.group(1) if named is not None and named.group(1) in labels else labels[-1]
+    likely = {label: 0.9 if label == right else 0.1 / (len(labels) - 1) for label in labels}
+    if fault in ("nan", "above_one", "not_a_sum"):
+        likely[right] = {"nan": math.nan, "above_one": 1.5, "not_a_sum": 0.3}[fault]
+    if fault == "wrong_labels":
+        likely = {f"not {label}": value for label, value in likely.items()}
+    if system_one:
+        by_name = likely if kind == "choice" else {str(place): likely[label] for place, label in enumerate(likely)}
+        return {"type": kind, "probabilities": by_name, "confidence": 0.9}
+    of = "value" if kind == "choice" else "label"
+    return {"type": kind, "confidence": 0.9, "probabilities": [{of: k, "probability": p} for k, p in likely.items()]}
+
+
 async def models(request: web.Request) -> web.Response:
     """Every fault, with and without `@some`."""
-    names = [name + suffix for name in (*FAULTS, *COSTLY) for suffix in ("", "@some")]
+    names = [name + suffix for name in {*FAULTS, *COSTLY, *DECISION_FAULTS} for suffix in ("", "@some")]
     return web.json_response({"object": "list", "data": [{"id": name, "object": "model"} for name in names]})
 
 
@@ -225,6 +318,11 @@ async def serve() -> None:
     """Serve on a free port of this machine until stdin closes."""
     application = web.Application(client_max_size=2**26)
     application.add_routes([web.get("/v1/models", models), web.post("/v1/chat/completions", chat)])
+    # Each protocol alone, and both.
+    for prefix, paths in (("both", ("systemone", "decisions")), ("one", ("systemone",)), ("two", ("decisions",))):
+        application.router.add_get(f"/{prefix}/models", models)
+        for path in paths:
+            application.router.add_post(f"/{prefix}/{path}", decide)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

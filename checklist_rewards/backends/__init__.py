@@ -27,18 +27,29 @@ from checklist_rewards.backends.base import (
     is_transient,
 )
 from checklist_rewards.backends.engine import Engine
-from checklist_rewards.backends.models import is_encoder, model_identity, pocket_dir, resolve_model, served_identity
+from checklist_rewards.backends.models import (
+    decisions_identity,
+    is_encoder,
+    model_identity,
+    pocket_dir,
+    resolve_model,
+    served_identity,
+)
 from checklist_rewards.backends.servers import server_address
 from checklist_rewards.errors import ModelError
 
-BackendName = Literal["auto", "transformers", "vllm", "openai", "encoder"]
+BackendName = Literal["auto", "transformers", "vllm", "openai", "decisions", "encoder"]
 ENCODER = "encoder"
+OPENAI, DECISIONS = "openai", "decisions"
+SERVED = (OPENAI, DECISIONS)
+"""The backends that send requests to a server."""
 BACKENDS: tuple[str, ...] = get_args(BackendName)
 
 __all__ = [
     "BACKENDS",
     "Arrived",
     "Backend",
+    "SERVED",
     "BackendName",
     "Engine",
     "LabelRead",
@@ -68,7 +79,7 @@ def choose_backend(model: str, backend: str = "auto", base_url: str | None = Non
     """The name of the engine that `backend` selects for `model`.
 
     `auto` selects a server if `base_url` is given, the encoder engine for a folder with a cross-encoder, vLLM if it is
-    installed and the model is not the pocket model, and transformers otherwise. `openai` without `base_url` is OpenAI.
+    installed and the model is not the pocket model, and transformers otherwise. `openai` and `decisions` without `base_url` are OpenAI.
 
     Raises:
         ModelError: For a backend that is unknown, not installed, or that contradicts `base_url`.
@@ -81,14 +92,13 @@ def choose_backend(model: str, backend: str = "auto", base_url: str | None = Non
             )
         raise ModelError(f"unknown backend {backend!r}; allowed: {', '.join(BACKENDS)}.")
     if base_url is not None:
-        if backend not in ("auto", "openai"):
+        if backend not in ("auto", *SERVED):
             raise ModelError(
-                f"base_url={base_url!r} requires backend='openai'; backend={backend!r} runs in this process."
+                f"base_url={base_url!r} requires backend='openai' or 'decisions'; backend={backend!r} runs in this "
+                "process."
             )
-        return "openai"
-    if backend == "openai":
-        return backend
-    if backend == ENCODER:
+        return OPENAI if backend == "auto" else backend
+    if backend in (*SERVED, ENCODER):
         return backend
     if is_encoder(model):
         if backend == "auto":
@@ -108,8 +118,10 @@ def engine_identity(
     """`Backend.identity` of the engine that [`load_backend`] would return, without building it: a run whose reads are
     all stored needs no engine. A served model is identified by its name and address only."""
     name = choose_backend(model, backend, base_url)
-    if name == "openai":
+    if name == OPENAI:
         return served_identity(model, server_address(base_url))
+    if name == DECISIONS:
+        return decisions_identity(model, server_address(base_url))
     return model_identity(model, settings)
 
 
@@ -125,7 +137,7 @@ def load_backend(
         model (`str`):
             "pocket", a folder, a Hub id, or with `base_url` the name of the model on the server.
         backend (`str`, *optional*, defaults to `"auto"`):
-            `auto`, `transformers`, `vllm`, `openai` or `encoder`.
+            `auto`, `transformers`, `vllm`, `openai`, `decisions` or `encoder`.
         base_url (`str`, *optional*):
             An OpenAI-compatible server: its address, such as "http://localhost:8000/v1", or "openai" or "openrouter".
         settings (mapping, *optional*):
@@ -136,8 +148,8 @@ def load_backend(
     """
     name = choose_backend(model, backend, base_url)
     settings = dict(settings or {})
-    place = server_address(base_url) if name == "openai" else None
-    resolved = model if name == "openai" else resolve_model(model, settings.get("revision"))
+    place = server_address(base_url) if name in SERVED else None
+    resolved = model if name in SERVED else resolve_model(model, settings.get("revision"))
     key = (name, resolved, place, json.dumps(settings, sort_keys=True, default=str))
     with _lock:
         if key not in _engines:
@@ -159,6 +171,10 @@ def _build(name: str, model: str, base_url: str | None, settings: Mapping[str, A
         from checklist_rewards.backends.encoder import EncoderBackend
 
         return EncoderBackend(model, **settings)
+    if name == DECISIONS:
+        from checklist_rewards.backends.decisions import DecisionsBackend
+
+        return DecisionsBackend(model, base_url, **settings)
     from checklist_rewards.backends.openai import OpenAIBackend
 
     return OpenAIBackend(model, base_url, **settings)

@@ -66,6 +66,8 @@ class LabelRead:
     """The label that the model wrote, if a server returns no probabilities."""
     exact: bool = True
     """Whether `logprobs` come from the full vocabulary. False if they come from a server's list of likely tokens."""
+    mass_reported: bool = True
+    """Whether the probabilities sum to the label mass. False if a server normalizes them over the labels."""
     keep: bool = True
     """Whether the result may be stored, if its reason is not transient. False if it holds only for the current start
     of the engine, for example a prompt that is too long for the context with which a server was started."""

@@ -77,6 +77,14 @@ class Engine:
             return engine_identity(self.model, self.backend, self.base_url, self.settings)
         return self.backend.identity
 
+    @property
+    def decides(self) -> bool:
+        """Whether a Decisions API answers: it takes typed questions instead of prompts."""
+        if isinstance(self.backend, str):
+            return self.backend == "decisions"
+        wrapped = getattr(self.backend, "engine", None)  # of a backend that limits or counts the calls of an engine
+        return wrapped.decides if isinstance(wrapped, Engine) else getattr(self.backend, "decides", False)
+
     def load(self) -> Backend:
         """The backend, built at the first call. Raises [`ModelError`] if it cannot be loaded."""
         return self._loaded

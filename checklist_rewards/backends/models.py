@@ -138,6 +138,11 @@ def served_identity(model: str, base_url: str) -> str:
     return f"{model}@{base_url.rstrip('/')}"
 
 
+def decisions_identity(model: str, base_url: str) -> str:
+    """The identity of a model behind a Decisions API, whose template is not that of its chat completions."""
+    return f"{served_identity(model, base_url)}/decisions"
+
+
 @functools.cache
 def hub_commit(model: str, revision: str | None = None) -> str:
     """The commit of a Hub model, from the Hub or its local cache. Raises [`ModelError`] if it is in neither."""

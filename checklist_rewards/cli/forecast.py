@@ -24,6 +24,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from checklist_rewards.backends import (
+    SERVED,
     Arrived,
     Engine,
     LabelRead,
@@ -35,7 +36,6 @@ from checklist_rewards.backends import (
     choose_backend,
 )
 from checklist_rewards.backends.bounds import Bounds, Tokens, local_tokenizer
-from checklist_rewards.backends.servers import OPENAI
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ConfigError, SampleError
 from checklist_rewards.judges.base import Prices
@@ -135,7 +135,7 @@ def show(rows: int, lines: Sequence[Line], prices: Prices, notes: Sequence[str])
 def served(engine: Engine) -> bool:
     """Whether the engine is an OpenAI-compatible server."""
     named = isinstance(engine.backend, str)
-    return named and choose_backend(engine.model, str(engine.backend), engine.base_url) == OPENAI
+    return named and choose_backend(engine.model, str(engine.backend), engine.base_url) in SERVED
 
 
 def prices_from(given: Sequence[str] | None) -> Prices:

@@ -27,6 +27,7 @@ _BACKENDS = {
     "vllm": "vLLM in this process",
     "encoder": "a cross-encoder in this process; chosen automatically for a folder that holds one",
     "remote": "a reward server: a running `checklist-rewards serve` at --base-url",
+    "decisions": "a server with a Decisions API (/v1/systemone or /v1/decisions) at --base-url",
     "openai": f"an OpenAI-compatible server: its URL as --base-url, or {' or '.join(SERVERS)}",
 }
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from checklist_rewards.backends import Engine, choose_backend
-from checklist_rewards.backends.servers import OPENAI
+from checklist_rewards.backends import SERVED, Engine, choose_backend
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import prices_from
 from checklist_rewards.cli.report import Report
@@ -160,4 +159,4 @@ def _alone(judges: str, concurrency: int | None, dry: o.Dry | None) -> None:
 
 def _served(engine: Engine) -> bool:
     assert isinstance(engine.backend, str)
-    return engine.backend == REMOTE or choose_backend(engine.model, engine.backend, engine.base_url) == OPENAI
+    return engine.backend == REMOTE or choose_backend(engine.model, engine.backend, engine.base_url) in SERVED

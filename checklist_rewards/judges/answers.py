@@ -63,7 +63,7 @@ def question_for_words(item: ChecklistItem, labels: Sequence[str] | None = None)
     labels = tuple(item.values) if labels is None else labels
     # A comma inside a label would make a comma-separated list ambiguous.
     answers = "".join(f"\n- {label}" for label in labels) if "," in "".join(labels) else f" {', '.join(labels)}"
-    return f"{item.question}\n\nPossible answers:{answers}{_when_to_abstain(item)}"
+    return f"{item.question}\n\nPossible answers:{answers}{when_to_abstain(item)}"
 
 
 def question_for_reads(item: ChecklistItem, target: str, judge: str) -> tuple[str, dict[str, str]]:
@@ -75,7 +75,7 @@ def question_for_reads(item: ChecklistItem, target: str, judge: str) -> tuple[st
         return question_for_words(item, labels), {label: label for label in labels}
     label_of_letter = dict(zip(ascii_uppercase, labels, strict=False))
     lines = "\n".join(f"{letter}. {label}" for letter, label in label_of_letter.items())
-    return f"{item.question}\n\nPossible answers:\n{lines}{_when_to_abstain(item)}", label_of_letter
+    return f"{item.question}\n\nPossible answers:\n{lines}{when_to_abstain(item)}", label_of_letter
 
 
 def check_readable(item: ChecklistItem, where: str) -> None:
@@ -140,7 +140,8 @@ def _single(labels: Sequence[str]) -> bool:
     ) == len(labels)
 
 
-def _when_to_abstain(item: ChecklistItem) -> str:
+def when_to_abstain(item: ChecklistItem) -> str:
+    """A line that says when to abstain, if the item allows it; otherwise empty."""
     abstaining = [label for label, value in item.values.items() if value is None]
     if not abstaining:
         return ""

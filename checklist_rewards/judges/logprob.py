@@ -19,7 +19,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -169,11 +169,8 @@ class LogprobJudge(Paid):
     ) -> Receipt:
         backend = self.engine.load()
         spent = Receipt()
-        by_labels: dict[tuple[str, ...], list[RenderedRead]] = {}
-        for read in missing:
-            by_labels.setdefault(tuple(labels[read.key]), []).append(read)
         pace = None if self.store is None else self._pace
-        for tokens, alike in by_labels.items():
+        for tokens, alike in self._batches(missing, labels):
             for chunk in chunks(group_by_prefix(alike), backend.chunk_reads, pace):
                 fresh, cost = self._read(backend, chunk, tokens)
                 spent += cost
@@ -185,6 +182,15 @@ class LogprobJudge(Paid):
                 if progress is not None:
                     progress(len(fresh))
         return spent
+
+    def _batches(
+        self, missing: Sequence[RenderedRead], labels: Mapping[Key, Labels]
+    ) -> Iterable[tuple[tuple[str, ...], Sequence[RenderedRead]]]:
+        """The reads that can be sent together, with the tokens to read."""
+        by_labels: dict[tuple[str, ...], list[RenderedRead]] = {}
+        for read in missing:
+            by_labels.setdefault(tuple(labels[read.key]), []).append(read)
+        return by_labels.items()
 
     def _read(
         self, backend: Backend, chunk: Sequence[PlannedGroup], labels: tuple[str, ...]
@@ -225,11 +231,13 @@ class LogprobJudge(Paid):
             return Verdict(unanswered="off_label", mass=0.0, judge=self.name)
         weights = [math.exp(logprob - top) for logprob in read.logprobs]
         total = math.fsum(weights)
-        mass = min(1.0, total * math.exp(top))
+        mass = min(1.0, total * math.exp(top)) if read.mass_reported else None
         probabilities = {label: weight / total for label, weight in zip(labels.values(), weights, strict=True)}
-        reason = "off_label" if mass < self.mass_floor else None
-        method: Method = "logprobs" if read.exact else "top_logprobs"
-        return Verdict(probabilities, mass=mass, unanswered=reason, judge=self.name, method=method)
+        reason = "off_label" if mass is not None and mass < self.mass_floor else None
+        return Verdict(probabilities, mass=mass, unanswered=reason, judge=self.name, method=self._method(read))
+
+    def _method(self, read: LabelRead) -> Method:
+        return "logprobs" if read.exact else "top_logprobs"
 
 
 def _as_declared(verdict: Verdict, item: ChecklistItem) -> Verdict:
@@ -244,7 +252,8 @@ def _dumped(read: LabelRead) -> str:
         return json.dumps({"unanswered": read.unanswered})
     if read.answer is not None:
         return json.dumps({"answer": read.answer})
-    return json.dumps({"logprobs": read.logprobs} | ({} if read.exact else {"exact": False}))
+    flags = {"exact": read.exact, "mass_reported": read.mass_reported}
+    return json.dumps({"logprobs": read.logprobs} | {name: flag for name, flag in flags.items() if not flag})
 
 
 def _loaded(text: str, labels: Labels) -> LabelRead:
@@ -253,7 +262,8 @@ def _loaded(text: str, labels: Labels) -> LabelRead:
         case {"logprobs": [*numbers], **rest} if len(numbers) == len(labels):
             logprobs = tuple(map(float, numbers))
             if not any(map(math.isnan, logprobs)):
-                return LabelRead(logprobs, exact=rest.get("exact") is not False)
+                exact, mass_reported = rest.get("exact") is not False, rest.get("mass_reported") is not False
+                return LabelRead(logprobs, exact=exact, mass_reported=mass_reported)
         case {"answer": str(answer)} if answer in labels:
             return LabelRead(None, answer=answer)
         case {"unanswered": str(reason)}:

@@ -26,7 +26,8 @@ from checklist_rewards.backends import Backend, Engine, ReadGroup, Sampling
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.judges.base import Read
-from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT, LABELS, LogprobJudge
+from checklist_rewards.judges.decisions import DecisionsJudge
+from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, LABELS, LogprobJudge
 from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.scores import DEFAULT_THRESHOLD
 
@@ -219,7 +220,7 @@ def probe(
     *,
     backend: str | Backend = "auto",
     base_url: str | None = None,
-    prompt: str | Path | PromptTemplate = DEFAULT_PROMPT,
+    prompt: str | Path | PromptTemplate | None = None,
     mass_floor: float = DEFAULT_MASS_FLOOR,
     threshold: float = DEFAULT_THRESHOLD,
     margin: float = DEFAULT_MARGIN,
@@ -228,7 +229,7 @@ def probe(
 
     Args:
         model, backend, base_url, prompt, mass_floor:
-            The judge, as in [`LogprobJudge`].
+            The judge, as in [`LogprobJudge`], or in [`DecisionsJudge`] if a Decisions API answers.
         threshold (`float`, *optional*, defaults to `0.6`):
             Lowest P(yes) that counts as yes. Only `accuracy` depends on it.
         margin (`float`, *optional*, defaults to `0.3`):
@@ -240,11 +241,13 @@ def probe(
     Raises:
         ModelError: If the model is not found, or its label probabilities cannot be read at all.
     """
-    judge = LogprobJudge(model, backend=backend, base_url=base_url, prompt=prompt, mass_floor=mass_floor, store=None)
+    asked = Engine.of(model, backend, base_url)
+    kind: type[LogprobJudge] = DecisionsJudge if asked.decides else LogprobJudge
+    judge = kind(asked, mass_floor=mass_floor) if prompt is None else kind(asked, prompt=prompt, mass_floor=mass_floor)
     judge.check()
-    engine = judge.engine.load()
+    engine = asked.load()
     verdicts = judge.judge([Read(ChecklistItem(question=i.question), i.target, i.input) for i in PROBE_ITEMS])
-    openings = _openings(engine, judge.prompt)
+    openings = [None] * len(PROBE_ITEMS) if asked.decides else _openings(engine, judge.prompt)
     lines = tuple(
         ProbeLine(item, (v.probabilities or {}).get(YES), v.mass, v.unanswered, opening)
         for item, v, opening in zip(PROBE_ITEMS, verdicts, openings, strict=True)

@@ -21,6 +21,8 @@ from checklist_rewards.judges.batch import BatchJudge
 from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.calibrated import CalibratedJudge
 from checklist_rewards.judges.calibration import Calibration, read_alike
+from checklist_rewards.judges.decisions import DEFAULT_PROMPT as DECISION_PROMPT
+from checklist_rewards.judges.decisions import DecisionsJudge
 from checklist_rewards.judges.encoder import EncoderJudge
 from checklist_rewards.judges.examples import DEFAULT_SHOTS, FewShot
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT, LogprobJudge
@@ -46,11 +48,12 @@ class JudgeSettings:
     model: str | Engine = "pocket"
     """The judge: "pocket", a folder, a Hub id, or with `base_url` the name that the server uses for it."""
     backend: str | Backend | RewardServer = "auto"
-    """`auto`, `transformers`, `vllm`, `openai`, `encoder` or `remote`, or a backend object. `auto` is a server if
-    `base_url` is given, `encoder` for a folder with a cross-encoder, vLLM where it is installed and the model is not
-    the pocket one, else transformers. `encoder` is a cross-encoder, which answers yes/no items from the target and the
-    question alone. `remote` is a running `checklist-rewards serve` at `base_url`: its own judge settings apply;
-    `model`, if given, must match."""
+    """`auto`, `transformers`, `vllm`, `openai`, `decisions`, `encoder` or `remote`, or a backend object. `auto` is a
+    server if `base_url` is given, `encoder` for a folder with a cross-encoder, vLLM where it is installed and the
+    model is not the pocket one, else transformers. `encoder` is a cross-encoder, which answers yes/no items from the
+    target and the question alone. `decisions` is a server with a Decisions API (`POST /v1/systemone` or `/v1/decisions`), which
+    renders the questions itself. `remote` is a running `checklist-rewards serve` at `base_url`: its own judge settings
+    apply; `model`, if given, must match."""
     base_url: str | None = None
     """An OpenAI-compatible server, such as "http://localhost:8000/v1", "openai" or "openrouter"; or the reward
     server."""
@@ -154,6 +157,8 @@ class JudgeSettings:
                 del given["use_logprobs"]
             refuse_any(given, f"with the cross-encoder {asked.model}, which reads the target and one question only")
             return EncoderJudge(asked, store=store)
+        if asked.decides:
+            return self._decisions(asked, store, budget)
         use_logprobs = self.use_logprobs
         if use_logprobs is None:
             writes = self.capture_reasoning or self.samples != 1 or not (self.temperature is self.max_tokens is None)
@@ -181,6 +186,18 @@ class JudgeSettings:
         return ReasonedJudge(
             asked, reasoning=self.capture_reasoning, samples=self.samples, examples=few_shot, **written
         )
+
+    def _decisions(self, asked: Engine, store: Store | None, budget: Budget | Mapping[str, Any] | None) -> Judge:
+        given = self.changed(*_WHO, "prompt", "mass_floor")
+        if given.get("use_logprobs") is True:
+            del given["use_logprobs"]
+        refuse_any(given, "with backend='decisions': a server answers each question by itself and writes no text")
+        if self.loaded_calibration is not None:
+            _readable(self.loaded_calibration, self.mode, "decision")
+        if budget is not None:
+            asked = Budget.of(budget).limited(asked)
+        prompt = DECISION_PROMPT if self.prompt is None else self.prompt
+        return DecisionsJudge(asked, prompt=prompt, mass_floor=self.mass_floor, store=store)
 
     def _server(self, asked: Engine) -> RewardServer:
         if isinstance(asked.backend, RewardServer):

@@ -12,7 +12,7 @@ from typing import Literal
 
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 
-Method = Literal["logprobs", "top_logprobs", "word", "reply", "votes", "panel", "check"]
+Method = Literal["logprobs", "top_logprobs", "decision", "word", "reply", "votes", "panel", "check"]
 
 DEFAULT_THRESHOLD = 0.6
 
@@ -38,6 +38,7 @@ class Verdict:
 
     - `logprobs`: log-probabilities of the labels from the full vocabulary;
     - `top_logprobs`: log-probabilities from a server's list of the most likely tokens;
+    - `decision`: probabilities from a server's Decisions API, which renders the question itself;
     - `word`: the label as text, from a server that returned no log-probabilities;
     - `reply`: parsed from a written reply;
     - `panel`: combined probabilities of several judges;

@@ -40,6 +40,7 @@ from checklist_rewards.backends.base import (
 from checklist_rewards.backends.models import served_identity
 from checklist_rewards.backends.openai import chat, completions
 from checklist_rewards.backends.openai.cached import PrefixCache
+from checklist_rewards.backends.openai.card import served_card
 from checklist_rewards.backends.openai.connection import Connection
 from checklist_rewards.backends.openai.failures import Failure
 from checklist_rewards.backends.openai.loop import run, run_streaming
@@ -47,14 +48,13 @@ from checklist_rewards.backends.openai.neutral import neutral
 from checklist_rewards.backends.reads import Answer, read_prompts
 from checklist_rewards.backends.servers import SERVERS, Settings, server_address, server_key
 from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer
-from checklist_rewards.errors import ModelError, NoServerError
+from checklist_rewards.errors import ModelError
 
 logger = logging.getLogger(__name__)
 
 _READS_PER_REQUEST = 256
 _LIST_PATIENCE = 4.0
 _CHARACTERS_PER_TOKEN = 4  # an estimate for rate limits only
-_SHOWN_MODELS = 8
 _REFUSALS = 8
 _HEAD_START = 2.0  # seconds
 _TASKS_PER_SLOT = 2  # requests that wait for their next attempt do not need a slot
@@ -101,7 +101,7 @@ class OpenAIBackend:
         self.base_url = server_address(base_url)
         self.identity = served_identity(model, self.base_url)
         self.connection = Connection(self.base_url, key or server_key(self.base_url), Settings.of(settings))
-        card = run(self._card())
+        card = run(served_card(self.connection, model))
         self.limit: int = card.get("max_model_len") or 2**31
         self.tokens = self._tokenizer(card) if "max_model_len" in card else None
         self._controls = [] if self.tokens is None else _special(self.tokens)
@@ -143,29 +143,6 @@ class OpenAIBackend:
             lambda emit: self._each(prompts, lambda messages: self._replies(messages, sampling), emit),
             arrived or (lambda place, replies: None),
         )
-
-    async def _card(self) -> dict[str, Any]:
-        """The server's description of the model; empty if the server does not list its models."""
-        response = await self.connection.get("/models", "data")
-        if isinstance(response, Failure):
-            if response.status in (404, 405):
-                return {}
-            if response.status in (401, 403):
-                raise ModelError(f"the server at {self.base_url} does not accept the API key ({response.reason}).")
-            raise NoServerError(
-                f"no OpenAI-compatible server responds at {self.base_url} ({response.reason}); give another base_url, "
-                f"or start a server with: vllm serve {self.model}"
-            )
-        cards = {card.get("id"): card for card in response["data"] if isinstance(card, dict)}
-        if not cards:
-            return {}  # some proxies return an empty list
-        if self.model not in cards:
-            names = [str(name) for name in cards]
-            more = f" and {len(names) - _SHOWN_MODELS} more" if len(names) > _SHOWN_MODELS else ""
-            raise ModelError(
-                f"the server at {self.base_url} serves {names[:_SHOWN_MODELS]}{more}, not {self.model!r}."
-            )
-        return cards[self.model]
 
     def _tokenizer(self, card: dict[str, Any]) -> ChatTokenizer | None:
         source = card.get("root") or self.model

@@ -21,7 +21,9 @@ from checklist_rewards.backends.base import TOO_LONG
 TIMEOUT = "timeout"
 RATE_LIMITED = 429
 _RETRIED = (408, 409, RATE_LIMITED)
-_FATAL = (401, 402, 403, 404, 405)
+NOT_SERVED = (404, 405, 501)
+"""Statuses of a path that the server does not have."""
+_FATAL = (401, 402, 403, *NOT_SERVED)
 _LONG = re.compile(r"context.{0,9}(length|window|size)|maximum.{0,40}tokens|(prompt|input).{0,20}too long", re.I)
 _REFUSED = re.compile(r"content.?(filter|policy|management)|moderation|flagged", re.I)
 
@@ -61,7 +63,7 @@ def timed_out() -> Failure:
 
 
 def answer_of(status: int, headers: Mapping[str, str], content: bytes, key: str | None) -> dict[str, Any] | Failure:
-    """Parse a response: its JSON object, in which the list `key` contains the answers, or the failure."""
+    """Parse a response: its JSON object, in which `key` contains the answers, or the failure."""
     if status >= 300:
         return _refusal(status, headers, content)
     try:
@@ -71,7 +73,10 @@ def answer_of(status: int, headers: Mapping[str, str], content: bytes, key: str 
     if key is None and isinstance(body, dict):
         return body
     entries = body.get(key) if isinstance(body, dict) else None
-    if isinstance(entries, list) and (entries or key != "choices"):
+    # The answers of decisions are a list or an object, depending on the protocol.
+    if (isinstance(entries, list) and (entries or key != "choices")) or (
+        isinstance(entries, dict) and key == "answers"
+    ):
         return body
     if entries == [] and not body.get("error"):
         return Failure("empty_choices", retry=True)
@@ -83,7 +88,7 @@ def answer_of(status: int, headers: Mapping[str, str], content: bytes, key: str 
 def _refusal(status: int, headers: Mapping[str, str], content: bytes) -> Failure:
     message = _message(content)
     reason = f"backend_error: status {status}: {message}"
-    if status in _RETRIED or status >= 500:
+    if status in _RETRIED or (status >= 500 and status not in NOT_SERVED):
         down = status not in (409, RATE_LIMITED)
         return Failure(reason, retry=True, down=down, wait=_wait(headers), status=status)
     if status == 413 or _LONG.search(message):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from checklist_rewards.backends import Engine
+from checklist_rewards.backends import SERVED, Engine
 from checklist_rewards.cli.options.base import WRITER, engine_settings, given, option
 from checklist_rewards.cli.options.judging import Backend, BaseUrl, EngineSettings, Judge
 from checklist_rewards.errors import SampleError
@@ -138,4 +138,4 @@ def policy(judge: Judge, model: str | None, base_url: str | None, settings: Sequ
 
 def _backend_beside(judge: JudgeBackend, base_url: str | None) -> JudgeBackend:
     """The backend of a second model: the judge's backend unless one of the two models is on a server."""
-    return "auto" if judge in ("openai", REMOTE) or base_url is not None else judge
+    return "auto" if judge in (*SERVED, REMOTE) or base_url is not None else judge

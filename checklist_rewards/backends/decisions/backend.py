@@ -1,0 +1,217 @@
+"""An engine for models behind a Decisions API.
+
+Every target is one request with all its questions, split at the limit of the protocol. The server renders the
+questions with its own template. `POST /systemone` is tried first, because it reports the label mass, then `POST
+/decisions`; the first one that the server has is used from then on.
+
+If the server rejects a request, the request is halved, until the one question that it rejects is alone. Questions
+without a usable answer are sent once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable, Sequence
+from itertools import chain
+from typing import Any, TypeVar
+
+from checklist_rewards.backends.base import (
+    TOO_LONG,
+    Arrived,
+    LabelRead,
+    Messages,
+    ReadGroup,
+    ReadResult,
+    Reply,
+    Sampling,
+)
+from checklist_rewards.backends.decisions.protocols import DecisionProtocol, OpenAIDecisions, SystemOne, Usage
+from checklist_rewards.backends.decisions.question import DecisionQuestion
+from checklist_rewards.backends.models import decisions_identity
+from checklist_rewards.backends.openai.cached import PrefixCache
+from checklist_rewards.backends.openai.card import served_card
+from checklist_rewards.backends.openai.connection import Connection
+from checklist_rewards.backends.openai.failures import NOT_SERVED, Failure
+from checklist_rewards.backends.openai.loop import run
+from checklist_rewards.backends.servers import SERVERS, Settings, server_address, server_key
+from checklist_rewards.errors import ModelError
+from checklist_rewards.validation import one_of
+
+logger = logging.getLogger(__name__)
+
+PROTOCOLS: dict[str, DecisionProtocol] = {"systemone": SystemOne(), "decisions": OpenAIDecisions()}
+_CHARACTERS_PER_TOKEN = 4  # an estimate for rate limits only
+_PATHS = (("GET", "/models"), *(("POST", protocol.path) for protocol in PROTOCOLS.values()))
+_ATTEMPTS = 2
+
+T = TypeVar("T")
+
+
+class DecisionsBackend:
+    """A model behind a Decisions API.
+
+    Args:
+        model (`str`):
+            Name of the model on the server.
+        base_url (`str`, *optional*, defaults to `"openai"`):
+            "openai", or a URL such as "http://localhost:8000/v1".
+        protocol (`str`, *optional*):
+            `systemone` or `decisions`. Defaults to the first one that the server has, and on OpenAI to `decisions`.
+        key (`str`, *optional*):
+            API key. Defaults to the environment variable `OPENAI_API_KEY`.
+        **settings:
+            Fields of [`Settings`], such as `concurrency`, `timeout` or `requests_per_minute`.
+
+    Raises:
+        ModelError: If no server responds, if it does not accept the key, or if it does not serve `model`.
+    """
+
+    chunk_reads = 4096
+    requests_per_read = 1
+    decides = True
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str | None = None,
+        *,
+        protocol: str | None = None,
+        key: str | None = None,
+        **settings: Any,
+    ):
+        if protocol is not None:
+            one_of("protocol", protocol, tuple(PROTOCOLS))
+        self.model = model
+        self.base_url = server_address(base_url)
+        self.identity = decisions_identity(model, self.base_url)
+        self.connection = Connection(self.base_url, key or server_key(self.base_url), Settings.of(settings), _PATHS)
+        card = run(served_card(self.connection, model))
+        if protocol is None and self.base_url == SERVERS["openai"][0]:
+            protocol = "decisions"
+        self._protocols = tuple(PROTOCOLS.values()) if protocol is None else (PROTOCOLS[protocol],)
+        self._cache = PrefixCache(self.connection) if "max_model_len" in card else None
+
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str] = ()) -> ReadResult:
+        """Answer questions about texts.
+
+        Args:
+            groups (sequence of [`ReadGroup`]):
+                The prefix is the input of a request, each tail the text of a [`DecisionQuestion`].
+            labels (sequence of `str`, *optional*):
+                Not used: each question has its own labels.
+
+        Returns:
+            [`ReadResult`]: One [`LabelRead`] per question, with log-probabilities in the order of its labels.
+
+        Raises:
+            ModelError: If the server has no Decisions API, or does not accept the API key.
+        """
+        return run(self._read(groups))
+
+    def generate(
+        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+    ) -> list[list[Reply]]:
+        """Raise [`ModelError`]: a Decisions API writes no text."""
+        raise ModelError(
+            f"backend='decisions' answers questions and writes no text, so {self.model!r} cannot write here; use "
+            "another model or backend='openai' for that."
+        )
+
+    async def _read(self, groups: Sequence[ReadGroup]) -> ReadResult:
+        before = None if self._cache is None else await self._cache.counts()
+        outcomes = await _all(self._group(group) for group in groups)
+        usages = list(chain.from_iterable(usages for _, usages in outcomes))
+        prompt, completion = sum(u.prompt for u in usages), sum(u.completion for u in usages)
+        cached = [usage.cached for usage in usages]
+        computed: int | None = None
+        if self._cache is not None:
+            computed = await self._cache.computed(before, prompt)
+        elif None not in cached:
+            computed = prompt - sum(count for count in cached if count is not None)
+        return ReadResult(
+            [tuple(reads) for reads, _ in outcomes], prompt, computed, completion_tokens=completion or None
+        )
+
+    async def _group(self, group: ReadGroup) -> tuple[list[LabelRead], list[Usage]]:
+        """The answers to all questions about one input."""
+        usages: list[Usage] = []
+        most = min(protocol.most_questions for protocol in self._protocols)
+        questions = [DecisionQuestion.parse(tail) for tail in group.tails]
+        parts = [questions[start : start + most] for start in range(0, len(questions), most)]
+        reads = await _all(self._part(group, part, usages) for part in parts)
+        return list(chain.from_iterable(reads)), usages
+
+    async def _part(
+        self, group: ReadGroup, questions: Sequence[DecisionQuestion], usages: list[Usage]
+    ) -> list[LabelRead]:
+        """The answers of one request. What has no usable answer is sent once more."""
+        reads: dict[int, LabelRead] = {}
+        lost: dict[int, LabelRead] = {}
+        for _ in range(_ATTEMPTS):
+            places = [place for place in range(len(questions)) if place not in reads]
+            if not places:
+                break
+            response = await self._post(group, {f"q{place + 1}": questions[place] for place in places}, usages)
+            if isinstance(response, Failure):
+                if len(places) > 1 and response.status >= 400 and not response.retry:
+                    half = len(places) // 2
+                    halves = await _all(
+                        self._part(group, [questions[place] for place in some], usages)
+                        for some in (places[:half], places[half:])
+                    )
+                    reads.update(zip(places, chain(*halves), strict=True))
+                else:
+                    failed = LabelRead(None, response.reason, keep=response.reason != TOO_LONG)
+                    reads.update(dict.fromkeys(places, failed))
+                break
+            for place in places:
+                name = f"q{place + 1}"
+                read = response.get(name)
+                if read is None:
+                    lost[place] = LabelRead(None, "unparsable" if name in response else "missing")
+                else:
+                    reads[place] = read
+        return [reads[place] if place in reads else lost[place] for place in range(len(questions))]
+
+    async def _post(
+        self, group: ReadGroup, questions: dict[str, DecisionQuestion], usages: list[Usage]
+    ) -> dict[str, LabelRead | None] | Failure:
+        """Send one request, in the first protocol that the server has."""
+        characters = len(group.prefix) + sum(len(question.instructions) for question in questions.values())
+        for protocol in self._protocols:
+            response = await self.connection.post(
+                protocol.path,
+                protocol.body(self.model, group.system, group.prefix, questions),
+                key="answers",
+                tokens=characters // _CHARACTERS_PER_TOKEN,
+            )
+            if isinstance(response, Failure) and response.status in NOT_SERVED:
+                last = response
+                continue
+            if isinstance(response, Failure):
+                if response.fatal:
+                    raise ModelError(f"the server at {self.base_url} rejected a request: {_message(response)}")
+                return response
+            self._protocols = (protocol,)
+            usages.append(protocol.usage(response))
+            return protocol.answers(response, questions)
+        paths = " and ".join(protocol.path for protocol in self._protocols)
+        raise ModelError(
+            f"the server at {self.base_url} does not answer decisions for {self.model!r} at {paths} "
+            f"({_message(last)}); use backend='openai', which reads the probabilities of a reply's first token."
+        )
+
+
+async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results of coroutines that run concurrently. After an error, the others are cancelled."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _message(failure: Failure) -> str:
+    return failure.reason.removeprefix("backend_error: ")

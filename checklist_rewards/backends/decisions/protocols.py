@@ -1,0 +1,208 @@
+"""The two wire formats of the Decisions APIs.
+
+[`OpenAIDecisions`] is `POST /decisions`: a list of questions of type `predicate`, `choice` or `score`, answered in
+order. [`SystemOne`] is `POST /systemone`: a map of questions of type `noul`, `choice` or `score`, answered with
+diagnostics that include the label mass.
+
+Answers are matched to questions by name. An answer that is missing, has another type than its question, or whose
+probabilities do not belong to the question's labels is no answer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from checklist_rewards.backends.base import LabelRead
+from checklist_rewards.backends.decisions.question import DecisionQuestion
+from checklist_rewards.checklists import NO, YES
+
+Questions = Mapping[str, DecisionQuestion]
+"""Name to question, in the order of the request."""
+_ROUNDING = 0.02
+"""How far the probabilities of an answer may add up to something else than 1, because servers round them."""
+
+
+class Usage(NamedTuple):
+    """Tokens of one request. `cached` is None if the server does not report it."""
+
+    prompt: int = 0
+    cached: int | None = None
+    completion: int = 0
+
+
+class DecisionProtocol(Protocol):
+    """A wire format."""
+
+    path: str
+    """Path relative to the address of the server."""
+    most_questions: int
+    """Most questions in one request."""
+
+    def body(self, model: str, system: str | None, state: str, questions: Questions) -> dict[str, Any]:
+        """The request about `state`."""
+        ...
+
+    def answers(self, response: Mapping[str, Any], questions: Questions) -> dict[str, LabelRead | None]:
+        """The answers of a response by name; None for an answer that cannot be used. Missing ones are left out."""
+        ...
+
+    def usage(self, response: Mapping[str, Any]) -> Usage:
+        """The tokens that a response reports."""
+        ...
+
+
+class OpenAIDecisions:
+    """OpenAI's `POST /v1/decisions`."""
+
+    path = "/decisions"
+    most_questions = 200
+
+    def body(self, model: str, system: str | None, state: str, questions: Questions) -> dict[str, Any]:
+        """The request about `state`."""
+        about: Any = state
+        if system is not None:
+            about = [{"role": "developer", "content": system}, {"role": "user", "content": state}]
+        return {"model": model, "input": about, "questions": [_question(*entry) for entry in questions.items()]}
+
+    def answers(self, response: Mapping[str, Any], questions: Questions) -> dict[str, LabelRead | None]:
+        """The answers of a response by name; None for an answer that cannot be used."""
+        entries = response["answers"]
+        answers: dict[str, LabelRead | None] = {}
+        for entry in entries if isinstance(entries, list) else ():
+            name = entry.get("name") if isinstance(entry, dict) else None
+            if not isinstance(name, str) or name not in questions:
+                continue
+            # A name that is answered twice is not answered at all.
+            answers[name] = None if name in answers else self._answer(entry, questions[name])
+        return answers
+
+    def _answer(self, entry: Mapping[str, Any], question: DecisionQuestion) -> LabelRead | None:
+        if entry.get("type") == "refusal":
+            return LabelRead(None, "refused")
+        if entry.get("type") != question.type:
+            return None
+        if question.type == "predicate":
+            return label_read(question, _yes_no(entry.get("probability")))
+        named = "value" if question.type == "choice" else "label"
+        probabilities = entry.get("probabilities")
+        if not isinstance(probabilities, list) or not all(isinstance(line, dict) for line in probabilities):
+            return None
+        pairs = [(line.get(named), line.get("probability")) for line in probabilities]
+        if len(pairs) != len(question.labels) or not all(isinstance(label, str) for label, _ in pairs):
+            return None
+        return label_read(question, dict(pairs))
+
+    def usage(self, response: Mapping[str, Any]) -> Usage:
+        """The tokens that a response reports."""
+        usage = _mapping(response.get("usage"))
+        cached = _mapping(usage.get("input_tokens_details")).get("cached_tokens")
+        return Usage(
+            _tokens(usage.get("input_tokens")),
+            cached if isinstance(cached, int) else None,
+            _tokens(usage.get("output_tokens")),
+        )
+
+
+class SystemOne:
+    """System One's `POST /v1/systemone`, as served by vLLM, SGLang, Ollama and llama.cpp."""
+
+    path = "/systemone"
+    most_questions = 64
+
+    def body(self, model: str, system: str | None, state: str, questions: Questions) -> dict[str, Any]:
+        """The request about `state`."""
+        asked: dict[str, Any] = {}
+        for name, question in questions.items():
+            asked[name] = {"type": _SYSTEM_ONE_TYPES[question.type], "instructions": question.instructions}
+            if question.type == "choice":
+                asked[name]["criteria"] = dict.fromkeys(question.labels)
+            elif question.type == "score":
+                asked[name]["criteria"] = list(question.labels)
+        instructions = {} if system is None else {"instructions": system}
+        return {"model": model, "state": state, "questions": asked} | instructions
+
+    def answers(self, response: Mapping[str, Any], questions: Questions) -> dict[str, LabelRead | None]:
+        """The answers of a response by name; None for an answer that cannot be used."""
+        entries, diagnostics = _mapping(response["answers"]), _mapping(response.get("diagnostics"))
+        answers: dict[str, LabelRead | None] = {}
+        for name, question in questions.items():
+            entry = entries.get(name)
+            if isinstance(entry, dict):
+                mass = _mapping(diagnostics.get(name)).get("label_mass")
+                answers[name] = self._answer(entry, question, mass)
+        return answers
+
+    def _answer(self, entry: Mapping[str, Any], question: DecisionQuestion, mass: Any) -> LabelRead | None:
+        if entry.get("type") == "refusal":
+            return LabelRead(None, "refused")
+        if entry.get("type") != _SYSTEM_ONE_TYPES[question.type]:
+            return None
+        if question.type == "predicate":
+            return label_read(question, _yes_no(entry.get("noul")), mass)
+        probabilities = entry.get("probabilities")
+        if not isinstance(probabilities, dict):
+            return None
+        if question.type == "score":  # levels are named by their number, from 0
+            numbered = {str(place): label for place, label in enumerate(question.labels)}
+            probabilities = {numbered.get(number, number): value for number, value in probabilities.items()}
+        return label_read(question, probabilities, mass)
+
+    def usage(self, response: Mapping[str, Any]) -> Usage:
+        """The tokens that a response reports."""
+        usage = _mapping(response.get("usage"))
+        return Usage(_tokens(usage.get("input_tokens")), None, _tokens(usage.get("output_tokens")))
+
+
+_SYSTEM_ONE_TYPES = {"predicate": "noul", "choice": "choice", "score": "score"}
+
+
+def label_read(question: DecisionQuestion, probabilities: Mapping[str, Any], mass: Any = None) -> LabelRead | None:
+    """The read of an answer, or None if its probabilities are not a distribution over the question's labels.
+
+    Args:
+        question ([`DecisionQuestion`]):
+            What was asked.
+        probabilities (mapping):
+            Label to probability.
+        mass (*optional*):
+            Label mass in [0, 1], if the server reports it.
+    """
+    values: Sequence[Any] = [probabilities.get(label) for label in question.labels]
+    if probabilities.keys() != set(question.labels) or not all(map(_is_probability, values)):
+        return None
+    total = math.fsum(values)
+    if abs(total - 1) > _ROUNDING:
+        return None
+    reported = mass is not None
+    if reported and not _is_probability(mass):
+        return None
+    scale = (mass if reported else 1.0) / total
+    logprobs = tuple(math.log(value * scale) if value * scale > 0 else -math.inf for value in values)
+    return LabelRead(logprobs, mass_reported=reported)
+
+
+def _question(name: str, question: DecisionQuestion) -> dict[str, Any]:
+    asked: dict[str, Any] = {"type": question.type, "name": name, "instructions": question.instructions}
+    if question.type == "choice":
+        asked["choices"] = [{"value": label} for label in question.labels]
+    elif question.type == "score":
+        asked["levels"] = [{"label": label} for label in question.labels]
+    return asked
+
+
+def _yes_no(yes: Any) -> dict[str, Any]:
+    return {YES: yes, NO: 1 - yes} if _is_probability(yes) else {}
+
+
+def _is_probability(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1  # NaN fails
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _tokens(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

@@ -1,0 +1,131 @@
+"""The judge behind a Decisions API: a server answers all questions about a target in one request.
+
+Yes/no items are sent as predicates, ordered scales as scores, and other options as choices, whose order is shuffled
+deterministically per (item, target, judge) to cancel position bias. The server writes the prompt around the questions.
+The judge prompt of this package, `"judges/decision"` by default, is the input of the request up to `{question}`, and
+the instructions of each question from there on.
+
+The method of a verdict is "decision". Its label mass is None if the server does not report it; then `mass_floor` does
+not apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from checklist_rewards.backends import Backend, Engine, LabelRead
+from checklist_rewards.backends.decisions.question import DecisionQuestion
+from checklist_rewards.checklists import ChecklistItem
+from checklist_rewards.files.store import Key, Store, key_of
+from checklist_rewards.judges.answers import check_askable, in_order, when_to_abstain
+from checklist_rewards.judges.base import Read
+from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, Labels, LogprobJudge
+from checklist_rewards.judges.plan import RenderedRead
+from checklist_rewards.prompts import PromptTemplate
+from checklist_rewards.scores import Method
+
+DECISIONS = "decisions"
+DEFAULT_PROMPT = "judges/decision"
+MOST_LEVELS = 10
+"""Longest scale that is sent as a score: servers label its levels with the digits 0 to 9."""
+_FORMAT = "decision-read-1"
+
+
+class DecisionsJudge(LogprobJudge):
+    """Answers items through a Decisions API.
+
+    Args:
+        model (`str` or [`Engine`]):
+            Name of the model on the server, or an engine.
+        backend (`str` or [`Backend`], *optional*, defaults to `"decisions"`):
+            Engine.
+        base_url (`str`, *optional*):
+            URL of the server.
+        prompt (`str`, `Path` or [`PromptTemplate`], *optional*, defaults to `"judges/decision"`):
+            Judge prompt.
+        mass_floor (`float`, *optional*, defaults to `0.5`):
+            Lowest label mass for a read to count as answered, in [0, 1], if the server reports the label mass.
+        store ([`Store`], *optional*):
+            Store for the answers.
+    """
+
+    def __init__(
+        self,
+        model: str | Engine,
+        *,
+        backend: str | Backend = DECISIONS,
+        base_url: str | None = None,
+        prompt: str | Path | PromptTemplate = DEFAULT_PROMPT,
+        mass_floor: float = DEFAULT_MASS_FLOOR,
+        store: Store | None = None,
+    ):
+        super().__init__(model, backend=backend, base_url=base_url, prompt=prompt, mass_floor=mass_floor, store=store)
+
+    def check_item(self, item: ChecklistItem, where: str) -> None:
+        """Raise [`ChecklistError`], starting with `where`, for an item that no model answers."""
+        check_askable(item, where)
+
+    def _render(self, reads: Sequence[Read]) -> tuple[list[RenderedRead], dict[Key, Labels]]:
+        prompt = self.prompt
+        states: dict[tuple[str | None, ...], tuple[str, Key]] = {}
+        rendered: list[RenderedRead] = []
+        labels: dict[Key, Labels] = {}
+        for read in reads:
+            about = (read.target, read.input, read.reference, read.history)
+            if about not in states:
+                state = prompt.prefix(
+                    target=read.target, input=read.input, reference=read.reference, history=read.history
+                ).rstrip()
+                states[about] = state, key_of(_FORMAT, self.identity, prompt.system or "", state)
+            state, state_key = states[about]
+            question = question_of(read.item, read.target, self.name, prompt)
+            text = question.text()
+            rendered.append(RenderedRead(key_of(state_key, text), prompt.system, state, text))
+            labels[rendered[-1].key] = {label: label for label in question.labels}
+        return rendered, labels
+
+    def _batches(
+        self, missing: Sequence[RenderedRead], labels: Mapping[Key, Labels]
+    ) -> Iterable[tuple[tuple[str, ...], Sequence[RenderedRead]]]:
+        return [((), missing)]  # each question names its own labels, so all of a target fit one request
+
+    def _method(self, read: LabelRead) -> Method:
+        return "decision"
+
+
+def question_of(item: ChecklistItem, target: str, judge: str, prompt: PromptTemplate) -> DecisionQuestion:
+    """The question to send for an item.
+
+    Args:
+        item ([`ChecklistItem`]):
+            Item to answer.
+        target (`str`):
+            Text under judgement.
+        judge (`str`):
+            Name of the judge.
+        prompt ([`PromptTemplate`]):
+            Judge prompt.
+    """
+    instructions = prompt.tail(item.question + when_to_abstain(item)).strip()
+    if item.options is None:
+        return DecisionQuestion("predicate", instructions)
+    levels = levels_of(item)
+    if levels is not None:
+        return DecisionQuestion("score", instructions, levels)
+    return DecisionQuestion("choice", instructions, in_order(item, target, judge, lettered=True))
+
+
+def levels_of(item: ChecklistItem) -> tuple[str, ...] | None:
+    """The labels of an ordered scale from the lowest value to the highest; None if the options are no ordered scale.
+
+    A scale has 3 to 10 options, declared in ascending or descending order of distinct values, and no abstention.
+    """
+    values = list(item.values.values())
+    known = [value for value in values if value is not None]
+    if len(known) < len(values) or not 3 <= len(values) <= MOST_LEVELS or len(set(known)) < len(known):
+        return None
+    labels = tuple(item.values)
+    if known == sorted(known):
+        return labels
+    return labels[::-1] if known == sorted(known, reverse=True) else None
