@@ -107,7 +107,13 @@ def _keys_at(model: type[BaseModel], place: Iterable[str | int]) -> list[str]:
     schema = model.model_json_schema()
     node = schema
     for step in (None, *place):
-        node = node["items"] if isinstance(step, int) else node["properties"][step] if step is not None else node
+        node = node["items"] if isinstance(step, int) else _of_key(node, step) if step is not None else node
         node = next((choice for choice in node.get("anyOf", ()) if "$ref" in choice), node)
         node = schema["$defs"][node["$ref"].rpartition("/")[2]] if "$ref" in node else node
     return list(node["properties"])
+
+
+def _of_key(node: dict[str, Any], key: str) -> dict[str, Any]:
+    """The schema of a key's value, in an object with given keys or with any."""
+    properties = node.get("properties", {})
+    return properties[key] if key in properties else node["additionalProperties"]

@@ -51,9 +51,9 @@ class JudgeSettings:
     """`auto`, `transformers`, `vllm`, `openai`, `decisions`, `encoder` or `remote`, or a backend object. `auto` is a
     server if `base_url` is given, `encoder` for a folder with a cross-encoder, vLLM where it is installed and the
     model is not the pocket one, else transformers. `encoder` is a cross-encoder, which answers yes/no items from the
-    target and the question alone. `decisions` is a server with a Decisions API (`POST /v1/systemone` or `/v1/decisions`), which
-    renders the questions itself. `remote` is a running `checklist-rewards serve` at `base_url`: its own judge settings
-    apply; `model`, if given, must match."""
+    target and the question alone. `decisions` is a server with a Decisions API (`POST /v1/systemone` or
+    `/v1/decisions`), which renders the questions itself. `remote` is a running `checklist-rewards serve` at
+    `base_url`: its own judge settings apply; `model`, if given, must match."""
     base_url: str | None = None
     """An OpenAI-compatible server, such as "http://localhost:8000/v1", "openai" or "openrouter"; or the reward
     server."""

@@ -1,18 +1,21 @@
 """The endpoints of the reward server.
 
-`POST /score` takes rows and returns [`Score`]s, `POST /reward` implements OpenRLHF's remote reward interface, `GET
-/health` and `GET /metrics` (Prometheus text) are for monitoring. All requests share one [`MicroBatcher`], so even
-requests with a single row reach the engine in batches.
+`POST /score` takes rows and returns [`Score`]s, `POST /reward` implements OpenRLHF's remote reward interface, and
+`POST /v1/decisions` and `POST /v1/systemone` answer the requests of Decisions APIs (`decisions.py`). `GET /v1/models`
+names the judge; `GET /health` and `GET /metrics` (Prometheus text) are for monitoring. All requests share one
+[`MicroBatcher`], so even requests with a single row reach the engine in batches.
 
 Errors have the body `{"error": sentence, "errors": [{"row", "field", "message"}, ...]}`:
 
+- 400: a decision cannot be read.
 - 401: the token is missing or wrong.
+- 404: a decision names another model.
 - 408: the body did not arrive in time.
 - 413: the body is too large.
 - 422: no row of `/score`, or not every row of `/reward`, is valid.
 - 429: too many rows are waiting.
 - 500: the judge failed for the whole request.
-- 503: the judge could not score a row of `/reward`, or the server is shutting down.
+- 503: the judge could not score a row of `/reward` or answer a decision, or the server is shutting down.
 
 An invalid row of `/score` does not affect the others: its place in `scores` is null and `errors` has the row (from 1)
 and the field. The response of `/reward` has no place for errors, so a single invalid or unscored row fails the
@@ -32,7 +35,7 @@ import hmac
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -55,6 +58,13 @@ from checklist_rewards.rewards.integrations.queue import (
 )
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
+from checklist_rewards.server.decisions import (
+    DecisionRequest,
+    decision_answers,
+    decision_request,
+    system_one_answers,
+    system_one_request,
+)
 from checklist_rewards.server.metrics import PATHS, RequestMetrics
 from checklist_rewards.server.rows import (
     ErrorRecord,
@@ -66,6 +76,8 @@ from checklist_rewards.server.rows import (
 )
 from checklist_rewards.version import __version__
 
+Parse = Callable[[bytes, ChecklistScorer], DecisionRequest]
+Answers = Callable[[DecisionRequest, Score, str], dict[str, Any]]
 DEFAULT_MAX_BODY = 16 * 2**20
 BODY_SECONDS = 60.0
 """Longest time for a request body to arrive."""
@@ -183,6 +195,25 @@ def build_app(
             message = f"the judge could not score {len(unscored)} of the {len(samples)} rows."
             raise Refused(503, message, errors=unscored)
         return _Json({"rewards": rewards, "scores": rewards, "extra_logs": {"checklist_pass_rate": rates}})
+
+    async def decide(request: Request, parse: Parse, answers: Answers) -> Response:
+        asked = await asyncio.to_thread(parse, await _body(request, max_body), scorer)
+        [outcome] = await _scored(request, queue, [asked.sample], "questions", request_metrics)
+        if not isinstance(outcome, Score):
+            raise Refused(400, _reason(outcome), "questions")
+        return _Json(answers(asked, outcome, scorer.judge.name))
+
+    @app.post("/v1/decisions")
+    async def decisions(request: Request) -> Response:
+        return await decide(request, decision_request, decision_answers)
+
+    @app.post("/v1/systemone")
+    async def system_one(request: Request) -> Response:
+        return await decide(request, system_one_request, system_one_answers)
+
+    @app.get("/v1/models")
+    async def models() -> Response:
+        return _Json({"object": "list", "data": [{"id": scorer.judge.name, "object": "model"}]})
 
     @app.get("/health")
     async def health() -> Response:

@@ -6,8 +6,8 @@ from collections import Counter
 
 from checklist_rewards.rewards.integrations.queue import MicroBatcher
 
-SCORING_PATHS = ("/score", "/reward")
-PATHS = (*SCORING_PATHS, "/health", "/metrics")
+SCORING_PATHS = ("/score", "/reward", "/v1/decisions", "/v1/systemone")
+PATHS = (*SCORING_PATHS, "/v1/models", "/health", "/metrics")
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _PREFIX = "checklist_rewards"
 

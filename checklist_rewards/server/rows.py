@@ -68,7 +68,7 @@ def score_samples(content: bytes, scorer: ChecklistScorer) -> tuple[int, list[tu
     Raises:
         Refused: If the body is not a `/score` request.
     """
-    body = _parsed(content)
+    body = parsed_body(content)
     for field in body:
         if field != _ROWS:
             raise Refused(422, f"unknown field {field!r:.60}; allowed: {_ROWS}.", field)
@@ -84,7 +84,7 @@ def reward_samples(content: bytes, scorer: ChecklistScorer) -> list[Sample]:
     Raises:
         Refused: If a row is invalid, with an error per invalid row.
     """
-    body = _parsed(content)
+    body = parsed_body(content)
     queries, prompts, labels = (_list(body, name) for name in _COLUMNS)
     if not len(queries) == len(prompts) == len(labels):
         raise Refused(
@@ -107,7 +107,8 @@ def refused_rows(errors: list[ErrorRecord], total: int) -> Refused:
     return Refused(422, f"{count} of the {total} rows {verb} be scored; see errors.", errors=errors)
 
 
-def _parsed(content: bytes) -> Mapping[str, Any]:
+def parsed_body(content: bytes) -> Mapping[str, Any]:
+    """The JSON object of a request. Raises [`Refused`] for anything else."""
     try:
         body = json.loads(content)
     except (ValueError, RecursionError) as error:

@@ -1,0 +1,368 @@
+"""The Decisions APIs of the reward server: requests to samples, and scores to answers.
+
+`POST /v1/decisions` is OpenAI's format, `POST /v1/systemone` System One's (see `backends/decisions/protocols.py` for
+the client). The questions of a request become one checklist about one target, so the server's judge answers them like
+any other reads: batched with the reads of other requests, stored, calibrated, by a panel.
+
+The target is the input. If the input is a list of messages, the last one is the target, the user message before it is
+the instruction, and all earlier messages are the history. A state may be a JSON object with the string `target` and
+optionally `input`, `reference` and `history`. Any other JSON state is judged as JSON text.
+
+An answer without probabilities, from a judge that writes its answers, has the probability 1. An unanswered read is a
+refusal, unless its reason is transient: then the request fails with status 503. A read below the judge's mass floor is
+a refusal in OpenAI's format; System One's answer has the label mass, so it is returned.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from checklist_rewards.backends import is_transient
+from checklist_rewards.backends.decisions.question import DecisionQuestion
+from checklist_rewards.checklists import YES, Checklist, ChecklistItem, Option
+from checklist_rewards.errors import ChecklistRewardsError
+from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.scores import ItemScore, Score
+from checklist_rewards.server.rows import Refused, parsed_body
+from checklist_rewards.validation import one_sentence
+
+MOST_QUESTIONS = 400
+_FIELDS = ("target", "input", "reference", "history")
+_TEXT_PARTS = ("input_text", "output_text", "text")
+
+
+def _text(value: Any) -> Any:
+    """Instructions may be text, parts of text, or JSON."""
+    if isinstance(value, list) and value and all(isinstance(part, Mapping) and "text" in part for part in value):
+        return "\n".join(str(part["text"]) for part in value)
+    return value if isinstance(value, str) or value is None else json.dumps(value, ensure_ascii=False)
+
+
+Text = Annotated[str, BeforeValidator(_text)]
+
+
+class _Choice(BaseModel):
+    value: str | bool
+    description: str | None = None
+
+
+class _Level(BaseModel):
+    label: str
+    description: str | None = None
+
+
+class _Predicate(BaseModel):
+    type: Literal["predicate"]
+    instructions: Text
+    name: str | None = None
+
+
+class _ChoiceQuestion(BaseModel):
+    type: Literal["choice"]
+    instructions: Text
+    name: str | None = None
+    choices: list[_Choice] = Field(min_length=2)
+
+
+class _ScoreQuestion(BaseModel):
+    type: Literal["score"]
+    instructions: Text
+    name: str | None = None
+    levels: list[_Level] = Field(min_length=2)
+
+
+class _DecisionRequest(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    model: str
+    input: Any
+    questions: list[Annotated[_Predicate | _ChoiceQuestion | _ScoreQuestion, Field(discriminator="type")]] = Field(
+        min_length=1, max_length=MOST_QUESTIONS
+    )
+
+
+class _SystemOneQuestion(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    type: Literal["noul", "choice", "score"]
+    instructions: Text = ""
+    criteria: Any = None
+
+
+class _SystemOneRequest(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    model: str | None = None
+    state: Any
+    instructions: str | None = None
+    questions: dict[str, _SystemOneQuestion] = Field(min_length=1, max_length=MOST_QUESTIONS)
+    images: list[str] | None = None
+    audio: list[str] | None = None
+    videos: list[str] | None = None
+
+
+class DecisionRequest:
+    """A parsed request.
+
+    Args:
+        sample ([`Sample`]):
+            The questions as a checklist, with the target.
+        questions (sequence of [`DecisionQuestion`]):
+            The questions.
+        names (sequence of `str`, *optional*):
+            Their names; None for a question without one.
+        choices (sequence of mappings):
+            Label to value for each choice, because a value may be a boolean.
+    """
+
+    def __init__(
+        self,
+        sample: Sample,
+        questions: Sequence[DecisionQuestion],
+        names: Sequence[str | None],
+        choices: Sequence[Mapping[str, str | bool]],
+    ):
+        self.sample, self.questions, self.names, self.choices = sample, questions, names, choices
+
+
+def decision_request(content: bytes, scorer: ChecklistScorer) -> DecisionRequest:
+    """Parse the body of `POST /v1/decisions`. Raises [`Refused`] for a request that cannot be answered."""
+    body = _validated(_DecisionRequest, content)
+    _require_model(body.model, scorer)
+    questions: list[DecisionQuestion] = []
+    choices: list[Mapping[str, str | bool]] = []
+    for asked in body.questions:
+        values: dict[str, str | bool] = {}
+        if isinstance(asked, _Predicate):
+            questions.append(DecisionQuestion("predicate", asked.instructions))
+        elif isinstance(asked, _ScoreQuestion):
+            described = [(level.label, level.description) for level in asked.levels]
+            questions.append(_described("score", asked.instructions, described))
+        else:
+            values = {_label(choice.value): choice.value for choice in asked.choices}
+            described = [(_label(choice.value), choice.description) for choice in asked.choices]
+            questions.append(_described("choice", asked.instructions, described))
+        choices.append(values)
+    sample = _sample(_of_messages(body.input), questions, scorer)
+    return DecisionRequest(sample, questions, [asked.name for asked in body.questions], choices)
+
+
+def system_one_request(content: bytes, scorer: ChecklistScorer) -> DecisionRequest:
+    """Parse the body of `POST /v1/systemone`. Raises [`Refused`] for a request that cannot be answered."""
+    body = _validated(_SystemOneRequest, content)
+    _require_model(body.model, scorer)
+    if body.images or body.audio or body.videos:
+        raise Refused(400, "this judge reads text only; omit images, audio and videos.", "images")
+    questions = [_system_one_question(name, asked) for name, asked in body.questions.items()]
+    fields = _of_state(body.state)
+    if body.instructions is not None:
+        fields = {"input": body.instructions} | fields
+    return DecisionRequest(_sample(fields, questions, scorer), questions, list(body.questions), [{}] * len(questions))
+
+
+def decision_answers(request: DecisionRequest, score: Score, model: str) -> dict[str, Any]:
+    """The response of `POST /v1/decisions`. Raises [`Refused`] with status 503 for a transient failure."""
+    _require_answers(score)
+    answers = []
+    for line, question, name, values in zip(
+        score.items, request.questions, request.names, request.choices, strict=True
+    ):
+        answers.append({"name": name} | _answer(line, question, values))
+    return {"model": model, "answers": answers, "usage": None}
+
+
+def system_one_answers(request: DecisionRequest, score: Score, model: str) -> dict[str, Any]:
+    """The response of `POST /v1/systemone`. Raises [`Refused`] with status 503 for a transient failure."""
+    _require_answers(score)
+    answers: dict[str, Any] = {}
+    diagnostics: dict[str, Any] = {}
+    for line, question, name in zip(score.items, request.questions, request.names, strict=True):
+        assert name is not None
+        answers[name] = _system_one_answer(line, question)
+        if line.mass is not None:
+            diagnostics[name] = {"label_mass": line.mass}
+    return {
+        "id": f"decision-{uuid.uuid4().hex}",
+        "object": "structured_decision",
+        "created": int(time.time()),
+        "model": model,
+        "answers": answers,
+        "diagnostics": diagnostics,
+        "usage": None,
+    }
+
+
+def _answer(line: ItemScore, question: DecisionQuestion, values: Mapping[str, str | bool]) -> dict[str, Any]:
+    if line.unanswered is not None:
+        return {"type": "refusal"}
+    likely = _probabilities(line, question)
+    if question.type == "predicate":
+        return {"type": "predicate", "probability": likely[YES]}
+    best = max(question.labels, key=likely.__getitem__)
+    if question.type == "choice":
+        lines = [{"value": values[label], "probability": likely[label]} for label in question.labels]
+        return {"type": "choice", "choice": values[best], "confidence": likely[best], "probabilities": lines}
+    levels = [
+        {"label": label, "value": value, "probability": likely[label]} for value, label in enumerate(question.labels)
+    ]
+    return {"type": "score", "score": _level(likely, question), "confidence": likely[best], "probabilities": levels}
+
+
+def _system_one_answer(line: ItemScore, question: DecisionQuestion) -> dict[str, Any]:
+    if line.unanswered is not None and line.probabilities is None:
+        return {"type": "refusal"}
+    likely = _probabilities(line, question)
+    best = max(question.labels, key=likely.__getitem__)
+    confidence = {"confidence": likely[best] * (1.0 if line.mass is None else line.mass)}
+    if question.type == "predicate":
+        return {"type": "noul", "noul": likely[YES], "probabilities": likely} | confidence
+    if question.type == "choice":
+        return {"type": "choice", "choice": best, "probabilities": likely} | confidence
+    return {
+        "type": "score",
+        "score": _level(likely, question),
+        "legend": {str(value): label for value, label in enumerate(question.labels)},
+        "probabilities": {str(value): likely[label] for value, label in enumerate(question.labels)},
+    } | confidence
+
+
+def _probabilities(line: ItemScore, question: DecisionQuestion) -> dict[str, float]:
+    if line.probabilities is not None:
+        return {label: line.probabilities[label] for label in question.labels}
+    return {label: float(label == line.answer) for label in question.labels}
+
+
+def _level(likely: Mapping[str, float], question: DecisionQuestion) -> float:
+    """The expected level, from 0."""
+    return sum(value * likely[label] for value, label in enumerate(question.labels))
+
+
+def _require_answers(score: Score) -> None:
+    lost = next((line.unanswered for line in score.items if is_transient(line.unanswered)), None)
+    if lost is not None:
+        raise Refused(503, f"the judge could not answer ({lost}); send the request again.")
+
+
+def _validated(kind: type[Any], content: bytes) -> Any:
+    try:
+        return kind.model_validate(parsed_body(content))
+    except ValidationError as error:
+        field = error.errors()[0]["loc"]
+        raise Refused(400, f"{one_sentence(error, kind)}", str(field[0]) if field else "body") from None
+
+
+def _require_model(model: str | None, scorer: ChecklistScorer) -> None:
+    if model not in (None, scorer.judge.name):
+        raise Refused(404, f"the model {model!r:.80} is not served here; the judge is {scorer.judge.name!r}.", "model")
+
+
+def _described(
+    kind: Literal["choice", "score"], instructions: str, labels: Sequence[tuple[str, str | None]]
+) -> DecisionQuestion:
+    names = [label for label, _ in labels]
+    if len(set(names)) < len(names):
+        raise Refused(400, f"the labels of a question must differ, got {names!r:.120}.", "questions")
+    lines = [f"- {label}: {description}" for label, description in labels if description]
+    return DecisionQuestion(kind, "\n".join([instructions, *lines]), tuple(names))
+
+
+def _system_one_question(name: str, asked: _SystemOneQuestion) -> DecisionQuestion:
+    criteria = asked.criteria
+    if asked.type == "choice":
+        if not isinstance(criteria, Mapping) or len(criteria) < 2:
+            raise Refused(
+                400, f"question {name!r:.60}: criteria must map at least two options to texts or null.", "questions"
+            )
+        options = [(str(option), None if text is None else str(text)) for option, text in criteria.items()]
+        return _described("choice", asked.instructions, options)
+    if asked.type == "score":
+        if not isinstance(criteria, list) or len(criteria) < 2:
+            raise Refused(400, f"question {name!r:.60}: criteria must be a list of at least two levels.", "questions")
+        return _described("score", asked.instructions, [(str(level), None) for level in criteria])
+    if criteria is not None and not (isinstance(criteria, Mapping) and criteria.keys() <= {"true", "false"}):
+        raise Refused(400, f"question {name!r:.60}: criteria must be an object of true and false.", "questions")
+    sides = [
+        f"- {side}: {criteria[key]}" for side, key in (("yes", "true"), ("no", "false")) if (criteria or {}).get(key)
+    ]
+    return DecisionQuestion("predicate", "\n".join([asked.instructions, *sides]))
+
+
+def _sample(fields: Mapping[str, str], questions: Sequence[DecisionQuestion], scorer: ChecklistScorer) -> Sample:
+    items = []
+    for number, question in enumerate(questions, start=1):
+        try:
+            item = ChecklistItem(id=f"q{number}", question=question.instructions, options=_options(question))
+            scorer.check_item(item, f"question {number}")
+        except ValidationError as error:
+            raise Refused(400, f"question {number}: {one_sentence(error, ChecklistItem)}", "questions") from None
+        except ChecklistRewardsError as error:
+            raise Refused(400, str(error), "questions") from None
+        items.append(item)
+    return Sample(Checklist(items=tuple(items)), **fields)
+
+
+def _options(question: DecisionQuestion) -> tuple[Option, ...] | None:
+    """The options of an item. Their values only keep the order of a scale; the score is not used."""
+    if question.type == "predicate":
+        return None
+    last = len(question.labels) - 1
+    values = [place / last if question.type == "score" else float(place == 0) for place in range(last + 1)]
+    return tuple(Option(label=label, value=value) for label, value in zip(question.labels, values, strict=True))
+
+
+def _of_state(state: Any) -> dict[str, str]:
+    """The fields of a sample from a state."""
+    if isinstance(state, str):
+        return {"target": state}
+    own = isinstance(state, Mapping) and "target" in state and state.keys() <= set(_FIELDS)
+    if own and all(isinstance(text, str) for text in state.values()):
+        return dict(state)
+    return {"target": json.dumps(state, ensure_ascii=False)}
+
+
+def _of_messages(given: Any) -> dict[str, str]:
+    """The fields of a sample from an input of OpenAI's format."""
+    if not isinstance(given, list):
+        return _of_state(given)
+    if not given:
+        raise Refused(400, "input must be a text or a list of at least one message.", "input")
+    turns = [_turn(entry) for entry in given]
+    (_, target), earlier = turns[-1], turns[:-1]
+    fields = {"target": target}
+    if earlier and turns[-1][0] == "assistant" and earlier[-1][0] == "user":
+        fields["input"] = earlier.pop()[1]
+    if earlier:
+        fields["history"] = "\n\n".join(f"{role}: {text}" for role, text in earlier)
+    return fields
+
+
+def _turn(entry: Any) -> tuple[str, str]:
+    """The role and the text of a message, or of a call of a tool and its output."""
+    if not isinstance(entry, Mapping):
+        raise Refused(400, f"input must be a list of messages, got {type(entry).__name__}.", "input")
+    if "role" not in entry:
+        return str(entry.get("type", "item")), json.dumps(dict(entry), ensure_ascii=False)
+    content = entry.get("content")
+    if isinstance(content, str):
+        return str(entry["role"]), content
+    parts = content if isinstance(content, list) else [content]
+    texts = []
+    for part in parts:
+        part = part if isinstance(part, Mapping) else {"type": type(part).__name__}
+        if part.get("type") == "input_json":
+            texts.append(json.dumps(part.get("data"), ensure_ascii=False))
+        elif part.get("type") in _TEXT_PARTS and isinstance(part.get("text"), str):
+            texts.append(part["text"])
+        else:
+            raise Refused(400, f"this judge reads text only, got a part of type {part.get('type')!r:.40}.", "input")
+    return str(entry["role"]), "\n".join(texts)
+
+
+def _label(value: str | bool) -> str:
+    return value if isinstance(value, str) else str(value).lower()

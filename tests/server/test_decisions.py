@@ -1,0 +1,242 @@
+"""The Decisions APIs of the server: any client gets the scorer's probabilities."""
+
+import math
+
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("httpx")
+from fastapi.testclient import TestClient
+
+from checklist_rewards import ChecklistItem, ChecklistScorer
+from checklist_rewards.backends import LabelRead, ReadResult
+from checklist_rewards.server import build_app
+from tests.fakes import FakeBackend
+from tests.rewards.integrations.test_queue import QUESTIONS, knows
+from tests.serving import serving
+
+
+class Engine(FakeBackend):
+    """Answers yes/no questions about colours, and prefers the first of other labels."""
+
+    def read(self, groups, labels):
+        if list(labels) == ["yes", "no"]:
+            return super().read(groups, labels)
+        likely = [0.6, *[0.3 / (len(labels) - 1)] * (len(labels) - 1)]
+        read = LabelRead(tuple(map(math.log, likely)))
+        return ReadResult([(read,) * len(group.tails) for group in groups])
+
+
+@pytest.fixture
+def scorer() -> ChecklistScorer:
+    return ChecklistScorer(backend=Engine(knows, mass=0.9, fails=lambda prefix, tail: "boom" in prefix), store=False)
+
+
+COLOURS = [{"value": "red", "description": "like a rose"}, {"value": "blue"}, {"value": "green"}]
+LEVELS = [{"label": "bad"}, {"label": "fair"}, {"label": "good"}]
+ASKED = [
+    {"type": "predicate", "name": "one", "instructions": QUESTIONS[0]},
+    {"type": "choice", "name": "colour", "instructions": "Which colour?", "choices": COLOURS},
+    {"type": "score", "instructions": "How good?", "levels": LEVELS},
+]
+MAPPED = {
+    "one": {"type": "noul", "instructions": QUESTIONS[0]},
+    "colour": {"type": "choice", "instructions": "Which colour?", "criteria": {"red": "like a rose", "blue": None}},
+    "grade": {"type": "score", "instructions": "How good?", "criteria": ["bad", "fair", "good"]},
+}
+
+
+def decision(client, questions=ASKED, input="a red thing", model="pocket", **others):
+    return client.post("/v1/decisions", json={"model": model, "input": input, "questions": questions, **others})
+
+
+def system_one(client, questions=MAPPED, state="a red thing", **others):
+    return client.post("/v1/systemone", json={"state": state, "questions": questions, **others})
+
+
+def test_openai_answers_come_in_order_with_the_scorers_probabilities(client, scorer):
+    answer = decision(client)
+    assert answer.status_code == 200 and answer.json()["model"] == "pocket"
+    one, colour, grade = answer.json()["answers"]
+    expected = scorer.score([QUESTIONS[0]], "a red thing").items[0]
+    assert one == {"name": "one", "type": "predicate", "probability": pytest.approx(expected.probabilities["yes"])}
+    assert [line["value"] for line in colour["probabilities"]] == ["red", "blue", "green"]
+    assert sum(line["probability"] for line in colour["probabilities"]) == pytest.approx(1)
+    assert colour["confidence"] == max(line["probability"] for line in colour["probabilities"])
+    assert [(line["value"], line["label"]) for line in grade["probabilities"]] == [
+        (0, "bad"),
+        (1, "fair"),
+        (2, "good"),
+    ]
+    assert grade["score"] == pytest.approx(sum(line["value"] * line["probability"] for line in grade["probabilities"]))
+    assert grade["name"] is None
+
+
+def test_system_one_answers_have_the_label_mass(client, scorer):
+    body = system_one(client).json()
+    expected = scorer.score([QUESTIONS[0]], "a red thing").items[0]
+    assert body["answers"]["one"]["noul"] == pytest.approx(expected.probabilities["yes"])
+    assert body["diagnostics"]["one"]["label_mass"] == pytest.approx(expected.mass)
+    assert body["answers"]["colour"]["choice"] in ("red", "blue")
+    assert body["answers"]["grade"]["legend"] == {"0": "bad", "1": "fair", "2": "good"}
+    assert 0 <= body["answers"]["grade"]["score"] <= 2 and body["object"] == "structured_decision"
+
+
+def test_both_protocols_agree(client):
+    predicate = decision(client, ASKED[:1]).json()["answers"][0]["probability"]
+    assert system_one(client).json()["answers"]["one"]["noul"] == predicate
+
+
+def asked_of(scorer, monkeypatch):
+    """The samples that reach the scorer."""
+    seen = []
+    score_batch = scorer.score_batch
+
+    def watched(samples, *args, **kwargs):
+        seen.extend(samples)
+        return score_batch(samples, *args, **kwargs)
+
+    monkeypatch.setattr(scorer, "score_batch", watched)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("input", "fields"),
+    [
+        ("red", {"target": "red"}),
+        ([{"role": "user", "content": "red"}], {"target": "red"}),
+        (
+            [{"role": "user", "content": "Say."}, {"role": "assistant", "content": "red"}],
+            {"target": "red", "input": "Say."},
+        ),
+        (
+            [
+                {"role": "developer", "content": "Be brief."},
+                {
+                    "role": "user",
+                    "content": [{"type": "input_text", "text": "Say"}, {"type": "input_text", "text": "it."}],
+                },
+                {"role": "assistant", "content": [{"type": "output_text", "text": "red"}]},
+            ],
+            {"target": "red", "input": "Say\nit.", "history": "developer: Be brief."},
+        ),
+        (
+            [{"role": "user", "content": [{"type": "input_json", "data": {"colour": "red"}}]}],
+            {"target": '{"colour": "red"}'},
+        ),
+        (
+            [{"type": "function_call", "name": "paint", "call_id": "1"}, {"role": "user", "content": "red"}],
+            {"target": "red", "history": 'function_call: {"type": "function_call", "name": "paint", "call_id": "1"}'},
+        ),
+    ],
+)
+def test_the_last_message_is_the_target(scorer, monkeypatch, input, fields):
+    seen = asked_of(scorer, monkeypatch)
+    with TestClient(build_app(scorer)) as client:
+        assert decision(client, ASKED[:1], input).status_code == 200
+    (sample,) = seen
+    there = {name: getattr(sample, name) for name in ("target", "input", "reference", "history")}
+    assert {name: text for name, text in there.items() if text is not None} == fields
+
+
+@pytest.mark.parametrize(
+    ("state", "fields"),
+    [
+        (
+            {"target": "red", "input": "Say.", "reference": "blue"},
+            {"target": "red", "input": "Say.", "reference": "blue"},
+        ),
+        ({"target": "red", "other": 1}, {"target": '{"target": "red", "other": 1}', "input": "About colours."}),
+        ([1, 2], {"target": "[1, 2]", "input": "About colours."}),
+    ],
+)
+def test_a_state_may_name_its_fields(scorer, monkeypatch, state, fields):
+    seen = asked_of(scorer, monkeypatch)
+    with TestClient(build_app(scorer)) as client:
+        assert system_one(client, {"a": MAPPED["one"]}, state, instructions="About colours.").status_code == 200
+    (sample,) = seen
+    assert {name: getattr(sample, name) for name in fields} == fields
+
+
+def test_booleans_keep_their_type(client):
+    choices = [{"value": True}, {"value": False}, {"value": "unknown"}]
+    (answer,) = decision(client, [{"type": "choice", "instructions": "Is it?", "choices": choices}]).json()["answers"]
+    assert [line["value"] for line in answer["probabilities"]] == [True, False, "unknown"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        ({"model": "gpt-6-luna"}, 404, "the model 'gpt-6-luna' is not served here; the judge is 'pocket'"),
+        ({"questions": []}, 400, "questions"),
+        ({"questions": [{"type": "guess", "instructions": "What?"}]}, 400, "questions"),
+        ({"questions": [ASKED[1] | {"choices": COLOURS[:1]}]}, 400, "choices"),
+        ({"questions": [ASKED[1] | {"choices": [{"value": "true"}, {"value": True}]}]}, 400, "must differ"),
+        ({"questions": [{"type": "predicate", "instructions": " "}]}, 400, "the question is blank"),
+        ({"questions": [ASKED[0]] * 401}, 400, "questions"),
+        ({"input": []}, 400, "at least one message"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, 400, "text only"),
+        (
+            {"questions": [ASKED[1] | {"choices": [{"value": str(number)} for number in range(30)]}]},
+            400,
+            "30 options are too many",
+        ),
+    ],
+)
+def test_what_cannot_be_asked_is_one_sentence(client, body, status, message):
+    answer = client.post("/v1/decisions", json={"model": "pocket", "input": "red", "questions": ASKED} | body)
+    assert answer.status_code == status and message in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        ({"type": "choice", "criteria": ["a", "b"]}, "criteria must map"),
+        ({"type": "score", "criteria": {"a": None}}, "criteria must be a list"),
+        ({"type": "noul", "criteria": {"maybe": "x"}}, "an object of true and false"),
+        ({"type": "noul", "weight": 1}, "weight"),
+    ],
+)
+def test_criteria_must_fit_the_type(client, question, message):
+    answer = system_one(client, {"a": {"instructions": "Is it?", **question}})
+    assert answer.status_code == 400 and message in answer.json()["error"]
+    images = system_one(client, images=["data:image/png;base64,"])
+    assert images.status_code == 400 and "text only" in images.json()["error"]
+
+
+def test_a_failed_judge_is_503_and_never_an_answer(client):
+    for answer in (decision(client, ASKED[:1], "boom"), system_one(client, {"a": MAPPED["one"]}, "boom")):
+        assert answer.status_code == 503 and "backend_error" in answer.json()["error"]
+
+
+def test_a_read_without_an_answer_is_a_refusal(scorer):
+    scorer.judge.mass_floor = 1.0  # the labels of this engine have less
+    with TestClient(build_app(scorer)) as client:
+        (answer,) = decision(client, ASKED[:1]).json()["answers"]
+        assert answer == {"name": "one", "type": "refusal"}
+        read = system_one(client, {"a": MAPPED["one"]}).json()
+        assert read["answers"]["a"]["type"] == "noul" and read["diagnostics"]["a"]["label_mass"] < 1
+
+
+def test_openai_clients_and_our_own_read_the_same_probabilities(scorer):
+    openai = pytest.importorskip("openai")
+    with serving(build_app(scorer, token="secret")) as address:
+        client = openai.OpenAI(base_url=f"{address}/v1", api_key="secret")
+        answered = client.decisions.create(model="pocket", input="a red thing", questions=ASKED)
+        refused = openai.OpenAI(base_url=f"{address}/v1", api_key="wrong", max_retries=0)
+        with pytest.raises(openai.AuthenticationError):
+            refused.decisions.create(model="pocket", input="a red thing", questions=ASKED)
+    expected = scorer.score([QUESTIONS[0]], "a red thing").items[0].probabilities["yes"]
+    assert answered.answers[0].probability == pytest.approx(expected, abs=1e-9)
+    assert answered.answers[1].type == "choice" and answered.answers[2].type == "score"
+
+
+def test_a_decisions_judge_can_ask_this_server(scorer, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    items = [ChecklistItem(question=QUESTIONS[0])]
+    with serving(build_app(scorer, token="secret")) as address:
+        asked = ChecklistScorer("pocket", backend="decisions", base_url=f"{address}/v1", store=False)
+        score = asked.score(items, "a red thing")
+        assert score.answered == 1 and score.items[0].method == "decision" and score.items[0].mass is not None
+        remote = ChecklistScorer(backend="remote", base_url=address, store=False, engine={"token": "secret"})
+        assert remote.score(items, "a red thing").answered == 1
