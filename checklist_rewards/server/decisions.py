@@ -287,9 +287,8 @@ def _system_one_question(name: str, asked: _SystemOneQuestion) -> DecisionQuesti
         return _described("score", asked.instructions, [(str(level), None) for level in criteria])
     if criteria is not None and not (isinstance(criteria, Mapping) and criteria.keys() <= {"true", "false"}):
         raise Refused(400, f"question {name!r:.60}: criteria must be an object of true and false.", "questions")
-    sides = [
-        f"- {side}: {criteria[key]}" for side, key in (("yes", "true"), ("no", "false")) if (criteria or {}).get(key)
-    ]
+    described: Mapping[str, Any] = criteria or {}
+    sides = [f"- {side}: {described[key]}" for side, key in (("yes", "true"), ("no", "false")) if described.get(key)]
     return DecisionQuestion("predicate", "\n".join([asked.instructions, *sides]))
 
 
