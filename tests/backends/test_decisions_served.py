@@ -51,7 +51,7 @@ def qwen3(tmp_path_factory) -> str:
             num_hidden_layers=2,
             num_attention_heads=4,
             num_key_value_heads=2,
-            head_dim=16,
+            head_dim=32,
             max_position_embeddings=512,
         )
     )
@@ -115,10 +115,10 @@ def test_the_receipt_counts_cached_tokens(server):
     assert judge.receipt.prompt_tokens > (judge.receipt.computed_tokens or 0) > 0
 
 
-def test_a_model_that_vllm_does_not_serve_decisions_for_is_one_sentence(vllm_server):
+def test_a_model_whose_decisions_vllm_does_not_serve_is_one_sentence(vllm_server):
     from checklist_rewards.errors import ModelError
     from tests.backends.brokenserver import SERVED_NAME
 
     judge = ChecklistScorer(SERVED_NAME, backend="decisions", base_url=vllm_server, store=False)
-    with pytest.raises(ModelError, match=r"does not answer decisions .*status 501.*use backend='openai'"):
+    with pytest.raises(ModelError, match=r"does not answer decisions .*status 404.*use backend='openai'"):
         judge.score(QUESTIONS, "a small dog runs")
