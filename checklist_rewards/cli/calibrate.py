@@ -162,7 +162,7 @@ def _costs(text: str) -> tuple[float, float]:
 
 
 def _empty_targets(
-    rows: Sequence[JudgedRow], name: str, labelled: Labelled, keys: o.Keys, judge: o.Judge, kept: o.Kept
+    rows: Sequence[JudgedRow], name: str, labelled: Labelled, keys: o.Keys, judge: o.JudgeOptions, kept: o.Kept
 ) -> dict[tuple[str, str], Verdict]:
     """The judge's verdict on every item for an empty target."""
     scorer = Work.of(o.Preset(), kept, judge=judge).pipeline().scorer

@@ -42,7 +42,7 @@ _ROWS_AT_ONCE = CHUNK_ROWS // 8
 def pairs(
     files: o.Files,
     keys: o.Keys,
-    judge: o.Judge,
+    judge: o.JudgeOptions,
     candidates_key: Annotated[
         str, typer.Option(rich_help_panel=o.ROWS, help="Column of the candidates: a list of texts.")
     ] = "candidates",

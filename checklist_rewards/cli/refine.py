@@ -41,7 +41,7 @@ def refine(
     files: o.Files,
     preset: o.Preset,
     keys: o.Keys,
-    judge: o.Judge,
+    judge: o.JudgeOptions,
     policy: Annotated[
         str | None, _answers("Model that writes the answers and the checklists.", default="the judge")
     ] = None,

@@ -42,7 +42,7 @@ _POLICY = "Candidates"
 def rerank(
     files: o.Files,
     keys: o.Keys,
-    judge: o.Judge,
+    judge: o.JudgeOptions,
     candidates_key: Annotated[
         str, typer.Option(rich_help_panel=_POLICY, help="Column of the candidates: a list of texts.")
     ] = CANDIDATES,

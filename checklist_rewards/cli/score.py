@@ -98,7 +98,7 @@ def run(
     files: o.Files,
     preset: o.Preset,
     keys: o.WriterKeys,
-    judge: o.Judge,
+    judge: o.JudgeOptions,
     writer: o.OwnWriter,
     source: Annotated[
         Path | None,

@@ -48,7 +48,7 @@ class Work:
         *,
         writing: o.Writing | None = None,
         writer: Engine | None = None,
-        judge: o.Judge | None = None,
+        judge: o.JudgeOptions | None = None,
         concurrency: int | None = None,
         dry: o.Dry | None = None,
     ) -> Work:

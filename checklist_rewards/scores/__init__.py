@@ -9,7 +9,6 @@ from checklist_rewards.scores.aggregate import level, rescore, score_checklist
 from checklist_rewards.scores.score import (
     ABSTENTIONS,
     BEST_QUALITY,
-    DEFAULT_MIN_ANSWERED,
     LEAST_QUALITY,
     PARTIAL_CREDIT,
     PASS_CREDIT,
@@ -27,7 +26,6 @@ from checklist_rewards.scores.verdict import DEFAULT_THRESHOLD, Method, Verdict,
 __all__ = [
     "ABSTENTIONS",
     "BEST_QUALITY",
-    "DEFAULT_MIN_ANSWERED",
     "DEFAULT_THRESHOLD",
     "LEAST_QUALITY",
     "PARTIAL_CREDIT",

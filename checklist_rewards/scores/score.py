@@ -17,12 +17,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, get_args
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Literal, NamedTuple, get_args
 
+from annotated_types import Ge, Le
 from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.errors import SampleError
+from checklist_rewards.fields import check_fields
 from checklist_rewards.scores.verdict import DEFAULT_THRESHOLD, Method, Verdict, Vote
 
 PrimaryMetric = Literal["pass", "weighted", "expected", "normalized", "quality"]
@@ -30,29 +32,33 @@ Abstention = Literal["skip", "zero", "partial", "fail"]
 
 PRIMARY_METRICS: tuple[str, ...] = get_args(PrimaryMetric)
 ABSTENTIONS: tuple[str, ...] = get_args(Abstention)
-DEFAULT_MIN_ANSWERED = 0.5
 PARTIAL_CREDIT = 0.5
 PASS_CREDIT = 0.5
 LEAST_QUALITY, BEST_QUALITY = 1, 5
 
 
-class Aggregation(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class Aggregation:
     """The settings with which verdicts are aggregated; see [`score_checklist`]. Weights and gates belong to the
-    checklist."""
+    checklist.
 
-    model_config = ConfigDict(frozen=True)
+    Raises:
+        SampleError: For a value that is not allowed.
+    """
 
     primary_metric: PrimaryMetric = "expected"
-    """The aggregate to use as `primary_score`: "pass", "weighted", "expected", "normalized", or "quality" (mapped to
-    [0, 1] as (quality - 1) / 4)."""
-    threshold: float = DEFAULT_THRESHOLD
-    """A yes/no item is answered yes if P(yes) is at least this."""
-    min_answered: float = DEFAULT_MIN_ANSWERED
-    """Share of sum |w| that must be answered, in [0, 1]. Below it, `primary_score` is None."""
+    """Metric to use as the primary score: `pass`, `weighted`, `expected`, `normalized`, or `quality` (the grade of
+    mode `quality`, as (grade - 1) / 4)."""
+    threshold: Annotated[float, Ge(0), Le(1)] = DEFAULT_THRESHOLD
+    """Lowest P(yes), from 0 to 1, that counts as yes."""
+    min_answered: Annotated[float, Ge(0), Le(1)] = 0.5
+    """Fraction of the item weight that must be answered, from 0 to 1; below it there is no score."""
     abstention: Abstention = "skip"
-    """How to count the answer "cannot assess". "skip": the item does not count. "zero": value 0. "partial": value 0.5
-    for a positive item, 0 for a penalty. "fail": the lowest option's value for a positive item, the highest for a
-    penalty."""
+    """How to score an item answered cannot_assess. `skip`: the item does not count. `zero`: value 0. `partial`: value
+    0.5, for a penalty 0. `fail`: the lowest value of its options, for a penalty the highest."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 class Counted(NamedTuple):
@@ -230,7 +236,7 @@ class Score(BaseModel):
             return self
         if self.aggregation is None or any(line.weight is None for line in self.items):
             raise SampleError("this score was saved without its weights; use rescore(checklist, score) instead.")
-        return Score.of(self.items, self.aggregation.model_copy(update={"primary_metric": metric}), self.quality)
+        return Score.of(self.items, replace(self.aggregation, primary_metric=metric), self.quality)
 
     @property
     def scaled_score_1_5(self) -> float | None:

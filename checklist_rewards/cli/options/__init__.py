@@ -3,18 +3,12 @@
 Options that a pipeline also sets default to None here, so that only values given by the user override the pipeline.
 """
 
-from checklist_rewards.cli.options.base import JUDGE, OUTPUT, PIPELINE, ROWS, WRITER, engine_settings
+from checklist_rewards.cli.options.base import JUDGE, OUTPUT, PIPELINE, ROWS, WRITER
 from checklist_rewards.cli.options.judging import (
-    Backend,
-    BaseUrl,
     Concurrency,
-    EngineSettings,
-    Judge,
-    JudgePrompt,
-    MassFloor,
-    Model,
+    JudgeOptions,
     OnlyJudge,
-    Threshold,
+    ProbeOptions,
 )
 from checklist_rewards.cli.options.rows import (
     ChecklistFile,
@@ -36,29 +30,22 @@ __all__ = [
     "PIPELINE",
     "ROWS",
     "WRITER",
-    "Backend",
-    "BaseUrl",
     "ChecklistFile",
     "ChecklistKey",
     "Concurrency",
     "Dry",
-    "EngineSettings",
     "Files",
-    "Judge",
-    "JudgePrompt",
     "Kept",
+    "JudgeOptions",
     "Keys",
-    "MassFloor",
-    "Model",
     "OnlyJudge",
     "OwnWriter",
     "Preset",
+    "ProbeOptions",
     "Summary",
     "TargetKey",
-    "Threshold",
     "Writer",
     "WriterKeys",
     "Writing",
-    "engine_settings",
     "policy",
 ]
