@@ -15,7 +15,7 @@ from checklist_rewards.cli.examples import ExampleInput
 from checklist_rewards.cli.files import RowFile
 from checklist_rewards.cli.forecast import prices_from
 from checklist_rewards.cli.groups import grouped
-from checklist_rewards.cli.report import Report, bars, warn_if_pocket, write_json
+from checklist_rewards.cli.report import RunReport, bars, warn_if_pocket, write_json
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.rows import write_rows
@@ -75,7 +75,7 @@ def generate(
     pipe = work.metered()
     pipe.check_writers()
     warn_if_pocket(writer.model)
-    report = Report("generate")
+    report = RunReport("generate")
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("checklists", total)
         for chunk in file.chunks():
@@ -101,7 +101,7 @@ def _shared(work: Work, files: o.Files, dry: o.Dry) -> None:
     pipe = work.metered()
     pipe.check_writers()
     warn_if_pocket(work.writer.model)
-    report = Report("generate")
+    report = RunReport("generate")
     checklist = write_shared(pipe, source, report)
     if checklist is not None:
         write_json(files.output, checklist.model_dump(mode="json"))
@@ -109,7 +109,7 @@ def _shared(work: Work, files: o.Files, dry: o.Dry) -> None:
     raise typer.Exit(report.finish(files.output if checklist is not None else Path("nothing"), None, files.summary))
 
 
-def write_shared(pipe: Pipeline, source: Any, report: Report, samples: Any = ()) -> Checklist | None:
+def write_shared(pipe: Pipeline, source: Any, report: RunReport, samples: Any = ()) -> Checklist | None:
     """The checklist of a corpus-level pipeline, or None if a stage failed. Adds the stages to the report."""
     checklist: Checklist | None = None
     try:

@@ -14,7 +14,7 @@ from checklist_rewards.cli import options as o
 from checklist_rewards.cli.columns import PROMPT, Columns, read_checklist
 from checklist_rewards.cli.files import CHUNK_ROWS, RowFile
 from checklist_rewards.cli.groups import grouped
-from checklist_rewards.cli.report import Report, bars, warn_if_pocket
+from checklist_rewards.cli.report import RunReport, bars, warn_if_pocket
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import Row, atomic_path, file_format, write_rows
@@ -134,7 +134,7 @@ def pairs(
         reads += len(_samples(columns, row, candidates_key, row_checklist)) * len(items)
     scorer.check()
     warn_if_pocket(judge.shown)
-    report, dropped, selected = Report("pairs"), Counter[str](), list[Pair]()
+    report, dropped, selected = RunReport("pairs"), Counter[str](), list[Pair]()
     with write_rows(files.output) as writer, bars() as bar:
         progress = bar("reads", reads)
         for chunk in file.chunks(_ROWS_AT_ONCE):

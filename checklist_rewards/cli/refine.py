@@ -15,7 +15,7 @@ from checklist_rewards.cli.files import RowFile
 from checklist_rewards.cli.forecast import prices_from
 from checklist_rewards.cli.generate import checklist_columns
 from checklist_rewards.cli.groups import grouped
-from checklist_rewards.cli.report import Report, bars, warn_if_pocket
+from checklist_rewards.cli.report import RunReport, bars, warn_if_pocket
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import Row, write_rows
@@ -107,7 +107,7 @@ def refine(
     pipe, answering = work.metered(), work.metered_engine(work.limited(engine))
     pipe.check()
     warn_if_pocket(judge.shown, engine.model)
-    report, totals = Report("refine"), _RefineTotals()
+    report, totals = RunReport("refine"), _RefineTotals()
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("replies at most", total * (1 + rounds * (2 if method == "critique" else 1)))
         for chunk in file.chunks():
@@ -170,7 +170,7 @@ def _task(columns: Columns, row: Row, checklist_key: str | None) -> Task:
     return Task(prompt, checklist, columns.reference_of(row.data, row.where))
 
 
-def _count(report: Report, row: Row, refinement: Refinement) -> None:
+def _count(report: RunReport, row: Row, refinement: Refinement) -> None:
     reason, _, detail = refinement.stopped.partition(": ")
     if reason == NO_REPLY:
         report.miss(reason, row.number, detail)

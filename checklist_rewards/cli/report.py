@@ -1,6 +1,6 @@
 """Messages of a command on stderr: progress while it works and a summary at the end.
 
-A [`Report`] receives scores one by one and keeps totals only, so its size does not depend on the number of rows. It
+A [`RunReport`] receives scores one by one and keeps totals only, so its size does not depend on the number of rows. It
 prints the summary, writes it as JSON for `--summary`, and returns the exit code.
 """
 
@@ -98,7 +98,7 @@ class Unanswered:
         return ", ".join(map(str, self.rows[:_SHOWN_ROWS])) + (", …" if len(self.rows) > _SHOWN_ROWS else "")
 
 
-class Report:
+class RunReport:
     """Totals of one command."""
 
     def __init__(self, command: str):

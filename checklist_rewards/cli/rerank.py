@@ -14,7 +14,7 @@ from checklist_rewards.cli import options as o
 from checklist_rewards.cli.columns import PROMPT, Columns, read_checklist
 from checklist_rewards.cli.files import CHUNK_ROWS, RowFile
 from checklist_rewards.cli.groups import grouped
-from checklist_rewards.cli.report import Report, bars, warn_if_pocket
+from checklist_rewards.cli.report import RunReport, bars, warn_if_pocket
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import Row, write_rows
@@ -131,7 +131,7 @@ def rerank(
     if engine is not None:
         _ = engine.identity  # raises if the policy is not found
     warn_if_pocket(judge.shown)
-    report, totals, store = Report("rerank"), _RerankTotals(), work.store
+    report, totals, store = RunReport("rerank"), _RerankTotals(), work.store
     with write_rows(files.output) as writer, bars() as bar:
         sampled = None if engine is None else bar("prompts sampled", total)
         progress = bar("reads", reads)

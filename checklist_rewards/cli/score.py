@@ -18,7 +18,7 @@ from checklist_rewards.cli.files import RowFile
 from checklist_rewards.cli.forecast import prices_from
 from checklist_rewards.cli.generate import checklist_columns, write_shared
 from checklist_rewards.cli.groups import grouped
-from checklist_rewards.cli.report import Report, bars, warn_if_pocket
+from checklist_rewards.cli.report import RunReport, bars, warn_if_pocket
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.rows import Row, write_rows
@@ -79,7 +79,7 @@ def score(
         return forecast(work, prices, samples=_samples(columns, file), writes=False)
     pipe.scorer.check()
     warn_if_pocket(judge.shown)
-    report = Report("score")
+    report = RunReport("score")
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("reads", reads)
         for chunk in file.chunks():
@@ -172,7 +172,7 @@ def run(
     if given is None:
         pipe.check_writers()
     warn_if_pocket(judge.shown, work.writer.model)
-    report = Report("run")
+    report = RunReport("run")
     shared: Checklist | GenerationError | None = given
     if loaded_source is not None:
         step = max(1, -(-total // TRIED))

@@ -12,7 +12,7 @@ from checklist_rewards.backends import Engine, choose_backend
 from checklist_rewards.backends.servers import OPENAI
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import prices_from
-from checklist_rewards.cli.report import Report
+from checklist_rewards.cli.report import RunReport
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges.base import Judge, Prices, Receipt
@@ -111,7 +111,7 @@ class Work:
             return None
         return load_jury(self.config.scorer.judge, False if self.store is None else self.store, self.limited)
 
-    def account(self, report: Report, pipe: Pipeline, prices: Prices) -> None:
+    def account(self, report: RunReport, pipe: Pipeline, prices: Prices) -> None:
         """Add the cost of writing to the report and, if prices are given, the total cost."""
         spent = sum((meter.spent for meter in self.meters), Receipt())
         if spent.calls:

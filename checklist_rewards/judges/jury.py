@@ -34,11 +34,11 @@ from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.judges.base import Judge
 from checklist_rewards.judges.cascade import CascadeJudge
 from checklist_rewards.judges.panel import PanelJudge
-from checklist_rewards.judges.settings import JudgeSettings
+from checklist_rewards.judges.settings import FILE_SETTINGS, JudgeSettings
 
 _KINDS: dict[str, Any] = {"panel": PanelJudge, "cascade": CascadeJudge}
 Limited = Callable[[Engine], Engine]
-_FILES = ("judge", "calibration", "examples", "prompt")
+_FILES = ("judge", *FILE_SETTINGS)
 
 
 def load_jury(path: str | Path, store: bool | str | Path | Store = True, limited: Limited | None = None) -> Judge:

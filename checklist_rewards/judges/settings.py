@@ -8,7 +8,7 @@ before a model is loaded: judges build their engine at the first read that is no
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
@@ -17,7 +17,7 @@ from annotated_types import Ge, Le
 
 from checklist_rewards.backends import Backend, Engine, is_encoder
 from checklist_rewards.errors import ModelError, SampleError
-from checklist_rewards.fields import check_fields
+from checklist_rewards.fields import check_fields, settings_of
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.judges.base import Judge
 from checklist_rewards.judges.batch import BatchJudge
@@ -120,8 +120,8 @@ class JudgeSettings:
 
     def changed(self, *apart: str) -> dict[str, Any]:
         """The settings that differ from their defaults, without those named."""
-        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in apart}
-        return {name: value for name, value in values.items() if value != _DEFAULTS[name]}
+        values = {name: getattr(self, name) for name in settings_of(JudgeSettings) if name not in apart}
+        return {name: value for name, value in values.items() if value != settings_of(JudgeSettings)[name].default}
 
     def build(
         self,
@@ -212,8 +212,9 @@ class JudgeKwargs(TypedDict, total=False):
     calibration: str | Path | Calibration | None
 
 
-_WHO = ("model", "backend", "base_url", "engine", "calibration")
-_DEFAULTS = {field.name: field.default for field in fields(JudgeSettings)}
+ENGINE_SETTINGS = ("model", "backend", "base_url", "engine")
+FILE_SETTINGS = ("prompt", "examples", "calibration")
+_WHO = (*ENGINE_SETTINGS, "calibration")
 
 
 def refuse_any(settings: Mapping[str, Any], why: str) -> None:

@@ -35,7 +35,7 @@ from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError
 from checklist_rewards.fields import settings_of
 from checklist_rewards.files.rows import atomic_path
-from checklist_rewards.judges.settings import JudgeSettings
+from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeSettings
 from checklist_rewards.pipelines.parts import GENERATORS, REFINERS, SCORERS
 from checklist_rewards.pipelines.registry import SURROUNDINGS, Entry
 from checklist_rewards.pipelines.shapes import shape_named
@@ -46,10 +46,7 @@ from checklist_rewards.validation import one_sentence
 FORMATS = (".json", ".yaml", ".yml")
 DEFAULT_MODE = "item"
 _RENAMED = {"metric": "primary_metric"}
-_OF_THE_ENGINE = ("model", "backend", "base_url", "engine")
-_JUDGE_SETTINGS = [name for name in settings_of(JudgeSettings) if name not in _OF_THE_ENGINE]
-_OF_A_MODE = [name for name in _JUDGE_SETTINGS if name not in ("mode", "mass_floor")]
-_JUDGE_FILES = ("judge", "examples", "calibration")
+_OF_A_MODE = [name for name in settings_of(JudgeSettings) if name not in (*ENGINE_SETTINGS, "mode", "mass_floor")]
 
 
 class _Part(BaseModel):
@@ -137,7 +134,7 @@ class RefinerConfig(_Part):
 _SCORER_SETTINGS: dict[str, Any] = {
     name: (setting.kind | None, Field(default=None, allow_inf_nan=False if setting.kind is float else None))
     for name, setting in (settings_of(JudgeSettings) | settings_of(Aggregation)).items()
-    if name not in (*_OF_THE_ENGINE, *_RENAMED.values())
+    if name not in (*ENGINE_SETTINGS, *_RENAMED.values())
 }
 _ScorerSettings: Any = create_model("_ScorerSettings", __base__=_Part, **_SCORER_SETTINGS)
 
@@ -166,7 +163,7 @@ class ScorerConfig(_ScorerSettings):
     def _prompt(cls, prompt: str | None, info: Any) -> str | None:
         return _located(prompt, info.context)
 
-    @field_validator(*_JUDGE_FILES)
+    @field_validator("judge", "examples", "calibration")
     @classmethod
     def _file(cls, file: str | None, info: Any) -> str | None:
         return file and str(Path((info.context or {}).get("folder") or ".", file).expanduser().resolve())

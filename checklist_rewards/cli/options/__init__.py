@@ -4,6 +4,7 @@ Options that a pipeline also sets default to None here, so that only values give
 """
 
 from checklist_rewards.cli.options.base import JUDGE, OUTPUT, PIPELINE, ROWS, WRITER
+from checklist_rewards.cli.options.generated import option_of
 from checklist_rewards.cli.options.judging import (
     Concurrency,
     JudgeOptions,
@@ -47,5 +48,6 @@ __all__ = [
     "Writer",
     "WriterKeys",
     "Writing",
+    "option_of",
     "policy",
 ]

@@ -78,7 +78,13 @@ def setting(
 
 
 def option_of(
-    owner: type, name: str, *names: str, panel: str = JUDGE, default: str | bool = False, also: str = "", **more: Any
+    owner: type,
+    name: str,
+    *names: str,
+    panel: str | None = JUDGE,
+    default: str | bool = False,
+    form: str = "",
+    **more: Any,
 ) -> Any:
     """An option whose help is the docstring under a field.
 
@@ -91,18 +97,18 @@ def option_of(
         *names (`str`):
             Names of the option. Defaults to that of the parameter.
         panel (`str`, *optional*, defaults to `JUDGE`):
-            Panel of the help.
+            Panel of the help; None for the first one.
         default (`str` or `bool`, *optional*, defaults to `False`):
             The default shown if the docstring states none.
-        also (`str`, *optional*):
-            Added to the help: how the value is given on the command line.
+        form (`str`, *optional*):
+            How the value is given on the command line; the help begins with it.
         **more:
             Arguments of `typer.Option`.
     """
     doc = re.sub(r"\[?`(\w+)`\]?", _as_option, " ".join(field_docs(owner).get(name, "").split()))
     text, _, documented = doc.partition(" Defaults to ")
     shown = documented.rstrip(".").replace("`", "")
-    return option(panel, f"{text} {also}".strip(), *names, default=default or shown or False, **more)
+    return option(panel, f"{form} {text}".strip(), *names, default=default or shown or False, **more)
 
 
 def _as_option(name: re.Match[str]) -> str:

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 from checklist_rewards.backends import Engine
 from checklist_rewards.cli.options.base import JUDGE, OUTPUT, engine_settings, given, option
-from checklist_rewards.cli.options.generated import group_of, option_of, setting
+from checklist_rewards.cli.options.generated import NOT_AN_OPTION, group_of, option_of, setting
+from checklist_rewards.fields import settings_of
 from checklist_rewards.judges.checked import CheckSettings
 from checklist_rewards.judges.remote import REMOTE
-from checklist_rewards.judges.settings import JudgeSettings
+from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeSettings
 from checklist_rewards.pipelines import ScorerConfig
 from checklist_rewards.scores import Aggregation
 
@@ -23,29 +24,26 @@ ENGINE = (
         "engine_options",
         Annotated[
             list[str] | None,
-            option_of(JudgeSettings, "engine", "--engine", also="As NAME=VALUE, or a JSON object. Repeatable."),
+            option_of(JudgeSettings, "engine", "--engine", form="NAME=VALUE or a JSON object, repeatable."),
         ],
         None,
     ),
 )
 _MODEL: Any = group_of(setting(JudgeSettings, "model", always=True), *ENGINE, setting(JudgeSettings, "prompt"))
 _PROBED: Any = group_of(setting(Aggregation, "threshold"), setting(JudgeSettings, "mass_floor"))
+_APART: dict[str, dict[str, Any]] = {
+    "mode": {"default": "the pipeline's, else {}"},
+    "primary_metric": {"attribute": "metric", "default": "the pipeline's, else {}"},
+    "temperature": {"attribute": "scorer_temperature"},
+}
 _JUDGE: Any = group_of(
-    setting(JudgeSettings, "mode", default="the pipeline's, else {}"),
-    setting(Aggregation, "primary_metric", attribute="metric", default="the pipeline's, else {}"),
-    setting(Aggregation, "threshold"),
-    setting(Aggregation, "min_answered"),
-    setting(JudgeSettings, "mass_floor"),
-    setting(JudgeSettings, "use_logprobs"),
-    setting(JudgeSettings, "capture_reasoning"),
-    setting(JudgeSettings, "samples"),
-    setting(JudgeSettings, "temperature", attribute="scorer_temperature"),
-    setting(JudgeSettings, "examples"),
-    setting(JudgeSettings, "shots"),
-    setting(JudgeSettings, "example_reasons"),
-    setting(Aggregation, "abstention"),
+    *(
+        setting(owner, name, **_APART.get(name, {}))
+        for owner in (JudgeSettings, Aggregation)
+        for name in settings_of(owner)
+        if name not in (*ENGINE_SETTINGS, "prompt", *NOT_AN_OPTION)
+    ),
     ("judge", Annotated[str | None, option_of(ScorerConfig, "judge")], None),
-    setting(JudgeSettings, "calibration"),
     ("scale", Annotated[int | None, option_of(ScorerConfig, "scale", min=2, default="the pipeline's")], None),
     setting(CheckSettings, "checks"),
 )
