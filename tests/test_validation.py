@@ -20,7 +20,7 @@ QUESTIONS = [Checklist.parse(["Is it short?"])]
 @pytest.mark.parametrize(
     ("library", "use"),
     [
-        ("scipy.stats", lambda: Numbers([0.1], [0.2]).figures()),
+        ("scipy.stats", lambda: Numbers([0.1, 0.3], [0.2, 0.1]).figures()),
         ("matplotlib.figure", lambda: plot_curve([POINT], POINT, "curve.png")),
         ("matplotlib.figure", lambda: page([], title="items", targets=0)),
         ("sacrebleu", lambda: similarity(QUESTIONS, QUESTIONS)),
