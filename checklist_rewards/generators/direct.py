@@ -77,7 +77,9 @@ class DirectGenerator:
         seed: int = 0,
         store: bool | str | Path | Store = True,
     ):
-        check_numbers(temperature, min_items=min_items, max_tokens=max_tokens, max_attempts=max_attempts)
+        check_numbers(
+            temperature, min_items=min_items, max_items=max_items, max_tokens=max_tokens, max_attempts=max_attempts
+        )
         if max_items < min_items:
             raise SampleError(f"max_items={max_items!r} is not allowed; it must be at least min_items={min_items}.")
         if shape is not None:

@@ -30,6 +30,7 @@ from checklist_rewards.chat import strip_thinking
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
 from checklist_rewards.replies.sampling import BACKEND_ERROR, sample_replies
+from checklist_rewards.validation import in_reply
 
 Value = TypeVar("Value")
 Model = TypeVar("Model", bound=BaseModel)
@@ -201,10 +202,7 @@ def _parsed(reply: Reply, shape: type[Model], max_tokens: int) -> Model:
     try:
         return shape.model_validate(_in_its_field(extract_json(text), shape))
     except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in detail["loc"])
-        complaint = detail["msg"].removeprefix("Value error, ")
-        raise GenerationError(f"the reply does not fit: {field + ': ' if field else ''}{complaint}.", text) from None
+        raise GenerationError(f"the reply does not fit: {in_reply(error)}.", text) from None
     except ValueError as error:
         cut = f"; it was cut off at max_tokens={max_tokens}" if reply.finish_reason == "length" else ""
         raise GenerationError(f"the reply cannot be read: {error}{cut}.", text) from None

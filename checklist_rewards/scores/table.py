@@ -31,6 +31,7 @@ from checklist_rewards.files.rows import atomic_path, read_rows
 from checklist_rewards.files.spool import as_json, check_names, json_reader
 from checklist_rewards.scores.score import Score
 from checklist_rewards.scores.tally import PassRate, Tally, tally
+from checklist_rewards.validation import one_sentence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -222,9 +223,7 @@ def score_from(value: Any, where: str) -> Score | None:
         value = _own_labels(json.loads(value) if isinstance(value, str) and value else value)
         return None if value in (None, "") else Score.model_validate(value)
     except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        field = "".join(f".{part}" for part in detail["loc"])
-        raise SampleError(f"{where}: {SCORE_COLUMN}{field} is not valid: {detail['msg']}.") from None
+        raise SampleError(f"{where}: {SCORE_COLUMN} is not a score: {one_sentence(error, Score)}") from None
     except (ValueError, RecursionError) as error:
         raise SampleError(f"{where}: {SCORE_COLUMN} is not valid JSON ({error}); got {value!r:.60}.") from None
 
