@@ -35,6 +35,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.atomic import write_text
 from checklist_rewards.scores import Verdict
 from checklist_rewards.validation import one_sentence
 
@@ -144,9 +145,9 @@ class Calibration(BaseModel):
         return replace(verdict, probabilities=calibrated, uncalibrated=raw)
 
     def save(self, path: str | Path) -> None:
-        """Write the JSON file. Raises [`OSError`] if it cannot be written."""
+        """Write the JSON file. Raises [`SampleError`] if it cannot be written."""
         text = json.dumps(self.model_dump(mode="json", exclude_none=True), indent=2, ensure_ascii=False)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        write_text(path, text + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Calibration:

@@ -143,6 +143,8 @@ def test_half_a_surrogate_pair_survives(tmp_path):
     lost = score_checklist(Checklist.parse(["a?"]), [Verdict(answer="no", reasoning="cut \ud83d")])
     batch = BatchScore([lost], [{"text": "half \ud83d"}])
     batch.to_jsonl(tmp_path / "b.jsonl")
+    batch.to_jsonl(tmp_path / "b.txt")  # any file name
+    assert (tmp_path / "b.txt").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
     batch.to_parquet(tmp_path / "b.parquet")
     assert BatchScore.from_jsonl(tmp_path / "b.jsonl") == BatchScore.from_parquet(tmp_path / "b.parquet") == batch
 

@@ -45,8 +45,8 @@ class ThresholdChoice:
 
     def __post_init__(self) -> None:
         one_of("by", self.by, THRESHOLD_RULES)
-        finite("false_yes", self.false_yes, above=0)
-        finite("false_no", self.false_no, above=0)
+        finite("the cost false_yes", self.false_yes, above=0)
+        finite("the cost false_no", self.false_no, above=0)
 
     def best(self, probabilities: np.ndarray, truths: np.ndarray) -> float:
         """The best threshold, halfway between two observed probabilities; of equally good ones the closest to 0.5."""
