@@ -30,7 +30,6 @@ from checklist_rewards.evaluation.calibration import (
     fit_calibration,
     labelled_reads,
 )
-from checklist_rewards.files.rows import atomic_path
 from checklist_rewards.judges import Read
 from checklist_rewards.judges.calibrated import EMPTY
 from checklist_rewards.judges.calibration import Calibration, CalibrationMap, CalibrationMethod
@@ -117,8 +116,7 @@ def calibrate(
     with bars() as bar:
         intervals = Bootstrap(bootstrap, seed, bar("bootstrap draws", None))
         calibration, reports = fit_calibration(reads, method=method, threshold=threshold, bootstrap=intervals)
-    with atomic_path(output) as temporary:
-        calibration.save(temporary)
+    calibration.save(output)
     stdout = Console()
     for report in reports:
         about = f"{report.kind} items: {report.reads} reads, {report.groups} groups, held out"

@@ -16,7 +16,7 @@ from checklist_rewards.cli.report import console, write_json
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import JudgedRow, labels_of, pairs_of, read_scored
 from checklist_rewards.evaluation.cascade_replay import DEFAULT_TOLERANCE, as_rows, choose, plot_curve, replay
-from checklist_rewards.files.rows import atomic_path
+from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.scores import Aggregation
 
 _SHOWN_STEP = 5

@@ -24,7 +24,8 @@ from checklist_rewards.evaluation.items.meta import Review, reads_of, review
 from checklist_rewards.evaluation.items.page import page
 from checklist_rewards.evaluation.items.paraphrase import Paraphraser, reworded
 from checklist_rewards.evaluation.items.similarity import category_figures, similarity
-from checklist_rewards.files.rows import Row, atomic_path, read_rows
+from checklist_rewards.files.atomic import write_text
+from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.refiners.embedding import SentenceEmbedder
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
@@ -322,6 +323,4 @@ def _print(
             },
         )
     if output is not None:
-        text = page(reports, title=f"Items of {rows.name}", targets=analysis.targets, figures=figures)
-        with atomic_path(output) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+        write_text(output, page(reports, title=f"Items of {rows.name}", targets=analysis.targets, figures=figures))

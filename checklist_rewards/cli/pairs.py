@@ -17,7 +17,8 @@ from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.report import RunReport, bars, warn_if_pocket
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
-from checklist_rewards.files.rows import Row, atomic_path, file_format, write_rows
+from checklist_rewards.files.atomic import write_text
+from checklist_rewards.files.rows import Row, file_format, write_rows
 from checklist_rewards.preferences import (
     Form,
     Pair,
@@ -162,9 +163,7 @@ def pairs(
         for pair in top:
             for line in rows_of(pair, form):
                 writer.write(line)
-    with atomic_path(card) as temporary:
-        text = preference_card(files.output.stem, rule, form, len(top), dropped, judge.model)
-        temporary.write_text(text, encoding="utf-8")
+    write_text(card, preference_card(files.output.stem, rule, form, len(top), dropped, judge.model))
     report.extra |= _summary(top, dropped) | {"card": str(card)}
     raise typer.Exit(report.finish(files.output, scorer.receipt, files.summary))
 

@@ -21,7 +21,7 @@ from rich.table import Table
 from checklist_rewards.backends.models import POCKET
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError
-from checklist_rewards.files.rows import atomic_path
+from checklist_rewards.files.atomic import write_text
 from checklist_rewards.judges import Receipt
 from checklist_rewards.judges.budget import BUDGET
 from checklist_rewards.progress import AddBar, progress_on
@@ -209,8 +209,7 @@ class RunReport:
 
 def write_json(path: Path, record: Any) -> None:
     """Write a JSON file atomically. Raises [`SampleError`] if it cannot be written."""
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
 
 
 def _number(value: float | None) -> str:

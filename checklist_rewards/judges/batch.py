@@ -29,7 +29,7 @@ from checklist_rewards.backends import Backend, Engine, Messages, Progress, Samp
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges.answers import check_askable, in_order, named, question_for_words
-from checklist_rewards.judges.asking import UNPARSABLE, Lost, Question, Unreadable, ask_questions
+from checklist_rewards.judges.asking import UNPARSABLE, Lost, Unreadable, ask_judge
 from checklist_rewards.judges.base import Paid, Read, Receipt
 from checklist_rewards.judges.meter import Meter, prompt_key
 from checklist_rewards.prompts import PromptTemplate, load_prompt
@@ -146,13 +146,15 @@ class BatchJudge(Paid):
             schema = self.schema([sheet.reads[index].item for index in indices])
             by_schema.setdefault(schema, []).append((sheet, indices))
         for schema, jobs in by_schema.items():
-            questions = []
-            for sheet, indices in jobs:
-                reads = [sheet.reads[index] for index in indices]
-                read = partial(self.read, items=[read.item for read in reads])
-                questions.append(Question(self._messages(sheet, reads), read))
-            sampling, engine = replace(self.sampling, schema=schema), Engine(self.name, meter)
-            outcomes = ask_questions(engine, questions, sampling, store=self.store, progress=progress)
+            reads = [[sheet.reads[index] for index in indices] for sheet, indices in jobs]
+            outcomes = ask_judge(
+                Engine(self.name, meter),
+                [self._messages(sheet, some) for (sheet, _), some in zip(jobs, reads, strict=True)],
+                [partial(self.read, items=[read.item for read in some]) for some in reads],
+                replace(self.sampling, schema=schema),
+                store=self.store,
+                progress=progress,
+            )
             for (sheet, indices), (outcome,) in zip(jobs, outcomes, strict=True):
                 sheet.take(indices, outcome)
 

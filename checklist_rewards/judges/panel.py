@@ -42,8 +42,9 @@ from checklist_rewards.backends.base import is_transient, transient_reason
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import ChecklistError, NoServerError, SampleError
 from checklist_rewards.judges.base import Judge, Progress, Read
-from checklist_rewards.judges.several import JudgeGroup, check_fraction, judge_or_error, unreachable
+from checklist_rewards.judges.several import JudgeGroup, judge_or_error, unreachable
 from checklist_rewards.scores import DEFAULT_THRESHOLD, Verdict, answer_of
+from checklist_rewards.validation import fraction, one_of
 
 Rule = Literal["mean", "median", "min", "max", "majority", "weighted", "mode", "unanimous", "any"]
 RULES: tuple[str, ...] = get_args(Rule)
@@ -83,15 +84,14 @@ class PanelJudge(JudgeGroup):
         threshold: float = DEFAULT_THRESHOLD,
     ):
         super().__init__(judges, "panel")
-        if rule not in RULES:
-            raise SampleError(f"rule={rule!r} is not known; allowed: {', '.join(RULES)}.")
+        one_of("rule", rule, RULES)
         weights = [1.0] * len(judges) if weights is None else list(weights)
         if len(weights) != len(judges) or not all(math.isfinite(weight) and weight > 0 for weight in weights):
             raise SampleError(
                 f"weights={weights} is not allowed; it must have one number above 0 for each of {len(judges)} judges."
             )
-        check_fraction("quorum", quorum)
-        check_fraction("threshold", threshold)
+        fraction("quorum", quorum)
+        fraction("threshold", threshold)
         self.rule: Rule = rule
         self.weights = weights
         self.quorum = quorum

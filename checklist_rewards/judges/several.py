@@ -68,9 +68,3 @@ def judge_or_error(
 def unreachable(judge: Judge, error: NoServerError) -> Verdict:
     """The unanswered verdict of a judge whose server is unreachable."""
     return Verdict(unanswered=f"{BACKEND_ERROR}: {error}", judge=judge.name)
-
-
-def check_fraction(name: str, value: float) -> None:
-    """Raise [`SampleError`] if the argument `name` is not a number from 0 to 1."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise SampleError(f"{name}={value!r} is not allowed; it must be a number from 0 to 1.")

@@ -34,7 +34,7 @@ from pydantic import (
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError
 from checklist_rewards.fields import settings_of
-from checklist_rewards.files.rows import atomic_path
+from checklist_rewards.files.atomic import write_text
 from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeSettings
 from checklist_rewards.pipelines.parts import GENERATORS, REFINERS, SCORERS
 from checklist_rewards.pipelines.registry import SURROUNDINGS, Entry
@@ -263,8 +263,7 @@ class PipelineConfig(BaseModel):
             # U+0085 is a line break to YAML, and the dumper does not always escape it.
             readable = "\x85" not in json.dumps(data, ensure_ascii=False)
             text = yaml.safe_dump(data, sort_keys=False, allow_unicode=readable)
-        with atomic_path(path) as temporary:
-            temporary.write_text(text, encoding="utf-8", newline="\n")
+        write_text(path, text)
 
 
 def config_format(path: Path) -> str:

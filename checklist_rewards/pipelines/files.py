@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from checklist_rewards.errors import ConfigError
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.pipelines.config import PipelineConfig, config_format
-from checklist_rewards.validation import one_sentence
+from checklist_rewards.validation import first_error, one_sentence
 
 
 def read_config(path: str | Path) -> PipelineConfig:
@@ -23,7 +23,7 @@ def read_config(path: str | Path) -> PipelineConfig:
     try:
         return PipelineConfig.model_validate(value, context={"folder": path.resolve().parent})
     except ValidationError as error:
-        line = line_of(text, error.errors(include_url=False)[0]["loc"])
+        line = line_of(text, first_error(error)["loc"])
         raise ConfigError(f"{path}:{line}: {one_sentence(error, PipelineConfig)}") from None
 
 

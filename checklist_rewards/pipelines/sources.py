@@ -14,7 +14,7 @@ from checklist_rewards.errors import ConfigError
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.pipelines.config import PipelineConfig, config_format
 from checklist_rewards.pipelines.files import line_of
-from checklist_rewards.validation import one_sentence
+from checklist_rewards.validation import first_error, one_sentence
 
 
 def source_from(config: PipelineConfig, value: Any) -> BaseModel:
@@ -41,5 +41,5 @@ def source_from(config: PipelineConfig, value: Any) -> BaseModel:
     try:
         return shape.model_validate(content)
     except ValidationError as error:
-        line = f":{line_of(text, error.errors(include_url=False)[0]['loc'])}" if text else ""
+        line = f":{line_of(text, first_error(error)['loc'])}" if text else ""
         raise ConfigError(f"{where}{line}: {one_sentence(error, shape)}") from None

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from checklist_rewards.files.rows import atomic_path
+from checklist_rewards.files.atomic import atomic_path
 
 Result = dict[str, Any]
 
