@@ -38,8 +38,8 @@ from checklist_rewards.backends.bounds import Bounds, Tokens, local_tokenizer
 from checklist_rewards.backends.servers import OPENAI
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ConfigError, SampleError
+from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.judges.base import Prices
-from checklist_rewards.pipelines.files import read_text, read_value
 from checklist_rewards.replies import BACKEND_ERROR
 
 _UNANSWERED = f"{BACKEND_ERROR}: dry run"  # a reason that the store does not save

@@ -151,7 +151,7 @@ class BatchJudge(Paid):
                 reads = [sheet.reads[index] for index in indices]
                 read = partial(self.read, items=[read.item for read in reads])
                 questions.append(Question(self._messages(sheet, reads), read))
-            sampling, engine = replace(self.sampling, schema=schema), Engine(self.name, meter)
+            sampling, engine = replace(self.sampling, schema=schema), meter.wrapped
             outcomes = ask_questions(engine, questions, sampling, store=self.store, progress=progress)
             for (sheet, indices), (outcome,) in zip(jobs, outcomes, strict=True):
                 sheet.take(indices, outcome)

@@ -127,7 +127,7 @@ class ReasonedJudge(Paid):
         verdicts: dict[int, Verdict] = {}
         for schema, indices in by_schema.items():
             outcomes = ask_questions(
-                Engine(self.name, meter),
+                meter.wrapped,
                 [questions[index] for index in indices],
                 replace(self.sampling, schema=schema),
                 store=self.store,
