@@ -42,7 +42,7 @@ def score(
     checklist_key: o.ChecklistKey = None,
     concurrency: o.Concurrency = None,
     dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
-    kept: o.Kept = o.Kept(),  # noqa: B008
+    store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008
 ) -> None:
     r"""Score texts by their checklists.
 
@@ -62,8 +62,8 @@ def score(
         --input-key instruction --input-key input
     ```
     """
-    work = Work.of(preset, kept, judge=judge, concurrency=concurrency, dry=dry)
-    pipe = work.pipeline()
+    work = Work.of(preset, store_options, judge=judge, concurrency=concurrency, dry=dry)
+    pipe = work.pipeline
     file = RowFile(files.rows, files.output, files.summary)
     columns = file.columns(
         inputs=keys.input_key,
@@ -76,7 +76,7 @@ def score(
     reads = sum(_check(pipe, columns, row, columns.checklist_of(row.data, row.where)) for row in file)
     prices = prices_from(dry.price)
     if dry.dry_run:
-        return forecast(work, prices, samples=_samples(columns, file), writes=False)
+        return forecast(work, prices, samples=_samples(columns, file))
     pipe.scorer.check()
     warn_if_pocket(judge.shown)
     report = Report("score")
@@ -89,7 +89,7 @@ def score(
                 out.write(row.data | {SCORE: None if result is None else result.model_dump()})
                 report.add(row.number, result) if result is not None else report.miss("no_checklist", row.number)
             report.rows += len(chunk)
-    work.account(report, pipe, prices)
+    work.account(report, prices)
     raise typer.Exit(report.finish(files.output, _receipt(pipe), files.summary))
 
 
@@ -112,7 +112,7 @@ def run(
     target_key: o.TargetKey = None,
     concurrency: o.Concurrency = None,
     dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
-    kept: o.Kept = o.Kept(),  # noqa: B008
+    store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008
     example_input: ExampleInput = None,
 ) -> None:
     r"""Write a checklist for every input and score the target by it.
@@ -134,16 +134,17 @@ def run(
         --model org/judge --dry-run --price org/judge=0.15,0.60
     ```
     """
+    engine = writer.engine_beside(judge)
     work = Work.of(
         preset,
-        kept,
+        store_options,
         writing=writer,
-        writer=writer.engine_beside(judge),
+        writer=engine if checklist is None else None,
         judge=judge,
         concurrency=concurrency,
         dry=dry,
     )
-    pipe = work.pipeline()
+    pipe = work.pipeline
     given = None if checklist is None else read_checklist(checklist)
     loaded_source = _source(work, source, given)
     file = RowFile(files.rows, files.output, files.summary)
@@ -166,12 +167,11 @@ def run(
     if dry.dry_run:
         requests = (columns.request_of(row.data, row.where) for row in file) if per_row else ()
         samples = (columns.sample_of(row.data, row.where, given) for row in file)
-        return forecast(work, prices, requests=requests, samples=samples, source=loaded_source, writes=given is None)
-    pipe = work.metered() if given is None else pipe
+        return forecast(work, prices, requests=requests, samples=samples, source=loaded_source)
     pipe.scorer.check()
     if given is None:
         pipe.check_writers()
-    warn_if_pocket(judge.shown, work.writer.model)
+    warn_if_pocket(judge.shown, engine.model)
     report = Report("run")
     shared: Checklist | GenerationError | None = given
     if loaded_source is not None:
@@ -184,7 +184,7 @@ def run(
         for chunk in file.chunks():
             generated: Sequence[Checklist | GenerationError]
             if per_row:
-                generated = pipe.generate_batch([columns.request_of(row.data, row.where) for row in chunk], written)
+                generated = pipe.write_batch([columns.request_of(row.data, row.where) for row in chunk], written)
             else:
                 assert shared is not None
                 generated = [shared] * len(chunk)
@@ -201,7 +201,7 @@ def run(
                 if result is not None:
                     report.add(row.number, result)
             report.rows += len(chunk)
-    work.account(report, pipe, prices)
+    work.account(report, prices)
     raise typer.Exit(report.finish(files.output, _receipt(pipe), files.summary))
 
 
