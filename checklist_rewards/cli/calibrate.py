@@ -113,9 +113,8 @@ def calibrate(
     given, _ = labelled.of(scored)
     reads = labelled_reads(scored, given)  # raises for unusable labels before the judge is called
     if contextual:
-        reads = labelled_reads(
-            scored, given, _empty_targets(scored, reads.judge, labelled, keys, judge, store_options)
-        )
+        empty = _empty_targets(scored, reads.judge, labelled, keys, judge, store_options)
+        reads = labelled_reads(scored, given, empty)
     with bars() as bar:
         intervals = Bootstrap(bootstrap, seed, bar("bootstrap draws", None))
         calibration, reports = fit_calibration(reads, method=method, threshold=threshold, bootstrap=intervals)

@@ -23,7 +23,7 @@ from typing import Any
 from checklist_rewards.backends import Progress
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistError, ConfigError, GenerationError, SampleError
-from checklist_rewards.generators import Request
+from checklist_rewards.generators import DirectGenerator, Request
 from checklist_rewards.generators.base import check_request
 from checklist_rewards.pipelines.config import PipelineConfig
 from checklist_rewards.pipelines.requests import CANDIDATES, TEXTS, a_few, request_from, sample_from, samples_of
@@ -179,7 +179,9 @@ class Pipeline:
     ) -> list[Checklist | GenerationError]:
         """[`generate_batch`] for requests that [`check_request`] has already accepted."""
         self.generator.check()
-        write = getattr(self.generator, "write_batch", self.generator.generate_batch)
+        # `generate_batch` of the built-in generators checks requests; that of a subclass must not be bypassed.
+        checks = getattr(type(self.generator), "generate_batch", None) is DirectGenerator.generate_batch
+        write = self.generator.write_batch if checks else self.generator.generate_batch
         results = write(requests, progress)
         samples = [
             () if isinstance(result, GenerationError) else samples_of(request, result)
