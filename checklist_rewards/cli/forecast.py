@@ -148,7 +148,7 @@ def served(engine: Engine) -> bool:
     return named and choose_backend(engine.model, str(engine.backend), engine.base_url) == OPENAI
 
 
-def prices_from(given: Sequence[str] | None) -> Prices:
+def prices_from(options: Sequence[str] | None) -> Prices:
     """US dollars per million prompt and reply tokens by model, from "MODEL=IN,OUT" or files that map models to pairs.
 
     Raises:
@@ -156,7 +156,7 @@ def prices_from(given: Sequence[str] | None) -> Prices:
         ConfigError: For a file that is not a mapping.
     """
     prices: dict[str, tuple[float, float]] = {}
-    for text in given or ():
+    for text in options or ():
         model, equals, numbers = text.rpartition("=")
         pairs = {model: numbers.split(",")} if equals else read_value(read_text(Path(text)), Path(text))
         if not isinstance(pairs, Mapping):

@@ -165,8 +165,8 @@ def _task(columns: Columns, row: Row, checklist_key: str | None) -> Task:
     prompt = columns.messages_of(row.data, row.where)
     if prompt is None or (isinstance(prompt, str) and not prompt.strip()):
         raise SampleError(f"{row.where}: the input is empty.")
-    given = columns.shared is not None or checklist_key is not None or columns.checklist in row.data
-    checklist = columns.checklist_of(row.data, row.where) if given else None
+    has_checklist = columns.shared is not None or checklist_key is not None or columns.checklist in row.data
+    checklist = columns.checklist_of(row.data, row.where) if has_checklist else None
     return Task(prompt, checklist, columns.reference_of(row.data, row.where))
 
 

@@ -145,35 +145,35 @@ def run(
         dry=dry,
     )
     pipe = work.pipeline
-    given = None if checklist is None else read_checklist(checklist)
-    loaded_source = _source(work, source, given)
+    file_checklist = None if checklist is None else read_checklist(checklist)
+    loaded_source = _source(work, source, file_checklist)
     file = RowFile(files.rows, files.output, files.summary)
     columns = file.columns(
         inputs=keys.input_key,
         target=target_key,
         reference=keys.reference_key,
         history=keys.history_key,
-        writer={} if work.config.corpus_level or given is not None else work.writer_keys(keys),
-        shared=given,
+        writer={} if work.config.corpus_level or file_checklist is not None else work.writer_keys(keys),
+        shared=file_checklist,
     )
-    per_row = given is None and loaded_source is None
+    per_row = file_checklist is None and loaded_source is None
     total = 0
     for row in file:
         if per_row:
             pipe.check_request(columns.request_of(row.data, row.where), row.where)
-        _check(pipe, columns, row, given)
+        _check(pipe, columns, row, file_checklist)
         total += 1
     prices = prices_from(dry.price)
     if dry.dry_run:
         requests = (columns.request_of(row.data, row.where) for row in file) if per_row else ()
-        samples = (columns.sample_of(row.data, row.where, given) for row in file)
+        samples = (columns.sample_of(row.data, row.where, file_checklist) for row in file)
         return forecast(work, prices, requests=requests, samples=samples, source=loaded_source)
     pipe.scorer.check()
-    if given is None:
+    if file_checklist is None:
         pipe.check_writers()
     warn_if_pocket(judge.shown, engine.model)
     report = Report("run")
-    shared: Checklist | GenerationError | None = given
+    shared: Checklist | GenerationError | None = file_checklist
     if loaded_source is not None:
         step = max(1, -(-total // TRIED))
         texts = [columns.sample_of(row.data, row.where, ()) for row in islice(file, 0, None, step)]
@@ -205,13 +205,13 @@ def run(
     raise typer.Exit(report.finish(files.output, _receipt(pipe), files.summary))
 
 
-def _source(work: Work, source: Path | None, given: Checklist | None) -> Any:
+def _source(work: Work, source: Path | None, checklist: Checklist | None) -> Any:
     """The source of a corpus-level pipeline; None for other pipelines and with --checklist."""
-    if source is not None and given is not None:
+    if source is not None and checklist is not None:
         raise SampleError(
             f"--source {source} has no effect with --checklist, which is used as it is; omit one of them."
         )
-    if work.config.corpus_level and given is None:
+    if work.config.corpus_level and checklist is None:
         if source is None:
             raise SampleError(
                 f"{work.config.name} writes one checklist for all rows and requires --source FILE (see "

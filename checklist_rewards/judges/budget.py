@@ -62,15 +62,15 @@ class Budget:
         self._lock = threading.Lock()
 
     @classmethod
-    def of(cls, given: Any) -> Budget:
+    def of(cls, value: Any) -> Budget:
         """A budget, or the mapping of a config file: `{dollars: 5, prices: {org/judge: [0.15, 0.6]}}`."""
-        if isinstance(given, Mapping) and given.keys() == {"dollars", "prices"}:
-            given = cls(given["dollars"], {model: tuple(pair) for model, pair in given["prices"].items()})
-        if not isinstance(given, Budget):
+        if isinstance(value, Mapping) and value.keys() == {"dollars", "prices"}:
+            value = cls(value["dollars"], {model: tuple(pair) for model, pair in value["prices"].items()})
+        if not isinstance(value, Budget):
             raise SampleError(
-                f"budget={given!r:.80} is not allowed; pass a Budget or a mapping of dollars and prices."
+                f"budget={value!r:.80} is not allowed; pass a Budget or a mapping of dollars and prices."
             )
-        return given
+        return value
 
     def __repr__(self) -> str:
         return f"Budget({self.dollars:g}, {dict(self.prices)})"
