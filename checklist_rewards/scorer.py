@@ -15,7 +15,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Protocol, Unpack
 
 from checklist_rewards.backends import Engine, is_transient
 from checklist_rewards.checklists import Checklist, ChecklistItem
@@ -54,6 +54,18 @@ class Sample:
     input: str | None = None
     reference: str | None = None
     history: str | None = None
+
+
+class Scorer(Protocol):
+    """Protocol of scorers, such as [`ChecklistScorer`]."""
+
+    def check(self) -> None:
+        """Check settings and models without loading an engine."""
+        ...
+
+    def score_batch(self, samples: Sequence[Sample], progress: Progress | None = None) -> list[Score]:
+        """Score every sample, in order."""
+        ...
 
 
 class ChecklistScorer:

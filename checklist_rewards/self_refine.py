@@ -30,10 +30,9 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators import Generator, Request
-from checklist_rewards.pipelines.pipeline import Scorer
 from checklist_rewards.prompts import load_prompt
 from checklist_rewards.replies import sample_replies
-from checklist_rewards.scorer import Sample
+from checklist_rewards.scorer import Sample, Scorer
 from checklist_rewards.scores import ItemScore, Score
 from checklist_rewards.validation import one_of, whole_number
 

@@ -151,10 +151,13 @@ def reply_seed(seed: int, prompt: Messages | Sequence[int], index: int = 0) -> i
 class Backend(Protocol):
     """An engine with a loaded model. Create it with [`load_backend`], which shares engines between callers."""
 
-    identity: str
-    """Hash of the model (weights, tokenizer, chat template); part of the key of every stored read."""
     chunk_reads: int
     """Number of reads per call: enough to use the engine fully, but few enough to store results often."""
+
+    @property
+    def identity(self) -> str:
+        """Hash of the model (weights, tokenizer, chat template); part of the key of every stored read."""
+        ...
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         """Compute the log-probabilities of the labels for every tail of every group.

@@ -32,6 +32,7 @@ from checklist_rewards.backends.base import (
     Sampling,
     reply_seed,
 )
+from checklist_rewards.backends.chat_tokenizer import load_chat_tokenizer
 from checklist_rewards.backends.loading import load_whole
 from checklist_rewards.backends.models import adapter_dir, model_identity, pinned, resolve_model
 from checklist_rewards.backends.packing import (
@@ -45,7 +46,7 @@ from checklist_rewards.backends.packing import (
     rope_boundary,
 )
 from checklist_rewards.backends.sampling import RowSampler
-from checklist_rewards.backends.tokens import TokenGroup, count_tokens, load_chat_tokenizer
+from checklist_rewards.backends.tokens import TokenGroup, count_tokens
 from checklist_rewards.errors import BackendError, ModelError
 
 logger = logging.getLogger(__name__)

@@ -40,10 +40,10 @@ from checklist_rewards.backends.base import (
     Sampling,
     reply_seed,
 )
+from checklist_rewards.backends.chat_tokenizer import load_chat_tokenizer
 from checklist_rewards.backends.loading import warn_about_copies
 from checklist_rewards.backends.models import adapter_dir, model_identity, pinned, resolve_model
 from checklist_rewards.backends.reads import Answer, read_prompts
-from checklist_rewards.backends.tokens import load_chat_tokenizer
 from checklist_rewards.errors import BackendError, ModelError
 
 logger = logging.getLogger(__name__)

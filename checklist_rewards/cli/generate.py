@@ -30,7 +30,7 @@ def generate(
     writer: o.Writer,
     concurrency: o.Concurrency = None,
     dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
-    kept: o.Kept = o.Kept(),  # noqa: B008
+    store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008
     example_input: ExampleInput = None,
 ) -> None:
     r"""Write a checklist for every input, or one for a whole corpus.
@@ -54,10 +54,10 @@ def generate(
     checklist-rewards generate dimensions.json -o shared.json --pipeline checkeval --model org/model
     ```
     """
-    work = Work.of(preset, kept, writing=writer, writer=writer.engine, concurrency=concurrency, dry=dry)
+    work = Work.of(preset, store_options, writing=writer, writer=writer.engine, concurrency=concurrency, dry=dry)
     if work.config.corpus_level:
-        return _shared(work, files, dry)
-    pipe = work.pipeline()
+        return _shared(work, writer, files, dry)
+    pipe = work.pipeline
     file = RowFile(files.rows, files.output, files.summary)
     columns = file.columns(inputs=keys.input_key, history=keys.history_key, writer=work.writer_keys(keys))
     total = 0
@@ -72,24 +72,23 @@ def generate(
     prices = prices_from(dry.price)
     if dry.dry_run:
         return forecast(work, prices, requests=(columns.request_of(row.data, row.where) for row in file))
-    pipe = work.metered()
     pipe.check_writers()
     warn_if_pocket(writer.model)
     report = RunReport("generate")
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("checklists", total)
         for chunk in file.chunks():
-            checklists = pipe.generate_batch([columns.request_of(row.data, row.where) for row in chunk], progress)
+            checklists = pipe.write_batch([columns.request_of(row.data, row.where) for row in chunk], progress)
             for row, checklist in zip(chunk, checklists, strict=True):
                 report.add_checklist(row.number, checklist)
                 prompt_column = {PROMPT: columns.messages_of(row.data, row.where)}
                 out.write(row.data | prompt_column | checklist_columns(checklist))
             report.rows += len(chunk)
-    work.account(report, pipe, prices)
+    work.account(report, prices)
     raise typer.Exit(report.finish(files.output, None, files.summary))
 
 
-def _shared(work: Work, files: o.Files, dry: o.Dry) -> None:
+def _shared(work: Work, writer: o.Writer, files: o.Files, dry: o.Dry) -> None:
     """Write one checklist from a source to a JSON file."""
     name = work.config.name
     if files.output.suffix.lower() != ".json":
@@ -98,14 +97,14 @@ def _shared(work: Work, files: o.Files, dry: o.Dry) -> None:
     prices = prices_from(dry.price)
     if dry.dry_run:
         return forecast(work, prices, source=source)
-    pipe = work.metered()
+    pipe = work.pipeline
     pipe.check_writers()
-    warn_if_pocket(work.writer.model)
+    warn_if_pocket(writer.model)
     report = RunReport("generate")
     checklist = write_shared(pipe, source, report)
     if checklist is not None:
         write_json(files.output, checklist.model_dump(mode="json"))
-    work.account(report, pipe, prices)
+    work.account(report, prices)
     raise typer.Exit(report.finish(files.output if checklist is not None else Path("nothing"), None, files.summary))
 
 

@@ -18,7 +18,7 @@ from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges.checked import usable_check
 from checklist_rewards.judges.jury import load_jury
 from checklist_rewards.pipelines import PipelineConfig
-from checklist_rewards.pipelines.config import FORMATS
+from checklist_rewards.pipelines.files import FORMATS
 from checklist_rewards.prompts import Kind, lint_prompt, prompts_dir
 
 CHECKLIST = "checklist"

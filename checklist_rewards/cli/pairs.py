@@ -91,7 +91,7 @@ def pairs(
     seed: Annotated[int, typer.Option(rich_help_panel=_RULE, help="Random seed of --select random.")] = 0,
     checklist: o.ChecklistFile = None,
     checklist_key: o.ChecklistKey = None,
-    kept: o.Kept = o.Kept(),  # noqa: B008 - frozen
+    store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008 - frozen
 ) -> None:
     r"""Build preference pairs from candidates by their checklist scores, for DPO, KTO or a reward model.
 
@@ -106,7 +106,7 @@ def pairs(
     checklist-rewards pairs candidates.jsonl -o pairs.jsonl --select rlcf --top-fraction 0.4
     ```
     """
-    scorer = Work.of(o.Preset(), kept, judge=judge).pipeline().scorer
+    scorer = Work.of(o.Preset(), store_options, judge=judge).pipeline.scorer
     assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer
     rule = Rule(
         select,

@@ -12,7 +12,7 @@ from checklist_rewards.cli import options as o
 from checklist_rewards.cli.columns import PROMPT, Columns, read_checklist
 from checklist_rewards.cli.dry import forecast_refine
 from checklist_rewards.cli.files import RowFile
-from checklist_rewards.cli.forecast import prices_from
+from checklist_rewards.cli.forecast import ANSWERS, prices_from
 from checklist_rewards.cli.generate import checklist_columns
 from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.report import RunReport, bars, warn_if_pocket
@@ -63,7 +63,7 @@ def refine(
     checklist: o.ChecklistFile = None,
     checklist_key: o.ChecklistKey = None,
     dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
-    kept: o.Kept = o.Kept(),  # noqa: B008
+    store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008
 ) -> None:
     r"""Let a model revise its own answers until they pass their checklists (STICK).
 
@@ -81,7 +81,7 @@ def refine(
     ```
     """
     engine = o.policy(judge, policy, policy_base_url, policy_engine) or judge.engine
-    work = Work.of(preset, kept, writer=engine, judge=judge, dry=dry)
+    work = Work.of(preset, store_options, writer=engine, judge=judge, dry=dry)
     if work.config.corpus_level:
         raise SampleError(
             f"--pipeline {work.config.name} writes one checklist for all rows; write it with `generate`, then set "
@@ -104,7 +104,7 @@ def refine(
     if dry.dry_run:
         tasks = [_task(columns, row, checklist_key) for row in file]
         return forecast_refine(work, engine, prices, tasks, rounds=rounds, method=method, sampling=sampling)
-    pipe, answering = work.metered(), work.metered_engine(work.limited(engine))
+    pipe, answering = work.pipeline, work.engine(ANSWERS, engine)
     pipe.check()
     warn_if_pocket(judge.shown, engine.model)
     report, totals = RunReport("refine"), _RefineTotals()
@@ -130,7 +130,7 @@ def refine(
                 out.write(row.data | new | _refined_columns(refinement))
             report.rows += len(chunk)
     report.extra |= totals.summary()
-    work.account(report, pipe, prices)
+    work.account(report, prices)
     raise typer.Exit(report.finish(files.output, getattr(pipe.scorer, "receipt", None), files.summary))
 
 
@@ -165,8 +165,8 @@ def _task(columns: Columns, row: Row, checklist_key: str | None) -> Task:
     prompt = columns.messages_of(row.data, row.where)
     if prompt is None or (isinstance(prompt, str) and not prompt.strip()):
         raise SampleError(f"{row.where}: the input is empty.")
-    given = columns.shared is not None or checklist_key is not None or columns.checklist in row.data
-    checklist = columns.checklist_of(row.data, row.where) if given else None
+    has_checklist = columns.shared is not None or checklist_key is not None or columns.checklist in row.data
+    checklist = columns.checklist_of(row.data, row.where) if has_checklist else None
     return Task(prompt, checklist, columns.reference_of(row.data, row.where))
 
 

@@ -82,7 +82,7 @@ def rerank(
     ] = "keep",
     checklist: o.ChecklistFile = None,
     checklist_key: o.ChecklistKey = None,
-    kept: o.Kept = o.Kept(),  # noqa: B008 - frozen
+    store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008 - frozen
 ) -> None:
     r"""Rank candidates by their checklist score (best-of-N).
 
@@ -98,8 +98,8 @@ def rerank(
         --model org/judge --policy org/policy --n 16 --ties first
     ```
     """
-    work = Work.of(o.Preset(), kept, judge=judge)
-    scorer = work.pipeline().scorer
+    work = Work.of(o.Preset(), store_options, judge=judge)
+    scorer = work.pipeline.scorer
     assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer
     if gold_key is not None and policy is not None:
         raise SampleError(

@@ -143,13 +143,16 @@ class DirectGenerator:
             self.check_request(request, f"request {number}") for number, request in enumerate(requests, start=1)
         ]
         self.check()
-        return self._write(checked, progress)
+        return self.write_batch(checked, progress)
 
     def check_request(self, request: str | Request, where: str) -> Request:
         """Check one request. Raises a [`SampleError`] that begins with `where` if it is not valid."""
         return check_request(request, where)
 
-    def _write(self, requests: Sequence[Request], progress: Progress | None) -> list[Checklist | GenerationError]:
+    def write_batch(
+        self, requests: Sequence[Request], progress: Progress | None = None
+    ) -> list[Checklist | GenerationError]:
+        """[`generate_batch`] for requests that [`check_request`] has already accepted."""
         messages = [self.prompt.messages(**_fields(request)) for request in requests]
         return self._write_list(messages, progress) if self.shape is None else self._write_json(messages, progress)
 

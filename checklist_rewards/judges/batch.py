@@ -148,7 +148,7 @@ class BatchJudge(Paid):
         for schema, jobs in by_schema.items():
             reads = [[sheet.reads[index] for index in indices] for sheet, indices in jobs]
             outcomes = ask_judge(
-                Engine(self.name, meter),
+                meter.wrapped,
                 [self._messages(sheet, some) for (sheet, _), some in zip(jobs, reads, strict=True)],
                 [partial(self.read, items=[read.item for read in some]) for some in reads],
                 replace(self.sampling, schema=schema),

@@ -24,8 +24,11 @@ from dataclasses import dataclass, fields
 from itertools import accumulate, chain, groupby
 from typing import Any
 
+from typing_extensions import override
+
 from checklist_rewards.backends import Arrived, Engine, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.backends.bounds import Bounds, Tokens
+from checklist_rewards.backends.wrapper import Wrapper
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.judges.base import Prices
 from checklist_rewards.judges.remote import REMOTE
@@ -59,15 +62,15 @@ class Budget:
         self._lock = threading.Lock()
 
     @classmethod
-    def of(cls, given: Any) -> Budget:
+    def of(cls, value: Any) -> Budget:
         """A budget, or the mapping of a config file: `{dollars: 5, prices: {org/judge: [0.15, 0.6]}}`."""
-        if isinstance(given, Mapping) and given.keys() == {"dollars", "prices"}:
-            given = cls(given["dollars"], {model: tuple(pair) for model, pair in given["prices"].items()})
-        if not isinstance(given, Budget):
+        if isinstance(value, Mapping) and value.keys() == {"dollars", "prices"}:
+            value = cls(value["dollars"], {model: tuple(pair) for model, pair in value["prices"].items()})
+        if not isinstance(value, Budget):
             raise SampleError(
-                f"budget={given!r:.80} is not allowed; pass a Budget or a mapping of dollars and prices."
+                f"budget={value!r:.80} is not allowed; pass a Budget or a mapping of dollars and prices."
             )
-        return given
+        return value
 
     def __repr__(self) -> str:
         return f"Budget({self.dollars:g}, {dict(self.prices)})"
@@ -90,7 +93,7 @@ class Budget:
                 f"a budget cannot limit the reward server at {engine.base_url}, which calls its judge itself; set the "
                 "budget there."
             )
-        return Engine(engine.model, Budgeted(engine, self), engine.base_url)
+        return Budgeted(engine, self).wrapped
 
     def cost(self, model: str, prompt_tokens: int, completion_tokens: int) -> float:
         """Cost in US dollars of a number of tokens."""
@@ -117,7 +120,7 @@ class Budget:
         return spent if cost is None else f"{spent}, and the next call may cost {cost:.4g}"
 
 
-class Budgeted:
+class Budgeted(Wrapper):
     """A backend that calls its engine as long as the budget allows.
 
     Args:
@@ -130,19 +133,18 @@ class Budgeted:
         SampleError: If the engine's model has no price.
     """
 
-    chunk_reads = 4096
-
     def __init__(self, engine: Engine, budget: Budget):
+        super().__init__(engine)
         if engine.model not in budget.prices:
             raise SampleError(
                 f"a budget requires the price of every model; {engine.model!r} has none "
                 f"(--price {engine.model}=IN,OUT)."
             )
-        self.engine, self.budget = engine, budget
-        self.identity = engine.identity
+        self.budget = budget
         self._raise = 1.0
         """Factor on the bounds: the highest ratio of a bill to its bound so far."""
 
+    @override
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         """Answer the reads that fit the budget; the others are unanswered."""
         places = [(number, tail) for number, group in enumerate(groups) for tail in group.tails]
@@ -168,6 +170,7 @@ class Budgeted:
         all_reads = iter(answers + [lost] * (len(places) - len(answers)))
         return _total(results, [tuple(next(all_reads) for _ in group.tails) for group in groups])
 
+    @override
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:

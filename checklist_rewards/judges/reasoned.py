@@ -128,7 +128,7 @@ class ReasonedJudge(Paid):
         verdicts: dict[int, Verdict] = {}
         for schema, indices in by_schema.items():
             outcomes = ask_judge(
-                Engine(self.name, meter),
+                meter.wrapped,
                 [prompts[index] for index in indices],
                 [partial(read_reply, item=reads[index].item) for index in indices],
                 replace(self.sampling, schema=schema),

@@ -15,7 +15,6 @@ misspelled name is an error. Relative paths are resolved against the folder of t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -34,8 +33,8 @@ from pydantic import (
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError
 from checklist_rewards.fields import settings_of
-from checklist_rewards.files.atomic import write_text
 from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeSettings
+from checklist_rewards.pipelines.files import read_model, write_value
 from checklist_rewards.pipelines.parts import GENERATORS, REFINERS, SCORERS
 from checklist_rewards.pipelines.registry import SURROUNDINGS, Entry
 from checklist_rewards.pipelines.shapes import shape_named
@@ -43,7 +42,6 @@ from checklist_rewards.prompts import prompts_dir
 from checklist_rewards.scores import Aggregation
 from checklist_rewards.validation import one_sentence
 
-FORMATS = (".json", ".yaml", ".yml")
 DEFAULT_MODE = "item"
 _RENAMED = {"metric": "primary_metric"}
 _OF_A_MODE = [name for name in settings_of(JudgeSettings) if name not in (*ENGINE_SETTINGS, "mode", "mass_floor")]
@@ -242,9 +240,7 @@ class PipelineConfig(BaseModel):
     @classmethod
     def load(cls, path: str | Path) -> PipelineConfig:
         """Load a JSON or YAML file. Raises [`ConfigError`] that names the file and the line."""
-        from checklist_rewards.pipelines.files import read_config  # PyYAML is only needed here
-
-        return read_config(path)
+        return read_model(cls, path)
 
     def save(self, path: str | Path) -> None:
         """Save to a JSON or YAML file, by its extension. Default values are omitted.
@@ -252,25 +248,7 @@ class PipelineConfig(BaseModel):
         Raises:
             ConfigError: If the file has another extension.
         """
-        path = Path(path)
-        config_format(path)
-        data = self.model_dump(mode="json", exclude_defaults=True) | {"name": self.name}
-        if path.suffix.lower() == ".json":
-            text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-        else:
-            import yaml
-
-            # U+0085 is a line break to YAML, and the dumper does not always escape it.
-            readable = "\x85" not in json.dumps(data, ensure_ascii=False)
-            text = yaml.safe_dump(data, sort_keys=False, allow_unicode=readable)
-        write_text(path, text)
-
-
-def config_format(path: Path) -> str:
-    """The extension of a config file. Raises [`ConfigError`] if it is not one of `FORMATS`."""
-    if path.suffix.lower() not in FORMATS:
-        raise ConfigError(f"{path}: the extension of a config must be one of {', '.join(FORMATS)}.")
-    return path.suffix.lower()
+        write_value(self.model_dump(mode="json", exclude_defaults=True) | {"name": self.name}, path)
 
 
 def entry_of(part: _Part) -> Entry:

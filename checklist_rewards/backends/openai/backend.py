@@ -37,6 +37,7 @@ from checklist_rewards.backends.base import (
     Sampling,
     reply_seed,
 )
+from checklist_rewards.backends.chat_tokenizer import load_chat_tokenizer
 from checklist_rewards.backends.models import served_identity
 from checklist_rewards.backends.openai import chat, completions
 from checklist_rewards.backends.openai.cached import PrefixCache
@@ -46,7 +47,7 @@ from checklist_rewards.backends.openai.loop import run, run_streaming
 from checklist_rewards.backends.openai.neutral import neutral
 from checklist_rewards.backends.reads import Answer, read_prompts
 from checklist_rewards.backends.servers import SERVERS, Settings, server_address, server_key
-from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer
+from checklist_rewards.backends.tokens import ChatTokenizer
 from checklist_rewards.errors import ModelError, NoServerError
 
 logger = logging.getLogger(__name__)
