@@ -113,7 +113,7 @@ def _is_reward(value: Mapping[Any, Any]) -> bool:
 
 def _check_reward(settings: Any, where: str) -> None:
     from checklist_rewards.rewards.configured import config_keys
-    from checklist_rewards.rewards.trl import ChecklistReward
+    from checklist_rewards.rewards.reward import ChecklistReward
 
     if not isinstance(settings, Mapping):
         raise ConfigError(f"{where}: expected a mapping of settings, got {type(settings).__name__} {settings!r:.60}.")
