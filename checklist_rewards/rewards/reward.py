@@ -221,8 +221,9 @@ class ChecklistReward:
             for name, value in metrics:
                 log_metric(name, value)
         self.log.add(metrics)
-        step = getattr(trainer_state, "global_step", None)
-        self.log.write(log_records(step, prompts, samples, rewards, scores))
+        if self.log.path is not None:
+            step = getattr(trainer_state, "global_step", None)
+            self.log.write(log_records(step, prompts, samples, rewards, scores))
         return rewards
 
     def pop_stats(self) -> dict[str, float]:
