@@ -112,7 +112,12 @@ def main() -> None:
         "--words", type=int, default=60, help="minimum number of words per text (default: %(default)s)"
     )
     parser.add_argument("--repeats", type=int, default=5, help="repeats (default: %(default)s)")
-    parser.add_argument("--output", type=Path, default=Path("runs/bench/encoder.json"), help="results")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("runs/bench/encoder.json"),
+        help="file for the results (default: %(default)s)",
+    )
     arguments = parser.parse_args()
     results = {
         "cores": os.cpu_count(),

@@ -231,7 +231,9 @@ def main() -> None:
     parser.add_argument(
         "--rival-targets", type=int, default=24, help="number of texts for --rivals (default: %(default)s)"
     )
-    parser.add_argument("--output", type=Path, default=Path("runs/bench/http.json"), help="results")
+    parser.add_argument(
+        "--output", type=Path, default=Path("runs/bench/http.json"), help="file for the results (default: %(default)s)"
+    )
     arguments = parser.parse_args()
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     with instant_server() as url:

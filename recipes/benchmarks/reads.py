@@ -269,7 +269,12 @@ def main() -> None:
     parser.add_argument("--targets", type=int, default=64, help="number of texts (default: %(default)s)")
     parser.add_argument("--questions", type=int, default=8, help="questions per text (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=5, help="repeats (default: %(default)s)")
-    parser.add_argument("--output", type=Path, default=Path("runs/bench/reads.json"), help="results")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("runs/bench/reads.json"),
+        help="file for the results (default: %(default)s)",
+    )
     arguments = parser.parse_args()
     results = {
         "model": arguments.model,

@@ -210,7 +210,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0, help="duration of the load test (default: %(default)s)")
     parser.add_argument("--clients", type=int, default=64, help="concurrent clients (default: %(default)s)")
-    parser.add_argument("--output", type=Path, default=Path("runs/bench/serve.json"), help="results")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("runs/bench/serve.json"),
+        help="file for the results (default: %(default)s)",
+    )
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
