@@ -104,13 +104,13 @@ def checklist_numbers(model, tokenizer, held_out: list[Task], sample: bool) -> d
     encoder = data.Encoder(tokenizer)
     chats = [(encoder.checklist.system, encoder.checklist.render(input=t.instruction)) for t in held_out]
     replies = generate(model, tokenizer, chats, sample=sample, max_new_tokens=160)
-    named = wanted = lines = wrong = 0
+    named = total = lines = wrong = 0
     for task, reply in zip(held_out, replies, strict=True):
         questions = [re.sub(r"^\d+\. ", "", line) for line in reply.split("\n") if line.strip()]
-        found = [parse_question(q) for q in questions]
-        named, wanted = named + sum(c in found for c in task.constraints), wanted + len(task.constraints)
-        lines, wrong = lines + len(found), wrong + sum(c not in task.constraints for c in found)
-    return {"recall": named / wanted, "wrong": wrong / max(1, lines)}
+        parsed = [parse_question(q) for q in questions]
+        named, total = named + sum(c in parsed for c in task.constraints), total + len(task.constraints)
+        lines, wrong = lines + len(parsed), wrong + sum(c not in task.constraints for c in parsed)
+    return {"recall": named / total, "wrong": wrong / max(1, lines)}
 
 
 def policy_numbers(held_out: list[Task], replies: list[str]) -> dict[str, object]:

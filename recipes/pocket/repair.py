@@ -96,10 +96,10 @@ def revise(rng: random.Random, text: str, demanded: Sequence[Constraint]) -> str
 
 def _sentences(text: str) -> tuple[list[str], list[str]]:
     """Sentences without bullets, and their end marks. A last part without an end mark is dropped, unless it is all."""
-    found = [(body.strip().removeprefix("- "), mark) for body, mark in _SENTENCE.findall(text)]
+    sentences = [(body.strip().removeprefix("- "), mark) for body, mark in _SENTENCE.findall(text)]
     rest = text.strip().removeprefix("- ").rstrip(".?! ") or "The text is short"
-    found = [pair for pair in found if pair[0]] or [(rest, ".")]
-    return [body for body, _ in found], [mark for _, mark in found]
+    sentences = [pair for pair in sentences if pair[0]] or [(rest, ".")]
+    return [body for body, _ in sentences], [mark for _, mark in sentences]
 
 
 def _replaced(text: str, word: str, other: str) -> str:
