@@ -156,7 +156,7 @@ class ChecklistScorer:
         return self.settings.mode
 
     @property
-    def answerer(self) -> Judge:
+    def checked_judge(self) -> Judge:
         """The judge with code checks in front of it; a [`CheckedJudge`] that was passed as `judge` is that already."""
         judge = self.judge
         return judge if isinstance(judge, CheckedJudge) else CheckedJudge(judge, self.checks, self.allow_code)
@@ -173,7 +173,7 @@ class ChecklistScorer:
     def check_item(self, item: ChecklistItem, where: str) -> None:
         """Refuse an item that neither a check nor the judge can answer. Raises [`ChecklistError`] that begins with
         `where`."""
-        self.answerer.check_item(item, where)
+        self.checked_judge.check_item(item, where)
 
     def score(
         self,
@@ -209,20 +209,20 @@ class ChecklistScorer:
                 Nothing has been sent to the judge at that point.
             ModelError: If the judge cannot be used.
         """
-        answerer = self.answerer
-        checklists = self._checked(samples, answerer)
+        judge = self.checked_judge
+        checklists = self._checked(samples, judge)
         self.check()
         reads = [
             Read(item, sample.target, sample.input, sample.reference, sample.history, number)
             for number, (sample, checklist) in enumerate(zip(samples, checklists, strict=True))
             for item in checklist.items
         ]
-        verdicts = list(answerer.judge(reads, progress))
+        verdicts = list(judge.judge(reads, progress))
         for _ in range(retries):
             failed = [place for place, verdict in enumerate(verdicts) if is_transient(verdict.unanswered)]
             if not failed:
                 break
-            for place, verdict in zip(failed, answerer.judge([reads[place] for place in failed]), strict=True):
+            for place, verdict in zip(failed, judge.judge([reads[place] for place in failed]), strict=True):
                 verdicts[place] = verdict
         answers = iter(verdicts)
         return [
@@ -230,7 +230,7 @@ class ChecklistScorer:
             for checklist in checklists
         ]
 
-    def _checked(self, samples: Sequence[Sample], answerer: Judge) -> list[Checklist]:
+    def _checked(self, samples: Sequence[Sample], judge: Judge) -> list[Checklist]:
         """The samples' checklists. One that several samples share is checked once."""
         checklists: list[Checklist] = []
         usable: set[int] = set()
@@ -243,7 +243,7 @@ class ChecklistScorer:
                     raise SampleError(f"{where}: {name} must be a string, got {type(text).__name__} {text!r:.60}.")
             if id(checklist) not in usable:
                 for item in checklist.items:
-                    answerer.check_item(item, where)
+                    judge.check_item(item, where)
                 usable.add(id(checklist))
             checklists.append(checklist)
         return checklists

@@ -175,10 +175,10 @@ def _packed_logits(model: Any, rows: Sequence[EncoderRow]) -> torch.Tensor:
                 kinds[number, start:end] = torch.tensor([int(token in target_tokens) for token in tokens])
                 spans.append((number, start, end))
             start = end
-    seen = (block[:, None, :] == 0) | (block[:, None, :] == block[:, :, None])
-    ids, positions, kinds, seen = (tensor.to(model.device) for tensor in (ids, positions, kinds, seen))
+    visible = (block[:, None, :] == 0) | (block[:, None, :] == block[:, :, None])
+    ids, positions, kinds, visible = (tensor.to(model.device) for tensor in (ids, positions, kinds, visible))
     hidden = model.base_model(
-        input_ids=ids, position_ids=positions, token_type_ids=kinds, attention_mask=seen[:, None]
+        input_ids=ids, position_ids=positions, token_type_ids=kinds, attention_mask=visible[:, None]
     ).last_hidden_state
     return _head(model, torch.stack([hidden[number, start:end].mean(dim=0) for number, start, end in spans]))
 
@@ -190,16 +190,16 @@ def _head(model: Any, pooled: torch.Tensor) -> torch.Tensor:
 def _pair_logits(model: Any, rows: Sequence[EncoderRow]) -> torch.Tensor:
     shape = len(rows), max(row.length for row in rows)
     ids = torch.full(shape, model.config.pad_token_id or 0)
-    kinds, seen = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long)
+    kinds, visible = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long)
     for number, row in enumerate(rows):
         ids[number, : row.length] = torch.tensor(row.target)
         kinds[number, : row.length] = torch.tensor(row.kinds)
-        seen[number, : row.length] = 1
-    inputs = {"input_ids": ids.to(model.device), "attention_mask": seen.to(model.device)}
+        visible[number, : row.length] = 1
+    inputs = {"input_ids": ids.to(model.device), "attention_mask": visible.to(model.device)}
     if getattr(model.config, "type_vocab_size", 0) > 1:
         inputs["token_type_ids"] = kinds.to(model.device)
     if layout_of(model) == MATCHED:
         hidden = model.base_model(**inputs).last_hidden_state
-        weights = seen.to(hidden)[..., None]
+        weights = visible.to(hidden)[..., None]
         return _head(model, (hidden * weights).sum(dim=1) / weights.sum(dim=1))
     return model(**inputs).logits[:, 0]

@@ -58,7 +58,7 @@ class QuestionList(BaseModel):
         return _distinct(questions)
 
 
-class _Line(NamedTuple):
+class _ParsedLine(NamedTuple):
     kind: str
     """number, bullet or plain."""
     number: int | None
@@ -151,24 +151,24 @@ def _from_lines(text: str) -> list[str]:
     return []
 
 
-def _lines(text: str) -> list[_Line]:
-    lines: list[_Line] = []
+def _lines(text: str) -> list[_ParsedLine]:
+    lines: list[_ParsedLine] = []
     for raw in text.splitlines():
         line = raw.strip()
         bullet = _BULLET.match(line)
         line = line[bullet.end() :] if bullet else line
         if number := _NUMBER.match(line):
-            lines.append(_Line("number", int(number[1] or number[2]), tidy(line[number.end() :])))
+            lines.append(_ParsedLine("number", int(number[1] or number[2]), tidy(line[number.end() :])))
         elif bullet:
-            lines.append(_Line("bullet", None, tidy(line)))
+            lines.append(_ParsedLine("bullet", None, tidy(line)))
         elif line and _continues(lines, raw):
             lines[-1] = lines[-1]._replace(text=tidy(f"{lines[-1].text} {line}"))
         elif line:
-            lines.append(_Line("plain", None, tidy(line)))
+            lines.append(_ParsedLine("plain", None, tidy(line)))
     return lines
 
 
-def _continues(lines: list[_Line], raw: str) -> bool:
+def _continues(lines: list[_ParsedLine], raw: str) -> bool:
     """Whether `raw` continues a wrapped entry."""
     return bool(lines) and lines[-1].kind != "plain" and not lines[-1].asks and (raw[0].isspace() or raw[0].islower())
 

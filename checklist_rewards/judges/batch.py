@@ -177,8 +177,8 @@ class BatchJudge(Paid):
         out = []
         for index, place in enumerate(sheet.places):
             label, reasoning = sheet.answers.labels.get(index), sheet.answers.reasoning.get(index)
-            lost = None if label is not None else sheet.lost.get(index, MISSING)
-            verdict = Verdict(None, label, None, lost, reasoning, self.name, "reply", sheet.answers.grade)
+            reason = None if label is not None else sheet.lost.get(index, MISSING)
+            verdict = Verdict(None, label, None, reason, reasoning, self.name, "reply", sheet.answers.grade)
             out.append((place, verdict))
         return out
 
@@ -263,9 +263,11 @@ def _check_numbers(indices: Sequence[int], count: int) -> None:
         raise Unreadable(f"{expected}, and the reply has the index {min(indices)}")
     missing = sorted(set(range(1, count + 1)).difference(indices))
     twice = sorted(index for index, times in Counter(indices).items() if times > 1)
-    extra = sorted({index for index in indices if index > count})
-    if missing and (twice or extra):
-        raise Unreadable(f"{expected}; {missing} missing, {extra or twice} {'too many' if extra else 'there twice'}")
+    too_high = sorted({index for index in indices if index > count})
+    if missing and (twice or too_high):
+        raise Unreadable(
+            f"{expected}; {missing} missing, {too_high or twice} {'too many' if too_high else 'there twice'}"
+        )
 
 
 def _index(value: Any) -> int | None:

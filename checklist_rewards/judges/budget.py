@@ -166,8 +166,8 @@ class Budgeted(Wrapper):
                 piece.prompt = result.prompt_tokens or (sum(bound.prompt for bound in piece.bounds) * bool(answered))
             results.append(result)
             answers += fresh
-        lost = LabelRead(None, self._refusal(bounds[len(answers) :]))
-        all_reads = iter(answers + [lost] * (len(places) - len(answers)))
+        refused = LabelRead(None, self._refusal(bounds[len(answers) :]))
+        all_reads = iter(answers + [refused] * (len(places) - len(answers)))
         return _total(results, [tuple(next(all_reads) for _ in group.tails) for group in groups])
 
     @override
@@ -199,8 +199,8 @@ class Budgeted(Wrapper):
                     billed = [_billed(group, piece.bounds[place]) for place, group in received.items()]
                     piece.prompt, piece.completion = sum(p for p, _ in billed), sum(c for _, c in billed)
             replies += fresh
-        lost = Reply(None, unanswered=self._refusal(bounds[len(replies) :]))
-        return replies + [[lost] * sampling.n for _ in prompts[len(replies) :]]
+        refused = Reply(None, unanswered=self._refusal(bounds[len(replies) :]))
+        return replies + [[refused] * sampling.n for _ in prompts[len(replies) :]]
 
     @property
     def _spent(self) -> bool:
@@ -250,9 +250,9 @@ class _Piece:
 
 def _billed(replies: Sequence[Reply], bound: Tokens) -> tuple[int, int]:
     """Prompt and completion tokens of the replies to a prompt; the bound if the engine reports none."""
-    written = sum(len((reply.text or "").encode("utf-8", "replace")) for reply in replies)
+    reply_bytes = sum(len((reply.text or "").encode("utf-8", "replace")) for reply in replies)
     prompt, completion = sum(reply.prompt_tokens for reply in replies), sum(r.completion_tokens for r in replies)
-    return (prompt or bound.prompt if written else prompt), completion or min(written, bound.completion)
+    return (prompt or bound.prompt if reply_bytes else prompt), completion or min(reply_bytes, bound.completion)
 
 
 def _grouped(groups: Sequence[ReadGroup], places: Sequence[tuple[int, str]]) -> list[ReadGroup]:

@@ -145,14 +145,14 @@ class FewShot:
             reason_first (`bool`):
                 Whether the judge gives its reason before its answer.
         """
-        chosen = self.chosen(item, target)
-        if not chosen:
+        examples = self.chosen(item, target)
+        if not examples:
             return question
-        shown = [
+        rendered = [
             self._shown(number, label if words is None else words[label], example, reason_first)
-            for number, (label, example) in enumerate(chosen, start=1)
+            for number, (label, example) in enumerate(examples, start=1)
         ]
-        return "\n\n".join([_INTRODUCED, *shown, _ASKED, question])
+        return "\n\n".join([_INTRODUCED, *rendered, _ASKED, question])
 
     def _shown(self, number: int, label: str, example: Example, reason_first: bool) -> str:
         lines = [f"Example {number}:"]

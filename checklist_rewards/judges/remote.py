@@ -78,7 +78,7 @@ class RemoteJudge(Paid):
 
         Args:
             reads (sequence of [`Read`]).
-            progress (callable, *optional*): told how many of `reads` were answered since its last call.
+            progress (callable, *optional*): called with the number of reads answered since its last call.
 
         Raises:
             ModelError: If no reward server answers, it does not accept the token, or its judge is another one.
@@ -101,24 +101,24 @@ class RemoteJudge(Paid):
                     verdicts[place] = verdict
             if progress is not None:
                 progress(sum(map(len, wave)))
-        found = [verdict for verdict in verdicts if verdict is not None]
+        answered = [verdict for verdict in verdicts if verdict is not None]
         self._pay(
             Receipt(
                 reads=len(reads),
                 asked=len(reads),
-                unanswered=sum(verdict.unanswered is not None for verdict in found),
+                unanswered=sum(verdict.unanswered is not None for verdict in answered),
                 calls=calls,
                 engine_seconds=time.perf_counter() - started,
             )
         )
-        return found
+        return answered
 
     def _compare(self) -> None:
         served = self.server.judge()
         if self._model not in (None, served):
             raise ModelError(
-                f"the reward server at {self.server.address} judges with {served!r}, not {self._model!r}; leave the "
-                "model away to take what it has."
+                f"the reward server at {self.server.address} judges with {served!r}, not {self._model!r}; omit "
+                "model to use the server's judge."
             )
 
     def _verdicts(self, items: Sequence[ChecklistItem], outcome: Score | str) -> list[Verdict]:
@@ -186,13 +186,13 @@ class RewardServer:
         from checklist_rewards.backends.openai.loop import run
 
         if self._judge is None:
-            found = run(self._connected().get("/health", None))
-            if isinstance(found, Failure):
+            health = run(self._connected().get("/health", None))
+            if isinstance(health, Failure):
                 raise NoServerError(
-                    f"no reward server answers at {self.address} ({found.reason}); give another base_url, or start "
+                    f"no reward server answers at {self.address} ({health.reason}); give another base_url, or start "
                     "one with: checklist-rewards serve"
                 )
-            name = found.get("judge")
+            name = health.get("judge")
             if not isinstance(name, str):
                 raise ModelError(
                     f"the server at {self.address} is not a reward server: its /health does not report a judge."
@@ -226,19 +226,19 @@ class RewardServer:
     async def _part(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Score | str], int]:
         from checklist_rewards.backends.openai.failures import Failure
 
-        found = await connection.post("/score", {"samples": rows}, key="scores", patience=_PATIENCE)
-        if not isinstance(found, Failure):
-            return _outcomes(found, len(rows)), 1
-        if found.fatal:
-            hint = f" (set {TOKEN_VARIABLE})" if found.status == 401 else ""
-            raise ModelError(f"the reward server at {self.address} refused a request{hint}: {_said(found.reason)}")
-        if found.status in (_TOO_LARGE, _NO_USABLE_ROW) and len(rows) > 1:
+        response = await connection.post("/score", {"samples": rows}, key="scores", patience=_PATIENCE)
+        if not isinstance(response, Failure):
+            return _outcomes(response, len(rows)), 1
+        if response.fatal:
+            hint = f" (set {TOKEN_VARIABLE})" if response.status == 401 else ""
+            raise ModelError(f"the reward server at {self.address} refused a request{hint}: {_said(response.reason)}")
+        if response.status in (_TOO_LARGE, _NO_USABLE_ROW) and len(rows) > 1:
             middle = len(rows) // 2
             halves = await asyncio.gather(self._part(connection, rows[:middle]), self._part(connection, rows[middle:]))
             outcomes, requests = _joined(halves)
             return outcomes, requests + 1
-        reason = found.reason
-        if found.bad_request:
+        reason = response.reason
+        if response.bad_request:
             reason = f"refused: {_said(reason)}"
             logger.warning("the reward server at %s refused a row: %s", self.address, _said(reason))
         return [reason] * len(rows), 1

@@ -5,7 +5,7 @@ verdicts, `tally.py` aggregates batches, `scales.py` defines ordinal options, an
 tables and files. Import verdicts and scores from this package.
 """
 
-from checklist_rewards.scores.aggregate import level, rescore, score_checklist
+from checklist_rewards.scores.aggregate import Answers, item_credits, level, rescore, score_checklist
 from checklist_rewards.scores.score import (
     ABSTENTIONS,
     BEST_QUALITY,
@@ -33,6 +33,7 @@ __all__ = [
     "PRIMARY_METRICS",
     "Abstention",
     "Aggregation",
+    "Answers",
     "ItemScore",
     "Method",
     "PrimaryMetric",
@@ -41,6 +42,7 @@ __all__ = [
     "Vote",
     "answer_of",
     "credit_of",
+    "item_credits",
     "level",
     "ratio",
     "rescore",

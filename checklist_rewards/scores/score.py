@@ -61,7 +61,7 @@ class Aggregation:
         check_fields(self)
 
 
-class Counted(NamedTuple):
+class Contribution(NamedTuple):
     """The numbers of one item that enter the aggregates."""
 
     weight: float
@@ -112,14 +112,14 @@ class ItemScore:
         if self.answer is not None and self.probabilities is not None:
             object.__setattr__(self, "confidence", self.probabilities.get(self.answer))
 
-    def counted(self, credit: float | None = None) -> Counted:
+    def counted(self, credit: float | None = None) -> Contribution:
         """The item as the aggregates use it; with `credit`, as if it had been answered with that credit."""
         weight = self.weight or 0.0
         if credit is not None:
             value = credit_of(weight, credit)
-            return Counted(weight, value, value, self.required)
+            return Contribution(weight, value, value, self.required)
         value = self.value or 0.0
-        return Counted(weight, value, value if self.soft is None else self.soft, self.required)
+        return Contribution(weight, value, value if self.soft is None else self.soft, self.required)
 
     def credit(self, soft: bool = True) -> float | None:
         """What the item earns, in [0, 1]: its value, for a penalty 1 - value. None if it has no value."""
@@ -270,7 +270,7 @@ def ratio(numerator: float, denominator: float) -> float | None:
 
 
 def _metrics(
-    counted: Sequence[Counted], only_penalties: bool, any_probabilities: bool, quality: float | None
+    counted: Sequence[Contribution], only_penalties: bool, any_probabilities: bool, quality: float | None
 ) -> dict[str, float | None]:
     passed = sum(credit_of(c.weight, c.value) >= PASS_CREDIT for c in counted)
     pass_rate = ratio(passed, len(counted))
@@ -294,12 +294,12 @@ def _weighted(pairs: Sequence[tuple[float, float]], only_penalties: bool) -> flo
     return min(1.0, max(0.0, total / scale + only_penalties))
 
 
-def _gated(metric: float | None, counted: Sequence[Counted]) -> float | None:
+def _gated(metric: float | None, counted: Sequence[Contribution]) -> float | None:
     failed = any(c.required and credit_of(c.weight, c.value) < PASS_CREDIT for c in counted)
     return 0.0 if failed and metric is not None else metric
 
 
-def _required_passed(counted: Sequence[Counted], missing: Sequence[ItemScore]) -> bool | None:
+def _required_passed(counted: Sequence[Contribution], missing: Sequence[ItemScore]) -> bool | None:
     gates = [credit_of(c.weight, c.value) >= PASS_CREDIT for c in counted if c.required]
     if not all(gates):
         return False

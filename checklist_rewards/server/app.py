@@ -77,7 +77,7 @@ _DISCONNECTED = 499
 """nginx's status for a client that disconnected before the response."""
 
 
-class _Json(JSONResponse):
+class _AsciiJson(JSONResponse):
     """JSON in ASCII, because client data may contain half a surrogate pair, which UTF-8 cannot encode."""
 
     def render(self, content: Any) -> bytes:
@@ -129,7 +129,7 @@ def build_app(
     @app.exception_handler(Refused)
     async def _refused(_: Request, error: Refused) -> Response:
         headers = {429: {"Retry-After": "1"}, 503: {"Retry-After": "1"}, 408: {"Connection": "close"}}
-        return _Json(_error(error.message, error.errors), error.status, headers=headers.get(error.status))
+        return _AsciiJson(_error(error.message, error.errors), error.status, headers=headers.get(error.status))
 
     @app.exception_handler(ClientDisconnect)
     async def _disconnected(_: Request, error: ClientDisconnect) -> Response:
@@ -138,7 +138,9 @@ def build_app(
     @app.exception_handler(HTTPException)
     async def _no_such_path(request: Request, error: HTTPException) -> Response:
         message = f"{request.method} {request.url.path}: {error.detail}; the paths are {', '.join(PATHS)}."
-        return _Json(_error(message, [error_record(None, "path", message)]), error.status_code, headers=error.headers)
+        return _AsciiJson(
+            _error(message, [error_record(None, "path", message)]), error.status_code, headers=error.headers
+        )
 
     @app.post("/score")
     async def score(request: Request) -> Response:
@@ -182,11 +184,11 @@ def build_app(
         if unscored:
             message = f"the judge could not score {len(unscored)} of the {len(samples)} rows."
             raise Refused(503, message, errors=unscored)
-        return _Json({"rewards": rewards, "scores": rewards, "extra_logs": {"checklist_pass_rate": rates}})
+        return _AsciiJson({"rewards": rewards, "scores": rewards, "extra_logs": {"checklist_pass_rate": rates}})
 
     @app.get("/health")
     async def health() -> Response:
-        return _Json({"status": "ok", "version": __version__, "judge": scorer.judge.name, "waiting": len(queue)})
+        return _AsciiJson({"status": "ok", "version": __version__, "judge": scorer.judge.name, "waiting": len(queue)})
 
     @app.get("/metrics")
     async def metrics() -> Response:
@@ -207,7 +209,7 @@ class _AuthAndMetrics:
         self.token = None if token is None else token.strip().encode()
         message = "this server requires the header 'Authorization: Bearer <token>'."
         record = error_record(None, "Authorization", message)
-        self.refusal = _Json(_error(message, [record]), 401, headers={"WWW-Authenticate": "Bearer"})
+        self.refusal = _AsciiJson(_error(message, [record]), 401, headers={"WWW-Authenticate": "Bearer"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
