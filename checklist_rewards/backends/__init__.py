@@ -24,12 +24,12 @@ from checklist_rewards.backends.base import (
     Reply,
     Sampling,
     is_kept,
-    is_transient,
 )
 from checklist_rewards.backends.engine import Engine
 from checklist_rewards.backends.models import is_encoder, model_identity, pocket_dir, resolve_model, served_identity
 from checklist_rewards.backends.servers import server_address
 from checklist_rewards.errors import ModelError
+from checklist_rewards.scores.reasons import is_transient
 
 BackendName = Literal["auto", "transformers", "vllm", "openai", "encoder"]
 ENCODER = "encoder"

@@ -17,10 +17,10 @@ from typing import Any, Generic, TypeVar
 from checklist_rewards.backends import Engine, Messages, Progress, Reply, Sampling
 from checklist_rewards.files.store import Store
 from checklist_rewards.replies import sample_replies
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 Value = TypeVar("Value")
 
-UNPARSABLE, CUT_OFF = "unparsable", "cut_off"
 _SHOWN = 160
 
 
@@ -43,7 +43,7 @@ class Unreadable(ValueError):
 class Lost:
     """The outcome of a question without a usable reply."""
 
-    reason: str
+    unanswered: Unanswered
     partial: Any = None
     """The usable part of the last reply."""
     complaint: str | None = None
@@ -107,7 +107,8 @@ def ask_questions(
                 # The first reply was unusable and the second request failed: report both reasons.
                 [first] = before
                 assert isinstance(first, Lost)
-                results[index] = [replace(first, reason=f"{first.reason}; asked again: {outcome.reason}")]
+                both = f"{first.unanswered.detail}; asked again: {outcome.unanswered}"
+                results[index] = [replace(first, unanswered=Unanswered(first.unanswered.reason, both))]
         pending = retries
         if not pending:
             break
@@ -116,15 +117,15 @@ def ask_questions(
 
 def _outcome(reply: Reply, read: Callable[[str], Value], max_tokens: int) -> Value | Lost:
     if reply.text is None:
-        return Lost(reply.unanswered or UNPARSABLE)
+        return Lost(reply.unanswered or Unanswered(Reason.UNPARSABLE))
     try:
         return read(reply.text)
     except Unreadable as error:
         if reply.finish_reason == "length":
             complaint = f"the reply is longer than max_tokens={max_tokens}"
-            return Lost(f"{CUT_OFF}: {complaint}", error.partial, complaint)
+            return Lost(Unanswered(Reason.CUT_OFF, complaint), error.partial, complaint)
         got = f", got {reply.text[:_SHOWN]!r}" if error.partial is None else ""
-        return Lost(f"{UNPARSABLE}: {error}{got}", error.partial, str(error))
+        return Lost(Unanswered(Reason.UNPARSABLE, f"{error}{got}"), error.partial, str(error))
 
 
 def _with_complaint(messages: Messages, reply: str, complaint: str) -> Messages:

@@ -2,6 +2,6 @@
 
 from checklist_rewards.backends import Engine
 from checklist_rewards.replies.ask import ask, extract_json
-from checklist_rewards.replies.sampling import BACKEND_ERROR, sample_replies
+from checklist_rewards.replies.sampling import sample_replies
 
-__all__ = ["BACKEND_ERROR", "Engine", "ask", "extract_json", "sample_replies"]
+__all__ = ["Engine", "ask", "extract_json", "sample_replies"]

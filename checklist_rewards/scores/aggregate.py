@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from checklist_rewards.checklists import YES, Checklist, ChecklistItem
+from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.scores.score import (
     PARTIAL_CREDIT,
     PASS_CREDIT,
@@ -67,7 +68,7 @@ def rescore(checklist: Checklist, score: Score, aggregation: Aggregation | None 
             The settings. Defaults to those with which the score was computed.
     """
     reads = {line.id: line.verdict() for line in score.items}
-    verdicts = [reads.get(item.id, Verdict(unanswered="not_read")) for item in checklist.items]
+    verdicts = [reads.get(item.id, Verdict(unanswered=Unanswered(Reason.NOT_READ))) for item in checklist.items]
     return score_checklist(checklist, verdicts, aggregation or score.aggregation, quality=score.quality)
 
 

@@ -29,6 +29,7 @@ from pydantic import BaseModel, ValidationError
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import atomic_path, read_rows
 from checklist_rewards.files.spool import as_json, check_names, json_reader
+from checklist_rewards.scores.reasons import Unanswered
 from checklist_rewards.scores.score import Score
 from checklist_rewards.scores.tally import PassRate, Tally, tally
 
@@ -306,7 +307,7 @@ def _arrow_type(annotation: Any) -> pa.DataType:
     """The Arrow type of a field of a score: text, number, mapping of names to numbers, or tuple of records."""
     import pyarrow as pa
 
-    plain = {float: pa.float64(), int: pa.int64(), bool: pa.bool_(), str: pa.string()}
+    plain = {float: pa.float64(), int: pa.int64(), bool: pa.bool_(), str: pa.string(), Unanswered: pa.string()}
     if annotation in plain:
         return plain[annotation]
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
