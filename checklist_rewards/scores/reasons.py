@@ -145,6 +145,10 @@ class Unanswered(str):
         self.reason, self.detail = _REASONS.get(reason, reason), detail
         return self
 
+    def __reduce__(self) -> tuple[type[Unanswered], tuple[str]]:
+        """Copied and pickled as its text."""
+        return Unanswered, (str(self),)
+
     @property
     def transient_reason(self) -> Reason | None:
         """The reason for which a retry may succeed: this one, or the one that caused it ("timeout" in

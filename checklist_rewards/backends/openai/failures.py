@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import partial
 from typing import Any
 
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -85,17 +84,15 @@ def answer_of(status: int, headers: Mapping[str, str], content: bytes, key: str 
 
 def _refusal(status: int, headers: Mapping[str, str], content: bytes) -> Failure:
     message = _message(content)
-    failed = partial(
-        Failure, Unanswered(Reason.BACKEND_ERROR, f"status {status}: {message}"), status=status, message=message
-    )
+    why = Unanswered(Reason.BACKEND_ERROR, f"status {status}: {message}")
     if status in _RETRIED or status >= 500:
         down = status not in (409, RATE_LIMITED)
-        return failed(retry=True, down=down, wait=_wait(headers))
+        return Failure(why, retry=True, down=down, wait=_wait(headers), status=status, message=message)
     if status == 413 or _LONG.search(message):
         return Failure(Unanswered(Reason.TOO_LONG), status=status, message=message)
     if _REFUSED.search(message):
         return Failure(Unanswered(Reason.REFUSED), status=status, message=message)
-    return failed(fatal=status in _FATAL)
+    return Failure(why, status=status, message=message, fatal=status in _FATAL)
 
 
 def _message(content: bytes) -> str:
