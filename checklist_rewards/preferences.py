@@ -23,13 +23,13 @@ from typing import Any, Literal, get_args
 
 from checklist_rewards.checklists import Checklist, content_hash
 from checklist_rewards.errors import SampleError
-from checklist_rewards.scores import Aggregation, Score, Verdict, item_credits, score_checklist
+from checklist_rewards.scores import Aggregation, Reason, Score, Unanswered, Verdict, item_credits, score_checklist
 from checklist_rewards.validation import fraction, one_of
 from checklist_rewards.version import __version__
 
 Select = Literal["best_vs_worst", "random", "rlcf"]
 Ties = Literal["drop", "keep"]
-Unanswered = Literal["shared", "bounds"]
+UnansweredItems = Literal["shared", "bounds"]
 Form = Literal["dpo", "kto", "reward"]
 FORMS: tuple[str, ...] = get_args(Form)
 RLCF_FRACTION = 0.4
@@ -81,7 +81,7 @@ class Rule:
     """Least difference of the two scores, in [0, 1]."""
     ties: Ties = "drop"
     """`"drop"`: equal scores make no pair. `"keep"`: they do, and the earlier candidate is chosen."""
-    unanswered: Unanswered = "shared"
+    unanswered: UnansweredItems = "shared"
     """`"shared"`: compare on the items answered for both. `"bounds"`: compare the lower bound of one score with the
     upper bound of the other."""
     top_fraction: float | None = None
@@ -92,7 +92,7 @@ class Rule:
     def __post_init__(self) -> None:
         one_of("select", self.select, get_args(Select))
         one_of("ties", self.ties, get_args(Ties))
-        one_of("unanswered", self.unanswered, get_args(Unanswered))
+        one_of("unanswered", self.unanswered, get_args(UnansweredItems))
         fraction("min_margin", self.min_margin)
         if self.top_fraction is not None and not 0 < self.top_fraction <= 1:
             raise SampleError(
@@ -315,7 +315,7 @@ def _on_shared(checklist: Checklist, score: Score, shared: Sequence[bool]) -> fl
     # Unshared items stay in the checklist as unanswered, so that rules about the whole checklist (penalties only,
     # least answered weight) apply unchanged.
     verdicts = [
-        line.verdict() if is_shared else Verdict(unanswered="not_shared")
+        line.verdict() if is_shared else Verdict(unanswered=Unanswered(Reason.NOT_SHARED))
         for line, is_shared in zip(score.items, shared, strict=True)
     ]
     return score_checklist(

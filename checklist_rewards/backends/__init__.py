@@ -18,11 +18,11 @@ from checklist_rewards.backends.base import (
     Reply,
     Sampling,
     is_kept,
-    is_transient,
 )
 from checklist_rewards.backends.engine import Engine
 from checklist_rewards.backends.models import is_encoder, model_identity, pocket_dir, resolve_model
 from checklist_rewards.backends.shared import BACKENDS, BackendName, choose_backend, engine_identity, load_backend
+from checklist_rewards.scores.reasons import is_transient
 
 __all__ = [
     "BACKENDS",

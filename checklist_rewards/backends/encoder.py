@@ -35,7 +35,6 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from checklist_rewards.backends.base import (
-    TOO_LONG,
     Arrived,
     LabelRead,
     Messages,
@@ -48,10 +47,10 @@ from checklist_rewards.backends.encoder_rows import MATCHED, PACKED, EncoderRow,
 from checklist_rewards.backends.loading import load_whole
 from checklist_rewards.backends.models import model_identity, pinned, resolve_model
 from checklist_rewards.errors import BackendError, ModelError
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 _SETTINGS = ("revision", "trust_remote_code")
 _BATCH_TOKENS = 4096
-_NOT_FINITE = "not_finite"
 
 
 class EncoderBackend:
@@ -115,7 +114,9 @@ class EncoderBackend:
             raise BackendError(f"the encoder failed: {str(error).strip().splitlines()[0]}") from error
         reads = [
             tuple(
-                LabelRead(None, _NOT_FINITE) if (group, tail) in broken else _label_read(best.get((group, tail)))
+                LabelRead(None, Unanswered(Reason.NOT_FINITE))
+                if (group, tail) in broken
+                else _label_read(best.get((group, tail)))
                 for tail in range(len(read_group.tails))
             )
             for group, read_group in enumerate(groups)
@@ -132,7 +133,7 @@ class EncoderBackend:
 
 def _label_read(value: float | None) -> LabelRead:
     if value is None:
-        return LabelRead(None, TOO_LONG)
+        return LabelRead(None, Unanswered(Reason.TOO_LONG))
     return LabelRead((-_softplus(-value), -_softplus(value)))
 
 

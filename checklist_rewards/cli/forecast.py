@@ -43,11 +43,11 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ConfigError, SampleError
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.judges.base import Prices
-from checklist_rewards.replies import BACKEND_ERROR
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 ANSWERS, CANDIDATES, CHECKLISTS, SCORES = PURPOSES = ("answers", "candidates", "checklists", "scores")
 """What requests are for, in the order of the table."""
-_UNANSWERED = f"{BACKEND_ERROR}: dry run"  # a reason that the store does not save
+_UNANSWERED = Unanswered(Reason.BACKEND_ERROR, "dry run")  # a reason that the store does not save
 _USUAL_ITEMS = 10
 _ASKED_TWICE = (
     "Each read of a served model is counted as two requests: if the first returns no label probabilities, the answer "

@@ -20,6 +20,7 @@ from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.pipelines import Pipeline, source_from
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 
 @grouped
@@ -115,7 +116,8 @@ def write_shared(pipe: Pipeline, source: Any, report: RunReport, samples: Any = 
         checklist = pipe.generate(source, samples)
         report.extra["questions"] = len(checklist)
     except GenerationError as error:
-        report.miss("not_generated", 0, f"{error}{f' The last reply was {error.raw!r:.120}' if error.raw else ''}")
+        raw = f" The last reply was {error.raw!r:.120}" if error.raw else ""
+        report.miss(Unanswered(Reason.NOT_GENERATED, f"{error}{raw}"), 0)
     for stage in pipe.generator.stages:
         report.extra[f"stage {stage.name}"] = f"{stage.asked} sent, {stage.kept} kept, {stage.seconds:.1f} s"
     return checklist

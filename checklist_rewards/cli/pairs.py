@@ -26,7 +26,7 @@ from checklist_rewards.preferences import (
     ScoredPool,
     Select,
     Ties,
-    Unanswered,
+    UnansweredItems,
     choose_pair,
     keep_top,
     preference_card,
@@ -34,6 +34,7 @@ from checklist_rewards.preferences import (
 )
 from checklist_rewards.rerank import check_candidates
 from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 _RULE = "Pair selection"
 _ROWS_AT_ONCE = CHUNK_ROWS // 8
@@ -81,7 +82,7 @@ def pairs(
         ),
     ] = "drop",
     unanswered: Annotated[
-        Unanswered,
+        UnansweredItems,
         typer.Option(
             rich_help_panel=_RULE,
             help="Pairs with unanswered items: shared compares the items answered for both texts; bounds drops the "
@@ -144,7 +145,7 @@ def pairs(
             scores = iter(scorer.score_batch([sample for row_samples in samples for sample in row_samples], progress))
             for row, row_checklist, row_samples in zip(chunk, checklists, samples, strict=True):
                 if row_checklist is None:
-                    report.miss("no_checklist", row.number)
+                    report.miss(Unanswered(Reason.NO_CHECKLIST), row.number)
                     dropped["no_checklist"] += 1
                     continue
                 row_scores = [next(scores) for _ in row_samples]

@@ -19,10 +19,9 @@ from checklist_rewards.cli.report import RunReport, bars, warn_if_pocket
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import Row, write_rows
+from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.self_refine import (
     DEFAULT_ROUNDS,
-    NO_CHECKLIST,
-    NO_REPLY,
     Method,
     Refinement,
     Task,
@@ -171,11 +170,11 @@ def _task(columns: Columns, row: Row, checklist_key: str | None) -> Task:
 
 
 def _count(report: RunReport, row: Row, refinement: Refinement) -> None:
-    reason, _, detail = refinement.stopped.partition(": ")
-    if reason == NO_REPLY:
-        report.miss(reason, row.number, detail)
-    if reason == NO_CHECKLIST:
-        report.miss("not_generated", row.number, detail)
+    stopped = Unanswered(refinement.stopped)
+    if stopped.reason == Reason.NO_REPLY:
+        report.miss(stopped, row.number)
+    if stopped.reason == Reason.NO_CHECKLIST:
+        report.miss(Unanswered(Reason.NOT_GENERATED, stopped.detail), row.number)
     scores = [step.score for step in refinement.rounds if step.score is not None]
     if scores:
         report.add(row.number, scores[refinement.best or 0])

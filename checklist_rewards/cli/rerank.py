@@ -30,6 +30,7 @@ from checklist_rewards.rerank import (
     selection,
 )
 from checklist_rewards.scorer import ChecklistScorer
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 RANKING_COLUMNS = ("checklist_best", "checklist_ranks", "checklist_scores")
 _SCORES = ("score_of_the_best", "score_of_the_first", "score_on_average")
@@ -143,10 +144,10 @@ def rerank(
             rankings = _rankings(scorer, columns, chunk, texts, ties, progress)
             for row, candidates, ranking in zip(chunk, texts, rankings, strict=True):
                 if engine is not None and len(candidates) < n:
-                    report.miss("no_reply", row.number, f"{len(candidates)} of {n} candidates")
+                    report.miss(Unanswered(Reason.NO_REPLY, f"{len(candidates)} of {n} candidates"), row.number)
                 if ranking is None:
                     if candidates:
-                        report.miss("no_checklist", row.number)
+                        report.miss(Unanswered(Reason.NO_CHECKLIST), row.number)
                 else:
                     totals.add(ranking, None if gold_key is None else _gold(columns, row, gold_key, candidates))
                     for score in ranking.scores:

@@ -27,6 +27,7 @@ from checklist_rewards.pipelines import Pipeline, source_from
 from checklist_rewards.pipelines.requests import TRIED
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Score
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 SCORE = "checklist_score"
 
@@ -87,7 +88,9 @@ def score(
             scores = _scores(pipe, columns, chunk, checklists, progress)
             for row, result in zip(chunk, scores, strict=True):
                 out.write(row.data | {SCORE: None if result is None else result.model_dump()})
-                report.add(row.number, result) if result is not None else report.miss("no_checklist", row.number)
+                report.add(row.number, result) if result is not None else report.miss(
+                    Unanswered(Reason.NO_CHECKLIST), row.number
+                )
             report.rows += len(chunk)
     work.account(report, prices)
     raise typer.Exit(report.finish(files.output, _receipt(pipe), files.summary))
@@ -197,7 +200,7 @@ def run(
                 if per_row:
                     report.add_checklist(row.number, checklist_or_error)
                 elif result is None:
-                    report.miss("no_checklist", row.number)
+                    report.miss(Unanswered(Reason.NO_CHECKLIST), row.number)
                 if result is not None:
                     report.add(row.number, result)
             report.rows += len(chunk)

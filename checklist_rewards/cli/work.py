@@ -17,11 +17,12 @@ from checklist_rewards.cli.report import RunReport
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges.base import Judge, Prices, Receipt
-from checklist_rewards.judges.budget import BUDGET, Budget
+from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.jury import load_jury
 from checklist_rewards.judges.meter import Meter
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble
+from checklist_rewards.scores.reasons import Reason
 
 _WRITER_FIELDS = ("reference", "context", "candidates", "chosen", "rejected")
 
@@ -122,7 +123,9 @@ class Work:
             judged = getattr(self.pipeline.scorer, "receipt", Receipt())
             cost, of_reads = (spent + judged).cost(prices), judged.cost(prices)
             report.extra["US dollars"] = cost if cost is not None else "unknown: set --price for every model"
-            if judged.asked and of_reads is not None and BUDGET not in report.unanswered:  # refused reads cost nothing
+            if (
+                judged.asked and of_reads is not None and Reason.BUDGET not in report.unanswered
+            ):  # refused reads cost nothing
                 report.extra["US dollars per read asked"] = of_reads / judged.asked
         if self.budget is not None and self.budget.overshoot:
             report.extra["US dollars over the budget"] = self.budget.overshoot

@@ -14,10 +14,10 @@ from checklist_rewards.backends import Engine, Messages, Progress, Reply, Sampli
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
 from checklist_rewards.replies import NoReply, sample_values, with_complaint
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 Value = TypeVar("Value")
 
-UNPARSABLE, CUT_OFF = "unparsable", "cut_off"
 _SHOWN = 160
 
 
@@ -40,7 +40,7 @@ class Lost(GenerationError):
     """The outcome of a prompt without a usable reply.
 
     Args:
-        reason (`str`):
+        unanswered ([`Unanswered`]):
             Why the read is unanswered.
         partial (*optional*):
             The usable part of the last reply.
@@ -48,9 +48,9 @@ class Lost(GenerationError):
             What is wrong with the reply, to send to the model.
     """
 
-    def __init__(self, reason: str, partial: Any = None, complaint: str = ""):
+    def __init__(self, unanswered: Unanswered, partial: Any = None, complaint: str = ""):
         super().__init__(complaint)
-        self.reason, self.partial = reason, partial
+        self.unanswered, self.partial = unanswered, partial
 
 
 def ask_judge(
@@ -81,9 +81,9 @@ def ask_judge(
         except Unreadable as error:
             if reply.finish_reason == "length":
                 complaint = f"the reply is longer than max_tokens={sampling.max_tokens}"
-                raise Lost(f"{CUT_OFF}: {complaint}", error.partial, complaint) from None
+                raise Lost(Unanswered(Reason.CUT_OFF, complaint), error.partial, complaint) from None
             got = f", got {text[:_SHOWN]!r}" if error.partial is None else ""
-            raise Lost(f"{UNPARSABLE}: {error}{got}", error.partial, str(error)) from None
+            raise Lost(Unanswered(Reason.UNPARSABLE, f"{error}{got}"), error.partial, str(error)) from None
 
     outcomes = sample_values(engine, prompts, parse, sampling, store=store, retry=_retry, progress=progress)
     return [[_lost(each) if isinstance(each, GenerationError) else each for each in group] for group in outcomes]
@@ -94,8 +94,10 @@ def _lost(error: GenerationError) -> Lost:
         return error
     assert isinstance(error, NoReply)
     if isinstance(error.first, Lost):  # the first reply was unusable and the second request failed: report both
-        return Lost(f"{error.first.reason}; asked again: {error.reason}", error.first.partial)
-    return Lost(error.reason)
+        first = error.first.unanswered
+        both = Unanswered(first.reason, f"{first.detail}; asked again: {error.unanswered}")
+        return Lost(both, error.first.partial)
+    return Lost(error.unanswered)
 
 
 def _retry(messages: Messages, reply: str, complaint: str) -> Messages:

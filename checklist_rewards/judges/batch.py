@@ -29,15 +29,16 @@ from checklist_rewards.backends import Backend, Engine, Messages, Progress, Samp
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges.answers import check_askable, in_order, named, question_for_words
-from checklist_rewards.judges.asking import UNPARSABLE, Lost, Unreadable, ask_judge
+from checklist_rewards.judges.asking import Lost, Unreadable, ask_judge
 from checklist_rewards.judges.base import Paid, Read, Receipt
 from checklist_rewards.judges.meter import Meter, prompt_key
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.replies import extract_json
 from checklist_rewards.scores import Verdict
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 BATCH_PROMPT = "judges/batch"
-MISSING = "missing"
+_MISSING = Unanswered(Reason.MISSING)
 REASONING = "reasoning"
 DEFAULT_MAX_TOKENS = 4096
 _ROUNDS = 3
@@ -177,8 +178,8 @@ class BatchJudge(Paid):
         out = []
         for index, place in enumerate(sheet.places):
             label, reasoning = sheet.answers.labels.get(index), sheet.answers.reasoning.get(index)
-            reason = None if label is not None else sheet.lost.get(index, MISSING)
-            verdict = Verdict(None, label, None, reason, reasoning, self.name, "reply", sheet.answers.grade)
+            lost = None if label is not None else sheet.lost.get(index, _MISSING)
+            verdict = Verdict(None, label, None, lost, reasoning, self.name, "reply", sheet.answers.grade)
             out.append((place, verdict))
         return out
 
@@ -293,7 +294,7 @@ class _Sheet:
     reads: list[Read] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
     answers: Answers = field(default_factory=Answers)
-    lost: dict[int, str] = field(default_factory=dict)
+    lost: dict[int, Unanswered] = field(default_factory=dict)
     """Why a question has no answer so far."""
     given_up: bool = False
 
@@ -313,9 +314,9 @@ class _Sheet:
                 if index in answers.reasoning:
                     self.answers.reasoning[place] = answers.reasoning[index]
             elif answers is not None and index in answers.refused:
-                self.lost[place] = f"{UNPARSABLE}: {answers.refused[index]}"
+                self.lost[place] = Unanswered(Reason.UNPARSABLE, answers.refused[index])
             else:
-                self.lost[place] = outcome.reason if isinstance(outcome, Lost) else MISSING
+                self.lost[place] = outcome.unanswered if isinstance(outcome, Lost) else _MISSING
         if answers is not None and self.answers.grade is None:
             self.answers.grade = answers.grade
 

@@ -32,9 +32,8 @@ from checklist_rewards.backends.wrapper import Wrapper
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.judges.base import Prices
 from checklist_rewards.judges.remote import REMOTE
-from checklist_rewards.replies import BACKEND_ERROR
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
-BUDGET = "budget"
 _ROUNDING = 1e-9
 """Tolerance for floating-point sums of prices."""
 
@@ -114,10 +113,11 @@ class Budget:
             self._reserved -= reserved
             self.spent += spent
 
-    def refusal(self, cost: float | None) -> str:
-        """The unanswered reason for a call of this cost."""
-        spent = f"{BUDGET}: {self.spent:.4g} of {self.dollars:.4g} US dollars are spent"
-        return spent if cost is None else f"{spent}, and the next call may cost {cost:.4g}"
+    def refusal(self, cost: float | None) -> Unanswered:
+        """Why a call of this cost is unanswered."""
+        spent = f"{self.spent:.4g} of {self.dollars:.4g} US dollars are spent"
+        more = "" if cost is None else f", and the next call may cost {cost:.4g}"
+        return Unanswered(Reason.BUDGET, spent + more)
 
 
 class Budgeted(Wrapper):
@@ -159,7 +159,9 @@ class Budgeted(Wrapper):
                 except BackendError as error:
                     if not answers:
                         raise
-                    result = ReadResult([(LabelRead(None, f"{BACKEND_ERROR}: {error}"),) * len(batch)])
+                    result = ReadResult(
+                        [(LabelRead(None, Unanswered(Reason.BACKEND_ERROR, str(error))),) * len(batch)]
+                    )
                 fresh = list(chain(*result.reads))
                 answered = sum(read.unanswered is None for read in fresh)
                 piece.completion = answered if result.completion_tokens is None else result.completion_tokens
@@ -232,7 +234,7 @@ class Budgeted(Wrapper):
     def _cost(self, bound: Tokens) -> float:
         return self._raise * self.budget.cost(self.engine.model, bound.prompt, bound.completion)
 
-    def _refusal(self, bounds: Sequence[Tokens]) -> str:
+    def _refusal(self, bounds: Sequence[Tokens]) -> Unanswered:
         return self.budget.refusal(self._cost(bounds[0]) if bounds else None)
 
 

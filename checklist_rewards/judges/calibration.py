@@ -37,6 +37,7 @@ from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.scores import Verdict
+from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import one_sentence
 
 CalibrationMethod = Literal["temperature", "platt", "isotonic"]
@@ -134,11 +135,11 @@ class Calibration(BaseModel):
         if self.contextual:
             bias = None if empty is None else empty.probabilities
             if bias is None:
-                reason = "no read of it" if empty is None else empty.unanswered
+                why = "no read of it" if empty is None else empty.unanswered
                 return replace(
                     verdict,
                     probabilities=None,
-                    unanswered=f"uncalibrated: the empty target has no probabilities ({reason})",
+                    unanswered=Unanswered(Reason.UNCALIBRATED, f"the empty target has no probabilities ({why})"),
                     uncalibrated=raw,
                 )
         calibrated = calibrated_probabilities(self.maps[kind_of(item)], raw, bias)

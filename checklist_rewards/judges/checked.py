@@ -31,12 +31,12 @@ from checklist_rewards.errors import CheckError, ChecklistError
 from checklist_rewards.fields import check_fields
 from checklist_rewards.judges.base import Judge, Read, Receipt
 from checklist_rewards.scores import Verdict
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 logger = logging.getLogger(__name__)
 
 Checks = Literal["only", "mean", "judge"]
 AllowCode = bool | Literal["unsafe"]
-CHECK_ERROR = "check_error"
 CODE = "code"
 """Judge name in the verdict of a check."""
 
@@ -154,12 +154,12 @@ def run_check(item: ChecklistItem, target: str, input: str | None, allow_code: A
         with sandbox.unsafe(allow_code == "unsafe"):
             holds = check.holds(target, input)
     except (CheckError, ChecklistError) as error:
-        return Verdict(unanswered=f"{CHECK_ERROR}: {error}", judge=CODE, method="check")
+        return Verdict(unanswered=Unanswered(Reason.CHECK_ERROR, str(error)), judge=CODE, method="check")
     except Exception as error:
         # A failed check leaves its item unanswered; the other reads must not be lost.
         logger.warning("the check %s failed: %s: %s", item.check, type(error).__name__, error)
-        reason = f"{CHECK_ERROR}: {type(error).__name__}: {error}"
-        return Verdict(unanswered=reason[:200], judge=CODE, method="check")
+        why = Unanswered(Reason.CHECK_ERROR, f"{type(error).__name__}: {error}"[:200])
+        return Verdict(unanswered=why, judge=CODE, method="check")
     return Verdict(answer=YES if holds else NO, judge=CODE, method="check")
 
 

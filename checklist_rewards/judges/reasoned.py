@@ -34,13 +34,13 @@ from checklist_rewards.judges.meter import Meter, prompt_key
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.replies import extract_json
 from checklist_rewards.scores import Verdict
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 REASONED_PROMPT = "judges/reasoned"
 WORD_PROMPT = "judges/item"
 WORD_OPTIONS_PROMPT = "judges/options"
 DEFAULT_TEMPERATURE = 0.7
 """Sampling temperature with several samples; a single sample is greedy."""
-TIE = "tie"
 _REASONED_TOKENS, _WORD_TOKENS = 1024, 64
 _FORM = (
     "Reply with a JSON object only. First your reasoning in a few sentences, then the answer, which is {labels}:\n"
@@ -173,13 +173,13 @@ class ReasonedJudge(Paid):
     def _verdict(self, outcomes: Sequence[LabelAndReasoning | Lost], item: ChecklistItem) -> Verdict:
         answered = [outcome for outcome in outcomes if not isinstance(outcome, Lost)]
         if not answered:
-            reasons = Counter(outcome.reason for outcome in outcomes if isinstance(outcome, Lost))
+            reasons = Counter(outcome.unanswered for outcome in outcomes if isinstance(outcome, Lost))
             return Verdict(unanswered=reasons.most_common(1)[0][0], judge=self.name)
         if len(outcomes) == 1:
             [(label, reasoning)] = answered
             return Verdict(answer=label, reasoning=reasoning, judge=self.name, method="reply")
         votes = tuple(
-            Verdict(unanswered=outcome.reason, judge=self.name)
+            Verdict(unanswered=outcome.unanswered, judge=self.name)
             if isinstance(outcome, Lost)
             else Verdict(answer=outcome[0], reasoning=outcome[1], judge=self.name, method="reply")
             for outcome in outcomes
@@ -195,7 +195,7 @@ def vote(answered: Sequence[LabelAndReasoning], item: ChecklistItem, judge: str 
     winner = _first([label for label in item.values if counts[label] == most], counts, item)
     if winner is None:
         tied = ", ".join(f"{label} {count}" for label, count in counts.most_common())
-        return Verdict(shares, unanswered=f"{TIE}: {tied}", judge=judge, method="votes")
+        return Verdict(shares, unanswered=Unanswered(Reason.TIE, tied), judge=judge, method="votes")
     reasoning = next(reasoning for label, reasoning in answered if label == winner)
     return Verdict(shares, winner, reasoning=reasoning, judge=judge, method="votes")
 

@@ -2,10 +2,9 @@
 
 from checklist_rewards.backends import Engine
 from checklist_rewards.replies.ask import NoReply, ask, extract_json, sample_values, with_complaint
-from checklist_rewards.replies.sampling import BACKEND_ERROR, sample_replies
+from checklist_rewards.replies.sampling import sample_replies
 
 __all__ = [
-    "BACKEND_ERROR",
     "Engine",
     "NoReply",
     "ask",

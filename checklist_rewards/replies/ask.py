@@ -29,7 +29,8 @@ from checklist_rewards.backends import Engine, Messages, Progress, Reply, Sampli
 from checklist_rewards.chat import strip_thinking
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
-from checklist_rewards.replies.sampling import BACKEND_ERROR, sample_replies
+from checklist_rewards.replies.sampling import sample_replies
+from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import in_reply
 
 Value = TypeVar("Value")
@@ -73,18 +74,18 @@ class NoReply(GenerationError):
     """The engine gave no reply.
 
     Args:
-        reason (`str`):
+        unanswered ([`Unanswered`]):
             Why, as in [`Reply`].
         first (`GenerationError`, *optional*):
             The error of the previous reply, if this prompt was repeated.
     """
 
-    def __init__(self, reason: str, first: GenerationError | None = None):
-        super().__init__(f"the model gave no reply: {reason}.")
-        self.reason, self.first = reason, first
+    def __init__(self, unanswered: Unanswered, first: GenerationError | None = None):
+        super().__init__(f"the model gave no reply: {unanswered}.")
+        self.unanswered, self.first = unanswered, first
 
     def __reduce__(self):
-        return type(self), (self.reason, self.first)
+        return type(self), (self.unanswered, self.first)
 
 
 def sample_values(
@@ -190,7 +191,7 @@ def ask(
 
 def _value(parse: Parse[Value], index: int, reply: Reply, first: Any) -> Value | GenerationError:
     if reply.text is None:
-        return NoReply(reply.unanswered or BACKEND_ERROR, first)
+        return NoReply(reply.unanswered or Unanswered(Reason.BACKEND_ERROR), first)
     try:
         return parse(index, reply)
     except GenerationError as error:

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 from checklist_rewards.checklists import YES, Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
+from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.scores.score import (
     PARTIAL_CREDIT,
     PASS_CREDIT,
@@ -72,7 +73,7 @@ def rescore(checklist: Checklist, score: Score, aggregation: Aggregation | None 
             The settings. Defaults to those with which the score was computed.
     """
     reads = {line.id: line.verdict() for line in score.items}
-    verdicts = [reads.get(item.id, Verdict(unanswered="not_read")) for item in checklist.items]
+    verdicts = [reads.get(item.id, Verdict(unanswered=Unanswered(Reason.NOT_READ))) for item in checklist.items]
     return score_checklist(checklist, verdicts, aggregation or score.aggregation, quality=score.quality)
 
 

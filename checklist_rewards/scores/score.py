@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.fields import check_fields
+from checklist_rewards.scores.reasons import Outcome, Unanswered
 from checklist_rewards.scores.verdict import DEFAULT_THRESHOLD, Method, Verdict, Vote
 
 PrimaryMetric = Literal["pass", "weighted", "expected", "normalized", "quality"]
@@ -71,7 +72,7 @@ class Contribution(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ItemScore:
+class ItemScore(Outcome):
     """The answer to one item and its contribution to the score. Numbers that do not exist are None."""
 
     id: str
@@ -95,7 +96,7 @@ class ItemScore:
     """P(yes) in words: no_10 < .2 <= no_30 < .4 <= unsure < .6 <= yes_70 < .8 <= yes_90. Yes/no items only."""
     mass: float | None = None
     probabilities: dict[str, float] | None = None
-    unanswered: str | None = None
+    unanswered: Unanswered | None = None
     reasoning: str | None = None
     judge: str | None = None
     method: Method | None = None
@@ -109,6 +110,7 @@ class ItemScore:
     """The judge's own probabilities, if `probabilities` are calibrated."""
 
     def __post_init__(self) -> None:
+        Outcome.__post_init__(self)  # slots=True leaves super() without its class
         if self.answer is not None and self.probabilities is not None:
             object.__setattr__(self, "confidence", self.probabilities.get(self.answer))
 
@@ -261,7 +263,7 @@ class Score(BaseModel):
     @property
     def unanswered(self) -> Counter[str]:
         """Number of unanswered items by reason (without details)."""
-        return Counter(item.unanswered.partition(":")[0] for item in self.items if item.unanswered is not None)
+        return Counter(str(item.unanswered.reason) for item in self.items if item.unanswered is not None)
 
 
 def ratio(numerator: float, denominator: float) -> float | None:

@@ -30,6 +30,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.rows import read_rows, write_batches, write_rows
 from checklist_rewards.files.spool import as_json, check_names, json_reader
+from checklist_rewards.scores.reasons import Unanswered
 from checklist_rewards.scores.score import Score
 from checklist_rewards.scores.tally import PassRate, Tally, tally
 from checklist_rewards.validation import one_sentence
@@ -303,7 +304,7 @@ def _arrow_type(annotation: Any) -> pa.DataType:
     """The Arrow type of a field of a score: text, number, mapping of names to numbers, or tuple of records."""
     import pyarrow as pa
 
-    plain = {float: pa.float64(), int: pa.int64(), bool: pa.bool_(), str: pa.string()}
+    plain = {float: pa.float64(), int: pa.int64(), bool: pa.bool_(), str: pa.string(), Unanswered: pa.string()}
     if annotation in plain:
         return plain[annotation]
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
