@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_core import PydanticSerializationError
 
 from checklist_rewards.errors import ChecklistError, shown
+from checklist_rewards.validation import one_sentence
 
 YES, NO = "yes", "no"
 CANNOT_ASSESS = "cannot_assess"
@@ -227,7 +228,7 @@ class Checklist(BaseModel):
         try:
             return cls(items=items, **origin)
         except ValidationError as error:
-            raise ChecklistError(f"{where}: {_first_complaint(error)}.") from None
+            raise ChecklistError(f"{where}: {one_sentence(error, cls)}") from None
 
 
 def _key(value: Any) -> str | None:
@@ -258,7 +259,7 @@ def _parse_item(value: Any, where: str) -> ChecklistItem:
     try:
         item = ChecklistItem.model_validate(fields)
     except ValidationError as error:
-        raise ChecklistError(f"{where}: {_first_complaint(error)}.") from None
+        raise ChecklistError(f"{where}: {one_sentence(error, ChecklistItem)}") from None
     if item.question.lstrip().startswith("{") and _is_json_object(item.question):
         raise ChecklistError(
             f"{where}: the question is a JSON object, not plain text; give the item itself as an object, got "
@@ -315,20 +316,3 @@ def _dumped(item: ChecklistItem) -> str:
         return item.model_dump_json(exclude={"sources"})
     except PydanticSerializationError:  # an unpaired surrogate cannot be encoded as UTF-8
         return json.dumps(item.model_dump(exclude={"sources"}))
-
-
-def _first_complaint(error: ValidationError) -> str:
-    """One error of pydantic as `field: message, got value`. An unknown field is reported first, since it is often a
-    misspelled required one."""
-    details = error.errors(include_url=False)
-    detail = next((each for each in details if each["type"] == "extra_forbidden"), details[0])
-    places = [
-        str(part) if str(part).isidentifier() or isinstance(part, int) else shown(part) for part in detail["loc"]
-    ]
-    field = ".".join(places)
-    message = detail["msg"].removeprefix("Value error, ")
-    if detail["type"] == "extra_forbidden":
-        model: type[BaseModel] = Option if len(places) > 1 else ChecklistItem
-        message = f"unknown field; allowed: {', '.join(model.model_fields)}"
-    got = "" if not field or detail["type"] == "missing" else f", got {shown(detail['input'])}"
-    return f"{field}: {message}{got}" if field else message

@@ -23,14 +23,13 @@ from typing import Any, Literal, get_args
 
 from checklist_rewards.checklists import Checklist, content_hash
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rewards.shaping import item_credits
-from checklist_rewards.scores import Aggregation, Score, Verdict, score_checklist
+from checklist_rewards.scores import Aggregation, Reason, Score, Unanswered, Verdict, item_credits, score_checklist
 from checklist_rewards.validation import fraction, one_of
 from checklist_rewards.version import __version__
 
 Select = Literal["best_vs_worst", "random", "rlcf"]
 Ties = Literal["drop", "keep"]
-Unanswered = Literal["shared", "bounds"]
+UnansweredItems = Literal["shared", "bounds"]
 Form = Literal["dpo", "kto", "reward"]
 FORMS: tuple[str, ...] = get_args(Form)
 RLCF_FRACTION = 0.4
@@ -82,7 +81,7 @@ class Rule:
     """Least difference of the two scores, in [0, 1]."""
     ties: Ties = "drop"
     """`"drop"`: equal scores make no pair. `"keep"`: they do, and the earlier candidate is chosen."""
-    unanswered: Unanswered = "shared"
+    unanswered: UnansweredItems = "shared"
     """`"shared"`: compare on the items answered for both. `"bounds"`: compare the lower bound of one score with the
     upper bound of the other."""
     top_fraction: float | None = None
@@ -93,7 +92,7 @@ class Rule:
     def __post_init__(self) -> None:
         one_of("select", self.select, get_args(Select))
         one_of("ties", self.ties, get_args(Ties))
-        one_of("unanswered", self.unanswered, get_args(Unanswered))
+        one_of("unanswered", self.unanswered, get_args(UnansweredItems))
         fraction("min_margin", self.min_margin)
         if self.top_fraction is not None and not 0 < self.top_fraction <= 1:
             raise SampleError(
@@ -185,10 +184,10 @@ def choose_pair(pool: ScoredPool, rule: Rule) -> Pair | str:
     both = [(a, b) for a, b in combinations(scored, 2) if pool.candidates[a] != pool.candidates[b]]
     if not both:
         return "too_few"
-    decided = [comparison for a, b in both if (comparison := _compared(pool, a, b, rule)) is not None]
-    if not decided:
+    decisions = [decision for a, b in both if (decision := _compared(pool, a, b, rule)) is not None]
+    if not decisions:
         return "unanswered"
-    best = max(decided, key=lambda comparison: comparison.margin)  # the first maximum: the earliest candidates
+    best = max(decisions, key=lambda decision: decision.margin)  # the first maximum: the earliest candidates
     if best.margin == 0 and rule.ties == "drop":
         return "tie"
     least = max(rule.min_margin, 0.0 if rule.ties == "keep" else 2 * _EQUAL)
@@ -196,7 +195,7 @@ def choose_pair(pool: ScoredPool, rule: Rule) -> Pair | str:
         return "margin"
     if rule.select == "random":
         generator = random.Random(content_hash(str(rule.seed), json.dumps(pool.prompt, default=str), *pool.candidates))
-        best = generator.choice([comparison for comparison in decided if comparison.margin >= least - _EQUAL])
+        best = generator.choice([decision for decision in decisions if decision.margin >= least - _EQUAL])
     return _pair(pool, best)
 
 
@@ -277,7 +276,7 @@ def preference_card(
 
 
 @dataclass(frozen=True, slots=True)
-class _Comparison:
+class _Decision:
     better: int
     worse: int
     score_better: float
@@ -290,7 +289,7 @@ class _Comparison:
         return 0.0 if margin < _EQUAL else round(margin, 9)
 
 
-def _compared(pool: ScoredPool, a: int, b: int, rule: Rule) -> _Comparison | None:
+def _compared(pool: ScoredPool, a: int, b: int, rule: Rule) -> _Decision | None:
     """The two candidates in order of preference; None if it depends on unanswered items."""
     one, other = pool.scores[a], pool.scores[b]
     if one.answered == one.total and other.answered == other.total:
@@ -299,7 +298,7 @@ def _compared(pool: ScoredPool, a: int, b: int, rule: Rule) -> _Comparison | Non
         bounds = ((a, b, one.lower, other.upper), (b, a, other.lower, one.upper))
         for better, worse, low, high in bounds:
             if low is not None and high is not None and low - high > _EQUAL:
-                return _Comparison(better, worse, low, high)
+                return _Decision(better, worse, low, high)
         return None
     else:
         shared = [x.unanswered is None and y.unanswered is None for x, y in zip(one.items, other.items, strict=True)]
@@ -308,15 +307,15 @@ def _compared(pool: ScoredPool, a: int, b: int, rule: Rule) -> _Comparison | Non
     if first is None or second is None:
         return None
     if second - first > _EQUAL:
-        return _Comparison(b, a, second, first)
-    return _Comparison(a, b, first, second)
+        return _Decision(b, a, second, first)
+    return _Decision(a, b, first, second)
 
 
 def _on_shared(checklist: Checklist, score: Score, shared: Sequence[bool]) -> float | None:
     # Unshared items stay in the checklist as unanswered, so that rules about the whole checklist (penalties only,
     # least answered weight) apply unchanged.
     verdicts = [
-        line.verdict() if is_shared else Verdict(unanswered="not_shared")
+        line.verdict() if is_shared else Verdict(unanswered=Unanswered(Reason.NOT_SHARED))
         for line, is_shared in zip(score.items, shared, strict=True)
     ]
     return score_checklist(
@@ -327,8 +326,8 @@ def _on_shared(checklist: Checklist, score: Score, shared: Sequence[bool]) -> fl
     ).primary_score
 
 
-def _pair(pool: ScoredPool, comparison: _Comparison) -> Pair:
-    chosen, rejected = pool.scores[comparison.better], pool.scores[comparison.worse]
+def _pair(pool: ScoredPool, decision: _Decision) -> Pair:
+    chosen, rejected = pool.scores[decision.better], pool.scores[decision.worse]
     credits = zip(
         pool.checklist.items,
         item_credits(pool.checklist, chosen),
@@ -343,10 +342,10 @@ def _pair(pool: ScoredPool, comparison: _Comparison) -> Pair:
     )
     return Pair(
         pool.prompt,
-        pool.candidates[comparison.better],
-        pool.candidates[comparison.worse],
-        comparison.score_better,
-        comparison.score_worse,
+        pool.candidates[decision.better],
+        pool.candidates[decision.worse],
+        decision.score_better,
+        decision.score_worse,
         pool.checklist,
         flipped,
         max(differences, default=0.0),

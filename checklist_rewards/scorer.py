@@ -15,7 +15,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Protocol, Unpack
 
 from checklist_rewards.backends import Engine, is_transient
 from checklist_rewards.checklists import Checklist, ChecklistItem
@@ -24,21 +24,17 @@ from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Judge, Progress, Read, Receipt
 from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.calibrated import CalibratedJudge
-from checklist_rewards.judges.checked import ALLOW_CODE, CHECK_USES, AllowCode, CheckedJudge, Checks
+from checklist_rewards.judges.checked import AllowCode, CheckedJudge, Checks, CheckSettings
 from checklist_rewards.judges.jury import load_jury
-from checklist_rewards.judges.settings import JudgeOptions, JudgeSettings, Mode, refuse_any
+from checklist_rewards.judges.settings import JudgeKwargs, JudgeSettings, Mode, refuse_any
 from checklist_rewards.scores import (
-    ABSTENTIONS,
-    DEFAULT_MIN_ANSWERED,
     DEFAULT_THRESHOLD,
-    PRIMARY_METRICS,
     Abstention,
     Aggregation,
     PrimaryMetric,
     Score,
     score_checklist,
 )
-from checklist_rewards.validation import fraction, one_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +56,18 @@ class Sample:
     history: str | None = None
 
 
+class Scorer(Protocol):
+    """Protocol of scorers, such as [`ChecklistScorer`]."""
+
+    def check(self) -> None:
+        """Check settings and models without loading an engine."""
+        ...
+
+    def score_batch(self, samples: Sequence[Sample], progress: Progress | None = None) -> list[Score]:
+        """Score every sample, in order."""
+        ...
+
+
 class ChecklistScorer:
     """Answers checklists about targets and aggregates the answers.
 
@@ -67,22 +75,11 @@ class ChecklistScorer:
         model (`str`, [`Engine`] or [`JudgeSettings`], *optional*, defaults to `"pocket"`):
             The judge: "pocket", a folder, a Hub id, or with `base_url` the name that the server uses for it. Or all
             settings of the judge as one value.
-        primary_metric (`str`, *optional*):
-            `pass`, `weighted`, `expected`, `normalized`, or `quality` (in mode `quality`, as (grade - 1) / 4).
-            Defaults to `quality` in mode `quality`, otherwise to `expected`.
-        threshold (`float`, *optional*):
-            An answer is yes from this P(yes) up. Defaults to the calibration's, if it has one, otherwise to 0.6.
-        min_answered (`float`, *optional*, defaults to `0.5`):
-            Share of the weight that must be answered for a score.
-        abstention (`str`, *optional*, defaults to `"skip"`):
-            What "cannot assess" counts as: `skip`, `zero`, `partial` or `fail`.
-        checks (`str`, *optional*, defaults to `"only"`):
-            What answers an item that has a code check. `only`: the check; no model is asked. `mean`: both, and P(yes)
-            is their mean. `judge`: the model.
-        allow_code (`bool` or `"unsafe"`, *optional*, defaults to `False`):
-            Whether checks may run code that a model may have written. True: in an isolated interpreter, which needs
-            the extra `code` (see `checks/sandbox`). "unsafe": in a plain process, which can reach files and the
-            network.
+        primary_metric, threshold, min_answered, abstention (*optional*):
+            The fields of [`Aggregation`]. `primary_metric` defaults to `quality` in mode `quality`, otherwise to
+            `expected`; `threshold` to that of the calibration, if it has one, otherwise to 0.6.
+        checks, allow_code (*optional*):
+            The fields of [`CheckSettings`]: what answers items with a code check, and whether checks may run code.
         budget ([`Budget`] or mapping, *optional*):
             What this judge and everything else that shares the budget may spend; or its
             `{"dollars": ..., "prices": {model: (in, out)}}`. Each process has its own.
@@ -105,51 +102,35 @@ class ChecklistScorer:
         *,
         primary_metric: PrimaryMetric | None = None,
         threshold: float | None = None,
-        min_answered: float = DEFAULT_MIN_ANSWERED,
-        abstention: Abstention = "skip",
-        checks: Checks = "only",
-        allow_code: AllowCode = False,
+        min_answered: float = Aggregation.min_answered,
+        abstention: Abstention = Aggregation.abstention,
+        checks: Checks = CheckSettings.checks,
+        allow_code: AllowCode = CheckSettings.allow_code,
         budget: Budget | Mapping[str, Any] | None = None,
         store: bool | str | Path | Store = True,
         judge: Judge | str | Path | None = None,
-        **settings: Unpack[JudgeOptions],
+        **settings: Unpack[JudgeKwargs],
     ):
         if isinstance(model, JudgeSettings):
             refuse_any(settings, "together with JudgeSettings; set it there")
         self.settings = model if isinstance(model, JudgeSettings) else JudgeSettings(model, **settings)
-        one_of("checks", checks, CHECK_USES)
-        one_of("allow_code", allow_code, ALLOW_CODE)
-        self.checks: Checks = checks
-        self.allow_code = allow_code
-        self.aggregation = self._aggregation(
-            primary_metric, threshold, min_answered, abstention, graded=not isinstance(judge, None | str | Path)
-        )
-        self.judge = self._judge(judge, store, budget)
-
-    def _aggregation(
-        self,
-        metric: PrimaryMetric | None,
-        threshold: float | None,
-        min_answered: float,
-        abstention: Abstention,
-        graded: bool,
-    ) -> Aggregation:
-        mode = self.settings.mode
-        if metric is None:
-            metric = "quality" if mode == "quality" else "expected"
-        one_of("primary_metric", metric, PRIMARY_METRICS)
-        if metric == "quality" and mode != "quality" and not graded and not self.settings.is_remote:
-            raise SampleError(f"primary_metric='quality' requires mode='quality', which grades; mode is {mode!r}.")
-        one_of("abstention", abstention, ABSTENTIONS)
-        calibration = self.settings.loaded_calibration
+        checking = CheckSettings(checks, allow_code)
+        self.checks, self.allow_code = checking.checks, checking.allow_code
+        mode, calibration = self.settings.mode, self.settings.loaded_calibration
+        if primary_metric is None:
+            primary_metric = "quality" if mode == "quality" else "expected"
         if threshold is None:
-            fitted = None if calibration is None else calibration.threshold
-            threshold = DEFAULT_THRESHOLD if fitted is None else fitted
-        for name, value in (("threshold", threshold), ("min_answered", min_answered)):
-            fraction(name, value)
-        return Aggregation(
-            primary_metric=metric, threshold=threshold, min_answered=min_answered, abstention=abstention
+            threshold = None if calibration is None else calibration.threshold
+        self.aggregation = Aggregation(
+            primary_metric=primary_metric,
+            threshold=DEFAULT_THRESHOLD if threshold is None else threshold,
+            min_answered=min_answered,
+            abstention=abstention,
         )
+        graded = mode == "quality" or self.settings.is_remote or not isinstance(judge, None | str | Path)
+        if primary_metric == "quality" and not graded:
+            raise SampleError(f"primary_metric='quality' requires mode='quality', which grades; mode is {mode!r}.")
+        self.judge = self._judge(judge, store, budget)
 
     def _judge(
         self,
@@ -175,7 +156,7 @@ class ChecklistScorer:
         return self.settings.mode
 
     @property
-    def answerer(self) -> Judge:
+    def checked_judge(self) -> Judge:
         """The judge with code checks in front of it; a [`CheckedJudge`] that was passed as `judge` is that already."""
         judge = self.judge
         return judge if isinstance(judge, CheckedJudge) else CheckedJudge(judge, self.checks, self.allow_code)
@@ -192,7 +173,7 @@ class ChecklistScorer:
     def check_item(self, item: ChecklistItem, where: str) -> None:
         """Refuse an item that neither a check nor the judge can answer. Raises [`ChecklistError`] that begins with
         `where`."""
-        self.answerer.check_item(item, where)
+        self.checked_judge.check_item(item, where)
 
     def score(
         self,
@@ -228,20 +209,20 @@ class ChecklistScorer:
                 Nothing has been sent to the judge at that point.
             ModelError: If the judge cannot be used.
         """
-        answerer = self.answerer
-        checklists = self._checked(samples, answerer)
+        judge = self.checked_judge
+        checklists = self._checked(samples, judge)
         self.check()
         reads = [
             Read(item, sample.target, sample.input, sample.reference, sample.history, number)
             for number, (sample, checklist) in enumerate(zip(samples, checklists, strict=True))
             for item in checklist.items
         ]
-        verdicts = list(answerer.judge(reads, progress))
+        verdicts = list(judge.judge(reads, progress))
         for _ in range(retries):
             failed = [place for place, verdict in enumerate(verdicts) if is_transient(verdict.unanswered)]
             if not failed:
                 break
-            for place, verdict in zip(failed, answerer.judge([reads[place] for place in failed]), strict=True):
+            for place, verdict in zip(failed, judge.judge([reads[place] for place in failed]), strict=True):
                 verdicts[place] = verdict
         answers = iter(verdicts)
         return [
@@ -249,7 +230,7 @@ class ChecklistScorer:
             for checklist in checklists
         ]
 
-    def _checked(self, samples: Sequence[Sample], answerer: Judge) -> list[Checklist]:
+    def _checked(self, samples: Sequence[Sample], judge: Judge) -> list[Checklist]:
         """The samples' checklists. One that several samples share is checked once."""
         checklists: list[Checklist] = []
         usable: set[int] = set()
@@ -262,7 +243,7 @@ class ChecklistScorer:
                     raise SampleError(f"{where}: {name} must be a string, got {type(text).__name__} {text!r:.60}.")
             if id(checklist) not in usable:
                 for item in checklist.items:
-                    answerer.check_item(item, where)
+                    judge.check_item(item, where)
                 usable.add(id(checklist))
             checklists.append(checklist)
         return checklists

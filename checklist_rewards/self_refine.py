@@ -30,18 +30,17 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators import Generator, Request
-from checklist_rewards.pipelines.pipeline import Scorer
 from checklist_rewards.prompts import load_prompt
 from checklist_rewards.replies import sample_replies
-from checklist_rewards.scorer import Sample
+from checklist_rewards.scorer import Sample, Scorer
 from checklist_rewards.scores import ItemScore, Score
+from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import one_of, whole_number
 
 Method = Literal["checklist", "critique"]
 METHODS: tuple[str, ...] = get_args(Method)
 DEFAULT_ROUNDS = 4
 PASSED, ROUNDS, UNSCORED, NO_FEEDBACK = "passed", "rounds", "unscored", "no_feedback"
-NO_REPLY, NO_CHECKLIST = "no_reply", "no_checklist"
 _PROMPTS = {"checklist": "refine/from_checklist", "critique": "refine/from_critique"}
 _CRITIQUE = "refine/critique"
 
@@ -223,7 +222,7 @@ def _write_checklists(works: Sequence[_TaskState], generator: Generator | None) 
     requests = [Request(work.input, work.reference, work.history) for work in without]
     for work, checklist in zip(without, generator.generate_batch(requests), strict=True):
         if isinstance(checklist, GenerationError):
-            work.stopped = f"{NO_CHECKLIST}: {checklist}"
+            work.stopped = Unanswered(Reason.NO_CHECKLIST, str(checklist))
         else:
             work.checklist = checklist
 
@@ -239,7 +238,7 @@ def _answer(
     """Sample a reply to each prompt and add it as a round."""
     for work, (reply,) in zip(works, sample_replies(engine, prompts, sampling, store, progress), strict=True):
         if reply.text is None:
-            work.stopped = f"{NO_REPLY}: {reply.unanswered}"
+            work.stopped = Unanswered(Reason.NO_REPLY, str(reply.unanswered))
         else:
             work.rounds.append(Round(completion_text(reply.text), None, work.feedback))
 
@@ -252,7 +251,7 @@ def _critique(
     replies = sample_replies(engine, [prompt.messages(**work.fields) for work in works], sampling, store, progress)
     for work, (reply,) in zip(works, replies, strict=True):
         if reply.text is None:
-            work.stopped = f"{NO_REPLY}: {reply.unanswered}"
+            work.stopped = Unanswered(Reason.NO_REPLY, str(reply.unanswered))
         else:
             work.feedback = completion_text(reply.text)
     return [work for work in works if work.stopped is None]

@@ -7,11 +7,12 @@ and what is allowed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any, TypeGuard
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from checklist_rewards.errors import SampleError, shown
 
@@ -57,8 +58,14 @@ def string(name: str, value: object) -> None:
         raise SampleError(f"{name} must be a string, got {type(value).__name__} {shown(value)}.")
 
 
+def first_error(error: ValidationError) -> ErrorDetails:
+    """The error to report: an unknown key before any other, because it is often a misspelled required one."""
+    details = error.errors(include_url=False)
+    return next((detail for detail in details if detail["type"] == "extra_forbidden"), details[0])
+
+
 def one_sentence(error: ValidationError, model: type[BaseModel] | None = None) -> str:
-    """The first error of pydantic as one sentence, such as "generator.prompt: Input should be a valid string, got 3."
+    """[`first_error`] as one sentence, such as "generator.prompt: Input should be a valid string, got 3."
 
     Args:
         error (`pydantic.ValidationError`):
@@ -66,20 +73,29 @@ def one_sentence(error: ValidationError, model: type[BaseModel] | None = None) -
         model (pydantic model class, *optional*):
             The validated model. With it, the sentence about an unknown key lists the allowed keys.
     """
-    detail = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in detail["loc"])
-    message = detail["msg"].removeprefix("Value error, ").rstrip(".")
-    if detail["type"] == "missing":
+    detail = first_error(error)
+    steps = (str(step) for step in detail["loc"])
+    place = ".".join(step if step.isidentifier() or step.isdecimal() else shown(step) for step in steps)
+    message, kind = _message(detail).rstrip("."), detail["type"]
+    if kind == "missing":
         return f"{place} is missing."
-    if detail["type"] == "extra_forbidden":
-        message = "unknown key"
-        if model is not None:
-            message += f"; allowed: {', '.join(_keys_at(model, detail['loc'][:-1]))}"
-    elif detail["type"] == "model_type":
+    if kind == "extra_forbidden":
+        allowed = [] if model is None else _keys_at(model.model_json_schema(), detail["loc"][:-1])
+        message = f"unknown key; allowed: {', '.join(allowed)}" if allowed else "unknown key"
+    elif kind == "model_type":
         message = f"expected a mapping, got {shown(detail['input'])}"
-    elif detail["type"] != "value_error":
+    elif kind != "value_error" or (place and " got " not in message):
         message += f", got {shown(detail['input'])}"
     return f"{place}: {message}." if place else f"{message}."
+
+
+def in_reply(error: ValidationError) -> str:
+    """The first error in a model's reply, without the value, which the model has written, and without full stop.
+
+    The words are part of later prompts and of their store keys: changing them makes stored replies unusable.
+    """
+    detail = error.errors(include_url=False)[0]
+    return ": ".join(filter(None, (".".join(map(str, detail["loc"])), _message(detail))))
 
 
 def import_extra(*names: str) -> list[Any]:
@@ -102,18 +118,25 @@ def _is_finite(value: object) -> TypeGuard[float]:
     )
 
 
-def _keys_at(model: type[BaseModel], place: Iterable[str | int]) -> list[str]:
-    """The keys that the JSON schema of `model` allows at a place inside it."""
-    schema = model.model_json_schema()
-    node = schema
-    for step in (None, *place):
-        node = node["items"] if isinstance(step, int) else _of_key(node, step) if step is not None else node
-        node = next((choice for choice in node.get("anyOf", ()) if "$ref" in choice), node)
-        node = schema["$defs"][node["$ref"].rpartition("/")[2]] if "$ref" in node else node
-    return list(node["properties"])
+def _message(detail: ErrorDetails) -> str:
+    return detail["msg"].removeprefix("Value error, ")
 
 
-def _of_key(node: dict[str, Any], key: str) -> dict[str, Any]:
-    """The schema of a key's value, in an object with given keys or with any."""
-    properties = node.get("properties", {})
-    return properties[key] if key in properties else node["additionalProperties"]
+def _keys_at(schema: Mapping[str, Any], place: Iterable[str | int]) -> list[str]:
+    """The keys that a JSON schema allows at a place inside it; none if the place cannot be found."""
+    node: Mapping[str, Any] = schema
+    for step in place:
+        node = _resolved(node, schema)
+        inside = node.get("items") if isinstance(step, int) else node.get("properties", {}).get(step)
+        node = inside or node.get("additionalProperties") or {}
+    return list(_resolved(node, schema).get("properties", ()))
+
+
+def _resolved(node: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A node without references and without null as an alternative."""
+    while "$ref" in node or "anyOf" in node:
+        if "$ref" in node:
+            node = schema["$defs"][node["$ref"].rpartition("/")[2]]
+        else:
+            node = next(choice for choice in node["anyOf"] if choice.get("type") != "null")
+    return node

@@ -82,5 +82,6 @@ def row(parameter: Any) -> str:
     text = " ".join((getattr(parameter, "help", None) or "").split()).replace("|", "\\|")
     value = parameter.default
     plain = value is not None and value is not False and not callable(value) and value != ()
-    default = f"`{getattr(value, 'value', value)}`" if plain else ""
+    described = getattr(parameter, "show_default", False)
+    default = described if isinstance(described, str) else f"`{getattr(value, 'value', value)}`" if plain else ""
     return f"| {shown} | {text} | {default} |"

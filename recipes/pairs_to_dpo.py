@@ -30,7 +30,8 @@ from transformers.utils import logging as transformers_logging
 
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.backends import engine_identity, pocket_dir
-from checklist_rewards.files.rows import atomic_path, write_rows
+from checklist_rewards.files.atomic import atomic_path
+from checklist_rewards.files.rows import write_rows
 from checklist_rewards.preferences import Mined, Rule, ScoredPool, mine_pairs, preference_card, rows_of
 from checklist_rewards.rerank import Pool, rerank_batch
 

@@ -99,7 +99,7 @@ def test_a_checklists_id_changes_with_any_weight_and_not_with_its_source():
         ("9" * 5000, ["row 3", "must be JSON", "4300 digits"]),
         ("[" * 20_000, ["row 3", "must be JSON", "recursion"]),
         ([{"question": '{"question": "a?"}'}], ["row 3, item 1", "question", "a JSON object, not plain text"]),
-        (['{"text": "a?"}'], ["row 3, item 1", "text: unknown field", "question"]),
+        (['{"text": "a?"}'], ["row 3, item 1", "text: unknown key", "question"]),
         (['["a?"]'], ["row 3, item 1", "expected a question", "['a?']"]),
         ([{"question": "a?", "check": {"at_most": float("nan")}}], ["row 3, item 1", "check", "JSON object"]),
     ],

@@ -29,6 +29,19 @@ def test_no_file_outgrows_one_idea():
     assert {path: n for path, n in lengths.items() if n > 420} == {}
 
 
+def test_no_module_imports_itself_through_others():
+    import grimp
+
+    graph = grimp.build_graph("checklist_rewards", cache_dir=None)  # includes imports inside functions
+    cycles = {
+        (importer, imported)
+        for importer in graph.modules
+        for imported in graph.find_modules_directly_imported_by(importer)
+        if graph.chain_exists(importer=imported, imported=importer)
+    }
+    assert set(cycles) == set()
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """The path of the wheel."""

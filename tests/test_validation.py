@@ -20,7 +20,7 @@ QUESTIONS = [Checklist.parse(["Is it short?"])]
 @pytest.mark.parametrize(
     ("library", "use"),
     [
-        ("scipy.stats", lambda: Numbers([0.1], [0.2]).figures()),
+        ("scipy.stats", lambda: Numbers([0.1, 0.3], [0.2, 0.1]).figures()),
         ("matplotlib.figure", lambda: plot_curve([POINT], POINT, "curve.png")),
         ("matplotlib.figure", lambda: page([], title="items", targets=0)),
         ("sacrebleu", lambda: similarity(QUESTIONS, QUESTIONS)),
@@ -86,6 +86,8 @@ class Inner(BaseModel):
 class Outer(BaseModel):
     inner: Inner
     others: list[Inner] = []
+    by_name: dict[str, Inner] = {}
+    maybe: tuple[Inner, ...] | None = None
 
 
 @pytest.mark.parametrize(
@@ -95,9 +97,12 @@ class Outer(BaseModel):
         (3, "expected a mapping, got 3."),
         ({"inner": 3}, "inner: expected a mapping, got 3."),
         ({"inner": {"size": "x"}}, "inner.size: Input should be a valid integer"),
-        ({"inner": {"name": "long"}}, "inner.name: the name is too long."),
+        ({"inner": {"name": "long"}}, "inner.name: the name is too long, got 'long'."),
         ({"inner": {"sise": 1}}, "inner.sise: unknown key; allowed: name, size."),
         ({"inner": {}, "others": [{"sise": 1}]}, "others.0.sise: unknown key; allowed: name, size."),
+        ({"inner": {"name": 3, "sise": 1}}, "inner.sise: unknown key; allowed: name, size."),  # before other errors
+        ({"inner": {}, "by_name": {"a b": {"sise": 1}}}, "by_name.'a b'.sise: unknown key; allowed: name, size."),
+        ({"inner": {}, "maybe": [{"sise": 1}]}, "maybe.0.sise: unknown key; allowed: name, size."),
     ],
 )
 def test_a_pydantic_error_is_one_sentence(value, sentence):

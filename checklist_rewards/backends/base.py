@@ -17,32 +17,12 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Protocol
 
+from checklist_rewards.scores.reasons import Outcome, Unanswered, is_transient
+
 Message = dict[str, str]
 Messages = Sequence[Message]
 Progress = Callable[[int], None]
 """Called with the number of reads or prompts answered since the last call."""
-
-TOO_LONG = "too_long"
-
-TRANSIENT = ("backend_error", "timeout", "not_json", "error_body", "empty_choices", "budget")
-"""Reasons for failures that may not recur. Answers with one of these reasons are not stored."""
-COMPOSED = ("quorum", "uncalibrated")
-"""Reasons of verdicts that combine other verdicts. If a transient failure is the cause, its reason follows, as in
-"quorum: timeout: 1 of 3 judges answered"."""
-
-
-def is_transient(unanswered: str | None) -> bool:
-    """Whether a retry may succeed after the failure `unanswered` (a reason, optionally with ": detail")."""
-    if unanswered is None:
-        return False
-    reason, _, detail = unanswered.partition(":")
-    return reason in TRANSIENT or (reason in COMPOSED and is_transient(detail.lstrip()))
-
-
-def transient_reason(unanswered: str) -> str:
-    """The transient reason in `unanswered`, for example "timeout" in "quorum: timeout: ..."."""
-    reason, _, detail = unanswered.partition(":")
-    return reason if reason in TRANSIENT else transient_reason(detail.lstrip())
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +35,13 @@ class ReadGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class LabelRead:
+class LabelRead(Outcome):
     """The result of one read as returned by an engine: `logprobs`, or an `answer`, or a reason in `unanswered`."""
 
     logprobs: tuple[float, ...] | None
     """ln P(label) in the order of the requested labels. Each is the sum over all surface forms of the label, from the
     softmax over the full vocabulary. -inf for a label that is missing from a server's list of likely tokens."""
-    unanswered: str | None = None
+    unanswered: Unanswered | None = None
     answer: str | None = None
     """The label that the model wrote, if a server returns no probabilities."""
     exact: bool = True
@@ -109,13 +89,13 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Outcome):
     """One sampled text, or the reason why it is missing."""
 
     text: str | None
     finish_reason: str | None = None
     """ "stop" or "length"."""
-    unanswered: str | None = None
+    unanswered: Unanswered | None = None
     prompt_tokens: int = 0
     """Tokens of the prompt, counted only in the first of several replies. 0 if the engine does not report them."""
     completion_tokens: int = 0
@@ -153,10 +133,13 @@ def reply_seed(seed: int, prompt: Messages | Sequence[int], index: int = 0) -> i
 class Backend(Protocol):
     """An engine with a loaded model. Create it with [`load_backend`], which shares engines between callers."""
 
-    identity: str
-    """Hash of the model (weights, tokenizer, chat template); part of the key of every stored read."""
     chunk_reads: int
     """Number of reads per call: enough to use the engine fully, but few enough to store results often."""
+
+    @property
+    def identity(self) -> str:
+        """Hash of the model (weights, tokenizer, chat template); part of the key of every stored read."""
+        ...
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         """Compute the log-probabilities of the labels for every tail of every group.

@@ -95,7 +95,7 @@ def local_tokenizer(model: str) -> ChatTokenizer | None:
     try:
         if not Path(source).is_dir() and not isinstance(try_to_load_from_cache(source, _TOKENIZER), str):
             return None
-        from checklist_rewards.backends.tokens import load_chat_tokenizer  # this import takes seconds
+        from checklist_rewards.backends.chat_tokenizer import load_chat_tokenizer  # this import takes seconds
 
         return load_chat_tokenizer(source, local_files_only=True)
     except Exception:  # an invalid name or broken files are reported when the model is loaded

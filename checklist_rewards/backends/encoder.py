@@ -35,7 +35,6 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from checklist_rewards.backends.base import (
-    TOO_LONG,
     Arrived,
     LabelRead,
     Messages,
@@ -48,10 +47,10 @@ from checklist_rewards.backends.encoder_rows import MATCHED, PACKED, EncoderRow,
 from checklist_rewards.backends.loading import load_whole
 from checklist_rewards.backends.models import model_identity, pinned, resolve_model
 from checklist_rewards.errors import BackendError, ModelError
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 _SETTINGS = ("revision", "trust_remote_code")
 _BATCH_TOKENS = 4096
-_NOT_FINITE = "not_finite"
 
 
 class EncoderBackend:
@@ -115,7 +114,9 @@ class EncoderBackend:
             raise BackendError(f"the encoder failed: {str(error).strip().splitlines()[0]}") from error
         reads = [
             tuple(
-                LabelRead(None, _NOT_FINITE) if (group, tail) in broken else _label_read(best.get((group, tail)))
+                LabelRead(None, Unanswered(Reason.NOT_FINITE))
+                if (group, tail) in broken
+                else _label_read(best.get((group, tail)))
                 for tail in range(len(read_group.tails))
             )
             for group, read_group in enumerate(groups)
@@ -132,7 +133,7 @@ class EncoderBackend:
 
 def _label_read(value: float | None) -> LabelRead:
     if value is None:
-        return LabelRead(None, TOO_LONG)
+        return LabelRead(None, Unanswered(Reason.TOO_LONG))
     return LabelRead((-_softplus(-value), -_softplus(value)))
 
 
@@ -175,10 +176,10 @@ def _packed_logits(model: Any, rows: Sequence[EncoderRow]) -> torch.Tensor:
                 kinds[number, start:end] = torch.tensor([int(token in target_tokens) for token in tokens])
                 spans.append((number, start, end))
             start = end
-    seen = (block[:, None, :] == 0) | (block[:, None, :] == block[:, :, None])
-    ids, positions, kinds, seen = (tensor.to(model.device) for tensor in (ids, positions, kinds, seen))
+    visible = (block[:, None, :] == 0) | (block[:, None, :] == block[:, :, None])
+    ids, positions, kinds, visible = (tensor.to(model.device) for tensor in (ids, positions, kinds, visible))
     hidden = model.base_model(
-        input_ids=ids, position_ids=positions, token_type_ids=kinds, attention_mask=seen[:, None]
+        input_ids=ids, position_ids=positions, token_type_ids=kinds, attention_mask=visible[:, None]
     ).last_hidden_state
     return _head(model, torch.stack([hidden[number, start:end].mean(dim=0) for number, start, end in spans]))
 
@@ -190,16 +191,16 @@ def _head(model: Any, pooled: torch.Tensor) -> torch.Tensor:
 def _pair_logits(model: Any, rows: Sequence[EncoderRow]) -> torch.Tensor:
     shape = len(rows), max(row.length for row in rows)
     ids = torch.full(shape, model.config.pad_token_id or 0)
-    kinds, seen = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long)
+    kinds, visible = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long)
     for number, row in enumerate(rows):
         ids[number, : row.length] = torch.tensor(row.target)
         kinds[number, : row.length] = torch.tensor(row.kinds)
-        seen[number, : row.length] = 1
-    inputs = {"input_ids": ids.to(model.device), "attention_mask": seen.to(model.device)}
+        visible[number, : row.length] = 1
+    inputs = {"input_ids": ids.to(model.device), "attention_mask": visible.to(model.device)}
     if getattr(model.config, "type_vocab_size", 0) > 1:
         inputs["token_type_ids"] = kinds.to(model.device)
     if layout_of(model) == MATCHED:
         hidden = model.base_model(**inputs).last_hidden_state
-        weights = seen.to(hidden)[..., None]
+        weights = visible.to(hidden)[..., None]
         return _head(model, (hidden * weights).sum(dim=1) / weights.sum(dim=1))
     return model(**inputs).logits[:, 0]

@@ -117,11 +117,11 @@ def encodable(text: str) -> str:
 
 def _control_strings(tokenizer: Any) -> frozenset[str]:
     template = getattr(tokenizer, "chat_template", None)
-    written = template if isinstance(template, str) else "".join((template or {}).values())
+    source = template if isinstance(template, str) else "".join((template or {}).values())
     added = getattr(tokenizer, "added_tokens_decoder", None)
     names = {str(token) for token in tokenizer.all_special_tokens}
     for token in added.values() if isinstance(added, dict) else ():
-        if token.special or _SHAPE.fullmatch(token.content) or token.content in written:
+        if token.special or _SHAPE.fullmatch(token.content) or token.content in source:
             names.add(token.content)
     # Single characters and white space are text, even if the tokenizer declares them special.
     return frozenset(name for name in names if len(name.strip()) > 1)

@@ -12,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from checklist_rewards.backends.base import Backend
+from checklist_rewards.backends.shared import engine_identity, load_backend
 from checklist_rewards.errors import ModelError
-
-if TYPE_CHECKING:
-    from checklist_rewards.backends.base import Backend
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,6 @@ class Engine:
     def identity(self) -> str:
         """Hash of everything an answer depends on besides its prompt. It does not require the backend to be built.
         Raises [`ModelError`] if the model does not exist."""
-        from checklist_rewards.backends import engine_identity
-
         if isinstance(self.backend, str):
             return engine_identity(self.model, self.backend, self.base_url, self.settings)
         return self.backend.identity
@@ -91,8 +88,6 @@ class Engine:
 
     @cached_property
     def _loaded(self) -> Backend:
-        from checklist_rewards.backends import load_backend
-
         if isinstance(self.backend, str):
             return load_backend(self.model, self.backend, self.base_url, self.settings)  # type: ignore[arg-type]
         return self.backend

@@ -10,16 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from checklist_rewards.backends.base import TOO_LONG, LabelRead, ReadGroup, ReadResult
+from checklist_rewards.backends.base import LabelRead, ReadGroup, ReadResult
 from checklist_rewards.backends.tokens import ChatTokenizer, count_tokens
 from checklist_rewards.errors import ModelError
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 MAX_LABEL_TOKENS = 128
 """vLLM returns log-probabilities for at most this many tokens per prompt (`MAX_LOGPROB_TOKEN_IDS`)."""
 
-Answer = Mapping[int, float] | str
-"""ln P of each requested token id, from the softmax over the full vocabulary; or the reason why a prompt is
-unanswered."""
+Answer = Mapping[int, float] | Unanswered
+"""ln P of each requested token id, from the softmax over the full vocabulary; or why there is no
+answer."""
 
 Ask = Callable[[list[list[int]], list[int]], tuple[list[Answer], int | None]]
 """Called with prompts and token ids. Returns an answer per prompt, and the number of computed prompt tokens (None if
@@ -33,7 +34,7 @@ def read_prompts(
     ask: Ask,
     *,
     limit: int,
-    over_limit: str = TOO_LONG,
+    over_limit: Unanswered = Unanswered(Reason.TOO_LONG),  # noqa: B008 - a constant
 ) -> ReadResult:
     """Implement `Backend.read` with a function that sends prompts to an engine.
 
@@ -43,7 +44,7 @@ def read_prompts(
         labels (sequence of `str`): The labels.
         ask (callable): Sends prompts to the engine.
         limit (`int`): The context length of the engine in tokens. A prompt must leave room for one token.
-        over_limit (`str`, *optional*, defaults to `"too_long"`): The reason to use for prompts that exceed the limit.
+        over_limit ([`Unanswered`], *optional*, defaults to "too_long"): The reason for prompts that exceed the limit.
 
     Raises:
         ModelError: If two labels share a token, or if the labels have too many surface forms.

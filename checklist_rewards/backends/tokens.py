@@ -18,8 +18,6 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from transformers import AutoTokenizer
-
 from checklist_rewards.backends.base import Messages, ReadGroup
 from checklist_rewards.backends.encoding import Ids, TextEncoder
 from checklist_rewards.backends.templates import ChatTemplate, Frame
@@ -66,21 +64,6 @@ class _Parts(NamedTuple):
     head: _Head
     tails: list[_Tail]
     seam_tokens: int
-
-
-def load_chat_tokenizer(path: str, **settings: Any) -> ChatTokenizer:
-    """Load the tokenizer of a model.
-
-    Args:
-        path (`str`): A folder or a Hub id.
-        **settings: Arguments of `AutoTokenizer.from_pretrained`, such as `revision`.
-    """
-    tokenizer = AutoTokenizer.from_pretrained(path, **settings)
-    if type(tokenizer).__name__ != "MistralCommonBackend":
-        return ChatTokenizer(tokenizer)
-    from checklist_rewards.backends.mistral import MistralChatTokenizer
-
-    return MistralChatTokenizer(tokenizer)
 
 
 def count_tokens(groups: Sequence[TokenGroup], limit: int) -> tuple[int, int]:

@@ -22,7 +22,6 @@ import torch
 from transformers import AutoModelForCausalLM, LogitsProcessorList
 
 from checklist_rewards.backends.base import (
-    TOO_LONG,
     Arrived,
     LabelRead,
     Messages,
@@ -32,6 +31,7 @@ from checklist_rewards.backends.base import (
     Sampling,
     reply_seed,
 )
+from checklist_rewards.backends.chat_tokenizer import load_chat_tokenizer
 from checklist_rewards.backends.loading import load_whole
 from checklist_rewards.backends.models import adapter_dir, model_identity, pinned, resolve_model
 from checklist_rewards.backends.packing import (
@@ -45,8 +45,9 @@ from checklist_rewards.backends.packing import (
     rope_boundary,
 )
 from checklist_rewards.backends.sampling import RowSampler
-from checklist_rewards.backends.tokens import TokenGroup, count_tokens, load_chat_tokenizer
+from checklist_rewards.backends.tokens import TokenGroup, count_tokens
 from checklist_rewards.errors import BackendError, ModelError
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +60,6 @@ _TOKENIZER_SETTINGS = ("cache_dir", "gguf_file", "local_files_only", "revision",
     "trust_remote_code",
 )
 _CPU_READ_TOKENS = 2048  # per forward pass; larger batches do not fit into a CPU's caches and are slower
-_NO_MEMORY = "backend_error: out of memory"
 
 _CPU_OUT_OF_MEMORY = re.compile(r"not enough memory|can't allocate memory|out of memory", re.I)
 
@@ -130,7 +130,8 @@ class TransformersBackend:
         """Compute the log-probabilities of the labels, with all tails of a group in one row if the model allows it."""
         forms = self.tokens.label_groups(labels)
         tokenized = self.tokens.groups(groups)
-        reads: list[list[LabelRead]] = [[LabelRead(None, TOO_LONG)] * len(group.tails) for group in tokenized]
+        too_long = LabelRead(None, Unanswered(Reason.TOO_LONG))
+        reads: list[list[LabelRead]] = [[too_long] * len(group.tails) for group in tokenized]
         computed = separate = 0
         budget = min(self.max_batch_tokens, _CPU_READ_TOKENS) if self.device.type == "cpu" else self.max_batch_tokens
 
@@ -140,7 +141,7 @@ class TransformersBackend:
             return [[LabelRead(tuple(next(logprobs))) for _ in row.tails] for row in rows]
 
         def lost(row: PackedRow) -> list[LabelRead]:
-            return [LabelRead(None, f"{_NO_MEMORY} on a row of {row.length} tokens")] * len(row.tails)
+            return [LabelRead(None, _no_memory(f"a row of {row.length} tokens"))] * len(row.tails)
 
         for batch in self._batches(self._rows(tokenized), lambda row: row.length, budget, self._long):
             computed += sum(row.length for row in batch)
@@ -156,7 +157,8 @@ class TransformersBackend:
     ) -> list[list[Reply]]:
         """Sample replies. Prompts are batched by length and padded on the left. `sampling.schema` is not enforced."""
         ids = [self.tokens.prompt(messages) for messages in prompts]
-        replies: list[list[Reply]] = [[Reply(None, unanswered=TOO_LONG)] * sampling.n for _ in prompts]
+        too_long = Reply(None, unanswered=Unanswered(Reason.TOO_LONG))
+        replies: list[list[Reply]] = [[too_long] * sampling.n for _ in prompts]
         fitting = [index for index, prompt in enumerate(ids) if len(prompt) < self.max_length]
         fitting.sort(key=lambda index: len(ids[index]))
 
@@ -175,7 +177,7 @@ class TransformersBackend:
                 return self._sample([ids[index] for index in batch], replace(sampling, max_tokens=room(batch[0])))
 
         def lost(index: int) -> list[Reply]:
-            return [Reply(None, unanswered=f"{_NO_MEMORY} on a prompt of {len(ids[index])} tokens")] * sampling.n
+            return [Reply(None, unanswered=_no_memory(f"a prompt of {len(ids[index])} tokens"))] * sampling.n
 
         for batch in self._batches(fitting, cost, self.max_batch_tokens, alike):
             for index, texts in zip(batch, _in_memory(batch, sample, lost), strict=True):
@@ -347,3 +349,7 @@ def _in_memory(batch: Sequence[T], compute: Callable[[Sequence[T]], list[R]], lo
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _no_memory(what: str) -> Unanswered:
+    return Unanswered(Reason.BACKEND_ERROR, f"out of memory on {what}")

@@ -31,7 +31,6 @@ from pathlib import Path
 from typing import Any
 
 from checklist_rewards.backends.base import (
-    TOO_LONG,
     Arrived,
     Messages,
     ReadGroup,
@@ -40,11 +39,12 @@ from checklist_rewards.backends.base import (
     Sampling,
     reply_seed,
 )
+from checklist_rewards.backends.chat_tokenizer import load_chat_tokenizer
 from checklist_rewards.backends.loading import warn_about_copies
 from checklist_rewards.backends.models import adapter_dir, model_identity, pinned, resolve_model
 from checklist_rewards.backends.reads import Answer, read_prompts
-from checklist_rewards.backends.tokens import load_chat_tokenizer
 from checklist_rewards.errors import BackendError, ModelError
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 logger = logging.getLogger(__name__)
 
@@ -126,7 +126,11 @@ class VLLMBackend:
         # If vLLM has reduced the context to fit the memory, the limit depends on the machine, not on the model. Such a
         # read is not stored as too long, because a larger machine would answer it.
         reduced = self.limit < getattr(config.hf_text_config, "max_position_embeddings", self.limit)
-        self.over_limit = f"backend_error: over the engine's context of {self.limit} tokens" if reduced else TOO_LONG
+        self.over_limit = (
+            Unanswered(Reason.BACKEND_ERROR, f"over the engine's context of {self.limit} tokens")
+            if reduced
+            else Unanswered(Reason.TOO_LONG)
+        )
         self._asleep = False
         self._sleep_if_unused()
 
@@ -274,7 +278,8 @@ class VLLMBackend:
 
     def _reply(self, sample: Any, prompt_tokens: int) -> Reply:
         if sample.finish_reason not in ("stop", "length"):
-            return Reply(None, unanswered=f"backend_error: vLLM ended the reply with {sample.finish_reason!r}")
+            why = Unanswered(Reason.BACKEND_ERROR, f"vLLM ended the reply with {sample.finish_reason!r}")
+            return Reply(None, unanswered=why)
         stopped = sample.finish_reason == "stop"  # the last token is the end-of-sequence token
         tokens = list(sample.token_ids)
         text = self.tokens.decode(tokens[:-1] if stopped else tokens)
@@ -283,7 +288,7 @@ class VLLMBackend:
 
 def _answer(sample: Any, ids: Sequence[int]) -> Answer:
     if not sample.logprobs:  # aborted, for example because the KV cache is full
-        return f"backend_error: vLLM ended the read with {sample.finish_reason!r}"
+        return Unanswered(Reason.BACKEND_ERROR, f"vLLM ended the read with {sample.finish_reason!r}")
     next_token = sample.logprobs[0]
     return {token: next_token[token].logprob for token in ids}
 

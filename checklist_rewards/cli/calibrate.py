@@ -30,7 +30,6 @@ from checklist_rewards.evaluation.calibration import (
     fit_calibration,
     labelled_reads,
 )
-from checklist_rewards.files.rows import atomic_path
 from checklist_rewards.judges import Read
 from checklist_rewards.judges.calibrated import EMPTY
 from checklist_rewards.judges.calibration import Calibration, CalibrationMap, CalibrationMethod
@@ -90,7 +89,7 @@ def calibrate(
     seed: Seed = 0,
     json: Json = None,
     plots: Plots = None,
-    kept: o.Kept = o.Kept(),  # noqa: B008 - frozen
+    store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008 - frozen
 ) -> None:
     r"""Calibrate a judge on labelled reads, with its error on held-out groups before and after.
 
@@ -113,12 +112,12 @@ def calibrate(
     given, _ = labelled.of(scored)
     reads = labelled_reads(scored, given)  # raises for unusable labels before the judge is called
     if contextual:
-        reads = labelled_reads(scored, given, _empty_targets(scored, reads.judge, labelled, keys, judge, kept))
+        empty = _empty_targets(scored, reads.judge, labelled, keys, judge, store_options)
+        reads = labelled_reads(scored, given, empty)
     with bars() as bar:
         intervals = Bootstrap(bootstrap, seed, bar("bootstrap draws", None))
         calibration, reports = fit_calibration(reads, method=method, threshold=threshold, bootstrap=intervals)
-    with atomic_path(output) as temporary:
-        calibration.save(temporary)
+    calibration.save(output)
     stdout = Console()
     for report in reports:
         about = f"{report.kind} items: {report.reads} reads, {report.groups} groups, held out"
@@ -162,10 +161,15 @@ def _costs(text: str) -> tuple[float, float]:
 
 
 def _empty_targets(
-    rows: Sequence[JudgedRow], name: str, labelled: Labelled, keys: o.Keys, judge: o.Judge, kept: o.Kept
+    rows: Sequence[JudgedRow],
+    name: str,
+    labelled: Labelled,
+    keys: o.Keys,
+    judge: o.JudgeOptions,
+    store_options: o.StoreOptions,
 ) -> dict[tuple[str, str], Verdict]:
     """The judge's verdict on every item for an empty target."""
-    scorer = Work.of(o.Preset(), kept, judge=judge).pipeline().scorer
+    scorer = Work.of(o.Preset(), store_options, judge=judge).pipeline.scorer
     assert isinstance(scorer, ChecklistScorer)
     if scorer.judge.name != name:
         raise SampleError(

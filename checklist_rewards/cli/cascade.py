@@ -16,7 +16,8 @@ from checklist_rewards.cli.report import console, write_json
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import JudgedRow, labels_of, pairs_of, read_scored
 from checklist_rewards.evaluation.cascade_replay import DEFAULT_TOLERANCE, as_rows, choose, plot_curve, replay
-from checklist_rewards.files.rows import atomic_path
+from checklist_rewards.files.atomic import atomic_path
+from checklist_rewards.scores import Aggregation
 
 _SHOWN_STEP = 5
 
@@ -44,7 +45,9 @@ def cascade(
     tolerance: Annotated[
         float, typer.Option(min=0, max=1, help="Largest loss of agreement to accept for a lower cost.")
     ] = DEFAULT_TOLERANCE,
-    threshold: Annotated[float, typer.Option(min=0, max=1, help="Lowest P(yes) that counts as yes.")] = 0.6,
+    threshold: Annotated[float, o.option_of(Aggregation, "threshold", panel=None, default=True, min=0, max=1)] = (
+        Aggregation.threshold
+    ),
     plot: Annotated[
         Path | None,
         typer.Option(show_default=False, rich_help_panel=o.OUTPUT, help="Plot of cost against agreement (.png)."),

@@ -67,11 +67,11 @@ class Columns:
 
         `writer` has one entry per field that the writer prompt uses.
         """
-        default = [next((key for key in INPUTS if key in first), None)]
+        usual = [key for key in INPUTS if key in first][:1]
         fields = {name: key or name for name, key in (writer or {}).items()}
         unnamed = {name for name, key in (writer or {}).items() if key is None} | ({HISTORY} if not history else set())
         return cls(
-            tuple(inputs) if inputs else tuple(key for key in default if key is not None),
+            tuple(inputs or usual),
             target or next((key for key in TARGETS if key in first), TARGETS[0]),
             checklist or "checklist",
             reference,

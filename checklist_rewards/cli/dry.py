@@ -13,20 +13,20 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+from typing_extensions import override
+
 from checklist_rewards.backends import Arrived, Engine, Messages, Progress, Reply, Sampling
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli.files import CHUNK_ROWS
-from checklist_rewards.cli.forecast import Counter, Line, placeholder, show
+from checklist_rewards.cli.forecast import ANSWERS, CANDIDATES, CHECKLISTS, SCORES, Counter, Line, placeholder, show
 from checklist_rewards.cli.work import Work
-from checklist_rewards.errors import GenerationError, SampleError
+from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Key, Store
 from checklist_rewards.generators import Request
 from checklist_rewards.judges.base import Prices
-from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.pipelines import Pipeline
-from checklist_rewards.pipelines.pipeline import Scorer
-from checklist_rewards.scorer import Sample
+from checklist_rewards.scorer import Sample, Scorer
 from checklist_rewards.scores import Score, Verdict, score_checklist
 from checklist_rewards.self_refine import Method, Task, refine_batch
 
@@ -44,7 +44,6 @@ def forecast(
     requests: Iterable[Request] = (),
     samples: Iterable[Sample] | None = None,
     source: Any = None,
-    writes: bool = True,
 ) -> None:
     """Print the calls, tokens and price of `generate`, `score` or `run`.
 
@@ -60,17 +59,8 @@ def forecast(
             each sample is scored by its own checklist.
         source (*optional*):
             Source of a corpus-level pipeline.
-        writes (`bool`, *optional*, defaults to `True`):
-            Whether the command writes checklists.
     """
-    _refuse_remote(work)
-    counters: list[Counter] = []
-
-    def counted(engine: Engine) -> Engine:
-        counters.append(Counter(engine))
-        return Engine(engine.model, counters[-1])
-
-    pipe = work.pipeline(counted)
+    pipe = _checked(work)
     stand_in = placeholder(getattr(pipe.generator, "max_items", None), work.config.universal)
     missing = rows = 0
     notes: list[str] = []
@@ -89,7 +79,7 @@ def forecast(
             if not chunk and not batch:
                 break
             rows += len(chunk) or len(batch)
-            results = _generated(pipe, chunk, counters[1], sampled=len(counters) > 2) if chunk else []
+            results = _generated(work, chunk) if chunk else []
             missing += sum(not isinstance(result, Checklist) for result in results)
             checklists: Sequence[Any] = [result if isinstance(result, Checklist) else stand_in for result in results]
             if batch and not chunk:
@@ -103,9 +93,8 @@ def forecast(
     if missing:
         notes += [_REFINED] * bool(pipe.refiners)
         notes += [_LONGEST.format(len(stand_in))] * (samples is not None)
-    judge, writer, *candidates = counters
-    lines = [*(Line("candidates", counter) for counter in candidates), Line("checklists", writer)] if writes else []
-    show(rows, lines + [Line("scores", judge)] * (samples is not None), prices, notes)
+    lines = [line for line in work.lines if line.purpose != SCORES or samples is not None]
+    show(rows, lines, prices, notes)
 
 
 def forecast_refine(
@@ -119,14 +108,7 @@ def forecast_refine(
     sampling: Sampling,
 ) -> None:
     """Print an upper bound of the calls, tokens and price of `refine`; see [`refine_batch`] for the arguments."""
-    _refuse_remote(work)
-    counters: list[Counter] = []
-
-    def counted(engine: Engine) -> Engine:
-        counters.append(Counter(engine))
-        return Engine(engine.model, counters[-1])
-
-    pipe, answers = work.pipeline(counted), _LongestReplies(policy)
+    pipe, answers = _checked(work), _LongestReplies(policy)
     stand_in = placeholder(getattr(pipe.generator, "max_items", None), work.config.universal)
     notes, store = [_ALL_ROUNDS], None if work.store is None else _ReadOnly(work.store)
     with _quiet():
@@ -135,10 +117,10 @@ def forecast_refine(
             missing = [number for number, task in enumerate(chunk) if task.checklist is None]
             inputs = [prompt_text(chunk[number].prompt) for number in missing]
             requests = [
-                Request(input or "", chunk[number].reference, history)
-                for number, (input, history) in zip(missing, inputs, strict=True)
+                pipe.check_request(Request(input or "", chunk[number].reference, history), f"request {place}")
+                for place, (number, (input, history)) in enumerate(zip(missing, inputs, strict=True), start=1)
             ]
-            results = _generated(pipe, requests, counters[1], sampled=len(counters) > 2) if requests else []
+            results = _generated(work, requests) if requests else []
             for number, result in zip(missing, results, strict=True):
                 checklist = result if isinstance(result, Checklist) else stand_in
                 chunk[number] = replace(chunk[number], checklist=checklist)
@@ -146,29 +128,28 @@ def forecast_refine(
                 notes[1:] = [_LONGEST.format(len(stand_in))]
             refine_batch(
                 chunk,
-                Engine(policy.model, answers),
+                answers.wrapped,
                 _FailingScorer(pipe.scorer),
                 rounds=rounds,
                 method=method,
                 sampling=sampling,
                 store=store,  # type: ignore[arg-type]
             )
-    judge, writer, *candidates = counters
-    lines = [Line("answers", answers), *(Line("candidates", counter) for counter in candidates)]
-    show(len(tasks), [*lines, Line("checklists", writer), Line("scores", judge)], prices, notes)
+    show(len(tasks), [Line(ANSWERS, answers), *work.lines], prices, notes)
 
 
-def _refuse_remote(work: Work) -> None:
-    if work.judge.backend == REMOTE:
-        raise SampleError(
-            "--dry-run counts the requests of this process, but with --backend remote the server at "
-            f"{work.judge.base_url} runs the judge; omit one of the two options."
-        )
+def _checked(work: Work) -> Pipeline:
+    """The pipeline, after a check that the models of its counters exist."""
+    pipe = work.pipeline
+    for line in work.lines:
+        _ = line.counter.identity
+    return pipe
 
 
 class _LongestReplies(Counter):
     """A counter that replies with texts of the maximum length."""
 
+    @override
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:
@@ -209,23 +190,21 @@ class _ReadOnly:
 
     def put(self, answers: Iterable[tuple[Key, str]]) -> None:
         """Discard the answers."""
-        for _ in answers:
-            pass
 
 
-def _generated(
-    pipe: Pipeline, requests: Sequence[Request], writer: Counter, *, sampled: bool
-) -> list[Checklist | GenerationError]:
-    """The results of `generate_batch`; a request that needs sampled candidates is counted with placeholder ones."""
-    if not sampled:
-        return pipe.generate_batch(requests)
+def _generated(work: Work, requests: Sequence[Request]) -> list[Checklist | GenerationError]:
+    """The results of `write_batch`; a request that needs sampled candidates is counted with placeholder ones."""
+    pipe = work.pipeline
+    if not any(line.purpose == CANDIDATES for line in work.lines):
+        return pipe.write_batch(requests)
+    [writer] = [line.counter for line in work.lines if line.purpose == CHECKLISTS]
     results = []
     for request in requests:
         before = writer.calls
-        [result] = pipe.generate_batch([request])
+        [result] = pipe.write_batch([request])
         if not isinstance(result, Checklist) and writer.calls == before:
             texts = tuple(f"{number}. {_CANDIDATE}" for number in range(_CANDIDATES))
-            pipe.generate_batch([replace(request, candidates=texts)])
+            pipe.write_batch([replace(request, candidates=texts)])
         results.append(result)
     return results
 

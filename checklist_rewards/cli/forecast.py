@@ -17,11 +17,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from typing_extensions import override
 
 from checklist_rewards.backends import (
     SERVED,
@@ -36,13 +38,16 @@ from checklist_rewards.backends import (
     choose_backend,
 )
 from checklist_rewards.backends.bounds import Bounds, Tokens, local_tokenizer
+from checklist_rewards.backends.wrapper import Wrapper
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ConfigError, SampleError
+from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.judges.base import Prices
-from checklist_rewards.pipelines.files import read_text, read_value
-from checklist_rewards.replies import BACKEND_ERROR
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
-_UNANSWERED = f"{BACKEND_ERROR}: dry run"  # a reason that the store does not save
+ANSWERS, CANDIDATES, CHECKLISTS, SCORES = PURPOSES = ("answers", "candidates", "checklists", "scores")
+"""What requests are for, in the order of the table."""
+_UNANSWERED = Unanswered(Reason.BACKEND_ERROR, "dry run")  # a reason that the store does not save
 _USUAL_ITEMS = 10
 _ASKED_TWICE = (
     "Each read of a served model is counted as two requests: if the first returns no label probabilities, the answer "
@@ -51,27 +56,26 @@ _ASKED_TWICE = (
 _QUESTION = "Does the response do what the instruction asks for under point {}, and in the form that it asks for?"
 
 
-class Counter:
-    """An engine that counts requests and leaves them unanswered.
-
-    Args:
-        engine ([`Engine`]):
-            The engine to stand in for. It is not loaded.
-    """
-
-    chunk_reads = 4096
+class Counter(Wrapper):
+    """A backend that counts the requests to its engine and leaves them unanswered. The engine is never loaded."""
 
     def __init__(self, engine: Engine):
-        self.model = engine.model
-        self.identity = engine.identity
-        self.bounds = Bounds(engine.model, local_tokenizer(engine.model), requests=2 if served(engine) else 1)
+        super().__init__(engine)
         self.calls = self.prompt_tokens = self.reply_tokens = 0
 
+    @cached_property
+    def bounds(self) -> Bounds:
+        """Counts the tokens of requests."""
+        requests = 2 if served(self.engine) else 1
+        return Bounds(self.engine.model, local_tokenizer(self.engine.model), requests=requests)
+
+    @override
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         """Count the reads; none is answered."""
         self._count([tokens for group in self.bounds.reads(groups) for tokens in group])
         return ReadResult([(LabelRead(None, _UNANSWERED),) * len(group.tails) for group in groups])
 
+    @override
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:
@@ -89,14 +93,19 @@ class Counter:
 class Line:
     """The requests to one engine for one purpose: a line of the table."""
 
-    what: str
+    purpose: str
     counter: Counter
+
+    @property
+    def model(self) -> str:
+        """The name of the model."""
+        return self.counter.engine.model
 
     def cost(self, prices: Prices) -> float | None:
         """Upper bound in US dollars; None if the model has no price."""
-        if self.counter.model not in prices:
+        if self.model not in prices:
             return None
-        per_prompt, per_reply = prices[self.counter.model]
+        per_prompt, per_reply = prices[self.model]
         return (self.counter.prompt_tokens * per_prompt + self.counter.reply_tokens * per_reply) / 1e6
 
 
@@ -108,6 +117,7 @@ def placeholder(max_items: int | None, universal: Sequence[ChecklistItem] = ()) 
 
 def show(rows: int, lines: Sequence[Line], prices: Prices, notes: Sequence[str]) -> None:
     """Print the table of calls, tokens and costs."""
+    lines = sorted(lines, key=lambda line: PURPOSES.index(line.purpose))
     table = Table("for", "model", "calls", "prompt tokens, at most", "reply tokens, at most", "US dollars, at most")
     total = 0.0
     for line in lines:
@@ -115,12 +125,12 @@ def show(rows: int, lines: Sequence[Line], prices: Prices, notes: Sequence[str])
         total += cost or 0.0
         counts = (line.counter.calls, line.counter.prompt_tokens, line.counter.reply_tokens)
         price = "no --price" if cost is None else f"{cost:,.4f}"
-        table.add_row(line.what, escape(line.counter.model), *(f"{count:,}" for count in counts), price)
+        table.add_row(line.purpose, escape(line.model), *(f"{count:,}" for count in counts), price)
     out = Console(soft_wrap=True, highlight=False)
     out.print(table)
     if prices and len(lines) > 1:
         out.print(f"Total of the models with a price: at most {total:,.4f} US dollars.")
-    by_bytes = [line.counter.model for line in lines if line.counter.calls and line.counter.bounds.tokens is None]
+    by_bytes = [line.model for line in lines if line.counter.calls and line.counter.bounds.tokens is None]
     counted = [
         f"The tokenizer of {model} is not on this machine, so its prompts are counted as one token per byte. English "
         "text has about a quarter of that."
@@ -138,7 +148,7 @@ def served(engine: Engine) -> bool:
     return named and choose_backend(engine.model, str(engine.backend), engine.base_url) in SERVED
 
 
-def prices_from(given: Sequence[str] | None) -> Prices:
+def prices_from(options: Sequence[str] | None) -> Prices:
     """US dollars per million prompt and reply tokens by model, from "MODEL=IN,OUT" or files that map models to pairs.
 
     Raises:
@@ -146,7 +156,7 @@ def prices_from(given: Sequence[str] | None) -> Prices:
         ConfigError: For a file that is not a mapping.
     """
     prices: dict[str, tuple[float, float]] = {}
-    for text in given or ():
+    for text in options or ():
         model, equals, numbers = text.rpartition("=")
         pairs = {model: numbers.split(",")} if equals else read_value(read_text(Path(text)), Path(text))
         if not isinstance(pairs, Mapping):

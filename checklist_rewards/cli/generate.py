@@ -15,11 +15,12 @@ from checklist_rewards.cli.examples import ExampleInput
 from checklist_rewards.cli.files import RowFile
 from checklist_rewards.cli.forecast import prices_from
 from checklist_rewards.cli.groups import grouped
-from checklist_rewards.cli.report import Report, bars, warn_if_pocket, write_json
+from checklist_rewards.cli.report import RunReport, bars, warn_if_pocket, write_json
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.pipelines import Pipeline, source_from
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 
 @grouped
@@ -30,7 +31,7 @@ def generate(
     writer: o.Writer,
     concurrency: o.Concurrency = None,
     dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
-    kept: o.Kept = o.Kept(),  # noqa: B008
+    store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008
     example_input: ExampleInput = None,
 ) -> None:
     r"""Write a checklist for every input, or one for a whole corpus.
@@ -54,10 +55,10 @@ def generate(
     checklist-rewards generate dimensions.json -o shared.json --pipeline checkeval --model org/model
     ```
     """
-    work = Work.of(preset, kept, writing=writer, writer=writer.engine, concurrency=concurrency, dry=dry)
+    work = Work.of(preset, store_options, writing=writer, writer=writer.engine, concurrency=concurrency, dry=dry)
     if work.config.corpus_level:
-        return _shared(work, files, dry)
-    pipe = work.pipeline()
+        return _shared(work, writer, files, dry)
+    pipe = work.pipeline
     file = RowFile(files.rows, files.output, files.summary)
     columns = file.columns(inputs=keys.input_key, history=keys.history_key, writer=work.writer_keys(keys))
     total = 0
@@ -72,24 +73,23 @@ def generate(
     prices = prices_from(dry.price)
     if dry.dry_run:
         return forecast(work, prices, requests=(columns.request_of(row.data, row.where) for row in file))
-    pipe = work.metered()
     pipe.check_writers()
     warn_if_pocket(writer.model)
-    report = Report("generate")
+    report = RunReport("generate")
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("checklists", total)
         for chunk in file.chunks():
-            checklists = pipe.generate_batch([columns.request_of(row.data, row.where) for row in chunk], progress)
+            checklists = pipe.write_batch([columns.request_of(row.data, row.where) for row in chunk], progress)
             for row, checklist in zip(chunk, checklists, strict=True):
                 report.add_checklist(row.number, checklist)
                 prompt_column = {PROMPT: columns.messages_of(row.data, row.where)}
                 out.write(row.data | prompt_column | checklist_columns(checklist))
             report.rows += len(chunk)
-    work.account(report, pipe, prices)
+    work.account(report, prices)
     raise typer.Exit(report.finish(files.output, None, files.summary))
 
 
-def _shared(work: Work, files: o.Files, dry: o.Dry) -> None:
+def _shared(work: Work, writer: o.Writer, files: o.Files, dry: o.Dry) -> None:
     """Write one checklist from a source to a JSON file."""
     name = work.config.name
     if files.output.suffix.lower() != ".json":
@@ -98,25 +98,26 @@ def _shared(work: Work, files: o.Files, dry: o.Dry) -> None:
     prices = prices_from(dry.price)
     if dry.dry_run:
         return forecast(work, prices, source=source)
-    pipe = work.metered()
+    pipe = work.pipeline
     pipe.check_writers()
-    warn_if_pocket(work.writer.model)
-    report = Report("generate")
+    warn_if_pocket(writer.model)
+    report = RunReport("generate")
     checklist = write_shared(pipe, source, report)
     if checklist is not None:
         write_json(files.output, checklist.model_dump(mode="json"))
-    work.account(report, pipe, prices)
+    work.account(report, prices)
     raise typer.Exit(report.finish(files.output if checklist is not None else Path("nothing"), None, files.summary))
 
 
-def write_shared(pipe: Pipeline, source: Any, report: Report, samples: Any = ()) -> Checklist | None:
+def write_shared(pipe: Pipeline, source: Any, report: RunReport, samples: Any = ()) -> Checklist | None:
     """The checklist of a corpus-level pipeline, or None if a stage failed. Adds the stages to the report."""
     checklist: Checklist | None = None
     try:
         checklist = pipe.generate(source, samples)
         report.extra["questions"] = len(checklist)
     except GenerationError as error:
-        report.miss("not_generated", 0, f"{error}{f' The last reply was {error.raw!r:.120}' if error.raw else ''}")
+        raw = f" The last reply was {error.raw!r:.120}" if error.raw else ""
+        report.miss(Unanswered(Reason.NOT_GENERATED, f"{error}{raw}"), 0)
     for stage in pipe.generator.stages:
         report.extra[f"stage {stage.name}"] = f"{stage.asked} sent, {stage.kept} kept, {stage.seconds:.1f} s"
     return checklist

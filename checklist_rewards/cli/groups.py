@@ -1,12 +1,12 @@
 """Option groups: a command takes a dataclass of options as one parameter.
 
     @dataclass(frozen=True)
-    class Kept:
+    class StoreOptions:
         store: StorePath = None
         no_store: NoStore = False
 
     @grouped
-    def score(files: Files, kept: Kept) -> None: ...
+    def score(files: Files, store_options: StoreOptions) -> None: ...
 
 The command line has the options of all groups in order. The command is called with an instance of each group.
 """

@@ -24,7 +24,8 @@ from checklist_rewards.evaluation.items.meta import Review, reads_of, review
 from checklist_rewards.evaluation.items.page import page
 from checklist_rewards.evaluation.items.paraphrase import Paraphraser, reworded
 from checklist_rewards.evaluation.items.similarity import category_figures, similarity
-from checklist_rewards.files.rows import Row, atomic_path, read_rows
+from checklist_rewards.files.atomic import write_text
+from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.refiners.embedding import SentenceEmbedder
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
@@ -85,7 +86,7 @@ def inspect(
         ),
     ] = None,
     checklist_key: o.ChecklistKey = None,
-    kept: o.Kept = o.Kept(),  # noqa: B008 - frozen
+    store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008 - frozen
 ) -> None:
     r"""Rank checklist items by how much they contribute: pass rate, variance, discrimination, redundancy.
 
@@ -110,7 +111,7 @@ def inspect(
             f"--paraphrases {analyses.paraphrases} requires a single --model to write them; omit --judge."
         )
     uses_judge = analyses.meta or analyses.paraphrases > 0
-    scorer = Work.of(o.Preset(), kept, judge=judge).pipeline().scorer if uses_judge else None
+    scorer = Work.of(o.Preset(), store_options, judge=judge).pipeline.scorer if uses_judge else None
     assert scorer is None or isinstance(scorer, ChecklistScorer)
     if scorer is not None:
         scorer.check()
@@ -136,7 +137,7 @@ def inspect(
             progress = bar("meta-checklist", sum(reads_of(collected.checklists[id]) for id, _ in inputs))
             collected.reviews = review([(collected.checklists[id], input) for id, input in inputs], scorer, progress)
     if scorer is not None and analyses.paraphrases:
-        _paraphrase(analysis, collected, columns, rows, analyses, judge, scorer, kept)
+        _paraphrase(analysis, collected, columns, rows, analyses, judge, scorer, store_options)
     _print(analysis, collected, embedder, rows, output, json)
     missing = sum(score.total - score.answered for one in collected.reviews for score in (*one.items, one.whole))
     if missing:
@@ -253,14 +254,14 @@ def _paraphrase(
     analyses: Analyses,
     judge: o.OnlyJudge,
     scorer: ChecklistScorer,
-    kept: o.Kept,
+    store_options: o.StoreOptions,
 ) -> None:
     """Score the first rows again with paraphrased items, and compare the answers."""
     engine = judge.engine
     writer = Paraphraser(
         engine,
         count=analyses.paraphrases,
-        store=kept.opened() or False,
+        store=store_options.open() or False,
     )
     picked = [(row, score) for row, score, _ in _scores(path, ()) if score is not None][: analyses.paraphrase_rows]
     lists = [columns.checklist_of(row.data, row.where) for row, _ in picked]
@@ -322,6 +323,4 @@ def _print(
             },
         )
     if output is not None:
-        text = page(reports, title=f"Items of {rows.name}", targets=analysis.targets, figures=figures)
-        with atomic_path(output) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+        write_text(output, page(reports, title=f"Items of {rows.name}", targets=analysis.targets, figures=figures))

@@ -18,8 +18,10 @@ from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges.checked import usable_check
 from checklist_rewards.judges.jury import load_jury
 from checklist_rewards.pipelines import PipelineConfig
-from checklist_rewards.pipelines.config import FORMATS
+from checklist_rewards.pipelines.files import FORMATS
 from checklist_rewards.prompts import Kind, lint_prompt, prompts_dir
+from checklist_rewards.rewards.configured import config_keys
+from checklist_rewards.rewards.reward import ChecklistReward
 
 CHECKLIST = "checklist"
 """Column of the checklist in files of rows."""
@@ -105,16 +107,10 @@ def _config(path: Path, value: Mapping[Any, Any]) -> str:
 def _is_reward(value: Mapping[Any, Any]) -> bool:
     if value.keys() <= PipelineConfig.model_fields.keys():
         return False
-    # Imported here because it imports the trainers, which takes seconds.
-    from checklist_rewards.rewards.configured import config_keys
-
     return value.keys() <= set(config_keys())
 
 
 def _check_reward(settings: Any, where: str) -> None:
-    from checklist_rewards.rewards.configured import config_keys
-    from checklist_rewards.rewards.trl import ChecklistReward
-
     if not isinstance(settings, Mapping):
         raise ConfigError(f"{where}: expected a mapping of settings, got {type(settings).__name__} {settings!r:.60}.")
     allowed = config_keys()

@@ -14,10 +14,11 @@ from checklist_rewards.cli import options as o
 from checklist_rewards.cli.columns import PROMPT, Columns, read_checklist
 from checklist_rewards.cli.files import CHUNK_ROWS, RowFile
 from checklist_rewards.cli.groups import grouped
-from checklist_rewards.cli.report import Report, bars, warn_if_pocket
+from checklist_rewards.cli.report import RunReport, bars, warn_if_pocket
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
-from checklist_rewards.files.rows import Row, atomic_path, file_format, write_rows
+from checklist_rewards.files.atomic import write_text
+from checklist_rewards.files.rows import Row, file_format, write_rows
 from checklist_rewards.preferences import (
     Form,
     Pair,
@@ -25,7 +26,7 @@ from checklist_rewards.preferences import (
     ScoredPool,
     Select,
     Ties,
-    Unanswered,
+    UnansweredItems,
     choose_pair,
     keep_top,
     preference_card,
@@ -33,6 +34,7 @@ from checklist_rewards.preferences import (
 )
 from checklist_rewards.rerank import check_candidates
 from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 _RULE = "Pair selection"
 _ROWS_AT_ONCE = CHUNK_ROWS // 8
@@ -42,7 +44,7 @@ _ROWS_AT_ONCE = CHUNK_ROWS // 8
 def pairs(
     files: o.Files,
     keys: o.Keys,
-    judge: o.Judge,
+    judge: o.JudgeOptions,
     candidates_key: Annotated[
         str, typer.Option(rich_help_panel=o.ROWS, help="Column of the candidates: a list of texts.")
     ] = "candidates",
@@ -80,7 +82,7 @@ def pairs(
         ),
     ] = "drop",
     unanswered: Annotated[
-        Unanswered,
+        UnansweredItems,
         typer.Option(
             rich_help_panel=_RULE,
             help="Pairs with unanswered items: shared compares the items answered for both texts; bounds drops the "
@@ -90,7 +92,7 @@ def pairs(
     seed: Annotated[int, typer.Option(rich_help_panel=_RULE, help="Random seed of --select random.")] = 0,
     checklist: o.ChecklistFile = None,
     checklist_key: o.ChecklistKey = None,
-    kept: o.Kept = o.Kept(),  # noqa: B008 - frozen
+    store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008 - frozen
 ) -> None:
     r"""Build preference pairs from candidates by their checklist scores, for DPO, KTO or a reward model.
 
@@ -105,7 +107,7 @@ def pairs(
     checklist-rewards pairs candidates.jsonl -o pairs.jsonl --select rlcf --top-fraction 0.4
     ```
     """
-    scorer = Work.of(o.Preset(), kept, judge=judge).pipeline().scorer
+    scorer = Work.of(o.Preset(), store_options, judge=judge).pipeline.scorer
     assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer
     rule = Rule(
         select,
@@ -134,7 +136,7 @@ def pairs(
         reads += len(_samples(columns, row, candidates_key, row_checklist)) * len(items)
     scorer.check()
     warn_if_pocket(judge.shown)
-    report, dropped, selected = Report("pairs"), Counter[str](), list[Pair]()
+    report, dropped, selected = RunReport("pairs"), Counter[str](), list[Pair]()
     with write_rows(files.output) as writer, bars() as bar:
         progress = bar("reads", reads)
         for chunk in file.chunks(_ROWS_AT_ONCE):
@@ -143,7 +145,7 @@ def pairs(
             scores = iter(scorer.score_batch([sample for row_samples in samples for sample in row_samples], progress))
             for row, row_checklist, row_samples in zip(chunk, checklists, samples, strict=True):
                 if row_checklist is None:
-                    report.miss("no_checklist", row.number)
+                    report.miss(Unanswered(Reason.NO_CHECKLIST), row.number)
                     dropped["no_checklist"] += 1
                     continue
                 row_scores = [next(scores) for _ in row_samples]
@@ -162,9 +164,7 @@ def pairs(
         for pair in top:
             for line in rows_of(pair, form):
                 writer.write(line)
-    with atomic_path(card) as temporary:
-        text = preference_card(files.output.stem, rule, form, len(top), dropped, judge.model)
-        temporary.write_text(text, encoding="utf-8")
+    write_text(card, preference_card(files.output.stem, rule, form, len(top), dropped, judge.model))
     report.extra |= _summary(top, dropped) | {"card": str(card)}
     raise typer.Exit(report.finish(files.output, scorer.receipt, files.summary))
 

@@ -10,25 +10,18 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from checklist_rewards.backends import Engine
 from checklist_rewards.cli import options as o
+from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.report import refuse, write_json
-from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT
 from checklist_rewards.judges.probe import DEFAULT_MARGIN, ProbeReport
 from checklist_rewards.judges.probe import probe as ask
-from checklist_rewards.scores import DEFAULT_THRESHOLD
 
 _HIDDEN = "unknown: the model is on a server"
 
 
+@grouped
 def probe(
-    model: o.Model = "pocket",
-    backend: o.Backend = "auto",
-    base_url: o.BaseUrl = None,
-    engine_options: o.EngineSettings = None,
-    prompt: o.JudgePrompt = None,
-    threshold: o.Threshold = None,
-    mass_floor: o.MassFloor = None,
+    judge: o.ProbeOptions,
     margin: Annotated[
         float,
         typer.Option(
@@ -53,13 +46,7 @@ def probe(
     checklist-rewards probe --model org/judge --base-url http://localhost:8000/v1
     ```
     """
-    report = ask(
-        Engine(model, backend, base_url, o.engine_settings("--engine", engine_options)),
-        prompt=prompt or DEFAULT_PROMPT,
-        mass_floor=DEFAULT_MASS_FLOOR if mass_floor is None else mass_floor,
-        threshold=DEFAULT_THRESHOLD if threshold is None else threshold,
-        margin=margin,
-    )
+    report = ask(judge.engine, margin=margin, **judge.settings)
     out = Console()
     out.print(_items(report))
     out.print(_facts(report))

@@ -12,17 +12,16 @@ from checklist_rewards.cli import options as o
 from checklist_rewards.cli.columns import PROMPT, Columns, read_checklist
 from checklist_rewards.cli.dry import forecast_refine
 from checklist_rewards.cli.files import RowFile
-from checklist_rewards.cli.forecast import prices_from
+from checklist_rewards.cli.forecast import ANSWERS, prices_from
 from checklist_rewards.cli.generate import checklist_columns
 from checklist_rewards.cli.groups import grouped
-from checklist_rewards.cli.report import Report, bars, warn_if_pocket
+from checklist_rewards.cli.report import RunReport, bars, warn_if_pocket
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import Row, write_rows
+from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.self_refine import (
     DEFAULT_ROUNDS,
-    NO_CHECKLIST,
-    NO_REPLY,
     Method,
     Refinement,
     Task,
@@ -41,7 +40,7 @@ def refine(
     files: o.Files,
     preset: o.Preset,
     keys: o.Keys,
-    judge: o.Judge,
+    judge: o.JudgeOptions,
     policy: Annotated[
         str | None, _answers("Model that writes the answers and the checklists.", default="the judge")
     ] = None,
@@ -63,7 +62,7 @@ def refine(
     checklist: o.ChecklistFile = None,
     checklist_key: o.ChecklistKey = None,
     dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
-    kept: o.Kept = o.Kept(),  # noqa: B008
+    store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008
 ) -> None:
     r"""Let a model revise its own answers until they pass their checklists (STICK).
 
@@ -81,7 +80,7 @@ def refine(
     ```
     """
     engine = o.policy(judge, policy, policy_base_url, policy_engine) or judge.engine
-    work = Work.of(preset, kept, writer=engine, judge=judge, dry=dry)
+    work = Work.of(preset, store_options, writer=engine, judge=judge, dry=dry)
     if work.config.corpus_level:
         raise SampleError(
             f"--pipeline {work.config.name} writes one checklist for all rows; write it with `generate`, then set "
@@ -104,10 +103,10 @@ def refine(
     if dry.dry_run:
         tasks = [_task(columns, row, checklist_key) for row in file]
         return forecast_refine(work, engine, prices, tasks, rounds=rounds, method=method, sampling=sampling)
-    pipe, answering = work.metered(), work.metered_engine(work.limited(engine))
+    pipe, answering = work.pipeline, work.engine(ANSWERS, engine)
     pipe.check()
     warn_if_pocket(judge.shown, engine.model)
-    report, totals = Report("refine"), _RefineTotals()
+    report, totals = RunReport("refine"), _RefineTotals()
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("replies at most", total * (1 + rounds * (2 if method == "critique" else 1)))
         for chunk in file.chunks():
@@ -130,7 +129,7 @@ def refine(
                 out.write(row.data | new | _refined_columns(refinement))
             report.rows += len(chunk)
     report.extra |= totals.summary()
-    work.account(report, pipe, prices)
+    work.account(report, prices)
     raise typer.Exit(report.finish(files.output, getattr(pipe.scorer, "receipt", None), files.summary))
 
 
@@ -165,17 +164,17 @@ def _task(columns: Columns, row: Row, checklist_key: str | None) -> Task:
     prompt = columns.messages_of(row.data, row.where)
     if prompt is None or (isinstance(prompt, str) and not prompt.strip()):
         raise SampleError(f"{row.where}: the input is empty.")
-    given = columns.shared is not None or checklist_key is not None or columns.checklist in row.data
-    checklist = columns.checklist_of(row.data, row.where) if given else None
+    has_checklist = columns.shared is not None or checklist_key is not None or columns.checklist in row.data
+    checklist = columns.checklist_of(row.data, row.where) if has_checklist else None
     return Task(prompt, checklist, columns.reference_of(row.data, row.where))
 
 
-def _count(report: Report, row: Row, refinement: Refinement) -> None:
-    reason, _, detail = refinement.stopped.partition(": ")
-    if reason == NO_REPLY:
-        report.miss(reason, row.number, detail)
-    if reason == NO_CHECKLIST:
-        report.miss("not_generated", row.number, detail)
+def _count(report: RunReport, row: Row, refinement: Refinement) -> None:
+    stopped = Unanswered(refinement.stopped)
+    if stopped.reason == Reason.NO_REPLY:
+        report.miss(stopped, row.number)
+    if stopped.reason == Reason.NO_CHECKLIST:
+        report.miss(Unanswered(Reason.NOT_GENERATED, stopped.detail), row.number)
     scores = [step.score for step in refinement.rounds if step.score is not None]
     if scores:
         report.add(row.number, scores[refinement.best or 0])

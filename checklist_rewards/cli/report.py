@@ -1,6 +1,6 @@
 """Messages of a command on stderr: progress while it works and a summary at the end.
 
-A [`Report`] receives scores one by one and keeps totals only, so its size does not depend on the number of rows. It
+A [`RunReport`] receives scores one by one and keeps totals only, so its size does not depend on the number of rows. It
 prints the summary, writes it as JSON for `--summary`, and returns the exit code.
 """
 
@@ -21,40 +21,16 @@ from rich.table import Table
 from checklist_rewards.backends.models import POCKET
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError
-from checklist_rewards.files.rows import atomic_path
+from checklist_rewards.files.atomic import write_text
 from checklist_rewards.judges import Receipt
-from checklist_rewards.judges.budget import BUDGET
 from checklist_rewards.progress import AddBar, progress_on
 from checklist_rewards.scores import Score
+from checklist_rewards.scores.reasons import ADVICE, Reason, Unanswered
 from checklist_rewards.scores.tally import Tally
 
 console = Console(stderr=True, soft_wrap=True, highlight=False)
 
 _SHOWN_ROWS = 5
-_ADVICE = {
-    "too_long": "the prompt is longer than the model's context",
-    "off_label": "the judge's most likely reply is not one of the labels (see --mass-floor and `probe`)",
-    "backend_error": "the engine failed; rerun the command to retry",
-    "budget": "the --budget is spent; rerun the command with a larger budget to continue",
-    "timeout": "the request timed out; rerun the command to retry",
-    "not_json": "the server's response is not JSON; rerun the command to retry",
-    "error_body": "the server's response contains an error; rerun the command to retry",
-    "empty_choices": "the server's response contains no reply; rerun the command to retry",
-    "null_content": "the server's reply has no text",
-    "cut_off": "the reply reached its token limit before an answer; allow more tokens",
-    "refused": "the server or the model refused to answer",
-    "tie": "as many samples abstain as answer",
-    "missing": "the judge's reply does not answer this question, even after a second request",
-    "unparsable": "the judge's reply cannot be parsed, even after a second request",
-    "quorum": "too few judges of the panel answered",
-    "no_majority": "no answer has more than half of the panel's votes",
-    "disagreement": "the panel is not unanimous",
-    "check_error": "the code check failed on this text",
-    "uncalibrated": "the calibration requires a read of an empty target, which was not answered",
-    "no_checklist": "the row's checklist is null",
-    "no_reply": "the policy gave no reply",
-    "not_generated": "no checklist could be parsed from the writer's replies",
-}
 
 
 def refuse(message: str) -> None:
@@ -78,8 +54,8 @@ def bars() -> AbstractContextManager[AddBar]:
 
 
 @dataclass
-class Unanswered:
-    """The count of one reason, with the first rows that have it."""
+class Count:
+    """How often one reason occurred, with the first rows that have it."""
 
     count: int = 0
     rows: list[int] = field(default_factory=list)
@@ -98,7 +74,7 @@ class Unanswered:
         return ", ".join(map(str, self.rows[:_SHOWN_ROWS])) + (", …" if len(self.rows) > _SHOWN_ROWS else "")
 
 
-class Report:
+class RunReport:
     """Totals of one command."""
 
     def __init__(self, command: str):
@@ -107,7 +83,7 @@ class Report:
         self.checklists: int | None = None
         """Checklists that were written; None for commands that write none."""
         self.tally = Tally()
-        self.unanswered: dict[str, Unanswered] = {}
+        self.unanswered: dict[str, Count] = {}
         self.silent: Counter[str] = Counter()
         """Unanswered votes per judge of a panel."""
         self.votes: Counter[str] = Counter()
@@ -120,26 +96,24 @@ class Report:
         self.tally.add(score)
         for item in score.items:
             if item.unanswered is not None:
-                reason, _, detail = item.unanswered.partition(":")
-                self.miss(reason, row, detail.strip())
+                self.miss(item.unanswered, row)
             for vote in item.votes or ():
                 self.votes[vote.judge or ""] += 1
                 self.silent[vote.judge or ""] += vote.unanswered is not None
-                reason, _, detail = (vote.unanswered or "").partition(":")
                 # The item has an answer from other judges, but the run still stopped at its budget.
-                if reason == BUDGET and item.unanswered is None:
-                    self.miss(reason, row, detail.strip())
+                if vote.unanswered is not None and vote.unanswered.reason == Reason.BUDGET and item.unanswered is None:
+                    self.miss(vote.unanswered, row)
 
     def add_checklist(self, row: int, result: Checklist | GenerationError) -> None:
         """Count the generator's result for row number `row`."""
         self.checklists = (self.checklists or 0) + isinstance(result, Checklist)
         if isinstance(result, GenerationError):
             raw = f" The last reply was {result.raw!r:.120}" if result.raw else ""
-            self.miss("not_generated", row, f"{result}{raw}")
+            self.miss(Unanswered(Reason.NOT_GENERATED, f"{result}{raw}"), row)
 
-    def miss(self, reason: str, row: int, detail: str = "") -> None:
+    def miss(self, unanswered: Unanswered, row: int) -> None:
         """Count a missing result of row number `row`."""
-        self.unanswered.setdefault(reason, Unanswered()).add(row, detail)
+        self.unanswered.setdefault(str(unanswered.reason), Count()).add(row, unanswered.detail)
 
     @property
     def exit_code(self) -> int:
@@ -183,7 +157,7 @@ class Report:
     def _missing(self) -> Table:
         table = Table("reason", "count", "rows", "why", title="unanswered", title_justify="left")
         for reason, missing in sorted(self.unanswered.items()):
-            why = "; ".join(text for text in (_ADVICE.get(reason, ""), missing.detail) if text)
+            why = "; ".join(text for text in (ADVICE.get(reason, ""), missing.detail) if text)
             table.add_row(reason, str(missing.count), missing.shown_rows, escape(why))
         return table
 
@@ -209,8 +183,7 @@ class Report:
 
 def write_json(path: Path, record: Any) -> None:
     """Write a JSON file atomically. Raises [`SampleError`] if it cannot be written."""
-    with atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
 
 
 def _number(value: float | None) -> str:

@@ -14,7 +14,7 @@ from checklist_rewards.cli import options as o
 from checklist_rewards.cli.columns import PROMPT, Columns, read_checklist
 from checklist_rewards.cli.files import CHUNK_ROWS, RowFile
 from checklist_rewards.cli.groups import grouped
-from checklist_rewards.cli.report import Report, bars, warn_if_pocket
+from checklist_rewards.cli.report import RunReport, bars, warn_if_pocket
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import Row, write_rows
@@ -30,6 +30,7 @@ from checklist_rewards.rerank import (
     selection,
 )
 from checklist_rewards.scorer import ChecklistScorer
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 RANKING_COLUMNS = ("checklist_best", "checklist_ranks", "checklist_scores")
 _SCORES = ("score_of_the_best", "score_of_the_first", "score_on_average")
@@ -42,7 +43,7 @@ _POLICY = "Candidates"
 def rerank(
     files: o.Files,
     keys: o.Keys,
-    judge: o.Judge,
+    judge: o.JudgeOptions,
     candidates_key: Annotated[
         str, typer.Option(rich_help_panel=_POLICY, help="Column of the candidates: a list of texts.")
     ] = CANDIDATES,
@@ -82,7 +83,7 @@ def rerank(
     ] = "keep",
     checklist: o.ChecklistFile = None,
     checklist_key: o.ChecklistKey = None,
-    kept: o.Kept = o.Kept(),  # noqa: B008 - frozen
+    store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008 - frozen
 ) -> None:
     r"""Rank candidates by their checklist score (best-of-N).
 
@@ -98,8 +99,8 @@ def rerank(
         --model org/judge --policy org/policy --n 16 --ties first
     ```
     """
-    work = Work.of(o.Preset(), kept, judge=judge)
-    scorer = work.pipeline().scorer
+    work = Work.of(o.Preset(), store_options, judge=judge)
+    scorer = work.pipeline.scorer
     assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer
     if gold_key is not None and policy is not None:
         raise SampleError(
@@ -131,7 +132,7 @@ def rerank(
     if engine is not None:
         _ = engine.identity  # raises if the policy is not found
     warn_if_pocket(judge.shown)
-    report, totals, store = Report("rerank"), _RerankTotals(), work.store
+    report, totals, store = RunReport("rerank"), _RerankTotals(), work.store
     with write_rows(files.output) as writer, bars() as bar:
         sampled = None if engine is None else bar("prompts sampled", total)
         progress = bar("reads", reads)
@@ -143,10 +144,10 @@ def rerank(
             rankings = _rankings(scorer, columns, chunk, texts, ties, progress)
             for row, candidates, ranking in zip(chunk, texts, rankings, strict=True):
                 if engine is not None and len(candidates) < n:
-                    report.miss("no_reply", row.number, f"{len(candidates)} of {n} candidates")
+                    report.miss(Unanswered(Reason.NO_REPLY, f"{len(candidates)} of {n} candidates"), row.number)
                 if ranking is None:
                     if candidates:
-                        report.miss("no_checklist", row.number)
+                        report.miss(Unanswered(Reason.NO_CHECKLIST), row.number)
                 else:
                     totals.add(ranking, None if gold_key is None else _gold(columns, row, gold_key, candidates))
                     for score in ranking.scores:

@@ -18,7 +18,7 @@ from checklist_rewards.cli.files import RowFile
 from checklist_rewards.cli.forecast import prices_from
 from checklist_rewards.cli.generate import checklist_columns, write_shared
 from checklist_rewards.cli.groups import grouped
-from checklist_rewards.cli.report import Report, bars, warn_if_pocket
+from checklist_rewards.cli.report import RunReport, bars, warn_if_pocket
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.rows import Row, write_rows
@@ -27,6 +27,7 @@ from checklist_rewards.pipelines import Pipeline, source_from
 from checklist_rewards.pipelines.requests import TRIED
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Score
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 SCORE = "checklist_score"
 
@@ -42,7 +43,7 @@ def score(
     checklist_key: o.ChecklistKey = None,
     concurrency: o.Concurrency = None,
     dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
-    kept: o.Kept = o.Kept(),  # noqa: B008
+    store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008
 ) -> None:
     r"""Score texts by their checklists.
 
@@ -62,8 +63,8 @@ def score(
         --input-key instruction --input-key input
     ```
     """
-    work = Work.of(preset, kept, judge=judge, concurrency=concurrency, dry=dry)
-    pipe = work.pipeline()
+    work = Work.of(preset, store_options, judge=judge, concurrency=concurrency, dry=dry)
+    pipe = work.pipeline
     file = RowFile(files.rows, files.output, files.summary)
     columns = file.columns(
         inputs=keys.input_key,
@@ -76,10 +77,10 @@ def score(
     reads = sum(_check(pipe, columns, row, columns.checklist_of(row.data, row.where)) for row in file)
     prices = prices_from(dry.price)
     if dry.dry_run:
-        return forecast(work, prices, samples=_samples(columns, file), writes=False)
+        return forecast(work, prices, samples=_samples(columns, file))
     pipe.scorer.check()
     warn_if_pocket(judge.shown)
-    report = Report("score")
+    report = RunReport("score")
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("reads", reads)
         for chunk in file.chunks():
@@ -87,9 +88,11 @@ def score(
             scores = _scores(pipe, columns, chunk, checklists, progress)
             for row, result in zip(chunk, scores, strict=True):
                 out.write(row.data | {SCORE: None if result is None else result.model_dump()})
-                report.add(row.number, result) if result is not None else report.miss("no_checklist", row.number)
+                report.add(row.number, result) if result is not None else report.miss(
+                    Unanswered(Reason.NO_CHECKLIST), row.number
+                )
             report.rows += len(chunk)
-    work.account(report, pipe, prices)
+    work.account(report, prices)
     raise typer.Exit(report.finish(files.output, _receipt(pipe), files.summary))
 
 
@@ -98,7 +101,7 @@ def run(
     files: o.Files,
     preset: o.Preset,
     keys: o.WriterKeys,
-    judge: o.Judge,
+    judge: o.JudgeOptions,
     writer: o.OwnWriter,
     source: Annotated[
         Path | None,
@@ -112,7 +115,7 @@ def run(
     target_key: o.TargetKey = None,
     concurrency: o.Concurrency = None,
     dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
-    kept: o.Kept = o.Kept(),  # noqa: B008
+    store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008
     example_input: ExampleInput = None,
 ) -> None:
     r"""Write a checklist for every input and score the target by it.
@@ -134,46 +137,46 @@ def run(
         --model org/judge --dry-run --price org/judge=0.15,0.60
     ```
     """
+    engine = writer.engine_beside(judge)
     work = Work.of(
         preset,
-        kept,
+        store_options,
         writing=writer,
-        writer=writer.engine_beside(judge),
+        writer=engine if checklist is None else None,
         judge=judge,
         concurrency=concurrency,
         dry=dry,
     )
-    pipe = work.pipeline()
-    given = None if checklist is None else read_checklist(checklist)
-    loaded_source = _source(work, source, given)
+    pipe = work.pipeline
+    file_checklist = None if checklist is None else read_checklist(checklist)
+    loaded_source = _source(work, source, file_checklist)
     file = RowFile(files.rows, files.output, files.summary)
     columns = file.columns(
         inputs=keys.input_key,
         target=target_key,
         reference=keys.reference_key,
         history=keys.history_key,
-        writer={} if work.config.corpus_level or given is not None else work.writer_keys(keys),
-        shared=given,
+        writer={} if work.config.corpus_level or file_checklist is not None else work.writer_keys(keys),
+        shared=file_checklist,
     )
-    per_row = given is None and loaded_source is None
+    per_row = file_checklist is None and loaded_source is None
     total = 0
     for row in file:
         if per_row:
             pipe.check_request(columns.request_of(row.data, row.where), row.where)
-        _check(pipe, columns, row, given)
+        _check(pipe, columns, row, file_checklist)
         total += 1
     prices = prices_from(dry.price)
     if dry.dry_run:
         requests = (columns.request_of(row.data, row.where) for row in file) if per_row else ()
-        samples = (columns.sample_of(row.data, row.where, given) for row in file)
-        return forecast(work, prices, requests=requests, samples=samples, source=loaded_source, writes=given is None)
-    pipe = work.metered() if given is None else pipe
+        samples = (columns.sample_of(row.data, row.where, file_checklist) for row in file)
+        return forecast(work, prices, requests=requests, samples=samples, source=loaded_source)
     pipe.scorer.check()
-    if given is None:
+    if file_checklist is None:
         pipe.check_writers()
-    warn_if_pocket(judge.shown, work.writer.model)
-    report = Report("run")
-    shared: Checklist | GenerationError | None = given
+    warn_if_pocket(judge.shown, engine.model)
+    report = RunReport("run")
+    shared: Checklist | GenerationError | None = file_checklist
     if loaded_source is not None:
         step = max(1, -(-total // TRIED))
         texts = [columns.sample_of(row.data, row.where, ()) for row in islice(file, 0, None, step)]
@@ -184,7 +187,7 @@ def run(
         for chunk in file.chunks():
             generated: Sequence[Checklist | GenerationError]
             if per_row:
-                generated = pipe.generate_batch([columns.request_of(row.data, row.where) for row in chunk], written)
+                generated = pipe.write_batch([columns.request_of(row.data, row.where) for row in chunk], written)
             else:
                 assert shared is not None
                 generated = [shared] * len(chunk)
@@ -197,21 +200,21 @@ def run(
                 if per_row:
                     report.add_checklist(row.number, checklist_or_error)
                 elif result is None:
-                    report.miss("no_checklist", row.number)
+                    report.miss(Unanswered(Reason.NO_CHECKLIST), row.number)
                 if result is not None:
                     report.add(row.number, result)
             report.rows += len(chunk)
-    work.account(report, pipe, prices)
+    work.account(report, prices)
     raise typer.Exit(report.finish(files.output, _receipt(pipe), files.summary))
 
 
-def _source(work: Work, source: Path | None, given: Checklist | None) -> Any:
+def _source(work: Work, source: Path | None, checklist: Checklist | None) -> Any:
     """The source of a corpus-level pipeline; None for other pipelines and with --checklist."""
-    if source is not None and given is not None:
+    if source is not None and checklist is not None:
         raise SampleError(
             f"--source {source} has no effect with --checklist, which is used as it is; omit one of them."
         )
-    if work.config.corpus_level and given is None:
+    if work.config.corpus_level and checklist is None:
         if source is None:
             raise SampleError(
                 f"{work.config.name} writes one checklist for all rows and requires --source FILE (see "

@@ -63,7 +63,7 @@ def serve(
         float, typer.Option(rich_help_panel=SERVER, min=0.001, help="Largest request body in MiB.")
     ] = 16,
     concurrency: o.Concurrency = None,
-    kept: o.Kept = o.Kept(),  # noqa: B008 - frozen
+    store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008 - frozen
 ) -> None:
     """Serve rewards over HTTP: one judge for any number of trainers.
 
@@ -94,13 +94,13 @@ def serve(
         raise SampleError(
             f"serve requires {error.name}, which is not installed: pip install 'checklist-rewards[serve]'."
         ) from None
-    work = Work.of(preset, kept, judge=judge, concurrency=concurrency)
+    work = Work.of(preset, store_options, judge=judge, concurrency=concurrency)
     if work.config.scorer.scale is not None:
         raise SampleError(
             "the server scores checklists as clients send them and cannot apply --scale or the scale of a pipeline; "
             "omit it, and add the grades as options of the checklist items."
         )
-    scorer = work.pipeline().scorer
+    scorer = work.pipeline.scorer
     if not isinstance(scorer, ChecklistScorer):
         raise SampleError(f"serve requires a ChecklistScorer, but {work.config.name} uses {type(scorer).__name__}.")
     app = build_app(

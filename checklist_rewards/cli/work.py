@@ -1,25 +1,27 @@
 """From CLI options to a pipeline: the config with the user's changes, the writer, the judge and the store.
 
-No model is loaded here. `--concurrency` is an engine setting, so it requires an engine of its own.
+No model is loaded here. A command assembles its pipeline once, with limits and meters on the engines. In a dry run,
+counters take the place of the engines. `--concurrency` is an engine setting, so it requires an engine of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from checklist_rewards.backends import SERVED, Engine, choose_backend
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.forecast import prices_from
-from checklist_rewards.cli.report import Report
+from checklist_rewards.cli.forecast import CANDIDATES, CHECKLISTS, SCORES, Counter, Line, prices_from
+from checklist_rewards.cli.report import RunReport
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges.base import Judge, Prices, Receipt
-from checklist_rewards.judges.budget import BUDGET, Budget
+from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.jury import load_jury
 from checklist_rewards.judges.meter import Meter
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble
+from checklist_rewards.scores.reasons import Reason
 
 _WRITER_FIELDS = ("reference", "context", "candidates", "chosen", "rejected")
 
@@ -29,27 +31,30 @@ class Work:
     """The pipeline config, engines and store of one command. Create it with [`Work.of`]."""
 
     config: PipelineConfig
-    writer: Engine
     judge: Engine
+    writer: Engine | None
+    """None for a command that writes no checklists."""
     store: Store | None
     concurrency: int | None = None
     budget: Budget | None = None
-    writes: bool = False
-    """Whether the command writes checklists. If not, `writer` is unused with a file of judges."""
+    dry_run: bool = False
     meters: list[Meter] = field(default_factory=list)
     """Cost of writing. The cost of judging is in the scorer's receipt."""
+    lines: list[Line] = field(default_factory=list)
+    """The lines of a dry run's table, one per engine."""
+    _budgeted: dict[Engine, Engine] = field(default_factory=dict, init=False)
 
     @classmethod
     def of(
         cls,
         preset: o.Preset,
-        kept: o.Kept,
+        store_options: o.StoreOptions,
         *,
         writing: o.Writing | None = None,
         writer: Engine | None = None,
-        judge: o.Judge | None = None,
+        judge: o.JudgeOptions | None = None,
         concurrency: int | None = None,
-        dry: o.Dry | None = None,
+        dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
     ) -> Work:
         """The preset, overridden by the user's options. Raises a [`ChecklistRewardsError`] for unusable options."""
         config = preset.load()
@@ -61,9 +66,14 @@ class Work:
             changes["scorer"] = judge.settings
         config = config.replace(changes, "options") if changes else config
         if config.scorer.judge is not None:
-            _alone(config.scorer.judge, concurrency, dry)
+            _refuse_with_jury(config.scorer.judge, concurrency, dry)
         judging = judge.engine if judge is not None else writer
         assert judging is not None
+        if dry.dry_run and judging.backend == REMOTE:
+            raise SampleError(
+                "--dry-run counts the requests of this process, but with --backend remote the server at "
+                f"{judging.base_url} runs the judge; omit one of the two options."
+            )
         for engine in (judging, writer):
             if concurrency is not None and engine is not None and not _served(engine):
                 raise SampleError(
@@ -71,46 +81,35 @@ class Work:
                     "omit it."
                 )
         budget = None
-        if dry is not None and dry.budget is not None and not dry.dry_run:
+        if dry.budget is not None and not dry.dry_run:
             budget = Budget(dry.budget, prices_from(dry.price))
-        return cls(config, writer or judging, judging, kept.opened(), concurrency, budget, writer is not None)
+        return cls(config, judging, writer, store_options.open(), concurrency, budget, dry.dry_run)
 
-    def pipeline(self, engine: Callable[[Engine], Engine] | None = None) -> Pipeline:
-        """The pipeline for checking rows. `engine`, if given, replaces each engine (a dry run counts this way)."""
-        put, jury = engine or self.limited, self._jury()
-        if jury is None:
-            judge = put(self.judge)
-            writer = judge if self.writer == self.judge and engine is None else put(self.writer)
-        else:
-            judge, writer = self.judge, put(self.writer) if self.writes else self.writer
-        return assemble(
-            self.config, writer, judge, self.store, lambda name: put(replace(self.writer, model=name)), jury
-        )
-
-    def metered(self) -> Pipeline:
-        """The pipeline for doing the work, with a meter on the writer's engines."""
-        jury = self._jury()
-        judge = self.limited(self.judge) if jury is None else self.judge
-        writer = judge if self.writer == self.judge and jury is None else self.limited(self.writer)
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """The pipeline of the command. It has a generator only if the command writes checklists."""
+        jury, writer = self._jury(), self.writer
         return assemble(
             self.config,
-            self.metered_engine(writer),
-            judge,
+            None if writer is None else self.engine(CHECKLISTS, writer),
+            self.engine(SCORES, self.judge) if jury is None else self.judge,
             self.store,
-            lambda name: self.metered_engine(self.limited(replace(self.writer, model=name))),
+            None if writer is None else lambda name: self.engine(CANDIDATES, writer.named(name)),
             jury,
         )
 
-    def _jury(self) -> Judge | None:
-        """The judges of a --judge file, each limited by --budget; None without a file or a budget.
+    def engine(self, purpose: str, engine: Engine) -> Engine:
+        """An engine as the command uses it: within its limits, and with a meter unless it judges. In a dry run, a
+        counter."""
+        if self.dry_run:
+            self.lines.append(Line(purpose, Counter(engine)))
+            return self.lines[-1].counter.wrapped
+        if purpose == SCORES:
+            return self._limited(engine)
+        self.meters.append(Meter(self._limited(engine)))
+        return self.meters[-1].wrapped
 
-        Without a budget, the scorer reads the file itself.
-        """
-        if self.config.scorer.judge is None or self.budget is None:
-            return None
-        return load_jury(self.config.scorer.judge, False if self.store is None else self.store, self.limited)
-
-    def account(self, report: Report, pipe: Pipeline, prices: Prices) -> None:
+    def account(self, report: RunReport, prices: Prices) -> None:
         """Add the cost of writing to the report and, if prices are given, the total cost."""
         spent = sum((meter.spent for meter in self.meters), Receipt())
         if spent.calls:
@@ -120,40 +119,45 @@ class Work:
                 "writer reply tokens": spent.completion_tokens,
             }
         if prices:
-            judged = getattr(pipe.scorer, "receipt", Receipt())
+            judged = getattr(self.pipeline.scorer, "receipt", Receipt())
             cost, of_reads = (spent + judged).cost(prices), judged.cost(prices)
             report.extra["US dollars"] = cost if cost is not None else "unknown: set --price for every model"
-            if judged.asked and of_reads is not None and BUDGET not in report.unanswered:  # refused reads cost nothing
+            if (
+                judged.asked and of_reads is not None and Reason.BUDGET not in report.unanswered
+            ):  # refused reads cost nothing
                 report.extra["US dollars per read asked"] = of_reads / judged.asked
         if self.budget is not None and self.budget.overshoot:
             report.extra["US dollars over the budget"] = self.budget.overshoot
 
-    def metered_engine(self, engine: Engine) -> Engine:
-        """The engine with a meter on its replies."""
-        self.meters.append(Meter(engine))
-        return Engine(engine.model, self.meters[-1], engine.base_url)
-
-    def limited(self, engine: Engine) -> Engine:
-        """The engine limited by --concurrency and --budget."""
-        limited = self._paced(engine)
-        return limited if self.budget is None else self.budget.limited(limited)
-
-    def _paced(self, engine: Engine) -> Engine:
-        if self.concurrency is None or not _served(engine):
-            return engine
-        return replace(engine, settings={**engine.settings, "concurrency": self.concurrency})
-
     def writer_keys(self, keys: o.WriterKeys) -> dict[str, str | None]:
         """The fields that the writer's prompt uses, each with the column named by the user."""
-        shown = self.pipeline().shown
         named = {name: getattr(keys, f"{name}_key") for name in _WRITER_FIELDS}
-        return {name: key for name, key in named.items() if name in shown or key is not None}
+        return {name: key for name, key in named.items() if name in self.pipeline.shown or key is not None}
+
+    def _jury(self) -> Judge | None:
+        """The judges of a --judge file, each limited by --budget; None without a file or a budget.
+
+        Without a budget, the scorer reads the file itself.
+        """
+        if self.config.scorer.judge is None or self.budget is None:
+            return None
+        return load_jury(self.config.scorer.judge, False if self.store is None else self.store, self._limited)
+
+    def _limited(self, engine: Engine) -> Engine:
+        """The engine limited by --concurrency and --budget. Equal engines share one limit."""
+        if self.concurrency is not None and _served(engine):
+            engine = replace(engine, settings={**engine.settings, "concurrency": self.concurrency})
+        if self.budget is None:
+            return engine
+        if engine not in self._budgeted:
+            self._budgeted[engine] = self.budget.limited(engine)
+        return self._budgeted[engine]
 
 
-def _alone(judges: str, concurrency: int | None, dry: o.Dry | None) -> None:
+def _refuse_with_jury(judges: str, concurrency: int | None, dry: o.Dry) -> None:
     """Refuse options that have no effect on the judges of a --judge file."""
-    for option, there in (("--dry-run", dry is not None and dry.dry_run), ("--concurrency", concurrency is not None)):
-        if there:
+    for option, is_set in (("--dry-run", dry.dry_run), ("--concurrency", concurrency is not None)):
+        if is_set:
             raise SampleError(f"{option} requires --model: it has no effect on the judges in {judges}; omit it.")
 
 

@@ -103,6 +103,7 @@ def build_checklists(
         request = _request(row, keys, context, number)
         if isinstance(generator, Pipeline):
             generator.check_request(request, f"row {number}")
+    write = generator.write_batch if isinstance(generator, Pipeline) else generator.generate_batch
     generator.check()
 
     failures: dict[int, GenerationError] = {}
@@ -111,7 +112,7 @@ def build_checklists(
             rows = list(enumerate(inputs.select(range(start, min(start + CHUNK_ROWS, len(inputs)))), start=start + 1))
             requests = [_request(row, keys, context, number) for number, row in rows]
             written = []
-            for (number, row), result in zip(rows, generator.generate_batch(requests, count), strict=True):
+            for (number, row), result in zip(rows, write(requests, count), strict=True):
                 if isinstance(result, GenerationError):
                     failures[number] = result
                 else:

@@ -29,7 +29,7 @@ from checklist_rewards.datasets.criteria import CriteriaReader, json_or_text, ke
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.rows import Row, read_rows
-from checklist_rewards.pipelines.config import FORMATS as DOCUMENTS
+from checklist_rewards.pipelines.files import FORMATS as DOCUMENTS
 
 RubricFormat = Literal["autorubric", "rubric", "healthbench", "rar", "autochecklist"]
 FORMATS: tuple[str, ...] = get_args(RubricFormat)

@@ -11,7 +11,8 @@ from datasets import Dataset
 
 from checklist_rewards.datasets.card import checklist_card, completed_card
 from checklist_rewards.errors import SampleError
-from checklist_rewards.files.rows import atomic_path, file_format, write_rows
+from checklist_rewards.files.atomic import atomic_path
+from checklist_rewards.files.rows import file_format, write_rows
 
 
 def save_dataset(dataset: Dataset, path: str | Path) -> None:

@@ -26,6 +26,7 @@ from checklist_rewards.judges.batch import numbered
 from checklist_rewards.prompts import fence
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import BEST_QUALITY, LEAST_QUALITY, Score, Verdict, score_checklist
+from checklist_rewards.scores.reasons import Unanswered
 from checklist_rewards.validation import string
 
 Winner = Literal["first", "second", "tie"]
@@ -56,7 +57,7 @@ class Grade:
     expected: float | None
     """Mean grade under the judge's probabilities or votes; equal to `grade` without them."""
     reasoning: str | None = None
-    unanswered: str | None = None
+    unanswered: Unanswered | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Preference:
     """Whether both orders gave the same answer; otherwise the winner is a tie."""
     reasoning: tuple[str | None, str | None] = (None, None)
     """Reasoning for the original and for the swapped order."""
-    unanswered: str | None = None
+    unanswered: Unanswered | None = None
 
 
 def direct_scores(judge: Judge, samples: Sequence[Sample], progress: Progress | None = None) -> list[Grade]:

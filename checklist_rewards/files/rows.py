@@ -1,10 +1,8 @@
 """Files of rows: JSONL, CSV and Parquet, read as a stream and written atomically.
 
 The format is determined by the extension. [`read_rows`] yields one row at a time with its place in the file, so that
-errors can name it. [`write_rows`] writes to a hidden file in the same folder and renames it when the block ends
-without an error. After an error, no new file exists and an old one is unchanged. A process that is killed leaves its
-hidden file behind; the next process that writes the same file removes it. Memory does not grow with the number of
-rows, neither for reading nor for writing.
+errors can name it. [`write_rows`] writes atomically (`atomic.py`). Memory does not grow with the number of rows,
+neither for reading nor for writing.
 
 CSV has no types: every cell is read as a string. A list or mapping (a checklist, a score) is stored as JSON text.
 
@@ -14,22 +12,19 @@ NaN and infinities, which JSON does not support, become null in JSON and empty i
 from __future__ import annotations
 
 import csv
-import glob
 import json
-import os
-import secrets
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.spool import ArrowSpool, Spool, as_json, as_text, check_names, json_reader
 
-if sys.platform != "win32":
-    import fcntl
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FORMATS = (".jsonl", ".csv", ".parquet")
 _BOM = b"\xef\xbb\xbf"
@@ -127,11 +122,15 @@ def _checked(rows: Iterator[Row], check: Callable[[Mapping[str, Any]], None], ad
 
 
 @contextmanager
-def write_rows(path: str | Path) -> Iterator[RowWriter]:
+def write_rows(path: str | Path, format: str | None = None) -> Iterator[RowWriter]:
     """Write a file row by row: `with write_rows("out.jsonl") as rows: rows.write({...})`.
 
     The complete file is created when the block ends. If the block raises, no file is created and an existing file is
     unchanged.
+
+    Args:
+        path (`str` or `Path`): The file.
+        format (`str`, *optional*): One of `FORMATS`. Defaults to the extension of `path`.
 
     Raises:
         SampleError: Immediately, if the extension is unknown or the folder is not writable.
@@ -139,7 +138,7 @@ def write_rows(path: str | Path) -> Iterator[RowWriter]:
     path = Path(path)
     writers: dict[str, Callable[[Path], RowWriter]]
     writers = {".jsonl": _JsonlWriter, ".csv": _CsvWriter, ".parquet": _ParquetWriter}
-    writer_class = writers[file_format(path)]
+    writer_class = writers[format or file_format(path)]
     with atomic_path(path) as temporary:
         writer = writer_class(temporary)
         try:
@@ -149,71 +148,13 @@ def write_rows(path: str | Path) -> Iterator[RowWriter]:
             writer.close()
 
 
-@contextmanager
-def atomic_path(path: str | Path) -> Iterator[Path]:
-    """Yield a new, empty file in the folder of `path`. It replaces `path` when the block ends without an error and is
-    deleted otherwise.
+def write_batches(path: str | Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    """Write Arrow batches to a Parquet file, one row group per batch."""
+    import pyarrow.parquet as pq
 
-    Missing folders are created.
-
-    Raises [`SampleError`] if `path` cannot be written.
-    """
-    path = Path(path)
-    if path.is_dir():
-        raise SampleError(f"{path}: cannot be written, it is a folder.")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(path)
-        temporary, lock = _temporary(path)
-    except OSError as error:
-        raise SampleError(f"{path}: cannot be written ({error.strerror or error}).") from error
-    try:
-        yield temporary
-        with temporary.open("rb") as stream:
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-        os.close(lock)
-
-
-def _temporary(path: Path) -> tuple[Path, int]:
-    """Create a temporary file in the folder of `path`; return it and the descriptor that locks it until the process
-    ends."""
-    while True:
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-        if _locked(descriptor) is not False and temporary.exists():
-            return temporary, descriptor
-        os.close(descriptor)  # another process removed it as abandoned before it was locked
-
-
-def _remove_abandoned(path: Path) -> None:
-    """Remove the temporary files of processes that were killed while writing `path`."""
-    for temporary in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}.tmp"):
-        try:
-            descriptor = os.open(temporary, os.O_RDWR)
-        except OSError:  # already removed, or owned by another user
-            continue
-        try:
-            if _locked(descriptor):
-                temporary.unlink(missing_ok=True)
-        finally:
-            os.close(descriptor)
-
-
-def _locked(descriptor: int) -> bool | None:
-    """Try to lock a file: True on success, False if another process holds the lock, None if locking is not
-    supported."""
-    if sys.platform == "win32":
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True
+    with pq.ParquetWriter(path, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
 
 
 def _read_jsonl(path: Path) -> Iterator[Row]:
@@ -337,11 +278,7 @@ class _ParquetWriter:
         self._rows.write(row)
 
     def finish(self) -> None:
-        import pyarrow.parquet as pq
-
-        with pq.ParquetWriter(self._path, self._rows.schema) as writer:
-            for batch in self._rows.batches():
-                writer.write_batch(batch)
+        write_batches(self._path, self._rows.schema, self._rows.batches())
 
     def close(self) -> None:
         self._rows.close()

@@ -20,6 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pydantic import BaseModel
+from typing_extensions import override
 
 from checklist_rewards.backends import Backend, Engine, Messages, Progress, Sampling
 from checklist_rewards.chat import strip_thinking
@@ -115,27 +116,31 @@ class ContrastiveGenerator(DirectGenerator):
     def check_request(self, request: str | Request, where: str) -> Request:
         """As [`DirectGenerator.check_request`]; also checks for the responses that the prompt needs."""
         request = super().check_request(request, where)
-        paired = request.chosen is not None
         if self.needs == "pair":
-            if not paired:
+            if request.chosen is None:
                 raise SampleError(f"{where}: the prompt {self.prompt.name} needs a chosen and a rejected response.")
             return request
-        if not request.candidates and request.chosen is not None and request.rejected is not None:
-            request = replace(request, candidates=(request.chosen, request.rejected))
-        if self.needs == "ranked" and len(request.candidates) < 2:
+        candidates = _candidates(request)
+        if self.needs == "ranked" and len(candidates) < 2:
             raise SampleError(
                 f"{where}: the prompt {self.prompt.name} needs at least two candidates, ranked, best first; "
-                f"got {len(request.candidates)}."
+                f"got {len(candidates)}."
             )
-        if not request.candidates and not self.candidate_engines:
+        if not candidates and not self.candidate_engines:
             raise SampleError(
                 f"{where}: the request has neither candidates nor a chosen and a rejected response; give one of them, "
                 "or set candidate_models to sample candidates."
             )
         return request
 
-    def _write(self, requests: Sequence[Request], progress: Progress | None) -> list[Checklist | GenerationError]:
-        bare = [] if self.needs == "pair" else [i for i, request in enumerate(requests) if not request.candidates]
+    @override
+    def write_batch(
+        self, requests: Sequence[Request], progress: Progress | None = None
+    ) -> list[Checklist | GenerationError]:
+        bare: list[int] = []
+        if self.needs != "pair":
+            requests = [replace(request, candidates=_candidates(request)) for request in requests]
+            bare = [index for index, request in enumerate(requests) if not request.candidates]
         sampled = dict(zip(bare, self._sample([requests[i] for i in bare]), strict=True))
         results: dict[int, Checklist | GenerationError] = {}
         complete: dict[int, Request] = {}
@@ -147,7 +152,7 @@ class ContrastiveGenerator(DirectGenerator):
                 complete[index] = replace(request, candidates=candidates)
         if results and progress is not None:
             progress(len(results))
-        results.update(zip(complete, super()._write(list(complete.values()), progress), strict=True))
+        results.update(zip(complete, super().write_batch(list(complete.values()), progress), strict=True))
         return [results[index] for index in range(len(requests))]
 
     def _sample(self, requests: Sequence[Request]) -> list[tuple[str, ...] | GenerationError]:
@@ -177,6 +182,13 @@ def _needs(prompt: PromptTemplate) -> str:
         f"{prompt.name}: a contrastive prompt needs {{candidates}}, or {{responses}} (ranked), or both {{chosen}} and "
         "{rejected}."
     )
+
+
+def _candidates(request: Request) -> Sequence[str]:
+    """The candidates of a request. Without any, a chosen and a rejected response are the candidates."""
+    if not request.candidates and request.chosen is not None and request.rejected is not None:
+        return (request.chosen, request.rejected)
+    return request.candidates
 
 
 def _plain(request: Request) -> Messages:

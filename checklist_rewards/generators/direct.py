@@ -26,7 +26,7 @@ from checklist_rewards.generators.base import Request, check_numbers, check_requ
 from checklist_rewards.generators.parsing import parse_questions
 from checklist_rewards.generators.shapes import ask_in_shape, items_of, list_field
 from checklist_rewards.prompts import PromptTemplate, fence, load_prompt
-from checklist_rewards.replies import ask, sample_replies
+from checklist_rewards.replies import ask, sample_values
 from checklist_rewards.version import __version__
 
 DEFAULT_PROMPT = "generators/tick"
@@ -77,7 +77,9 @@ class DirectGenerator:
         seed: int = 0,
         store: bool | str | Path | Store = True,
     ):
-        check_numbers(temperature, min_items=min_items, max_tokens=max_tokens, max_attempts=max_attempts)
+        check_numbers(
+            temperature, min_items=min_items, max_items=max_items, max_tokens=max_tokens, max_attempts=max_attempts
+        )
         if max_items < min_items:
             raise SampleError(f"max_items={max_items!r} is not allowed; it must be at least min_items={min_items}.")
         if shape is not None:
@@ -141,35 +143,32 @@ class DirectGenerator:
             self.check_request(request, f"request {number}") for number, request in enumerate(requests, start=1)
         ]
         self.check()
-        return self._write(checked, progress)
+        return self.write_batch(checked, progress)
 
     def check_request(self, request: str | Request, where: str) -> Request:
         """Check one request. Raises a [`SampleError`] that begins with `where` if it is not valid."""
         return check_request(request, where)
 
-    def _write(self, requests: Sequence[Request], progress: Progress | None) -> list[Checklist | GenerationError]:
+    def write_batch(
+        self, requests: Sequence[Request], progress: Progress | None = None
+    ) -> list[Checklist | GenerationError]:
+        """[`generate_batch`] for requests that [`check_request`] has already accepted."""
         messages = [self.prompt.messages(**_fields(request)) for request in requests]
         return self._write_list(messages, progress) if self.shape is None else self._write_json(messages, progress)
 
     def _write_list(
         self, messages: Sequence[Messages], progress: Progress | None
     ) -> list[Checklist | GenerationError]:
-        results: dict[int, Checklist | GenerationError] = {}
-        pending = list(range(len(messages)))
-        for attempt in range(self.max_attempts):
-            sampling = Sampling(self.max_tokens, self.temperature, seed=self.seed + attempt)
-            first_progress = progress if attempt == 0 else None
-            replies = sample_replies(self.engine, [messages[i] for i in pending], sampling, self.store, first_progress)
-            again = []
-            for index, (reply,) in zip(pending, replies, strict=True):
-                try:
-                    results[index] = self._checklist(reply)
-                except GenerationError as error:
-                    results[index] = error
-                    if reply.unanswered is None:
-                        again.append(index)
-            pending = again
-        return [results[index] for index in range(len(messages))]
+        results = sample_values(
+            self.engine,
+            messages,
+            lambda _, reply: self._checklist(reply),
+            Sampling(self.max_tokens, self.temperature, seed=self.seed),
+            store=self.store,
+            attempts=self.max_attempts,
+            progress=progress,
+        )
+        return [result for [result] in results]
 
     def _write_json(
         self, messages: Sequence[Messages], progress: Progress | None
@@ -202,13 +201,10 @@ class DirectGenerator:
         return Checklist.parse({"items": items_of(value), "source": self.source, "model": self.model}, "the reply")
 
     def _checklist(self, reply: Reply) -> Checklist:
-        if reply.text is None:
-            raise GenerationError(f"the model gave no reply: {reply.unanswered}.")
+        text = reply.text or ""
         if reply.finish_reason == "length":
-            raise GenerationError(
-                f"the reply was cut off at max_tokens={self.max_tokens}; increase max_tokens.", reply.text
-            )
-        parsed = parse_questions(reply.text, min_items=self.min_items, max_items=self.max_items)
+            raise GenerationError(f"the reply was cut off at max_tokens={self.max_tokens}; increase max_tokens.", text)
+        parsed = parse_questions(text, min_items=self.min_items, max_items=self.max_items)
         return Checklist.parse({"items": parsed.questions, "source": self.source, "model": self.model})
 
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from checklist_rewards.backends import Backend, Engine
-from checklist_rewards.backends.base import TOO_LONG
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.store import Store
@@ -26,6 +25,7 @@ from checklist_rewards.generators.sources import Feedback
 from checklist_rewards.generators.stages import CorpusWriter, Prompt, Run, StagePrompt, Step, Watcher, numbered
 from checklist_rewards.refiners import Deduplicator, Refiner, Selector, Tagger, UnitTester
 from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.scores.reasons import Reason
 
 
 class InductiveGenerator(CorpusWriter):
@@ -198,7 +198,7 @@ def batches(observations: Sequence[str], most: int, chars: int) -> Iterable[rang
 
 
 def _does_not_fit(value: object) -> bool:
-    return isinstance(value, GenerationError) and not value.raw and TOO_LONG in str(value)
+    return isinstance(value, GenerationError) and not value.raw and Reason.TOO_LONG in str(value)
 
 
 def _complaint(value: SourcedQuestions, batch: range) -> str | None:

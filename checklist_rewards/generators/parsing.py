@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, field_validator
@@ -55,15 +55,10 @@ class QuestionList(BaseModel):
     @field_validator("questions")
     @classmethod
     def _distinct(cls, questions: tuple[str, ...]) -> tuple[str, ...]:
-        first: dict[str, str] = {}
-        for question in questions:
-            if not is_question(question):
-                raise ValueError(f"{question!r:.80} is not a question; it must end with a question mark")
-            first.setdefault(question.casefold(), question)
-        return tuple(first.values())
+        return _distinct(questions)
 
 
-class _Line(NamedTuple):
+class _ParsedLine(NamedTuple):
     kind: str
     """number, bullet or plain."""
     number: int | None
@@ -89,14 +84,23 @@ def parse_questions(reply: str, *, min_items: int = 2, max_items: int = 8) -> Qu
         GenerationError: If the reply is not a complete checklist; `raw` is the reply.
     """
     try:
-        parsed = QuestionList(questions=tuple(_questions(reply)))
+        questions = _distinct(_questions(reply))
     except ValueError as error:
-        raise GenerationError(f"the reply is not a usable checklist: {_reason(error)}.", reply) from None
-    count = len(parsed.questions)
+        raise GenerationError(f"the reply is not a usable checklist: {error}.", reply) from None
+    count = len(questions)
     if not min_items <= count <= max_items:
         required = f"at least {min_items}" if count < min_items else f"at most {max_items}"
         raise GenerationError(f"the reply has {count} different questions, but {required} are required.", reply)
-    return parsed
+    return QuestionList(questions=questions)
+
+
+def _distinct(questions: Iterable[str]) -> tuple[str, ...]:
+    first: dict[str, str] = {}
+    for question in questions:
+        if not is_question(question):
+            raise ValueError(f"{question!r:.80} is not a question; it must end with a question mark")
+        first.setdefault(question.casefold(), question)
+    return tuple(first.values())
 
 
 def _questions(reply: str) -> list[str]:
@@ -147,24 +151,24 @@ def _from_lines(text: str) -> list[str]:
     return []
 
 
-def _lines(text: str) -> list[_Line]:
-    lines: list[_Line] = []
+def _lines(text: str) -> list[_ParsedLine]:
+    lines: list[_ParsedLine] = []
     for raw in text.splitlines():
         line = raw.strip()
         bullet = _BULLET.match(line)
         line = line[bullet.end() :] if bullet else line
         if number := _NUMBER.match(line):
-            lines.append(_Line("number", int(number[1] or number[2]), tidy(line[number.end() :])))
+            lines.append(_ParsedLine("number", int(number[1] or number[2]), tidy(line[number.end() :])))
         elif bullet:
-            lines.append(_Line("bullet", None, tidy(line)))
+            lines.append(_ParsedLine("bullet", None, tidy(line)))
         elif line and _continues(lines, raw):
             lines[-1] = lines[-1]._replace(text=tidy(f"{lines[-1].text} {line}"))
         elif line:
-            lines.append(_Line("plain", None, tidy(line)))
+            lines.append(_ParsedLine("plain", None, tidy(line)))
     return lines
 
 
-def _continues(lines: list[_Line], raw: str) -> bool:
+def _continues(lines: list[_ParsedLine], raw: str) -> bool:
     """Whether `raw` continues a wrapped entry."""
     return bool(lines) and lines[-1].kind != "plain" and not lines[-1].asks and (raw[0].isspace() or raw[0].islower())
 
@@ -185,8 +189,3 @@ def tidy(text: str) -> str:
         elif mark in ("**", "__") and text.endswith(mark) and text.count(mark) == 1:
             text = text[: -len(mark)]  # "**1. Is it short?**": the opening mark stood before the number
     return _YES_NO.sub("", text).strip()
-
-
-def _reason(error: ValueError) -> str:
-    detail = error.errors()[0]["msg"].removeprefix("Value error, ") if hasattr(error, "errors") else str(error)
-    return detail.rstrip(".")

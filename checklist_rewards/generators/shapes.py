@@ -30,6 +30,7 @@ from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.checks import describe, parse_check
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.generators.parsing import is_question, tidy
+from checklist_rewards.validation import in_reply
 
 _DEEPEST = 6
 _NAMES = {"string": "text", "integer": "whole number", "number": "number", "null": "null"}
@@ -192,10 +193,7 @@ def _item(fields: Mapping[str, Any]) -> ChecklistItem:
     try:
         return ChecklistItem.model_validate(fields)
     except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in detail["loc"])
-        message = detail["msg"].removeprefix("Value error, ")
-        raise ValueError(f"{fields['question']!r:.60}: {f'{place}: ' if place else ''}{message}") from None
+        raise ValueError(f"{fields['question']!r:.60}: {in_reply(error)}") from None
 
 
 def ask_in_shape(messages: Messages, shape: type[BaseModel]) -> Messages:

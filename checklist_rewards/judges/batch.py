@@ -29,15 +29,16 @@ from checklist_rewards.backends import Backend, Engine, Messages, Progress, Samp
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges.answers import check_askable, in_order, named, question_for_words
-from checklist_rewards.judges.asking import UNPARSABLE, Lost, Question, Unreadable, ask_questions
+from checklist_rewards.judges.asking import Lost, Unreadable, ask_judge
 from checklist_rewards.judges.base import Paid, Read, Receipt
 from checklist_rewards.judges.meter import Meter, prompt_key
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.replies import extract_json
 from checklist_rewards.scores import Verdict
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 BATCH_PROMPT = "judges/batch"
-MISSING = "missing"
+_MISSING = Unanswered(Reason.MISSING)
 REASONING = "reasoning"
 DEFAULT_MAX_TOKENS = 4096
 _ROUNDS = 3
@@ -146,13 +147,15 @@ class BatchJudge(Paid):
             schema = self.schema([sheet.reads[index].item for index in indices])
             by_schema.setdefault(schema, []).append((sheet, indices))
         for schema, jobs in by_schema.items():
-            questions = []
-            for sheet, indices in jobs:
-                reads = [sheet.reads[index] for index in indices]
-                read = partial(self.read, items=[read.item for read in reads])
-                questions.append(Question(self._messages(sheet, reads), read))
-            sampling, engine = replace(self.sampling, schema=schema), Engine(self.name, meter)
-            outcomes = ask_questions(engine, questions, sampling, store=self.store, progress=progress)
+            reads = [[sheet.reads[index] for index in indices] for sheet, indices in jobs]
+            outcomes = ask_judge(
+                meter.wrapped,
+                [self._messages(sheet, some) for (sheet, _), some in zip(jobs, reads, strict=True)],
+                [partial(self.read, items=[read.item for read in some]) for some in reads],
+                replace(self.sampling, schema=schema),
+                store=self.store,
+                progress=progress,
+            )
             for (sheet, indices), (outcome,) in zip(jobs, outcomes, strict=True):
                 sheet.take(indices, outcome)
 
@@ -175,7 +178,7 @@ class BatchJudge(Paid):
         out = []
         for index, place in enumerate(sheet.places):
             label, reasoning = sheet.answers.labels.get(index), sheet.answers.reasoning.get(index)
-            lost = None if label is not None else sheet.lost.get(index, MISSING)
+            lost = None if label is not None else sheet.lost.get(index, _MISSING)
             verdict = Verdict(None, label, None, lost, reasoning, self.name, "reply", sheet.answers.grade)
             out.append((place, verdict))
         return out
@@ -261,9 +264,11 @@ def _check_numbers(indices: Sequence[int], count: int) -> None:
         raise Unreadable(f"{expected}, and the reply has the index {min(indices)}")
     missing = sorted(set(range(1, count + 1)).difference(indices))
     twice = sorted(index for index, times in Counter(indices).items() if times > 1)
-    extra = sorted({index for index in indices if index > count})
-    if missing and (twice or extra):
-        raise Unreadable(f"{expected}; {missing} missing, {extra or twice} {'too many' if extra else 'there twice'}")
+    too_high = sorted({index for index in indices if index > count})
+    if missing and (twice or too_high):
+        raise Unreadable(
+            f"{expected}; {missing} missing, {too_high or twice} {'too many' if too_high else 'there twice'}"
+        )
 
 
 def _index(value: Any) -> int | None:
@@ -289,7 +294,7 @@ class _Sheet:
     reads: list[Read] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
     answers: Answers = field(default_factory=Answers)
-    lost: dict[int, str] = field(default_factory=dict)
+    lost: dict[int, Unanswered] = field(default_factory=dict)
     """Why a question has no answer so far."""
     given_up: bool = False
 
@@ -309,9 +314,9 @@ class _Sheet:
                 if index in answers.reasoning:
                     self.answers.reasoning[place] = answers.reasoning[index]
             elif answers is not None and index in answers.refused:
-                self.lost[place] = f"{UNPARSABLE}: {answers.refused[index]}"
+                self.lost[place] = Unanswered(Reason.UNPARSABLE, answers.refused[index])
             else:
-                self.lost[place] = outcome.reason if isinstance(outcome, Lost) else MISSING
+                self.lost[place] = outcome.unanswered if isinstance(outcome, Lost) else _MISSING
         if answers is not None and self.answers.grade is None:
             self.answers.grade = answers.grade
 

@@ -24,14 +24,16 @@ from dataclasses import dataclass, fields
 from itertools import accumulate, chain, groupby
 from typing import Any
 
+from typing_extensions import override
+
 from checklist_rewards.backends import Arrived, Engine, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
 from checklist_rewards.backends.bounds import Bounds, Tokens
+from checklist_rewards.backends.wrapper import Wrapper
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.judges.base import Prices
 from checklist_rewards.judges.remote import REMOTE
-from checklist_rewards.replies import BACKEND_ERROR
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
-BUDGET = "budget"
 _ROUNDING = 1e-9
 """Tolerance for floating-point sums of prices."""
 
@@ -59,15 +61,15 @@ class Budget:
         self._lock = threading.Lock()
 
     @classmethod
-    def of(cls, given: Any) -> Budget:
+    def of(cls, value: Any) -> Budget:
         """A budget, or the mapping of a config file: `{dollars: 5, prices: {org/judge: [0.15, 0.6]}}`."""
-        if isinstance(given, Mapping) and given.keys() == {"dollars", "prices"}:
-            given = cls(given["dollars"], {model: tuple(pair) for model, pair in given["prices"].items()})
-        if not isinstance(given, Budget):
+        if isinstance(value, Mapping) and value.keys() == {"dollars", "prices"}:
+            value = cls(value["dollars"], {model: tuple(pair) for model, pair in value["prices"].items()})
+        if not isinstance(value, Budget):
             raise SampleError(
-                f"budget={given!r:.80} is not allowed; pass a Budget or a mapping of dollars and prices."
+                f"budget={value!r:.80} is not allowed; pass a Budget or a mapping of dollars and prices."
             )
-        return given
+        return value
 
     def __repr__(self) -> str:
         return f"Budget({self.dollars:g}, {dict(self.prices)})"
@@ -90,7 +92,7 @@ class Budget:
                 f"a budget cannot limit the reward server at {engine.base_url}, which calls its judge itself; set the "
                 "budget there."
             )
-        return Engine(engine.model, Budgeted(engine, self), engine.base_url)
+        return Budgeted(engine, self).wrapped
 
     def cost(self, model: str, prompt_tokens: int, completion_tokens: int) -> float:
         """Cost in US dollars of a number of tokens."""
@@ -111,13 +113,14 @@ class Budget:
             self._reserved -= reserved
             self.spent += spent
 
-    def refusal(self, cost: float | None) -> str:
-        """The unanswered reason for a call of this cost."""
-        spent = f"{BUDGET}: {self.spent:.4g} of {self.dollars:.4g} US dollars are spent"
-        return spent if cost is None else f"{spent}, and the next call may cost {cost:.4g}"
+    def refusal(self, cost: float | None) -> Unanswered:
+        """Why a call of this cost is unanswered."""
+        spent = f"{self.spent:.4g} of {self.dollars:.4g} US dollars are spent"
+        more = "" if cost is None else f", and the next call may cost {cost:.4g}"
+        return Unanswered(Reason.BUDGET, spent + more)
 
 
-class Budgeted:
+class Budgeted(Wrapper):
     """A backend that calls its engine as long as the budget allows.
 
     Args:
@@ -130,19 +133,18 @@ class Budgeted:
         SampleError: If the engine's model has no price.
     """
 
-    chunk_reads = 4096
-
     def __init__(self, engine: Engine, budget: Budget):
+        super().__init__(engine)
         if engine.model not in budget.prices:
             raise SampleError(
                 f"a budget requires the price of every model; {engine.model!r} has none "
                 f"(--price {engine.model}=IN,OUT)."
             )
-        self.engine, self.budget = engine, budget
-        self.identity = engine.identity
+        self.budget = budget
         self._raise = 1.0
         """Factor on the bounds: the highest ratio of a bill to its bound so far."""
 
+    @override
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         """Answer the reads that fit the budget; the others are unanswered."""
         places = [(number, tail) for number, group in enumerate(groups) for tail in group.tails]
@@ -157,17 +159,20 @@ class Budgeted:
                 except BackendError as error:
                     if not answers:
                         raise
-                    result = ReadResult([(LabelRead(None, f"{BACKEND_ERROR}: {error}"),) * len(batch)])
+                    result = ReadResult(
+                        [(LabelRead(None, Unanswered(Reason.BACKEND_ERROR, str(error))),) * len(batch)]
+                    )
                 fresh = list(chain(*result.reads))
                 answered = sum(read.unanswered is None for read in fresh)
                 piece.completion = answered if result.completion_tokens is None else result.completion_tokens
                 piece.prompt = result.prompt_tokens or (sum(bound.prompt for bound in piece.bounds) * bool(answered))
             results.append(result)
             answers += fresh
-        lost = LabelRead(None, self._refusal(bounds[len(answers) :]))
-        all_reads = iter(answers + [lost] * (len(places) - len(answers)))
+        refused = LabelRead(None, self._refusal(bounds[len(answers) :]))
+        all_reads = iter(answers + [refused] * (len(places) - len(answers)))
         return _total(results, [tuple(next(all_reads) for _ in group.tails) for group in groups])
 
+    @override
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:
@@ -196,8 +201,8 @@ class Budgeted:
                     billed = [_billed(group, piece.bounds[place]) for place, group in received.items()]
                     piece.prompt, piece.completion = sum(p for p, _ in billed), sum(c for _, c in billed)
             replies += fresh
-        lost = Reply(None, unanswered=self._refusal(bounds[len(replies) :]))
-        return replies + [[lost] * sampling.n for _ in prompts[len(replies) :]]
+        refused = Reply(None, unanswered=self._refusal(bounds[len(replies) :]))
+        return replies + [[refused] * sampling.n for _ in prompts[len(replies) :]]
 
     @property
     def _spent(self) -> bool:
@@ -229,7 +234,7 @@ class Budgeted:
     def _cost(self, bound: Tokens) -> float:
         return self._raise * self.budget.cost(self.engine.model, bound.prompt, bound.completion)
 
-    def _refusal(self, bounds: Sequence[Tokens]) -> str:
+    def _refusal(self, bounds: Sequence[Tokens]) -> Unanswered:
         return self.budget.refusal(self._cost(bounds[0]) if bounds else None)
 
 
@@ -247,9 +252,9 @@ class _Piece:
 
 def _billed(replies: Sequence[Reply], bound: Tokens) -> tuple[int, int]:
     """Prompt and completion tokens of the replies to a prompt; the bound if the engine reports none."""
-    written = sum(len((reply.text or "").encode("utf-8", "replace")) for reply in replies)
+    reply_bytes = sum(len((reply.text or "").encode("utf-8", "replace")) for reply in replies)
     prompt, completion = sum(reply.prompt_tokens for reply in replies), sum(r.completion_tokens for r in replies)
-    return (prompt or bound.prompt if written else prompt), completion or min(written, bound.completion)
+    return (prompt or bound.prompt if reply_bytes else prompt), completion or min(reply_bytes, bound.completion)
 
 
 def _grouped(groups: Sequence[ReadGroup], places: Sequence[tuple[int, str]]) -> list[ReadGroup]:

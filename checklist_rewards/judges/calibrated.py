@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from checklist_rewards.backends.base import is_transient, transient_reason
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ChecklistError, ModelError
 from checklist_rewards.judges.base import Judge, Progress, Read, Receipt
 from checklist_rewards.judges.calibration import Calibration, kind_of
 from checklist_rewards.scores import Verdict
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 EMPTY = ""
-UNCALIBRATED = "uncalibrated"
 
 
 class CalibratedJudge:
@@ -72,10 +71,13 @@ class CalibratedJudge:
 
 def _with_cause(verdict: Verdict, empty: Verdict | None) -> Verdict:
     """The verdict, with the reason of a transient failure of the empty-target read, so that it can be retried."""
-    if empty is None or not is_transient(empty.unanswered) or not str(verdict.unanswered).startswith(UNCALIBRATED):
+    why = verdict.unanswered
+    if why is None or why.reason != Reason.UNCALIBRATED or empty is None or empty.unanswered is None:
         return verdict
-    reason, detail = transient_reason(str(empty.unanswered)), str(verdict.unanswered).removeprefix(UNCALIBRATED)
-    return replace(verdict, unanswered=f"{UNCALIBRATED}: {reason}{detail}")
+    cause = empty.unanswered.transient_reason
+    if cause is None:
+        return verdict
+    return replace(verdict, unanswered=Unanswered(why.reason, Unanswered(cause, why.detail)))
 
 
 def empty_targets(reads: Sequence[Read]) -> list[Read]:

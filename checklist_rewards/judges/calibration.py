@@ -35,7 +35,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.atomic import write_text
 from checklist_rewards.scores import Verdict
+from checklist_rewards.scores.reasons import Reason, Unanswered
+from checklist_rewards.validation import one_sentence
 
 CalibrationMethod = Literal["temperature", "platt", "isotonic"]
 METHODS: tuple[str, ...] = get_args(CalibrationMethod)
@@ -132,20 +135,20 @@ class Calibration(BaseModel):
         if self.contextual:
             bias = None if empty is None else empty.probabilities
             if bias is None:
-                reason = "no read of it" if empty is None else empty.unanswered
+                why = "no read of it" if empty is None else empty.unanswered
                 return replace(
                     verdict,
                     probabilities=None,
-                    unanswered=f"uncalibrated: the empty target has no probabilities ({reason})",
+                    unanswered=Unanswered(Reason.UNCALIBRATED, f"the empty target has no probabilities ({why})"),
                     uncalibrated=raw,
                 )
         calibrated = calibrated_probabilities(self.maps[kind_of(item)], raw, bias)
         return replace(verdict, probabilities=calibrated, uncalibrated=raw)
 
     def save(self, path: str | Path) -> None:
-        """Write the JSON file. Raises [`OSError`] if it cannot be written."""
+        """Write the JSON file. Raises [`SampleError`] if it cannot be written."""
         text = json.dumps(self.model_dump(mode="json", exclude_none=True), indent=2, ensure_ascii=False)
-        Path(path).write_text(text + "\n", encoding="utf-8")
+        write_text(path, text + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Calibration:
@@ -155,14 +158,7 @@ class Calibration(BaseModel):
         except (OSError, UnicodeDecodeError) as error:
             raise SampleError(f"{path}: cannot read the calibration ({error}).") from None
         except ValidationError as error:
-            detail = error.errors(include_url=False)[0]
-            place = ".".join(map(str, detail["loc"]))
-            message = detail["msg"].removeprefix("Value error, ")
-            if detail["type"] == "missing":
-                problem = f"`{place}` is missing"
-            else:
-                problem = f"{place}: {message}" if place else message
-            raise SampleError(f"{path} is not a calibration file: {problem}.") from None
+            raise SampleError(f"{path} is not a calibration file: {one_sentence(error, cls)}") from None
 
 
 def kind_of(item: ChecklistItem) -> str:

@@ -18,8 +18,9 @@ from dataclasses import replace
 
 from checklist_rewards.errors import NoServerError
 from checklist_rewards.judges.base import Judge, Progress, Read
-from checklist_rewards.judges.several import JudgeGroup, check_fraction, judge_or_error, unreachable
+from checklist_rewards.judges.several import JudgeGroup, judge_or_error, unreachable
 from checklist_rewards.scores import Verdict
+from checklist_rewards.validation import fraction
 
 DEFAULT_MARGIN = 0.5
 
@@ -41,8 +42,8 @@ class CascadeJudge(JudgeGroup):
 
     def __init__(self, judges: Sequence[Judge], *, margin: float = DEFAULT_MARGIN, mass: float = 0.0):
         super().__init__(judges, "cascade")
-        check_fraction("margin", margin)
-        check_fraction("mass", mass)
+        fraction("margin", margin)
+        fraction("mass", mass)
         self.margin = margin
         self.mass = mass
         self.name = " then ".join(judge.name for judge in judges)

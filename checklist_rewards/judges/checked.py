@@ -21,25 +21,43 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from checklist_rewards.backends import Progress
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.checks import Check, parse_check, sandbox
 from checklist_rewards.errors import CheckError, ChecklistError
+from checklist_rewards.fields import check_fields
 from checklist_rewards.judges.base import Judge, Read, Receipt
 from checklist_rewards.scores import Verdict
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 logger = logging.getLogger(__name__)
 
 Checks = Literal["only", "mean", "judge"]
-CHECK_USES: tuple[str, ...] = get_args(Checks)
 AllowCode = bool | Literal["unsafe"]
-ALLOW_CODE = (False, True, "unsafe")
-CHECK_ERROR = "check_error"
 CODE = "code"
 """Judge name in the verdict of a check."""
+
+
+@dataclass(frozen=True)
+class CheckSettings:
+    """How items with a code check are answered.
+
+    Raises:
+        SampleError: For a value that is not allowed.
+    """
+
+    checks: Checks = "only"
+    """Items with a code check are answered by: `only`, the check, and no model is asked; `mean`, both, and P(yes) is
+    their mean; `judge`, the judge."""
+    allow_code: AllowCode = False
+    """Whether checks may run code, which a model may have written. True: in an isolated interpreter (pip install
+    'checklist-rewards[code]'). "unsafe": in an ordinary process with access to your files and the network."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 class CheckedJudge:
@@ -48,10 +66,8 @@ class CheckedJudge:
     Args:
         inner ([`Judge`]):
             Judge that answers the questions.
-        checks (`str`, *optional*, defaults to `"only"`):
-            How items with a check are answered: `"only"`, `"mean"` or `"judge"`; see the module docstring.
-        allow_code (`bool` or `"unsafe"`, *optional*, defaults to `False`):
-            Whether checks may run code written by a model: `True` in a sandbox, `"unsafe"` in an ordinary process.
+        checks, allow_code (*optional*):
+            See [`CheckSettings`].
     """
 
     def __init__(self, inner: Judge, checks: Checks = "only", allow_code: AllowCode = False):
@@ -138,12 +154,12 @@ def run_check(item: ChecklistItem, target: str, input: str | None, allow_code: A
         with sandbox.unsafe(allow_code == "unsafe"):
             holds = check.holds(target, input)
     except (CheckError, ChecklistError) as error:
-        return Verdict(unanswered=f"{CHECK_ERROR}: {error}", judge=CODE, method="check")
+        return Verdict(unanswered=Unanswered(Reason.CHECK_ERROR, str(error)), judge=CODE, method="check")
     except Exception as error:
         # A failed check leaves its item unanswered; the other reads must not be lost.
         logger.warning("the check %s failed: %s: %s", item.check, type(error).__name__, error)
-        reason = f"{CHECK_ERROR}: {type(error).__name__}: {error}"
-        return Verdict(unanswered=reason[:200], judge=CODE, method="check")
+        why = Unanswered(Reason.CHECK_ERROR, f"{type(error).__name__}: {error}"[:200])
+        return Verdict(unanswered=why, judge=CODE, method="check")
     return Verdict(answer=YES if holds else NO, judge=CODE, method="check")
 
 

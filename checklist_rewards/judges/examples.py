@@ -31,6 +31,7 @@ from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.judges.answers import named
 from checklist_rewards.prompts import fence
+from checklist_rewards.validation import string, whole_number
 
 DEFAULT_SHOTS = 4
 _INTRODUCED = "How the question further down was answered about other responses shows how strictly it is meant."
@@ -77,8 +78,7 @@ class FewShot:
     """
 
     def __init__(self, examples: Sequence[Example], shots: int = DEFAULT_SHOTS, reasons: bool = False):
-        if isinstance(shots, bool) or not isinstance(shots, int) or shots < 1:
-            raise SampleError(f"shots={shots!r} is not allowed; it must be a whole number >= 1.")
+        whole_number("shots", shots)
         if not examples:
             raise SampleError("no examples given; at least one is required.")
         self.examples, self.shots, self.reasons = tuple(examples), shots, reasons
@@ -145,14 +145,14 @@ class FewShot:
             reason_first (`bool`):
                 Whether the judge gives its reason before its answer.
         """
-        chosen = self.chosen(item, target)
-        if not chosen:
+        examples = self.chosen(item, target)
+        if not examples:
             return question
-        shown = [
+        rendered = [
             self._shown(number, label if words is None else words[label], example, reason_first)
-            for number, (label, example) in enumerate(chosen, start=1)
+            for number, (label, example) in enumerate(examples, start=1)
         ]
-        return "\n\n".join([_INTRODUCED, *shown, _ASKED, question])
+        return "\n\n".join([_INTRODUCED, *rendered, _ASKED, question])
 
     def _shown(self, number: int, label: str, example: Example, reason_first: bool) -> str:
         lines = [f"Example {number}:"]
@@ -254,8 +254,7 @@ def _one_each(row: Row, key: str, checklist: Checklist) -> list[Any]:
 def _text(value: Any, what: str, where: str) -> str | None:
     if value is None or value == "":
         return None
-    if not isinstance(value, str):
-        raise SampleError(f"{where}: {what!r} must be a string, got {type(value).__name__} {value!r:.60}.")
+    string(f"{where}: {what!r}", value)
     return value
 
 

@@ -34,11 +34,11 @@ from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.judges.base import Judge
 from checklist_rewards.judges.cascade import CascadeJudge
 from checklist_rewards.judges.panel import PanelJudge
-from checklist_rewards.judges.settings import JudgeSettings
+from checklist_rewards.judges.settings import FILE_SETTINGS, JudgeSettings
 
 _KINDS: dict[str, Any] = {"panel": PanelJudge, "cascade": CascadeJudge}
 Limited = Callable[[Engine], Engine]
-_FILES = ("judge", "calibration", "examples", "prompt")
+_FILES = ("judge", *FILE_SETTINGS)
 
 
 def load_jury(path: str | Path, store: bool | str | Path | Store = True, limited: Limited | None = None) -> Judge:
@@ -56,22 +56,22 @@ def load_jury(path: str | Path, store: bool | str | Path | Store = True, limited
         ConfigError: If the file cannot be used; names the file and the judge.
     """
     try:
-        found = read_value(read_text(path), path)
+        content = read_value(read_text(path), path)
     except ConfigError as error:
         raise ConfigError(f"{path}: the file of judges cannot be read as YAML ({str(error).rstrip('.')}).") from None
-    return _jury(found, str(path), Path(path).parent, open_store(store), limited)
+    return _jury(content, str(path), Path(path).parent, open_store(store), limited)
 
 
-def _jury(found: Any, where: str, folder: Path, store: Store | None, limited: Limited | None) -> Judge:
-    kinds = [kind for kind in _KINDS if isinstance(found, Mapping) and kind in found]
-    if len(kinds) != 1 or not isinstance(found.get("judges"), list) or len(found) != 2:
-        raise ConfigError(f"{where}: expected either 'panel' or 'cascade', and 'judges', a list; got {found!r:.80}.")
+def _jury(content: Any, where: str, folder: Path, store: Store | None, limited: Limited | None) -> Judge:
+    kinds = [kind for kind in _KINDS if isinstance(content, Mapping) and kind in content]
+    if len(kinds) != 1 or not isinstance(content.get("judges"), list) or len(content) != 2:
+        raise ConfigError(f"{where}: expected either 'panel' or 'cascade', and 'judges', a list; got {content!r:.80}.")
     [kind] = kinds
-    settings = {} if found[kind] is None else found[kind]
+    settings = {} if content[kind] is None else content[kind]
     _known(settings, _KINDS[kind], ("judges",), f"{where}, {kind}")
     judges = [
         _one(entry, f"{where}, judge {number}", folder, store, limited)
-        for number, entry in enumerate(found["judges"], start=1)
+        for number, entry in enumerate(content["judges"], start=1)
     ]
     return _made(_KINDS[kind], f"{where}, {kind}", judges, **settings)
 

@@ -33,8 +33,8 @@ from checklist_rewards.judges.base import Paid, Read, Receipt
 from checklist_rewards.judges.examples import FewShot
 from checklist_rewards.judges.plan import Pace, PlannedGroup, RenderedRead, chunks, distinct, group_by_prefix
 from checklist_rewards.prompts import PromptTemplate, load_prompt
-from checklist_rewards.replies import BACKEND_ERROR
 from checklist_rewards.scores import Method, Verdict
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 logger = logging.getLogger(__name__)
 
@@ -202,7 +202,7 @@ class LogprobJudge(Paid):
         except BackendError as error:
             # The reads of this chunk are unanswered. They are not stored, so a rerun repeats them.
             logger.warning("%d reads failed: %s", len(keys), error)
-            fresh = dict.fromkeys(keys, LabelRead(None, f"{BACKEND_ERROR}: {error}"))
+            fresh = dict.fromkeys(keys, LabelRead(None, Unanswered(Reason.BACKEND_ERROR, str(error))))
             return fresh, Receipt(calls=len(keys), engine_seconds=time.perf_counter() - started)
         except BaseException:
             self._pace = Pace()  # restart with small chunks, so that the next call stores its first answers early
@@ -228,13 +228,13 @@ class LogprobJudge(Paid):
             return Verdict(unanswered=read.unanswered, judge=self.name)
         top = max(read.logprobs)
         if not math.isfinite(top):
-            return Verdict(unanswered="off_label", mass=0.0, judge=self.name)
+            return Verdict(unanswered=Unanswered(Reason.OFF_LABEL), mass=0.0, judge=self.name)
         weights = [math.exp(logprob - top) for logprob in read.logprobs]
         total = math.fsum(weights)
         mass = min(1.0, total * math.exp(top)) if read.mass_reported else None
         probabilities = {label: weight / total for label, weight in zip(labels.values(), weights, strict=True)}
-        reason = "off_label" if mass is not None and mass < self.mass_floor else None
-        return Verdict(probabilities, mass=mass, unanswered=reason, judge=self.name, method=self._method(read))
+        unsure = Unanswered(Reason.OFF_LABEL) if mass is not None and mass < self.mass_floor else None
+        return Verdict(probabilities, mass=mass, unanswered=unsure, judge=self.name, method=self._method(read))
 
     def _method(self, read: LabelRead) -> Method:
         return "logprobs" if read.exact else "top_logprobs"
@@ -267,5 +267,5 @@ def _loaded(text: str, labels: Labels) -> LabelRead:
         case {"answer": str(answer)} if answer in labels:
             return LabelRead(None, answer=answer)
         case {"unanswered": str(reason)}:
-            return LabelRead(None, reason)
+            return LabelRead(None, Unanswered(reason))
     raise ValueError(f"not a read of {list(labels)}: {text:.60}")

@@ -9,24 +9,24 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from checklist_rewards.backends import Arrived, Engine, Messages, ReadGroup, ReadResult, Reply, Sampling
+from typing_extensions import override
+
+from checklist_rewards.backends import Arrived, Engine, Messages, Reply, Sampling
+from checklist_rewards.backends.wrapper import Wrapper
 from checklist_rewards.files.store import Key, key_of
 from checklist_rewards.judges.base import Receipt
 
 
-class Meter:
-    """A backend that passes all calls to an engine and counts them.
+class Meter(Wrapper):
+    """A backend that counts the prompts that its engine replies to. Label reads are not counted here.
 
     Args:
         engine ([`Engine`]):
             Engine to wrap. It is loaded at the first prompt.
     """
 
-    chunk_reads = 64
-
     def __init__(self, engine: Engine):
-        self.engine = engine
-        self.identity = engine.identity
+        super().__init__(engine)
         self.spent = Receipt()
         self._asked: set[Key] = set()
 
@@ -34,10 +34,10 @@ class Meter:
         """Whether this prompt reached the engine."""
         return prompt_key(messages) in self._asked
 
+    @override
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:
-        """Generate with the engine, and count prompts, tokens and time."""
         self._asked.update(map(prompt_key, prompts))
         backend = self.engine.load()  # before the timer starts, so that loading does not count
         started = time.perf_counter()
@@ -61,10 +61,6 @@ class Meter:
                 completion_tokens=sum(reply.completion_tokens for reply in counted),
                 engine_seconds=time.perf_counter() - started,
             )
-
-    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
-        """Read with the engine; label reads are not counted here."""
-        return self.engine.load().read(groups, labels)
 
 
 def prompt_key(messages: Messages) -> Key:

@@ -38,18 +38,18 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Literal, get_args
 
-from checklist_rewards.backends.base import is_transient, transient_reason
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import ChecklistError, NoServerError, SampleError
 from checklist_rewards.judges.base import Judge, Progress, Read
-from checklist_rewards.judges.several import JudgeGroup, check_fraction, judge_or_error, unreachable
+from checklist_rewards.judges.several import JudgeGroup, judge_or_error, unreachable
 from checklist_rewards.scores import DEFAULT_THRESHOLD, Verdict, answer_of
+from checklist_rewards.scores.reasons import Reason, Unanswered
+from checklist_rewards.validation import fraction, one_of
 
 Rule = Literal["mean", "median", "min", "max", "majority", "weighted", "mode", "unanimous", "any"]
 RULES: tuple[str, ...] = get_args(Rule)
 SOFT_RULES = ("mean", "median", "min", "max")
 DEFAULT_QUORUM = 0.5
-QUORUM, NO_MAJORITY, DISAGREEMENT = "quorum", "no_majority", "disagreement"
 
 
 class PanelJudge(JudgeGroup):
@@ -83,15 +83,14 @@ class PanelJudge(JudgeGroup):
         threshold: float = DEFAULT_THRESHOLD,
     ):
         super().__init__(judges, "panel")
-        if rule not in RULES:
-            raise SampleError(f"rule={rule!r} is not known; allowed: {', '.join(RULES)}.")
+        one_of("rule", rule, RULES)
         weights = [1.0] * len(judges) if weights is None else list(weights)
         if len(weights) != len(judges) or not all(math.isfinite(weight) and weight > 0 for weight in weights):
             raise SampleError(
                 f"weights={weights} is not allowed; it must have one number above 0 for each of {len(judges)} judges."
             )
-        check_fraction("quorum", quorum)
-        check_fraction("threshold", threshold)
+        fraction("quorum", quorum)
+        fraction("threshold", threshold)
         self.rule: Rule = rule
         self.weights = weights
         self.quorum = quorum
@@ -160,12 +159,12 @@ def combine(
     answered = [(vote, weight) for vote, weight in zip(votes, weights, strict=True) if vote.unanswered is None]
     if not quorate(weights, [vote.unanswered is None for vote in votes], quorum):
         detail = f"{len(answered)} of {len(votes)} judges answered"
-        transient = [is_transient(vote.unanswered) for vote in votes]
-        possible = [vote.unanswered is None or retried for vote, retried in zip(votes, transient, strict=True)]
-        if any(transient) and quorate(weights, possible, quorum):  # a retry may reach the quorum
-            cause = next(str(vote.unanswered) for vote, retried in zip(votes, transient, strict=True) if retried)
-            detail = f"{transient_reason(cause)}: {detail}"
-        return Verdict(unanswered=f"{QUORUM}: {detail}", judge=judge, votes=all_votes)
+        causes = [vote.unanswered and vote.unanswered.transient_reason for vote in votes]
+        possible = [vote.unanswered is None or cause is not None for vote, cause in zip(votes, causes, strict=True)]
+        cause = next(filter(None, causes), None)
+        if cause is not None and quorate(weights, possible, quorum):  # a retry may reach the quorum
+            detail = Unanswered(cause, detail)
+        return Verdict(unanswered=Unanswered(Reason.QUORUM, detail), judge=judge, votes=all_votes)
     named = [(answer_of(item, vote, threshold), vote, weight) for vote, weight in answered]
     abstained = [entry for entry in named if item.values[entry[0]] is None]
     if 2 * len(abstained) >= len(named):
@@ -175,15 +174,16 @@ def combine(
         return Verdict(_pooled(item, named, rule), judge=judge, method="panel", votes=all_votes)
     answers = {answer for answer, _, _ in named}
     if rule == "unanimous" and len(answers) > 1 and item.options is not None:
-        return Verdict(unanswered=f"{DISAGREEMENT}: {', '.join(sorted(answers))}", judge=judge, votes=all_votes)
+        different = Unanswered(Reason.DISAGREEMENT, ", ".join(sorted(answers)))
+        return Verdict(unanswered=different, judge=judge, votes=all_votes)
     if rule in ("unanimous", "any"):
         winner = answers.pop() if len(answers) == 1 else (NO if rule == "unanimous" else YES)
     else:
         winner = _winner(item, named, by_weight=rule == "weighted")
         heads = sum(answer == winner for answer, _, _ in named)
         if rule == "majority" and item.options is not None and 2 * heads <= len(named):
-            reason = f"{NO_MAJORITY}: {heads} of {len(named)} say {winner!r}"
-            return Verdict(unanswered=reason, judge=judge, votes=all_votes)
+            short = Unanswered(Reason.NO_MAJORITY, f"{heads} of {len(named)} say {winner!r}")
+            return Verdict(unanswered=short, judge=judge, votes=all_votes)
     return _voted(winner, named, item, judge, all_votes)
 
 

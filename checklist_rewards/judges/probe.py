@@ -30,6 +30,7 @@ from checklist_rewards.judges.decisions import DecisionsJudge
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, LABELS, LogprobJudge
 from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.scores import DEFAULT_THRESHOLD
+from checklist_rewards.scores.reasons import Unanswered
 
 Thinking = Literal["none", "closed", "open"]
 
@@ -107,7 +108,7 @@ class ProbeLine:
     p_yes: float | None
     """P(yes) / (P(yes) + P(no)); None if the engine returned no probabilities."""
     mass: float | None
-    unanswered: str | None
+    unanswered: Unanswered | None
     opening: str | None
     """First words of the judge's own reply; None if generation failed."""
 
@@ -180,7 +181,7 @@ class ProbeReport:
         """Why this judge must not be used, as one sentence; None if it passed the probe."""
         total, margin = len(self.lines), self.margin
         if self.answered < total * _ANSWERED or margin is None:
-            reasons = sorted({line.unanswered.partition(":")[0] for line in self.lines if line.unanswered})
+            reasons = sorted({str(line.unanswered.reason) for line in self.lines if line.unanswered})
             mass = "" if self.mass is None else f"; yes and no have {self.mass:.1%} of the next token's probability"
             return (
                 f"the judge {self.model!r} answered {self.answered} of {total} known items ({', '.join(reasons)})"

@@ -23,24 +23,24 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from checklist_rewards.backends import Backend, Engine, Progress, Sampling
+from checklist_rewards.backends import Backend, Engine, Messages, Progress, Sampling
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.files.store import Key, Store
 from checklist_rewards.judges.answers import check_askable, in_order, leading_label, named, question_for_words
-from checklist_rewards.judges.asking import Lost, Question, Unreadable, ask_questions
+from checklist_rewards.judges.asking import Lost, Unreadable, ask_judge
 from checklist_rewards.judges.base import Paid, Read, Receipt
 from checklist_rewards.judges.examples import FewShot
 from checklist_rewards.judges.meter import Meter, prompt_key
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.replies import extract_json
 from checklist_rewards.scores import Verdict
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 REASONED_PROMPT = "judges/reasoned"
 WORD_PROMPT = "judges/item"
 WORD_OPTIONS_PROMPT = "judges/options"
 DEFAULT_TEMPERATURE = 0.7
 """Sampling temperature with several samples; a single sample is greedy."""
-TIE = "tie"
 _REASONED_TOKENS, _WORD_TOKENS = 1024, 64
 _FORM = (
     "Reply with a JSON object only. First your reasoning in a few sentences, then the answer, which is {labels}:\n"
@@ -120,15 +120,17 @@ class ReasonedJudge(Paid):
         """Answer every read, in order. Equal prompts are sent once; stored replies are reused."""
         meter = Meter(self.engine)
         prefixes: dict[tuple[str | None, ...], str] = {}
-        questions = [self._question(read, prefixes) for read in reads]
+        prompts = [self._messages(read, prefixes) for read in reads]
+        read_reply = read_reasoned if self.reasoning else read_word
         by_schema: dict[str | None, list[int]] = {}
         for index, read in enumerate(reads):
             by_schema.setdefault(_schema(tuple(read.item.values)) if self.reasoning else None, []).append(index)
         verdicts: dict[int, Verdict] = {}
         for schema, indices in by_schema.items():
-            outcomes = ask_questions(
-                Engine(self.name, meter),
-                [questions[index] for index in indices],
+            outcomes = ask_judge(
+                meter.wrapped,
+                [prompts[index] for index in indices],
+                [partial(read_reply, item=reads[index].item) for index in indices],
                 replace(self.sampling, schema=schema),
                 store=self.store,
                 progress=progress,
@@ -136,9 +138,9 @@ class ReasonedJudge(Paid):
             for index, outcome in zip(indices, outcomes, strict=True):
                 verdicts[index] = self._verdict(outcome, reads[index].item)
         distinct: dict[Key, int] = {}
-        for index, question in enumerate(questions):
-            distinct.setdefault(prompt_key(question.messages), index)
-        asked = sum(meter.asked(questions[index].messages) for index in distinct.values())
+        for index, prompt in enumerate(prompts):
+            distinct.setdefault(prompt_key(prompt), index)
+        asked = sum(meter.asked(prompts[index]) for index in distinct.values())
         counts = Receipt(
             reads=len(reads),
             deduplicated=len(reads) - len(distinct),
@@ -149,7 +151,7 @@ class ReasonedJudge(Paid):
         self._pay(meter.spent, counts)
         return [verdicts[index] for index in range(len(reads))]
 
-    def _question(self, read: Read, prefixes: dict[tuple[str | None, ...], str]) -> Question[LabelAndReasoning]:
+    def _messages(self, read: Read, prefixes: dict[tuple[str | None, ...], str]) -> Messages:
         prompt = self.prompt if read.item.options is None else self.options_prompt
         about = (prompt.name, read.target, read.input, read.reference, read.history)
         if about not in prefixes:
@@ -166,19 +168,18 @@ class ReasonedJudge(Paid):
         if self.reasoning:
             user += "\n\n" + _FORM.format(labels=_alternatives(labels))
         system = [{"role": "system", "content": prompt.system}] if prompt.system else []
-        read_reply = read_reasoned if self.reasoning else read_word
-        return Question([*system, {"role": "user", "content": user}], partial(read_reply, item=read.item))
+        return [*system, {"role": "user", "content": user}]
 
     def _verdict(self, outcomes: Sequence[LabelAndReasoning | Lost], item: ChecklistItem) -> Verdict:
         answered = [outcome for outcome in outcomes if not isinstance(outcome, Lost)]
         if not answered:
-            reasons = Counter(outcome.reason for outcome in outcomes if isinstance(outcome, Lost))
+            reasons = Counter(outcome.unanswered for outcome in outcomes if isinstance(outcome, Lost))
             return Verdict(unanswered=reasons.most_common(1)[0][0], judge=self.name)
         if len(outcomes) == 1:
             [(label, reasoning)] = answered
             return Verdict(answer=label, reasoning=reasoning, judge=self.name, method="reply")
         votes = tuple(
-            Verdict(unanswered=outcome.reason, judge=self.name)
+            Verdict(unanswered=outcome.unanswered, judge=self.name)
             if isinstance(outcome, Lost)
             else Verdict(answer=outcome[0], reasoning=outcome[1], judge=self.name, method="reply")
             for outcome in outcomes
@@ -194,7 +195,7 @@ def vote(answered: Sequence[LabelAndReasoning], item: ChecklistItem, judge: str 
     winner = _first([label for label in item.values if counts[label] == most], counts, item)
     if winner is None:
         tied = ", ".join(f"{label} {count}" for label, count in counts.most_common())
-        return Verdict(shares, unanswered=f"{TIE}: {tied}", judge=judge, method="votes")
+        return Verdict(shares, unanswered=Unanswered(Reason.TIE, tied), judge=judge, method="votes")
     reasoning = next(reasoning for label, reasoning in answered if label == winner)
     return Verdict(shares, winner, reasoning=reasoning, judge=judge, method="votes")
 

@@ -32,6 +32,7 @@ from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ModelError, NoServerError
 from checklist_rewards.judges.base import Paid, Read, Receipt
 from checklist_rewards.scores import Score, Verdict, answer_of
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 if TYPE_CHECKING:
     from checklist_rewards.backends.openai.connection import Connection
@@ -78,7 +79,7 @@ class RemoteJudge(Paid):
 
         Args:
             reads (sequence of [`Read`]).
-            progress (callable, *optional*): told how many of `reads` were answered since its last call.
+            progress (callable, *optional*): called with the number of reads answered since its last call.
 
         Raises:
             ModelError: If no reward server answers, it does not accept the token, or its judge is another one.
@@ -101,31 +102,31 @@ class RemoteJudge(Paid):
                     verdicts[place] = verdict
             if progress is not None:
                 progress(sum(map(len, wave)))
-        found = [verdict for verdict in verdicts if verdict is not None]
+        answered = [verdict for verdict in verdicts if verdict is not None]
         self._pay(
             Receipt(
                 reads=len(reads),
                 asked=len(reads),
-                unanswered=sum(verdict.unanswered is not None for verdict in found),
+                unanswered=sum(verdict.unanswered is not None for verdict in answered),
                 calls=calls,
                 engine_seconds=time.perf_counter() - started,
             )
         )
-        return found
+        return answered
 
     def _compare(self) -> None:
         served = self.server.judge()
         if self._model not in (None, served):
             raise ModelError(
-                f"the reward server at {self.server.address} judges with {served!r}, not {self._model!r}; leave the "
-                "model away to take what it has."
+                f"the reward server at {self.server.address} judges with {served!r}, not {self._model!r}; omit "
+                "model to use the server's judge."
             )
 
-    def _verdicts(self, items: Sequence[ChecklistItem], outcome: Score | str) -> list[Verdict]:
+    def _verdicts(self, items: Sequence[ChecklistItem], outcome: Score | Unanswered) -> list[Verdict]:
         if isinstance(outcome, str):
             return [Verdict(unanswered=outcome, judge=self.name)] * len(items)
         if [line.id for line in outcome.items] != [item.id for item in items]:
-            return [Verdict(unanswered="error_body", judge=self.name)] * len(items)
+            return [Verdict(unanswered=Unanswered(Reason.ERROR_BODY), judge=self.name)] * len(items)
         grade = None if outcome.quality is None else int(outcome.quality)
         verdicts = [replace(line.verdict(), quality=grade) for line in outcome.items]
         return [self._usable(item, verdict) for item, verdict in zip(items, verdicts, strict=True)]
@@ -136,7 +137,7 @@ class RemoteJudge(Paid):
             try:
                 answer_of(item, verdict)
             except ValueError:
-                return Verdict(unanswered="error_body", judge=self.name)
+                return Verdict(unanswered=Unanswered(Reason.ERROR_BODY), judge=self.name)
         return verdict
 
 
@@ -186,13 +187,13 @@ class RewardServer:
         from checklist_rewards.backends.openai.loop import run
 
         if self._judge is None:
-            found = run(self._connected().get("/health", None))
-            if isinstance(found, Failure):
+            health = run(self._connected().get("/health", None))
+            if isinstance(health, Failure):
                 raise NoServerError(
-                    f"no reward server answers at {self.address} ({found.reason}); give another base_url, or start "
-                    "one with: checklist-rewards serve"
+                    f"no reward server answers at {self.address} ({health.unanswered}); give another base_url, or "
+                    "start one with: checklist-rewards serve"
                 )
-            name = found.get("judge")
+            name = health.get("judge")
             if not isinstance(name, str):
                 raise ModelError(
                     f"the server at {self.address} is not a reward server: its /health does not report a judge."
@@ -200,15 +201,15 @@ class RewardServer:
             self._judge = name
         return self._judge
 
-    def score(self, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Score | str], int]:
+    def score(self, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Score | Unanswered], int]:
         """Have rows scored.
 
         Args:
             rows: mappings of `checklist`, `target` and, if known, `input`, `reference`, `history`.
 
         Returns:
-            `tuple[list[Score | str], int]`: A score per row, in order, or in its place the reason why there is none;
-            and the number of requests this took.
+            `tuple[list[Score | Unanswered], int]`: A score per row, in order, or in its place why there is none; and
+            the number of requests this took.
 
         Raises:
             ModelError: if the server does not accept the token, or has no such path.
@@ -218,30 +219,31 @@ class RewardServer:
         connection = self._connected()
         parts = [rows[start : start + ROWS] for start in range(0, len(rows), ROWS)]
 
-        async def ask() -> list[tuple[list[Score | str], int]]:
+        async def ask() -> list[tuple[list[Score | Unanswered], int]]:
             return await asyncio.gather(*(self._part(connection, part) for part in parts))
 
         return _joined(run(ask()))
 
-    async def _part(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Score | str], int]:
+    async def _part(
+        self, connection: Connection, rows: Sequence[Mapping[str, Any]]
+    ) -> tuple[list[Score | Unanswered], int]:
         from checklist_rewards.backends.openai.failures import Failure
 
-        found = await connection.post("/score", {"samples": rows}, key="scores", patience=_PATIENCE)
-        if not isinstance(found, Failure):
-            return _outcomes(found, len(rows)), 1
-        if found.fatal:
-            hint = f" (set {TOKEN_VARIABLE})" if found.status == 401 else ""
-            raise ModelError(f"the reward server at {self.address} refused a request{hint}: {_said(found.reason)}")
-        if found.status in (_TOO_LARGE, _NO_USABLE_ROW) and len(rows) > 1:
+        response = await connection.post("/score", {"samples": rows}, key="scores", patience=_PATIENCE)
+        if not isinstance(response, Failure):
+            return _outcomes(response, len(rows)), 1
+        if response.fatal:
+            hint = f" (set {TOKEN_VARIABLE})" if response.status == 401 else ""
+            raise ModelError(f"the reward server at {self.address} refused a request{hint}: {response.message}")
+        if response.status in (_TOO_LARGE, _NO_USABLE_ROW) and len(rows) > 1:
             middle = len(rows) // 2
             halves = await asyncio.gather(self._part(connection, rows[:middle]), self._part(connection, rows[middle:]))
             outcomes, requests = _joined(halves)
             return outcomes, requests + 1
-        reason = found.reason
-        if found.bad_request:
-            reason = f"refused: {_said(reason)}"
-            logger.warning("the reward server at %s refused a row: %s", self.address, _said(reason))
-        return [reason] * len(rows), 1
+        if not response.bad_request:
+            return [response.unanswered] * len(rows), 1
+        logger.warning("the reward server at %s refused a row: %s", self.address, response.message)
+        return [Unanswered(Reason.REFUSED, response.message)] * len(rows), 1
 
     def _connected(self) -> Connection:
         from checklist_rewards.backends.openai.connection import Connection
@@ -266,28 +268,23 @@ def _item(item: ChecklistItem) -> dict[str, Any]:
     return {**item.model_dump(mode="json", exclude_defaults=True), "weight": item.weight or 1.0}
 
 
-def _joined(parts: Sequence[tuple[list[Score | str], int]]) -> tuple[list[Score | str], int]:
+def _joined(parts: Sequence[tuple[list[Score | Unanswered], int]]) -> tuple[list[Score | Unanswered], int]:
     return list(chain.from_iterable(outcomes for outcomes, _ in parts)), sum(requests for _, requests in parts)
 
 
-def _outcomes(found: Mapping[str, Any], rows: int) -> list[Score | str]:
+def _outcomes(found: Mapping[str, Any], rows: int) -> list[Score | Unanswered]:
     """A score or a reason per row."""
     scores, errors = found["scores"], found.get("errors")
     if len(scores) != rows:
-        return ["error_body"] * rows
+        return [Unanswered(Reason.ERROR_BODY)] * rows
     said = {error.get("row"): error.get("message") for error in errors or () if isinstance(error, Mapping)}
-    outcomes: list[Score | str] = []
+    outcomes: list[Score | Unanswered] = []
     for number, score in enumerate(scores, start=1):
         if score is None:
-            outcomes.append(f"refused: {said.get(number, 'the server gave no reason')}")
+            outcomes.append(Unanswered(Reason.REFUSED, str(said.get(number, "the server gave no reason"))))
             continue
         try:
             outcomes.append(Score.model_validate(score))
         except ValidationError:
-            outcomes.append("error_body")
+            outcomes.append(Unanswered(Reason.ERROR_BODY))
     return outcomes
-
-
-def _said(reason: str) -> str:
-    """The server's own words."""
-    return reason.removeprefix("backend_error: ").removeprefix("refused: ").partition(": ")[2] or reason

@@ -8,13 +8,16 @@ before a model is loaded: judges build their engine at the first read that is no
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypedDict, get_args
+from typing import Annotated, Any, Literal, TypedDict
+
+from annotated_types import Ge, Le
 
 from checklist_rewards.backends import Backend, Engine, is_encoder
 from checklist_rewards.errors import ModelError, SampleError
+from checklist_rewards.fields import check_fields, settings_of
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.judges.base import Judge
 from checklist_rewards.judges.batch import BatchJudge
@@ -28,12 +31,11 @@ from checklist_rewards.judges.examples import DEFAULT_SHOTS, FewShot
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT, LogprobJudge
 from checklist_rewards.judges.quality import QualityJudge
 from checklist_rewards.judges.reasoned import ReasonedJudge
-from checklist_rewards.judges.remote import JUDGE_BACKENDS, REMOTE, RemoteJudge, RewardServer
+from checklist_rewards.judges.remote import JUDGE_BACKENDS, REMOTE, JudgeBackend, RemoteJudge, RewardServer
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.validation import finite, fraction, one_of, whole_number
+from checklist_rewards.validation import one_of
 
 Mode = Literal["item", "batch", "quality"]
-MODES: tuple[str, ...] = get_args(Mode)
 
 
 @dataclass(frozen=True)
@@ -46,58 +48,56 @@ class JudgeSettings:
     """
 
     model: str | Engine = "pocket"
-    """The judge: "pocket", a folder, a Hub id, or with `base_url` the name that the server uses for it."""
-    backend: str | Backend | RewardServer = "auto"
-    """`auto`, `transformers`, `vllm`, `openai`, `decisions`, `encoder` or `remote`, or a backend object. `auto` is a
-    server if `base_url` is given, `encoder` for a folder with a cross-encoder, vLLM where it is installed and the
-    model is not the pocket one, else transformers. `encoder` is a cross-encoder, which answers yes/no items from the
-    target and the question alone. `decisions` is a server with a Decisions API (`POST /v1/systemone` or
-    `/v1/decisions`), which renders the questions itself. `remote` is a running `checklist-rewards serve` at
-    `base_url`: its own judge settings apply; `model`, if given, must match."""
+    """Judge model: "pocket", a local folder, a Hub id, or with `base_url` the name of the model on the server."""
+    backend: JudgeBackend | str | Backend | RewardServer = "auto"
+    """Inference engine. `auto`: the server at `base_url` if given, else `encoder` for a folder written by
+    `checklist-rewards distill`, else vLLM if installed (except for the pocket model), else transformers. `encoder`: a
+    cross-encoder, which answers yes/no items from the target and the question alone. `decisions`: a server with a
+    Decisions API (`/v1/systemone` or `/v1/decisions`) at `base_url`. `remote`: a `checklist-rewards serve` at
+    `base_url`, whose own judge settings apply; `model`, if given, must match."""
     base_url: str | None = None
-    """An OpenAI-compatible server, such as "http://localhost:8000/v1", "openai" or "openrouter"; or the reward
-    server."""
+    """URL of an OpenAI-compatible server, such as http://localhost:8000/v1, or of a reward server; or the name
+    `openai` or `openrouter`."""
     engine: Mapping[str, Any] | None = None
-    """Engine arguments under the engine's own names. vLLM: `{"tensor_parallel_size": 2, "quantization": "fp8"}`;
-    transformers: `{"dtype": "bfloat16", "device_map": "auto"}`; servers: `{"concurrency": 256}`; `revision` and
-    `trust_remote_code` as in `from_pretrained`; `adapter` is the folder of a LoRA adapter. Arguments that change
-    answers are part of the store key."""
+    """Engine arguments under the engine's own names: of vLLM (tensor_parallel_size=2, quantization=fp8), of
+    transformers (dtype=bfloat16, device_map=auto), of a server (concurrency=256); revision and trust_remote_code as in
+    `from_pretrained`; adapter, the folder of a LoRA adapter. Arguments that change answers are part of the store
+    key."""
     mode: Mode = "item"
-    """`item`: one question at a time. `batch`: all questions of a target in one call. `quality`: the same, each answer
-    with a justification, followed by a grade from 1 to 5."""
+    """`item`: one read per question. `batch`: one reply that answers all questions. `quality`: `batch` with a
+    justification of each answer, plus an overall grade from 1 to 5."""
     use_logprobs: bool | None = None
-    """Read an answer as the probabilities of one token instead of as text. Defaults to True in mode `item`, unless
-    `capture_reasoning`, `samples`, `temperature` or `max_tokens` ask for text."""
+    """Read each answer as the probabilities of one token, instead of parsing the text of a reply. Defaults to True in
+    mode `item`, unless `capture_reasoning`, `samples`, `temperature` or `max_tokens` require text."""
     capture_reasoning: bool = False
-    """Have the judge reason before it answers, and store its reasoning. Mode `quality` always does."""
-    samples: int = 1
-    """Replies per item; the majority is the answer (mode `item`)."""
-    temperature: float | None = None
-    """Sampling temperature of written replies. Defaults to 0, with several samples to 0.7."""
-    max_tokens: int | None = None
-    """Length limit of one written reply. Defaults to what the mode needs without thinking."""
-    mass_floor: float = DEFAULT_MASS_FLOOR
-    """Lowest P(yes) + P(no), in [0, 1], for a read to count."""
+    """Let the judge write its reasoning before it answers, and store the reasoning. Mode `quality` always does."""
+    samples: Annotated[int, Ge(1)] = 1
+    """Replies per question, combined by majority vote (mode `item`)."""
+    temperature: Annotated[float, Ge(0)] | None = None
+    """Sampling temperature of the judge's replies. Defaults to 0, or 0.7 with several `samples`."""
+    max_tokens: Annotated[int, Ge(1)] | None = None
+    """Most tokens of one reply of the judge. Defaults to what the mode needs without thinking."""
+    mass_floor: Annotated[float, Ge(0), Le(1)] = DEFAULT_MASS_FLOOR
+    """Lowest P(yes) + P(no), from 0 to 1, for a read to count as answered."""
     prompt: str | Path | PromptTemplate | None = None
-    """A Markdown file or the name of a packaged prompt, with `{question}` in mode `item` and `{checklist}` in the
-    others. Defaults to the prompt of the mode."""
+    """Judge prompt: the name of a packaged prompt, or a Markdown file with `{question}` in mode `item` and
+    `{checklist}` in the other modes. Defaults to the mode's."""
     examples: str | Path | FewShot | None = None
-    """Labelled answers, a few of which are shown with each question (mode `item`; see `judges/examples.py` for the
-    format of the file)."""
-    shots: int | None = None
+    """File of labelled answers (rows with target, question and label), a few of which are shown with each question as
+    few-shot examples (mode `item`)."""
+    shots: Annotated[int, Ge(1)] | None = None
     """Most examples shown with a question. Defaults to 4."""
     example_reasons: bool = False
-    """Show the reasons of the examples too."""
+    """Include the reasons of the examples in the prompt."""
     calibration: str | Path | Calibration | None = None
-    """Maps the judge's probabilities to calibrated ones: a file written by `checklist-rewards calibrate` for this
-    judge."""
+    """Calibration file of this judge, written by `checklist-rewards calibrate`. It maps the judge's probabilities to
+    calibrated ones."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         backend = self.asked.backend
         if isinstance(backend, str):
             one_of("backend", backend, JUDGE_BACKENDS)
-        one_of("mode", self.mode, MODES)
-        fraction("mass_floor", self.mass_floor)
 
     @cached_property
     def loaded_calibration(self) -> Calibration | None:
@@ -123,8 +123,8 @@ class JudgeSettings:
 
     def changed(self, *apart: str) -> dict[str, Any]:
         """The settings that differ from their defaults, without those named."""
-        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in apart}
-        return {name: value for name, value in values.items() if value != _DEFAULTS[name]}
+        values = {name: getattr(self, name) for name in settings_of(JudgeSettings) if name not in apart}
+        return {name: value for name, value in values.items() if value != settings_of(JudgeSettings)[name].default}
 
     def build(
         self,
@@ -209,10 +209,10 @@ class JudgeSettings:
         return RewardServer(asked.base_url, **asked.settings)
 
 
-class JudgeOptions(TypedDict, total=False):
+class JudgeKwargs(TypedDict, total=False):
     """The keyword arguments that [`ChecklistScorer`] passes on to [`JudgeSettings`], for type checkers and editors."""
 
-    backend: str | Backend | RewardServer
+    backend: JudgeBackend | str | Backend | RewardServer
     base_url: str | None
     engine: Mapping[str, Any] | None
     mode: Mode
@@ -229,8 +229,9 @@ class JudgeOptions(TypedDict, total=False):
     calibration: str | Path | Calibration | None
 
 
-_WHO = ("model", "backend", "base_url", "engine", "calibration")
-_DEFAULTS = {field.name: field.default for field in fields(JudgeSettings)}
+ENGINE_SETTINGS = ("model", "backend", "base_url", "engine")
+FILE_SETTINGS = ("prompt", "examples", "calibration")
+_WHO = (*ENGINE_SETTINGS, "calibration")
 
 
 def refuse_any(settings: Mapping[str, Any], why: str) -> None:
@@ -243,13 +244,6 @@ def _agree(settings: JudgeSettings, use_logprobs: bool) -> None:
     """Refuse settings that contradict each other."""
     mode, samples, temperature, max_tokens = settings.mode, settings.samples, settings.temperature, settings.max_tokens
     capture_reasoning = settings.capture_reasoning
-    one_of("use_logprobs", use_logprobs, (True, False))
-    one_of("capture_reasoning", capture_reasoning, (True, False))
-    whole_number("samples", samples)
-    if max_tokens is not None:
-        whole_number("max_tokens", max_tokens)
-    if temperature is not None:
-        finite("temperature", temperature, at_least=0)
     if use_logprobs and mode != "item":
         raise SampleError(f"use_logprobs=True needs mode='item', one token per question; mode is {mode!r}.")
     if samples > 1 and mode != "item":
@@ -271,7 +265,6 @@ def _few_shot(
     mode: str, examples: str | Path | FewShot | None, shots: int | None, example_reasons: bool
 ) -> FewShot | None:
     """The examples to show; None for none. Raises a [`ChecklistRewardsError`] for what cannot be shown."""
-    one_of("example_reasons", example_reasons, (True, False))
     of_a_file = [f"shots={shots}"] * (shots is not None) + ["example_reasons=True"] * example_reasons
     if examples is not None and mode != "item":
         raise SampleError(f"examples need mode='item', where every question is put by itself; mode is {mode!r}.")

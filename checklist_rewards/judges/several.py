@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import NoServerError, SampleError
 from checklist_rewards.judges.base import Judge, Progress, Read, Receipt
-from checklist_rewards.replies import BACKEND_ERROR
 from checklist_rewards.scores import Verdict
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 logger = logging.getLogger(__name__)
 
@@ -67,10 +67,4 @@ def judge_or_error(
 
 def unreachable(judge: Judge, error: NoServerError) -> Verdict:
     """The unanswered verdict of a judge whose server is unreachable."""
-    return Verdict(unanswered=f"{BACKEND_ERROR}: {error}", judge=judge.name)
-
-
-def check_fraction(name: str, value: float) -> None:
-    """Raise [`SampleError`] if the argument `name` is not a number from 0 to 1."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise SampleError(f"{name}={value!r} is not allowed; it must be a number from 0 to 1.")
+    return Verdict(unanswered=Unanswered(Reason.BACKEND_ERROR, str(error)), judge=judge.name)

@@ -7,6 +7,7 @@ Ten pipelines are built in (`builtin.py`). Define your own with a config file, w
 ([`register_custom_pipeline`]), or with registered parts (`registry.py`).
 """
 
+from checklist_rewards.pipelines.build import assemble, load_config, pipeline
 from checklist_rewards.pipelines.builtin import (
     get_pipeline,
     list_pipelines,
@@ -14,7 +15,7 @@ from checklist_rewards.pipelines.builtin import (
     register_pipeline,
 )
 from checklist_rewards.pipelines.config import GeneratorConfig, PipelineConfig, RefinerConfig, ScorerConfig
-from checklist_rewards.pipelines.pipeline import Pipeline, PipelineResult, assemble, load_config, pipeline
+from checklist_rewards.pipelines.pipeline import Pipeline, PipelineResult
 from checklist_rewards.pipelines.registry import (
     GENERATORS,
     REFINERS,

@@ -15,37 +15,36 @@ misspelled name is an error. Relative paths are resolved against the folder of t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    create_model,
+    field_validator,
+    model_validator,
+)
 
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError
-from checklist_rewards.files.rows import atomic_path
+from checklist_rewards.fields import settings_of
+from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeSettings
+from checklist_rewards.pipelines.files import read_model, write_value
 from checklist_rewards.pipelines.parts import GENERATORS, REFINERS, SCORERS
 from checklist_rewards.pipelines.registry import SURROUNDINGS, Entry
 from checklist_rewards.pipelines.shapes import shape_named
 from checklist_rewards.prompts import prompts_dir
+from checklist_rewards.scores import Aggregation
 from checklist_rewards.validation import one_sentence
 
-FORMATS = (".json", ".yaml", ".yml")
 DEFAULT_MODE = "item"
 _RENAMED = {"metric": "primary_metric"}
-_OF_A_MODE = (
-    "prompt",
-    "use_logprobs",
-    "capture_reasoning",
-    "samples",
-    "temperature",
-    "max_tokens",
-    "examples",
-    "shots",
-    "example_reasons",
-    "calibration",
-)
+_OF_A_MODE = [name for name in settings_of(JudgeSettings) if name not in (*ENGINE_SETTINGS, "mode", "mass_floor")]
 
 
 class _Part(BaseModel):
@@ -73,21 +72,29 @@ class GeneratorConfig(_Part):
 
     kind: str = "direct"
     prompt: str | None = None
-    """Name of a packaged prompt, or a Markdown file."""
+    """Writer prompt: the name of a packaged prompt, or a Markdown file."""
     prompts: dict[str, str] | None = None
     """For corpus-level generators: stage name to the prompt that replaces its default."""
     shape: str | None = None
-    """JSON form of a reply: "questions", "weighted", "categorized" or "checked". Defaults to a plain numbered list."""
+    """JSON form of a reply: questions, weighted, categorized or checked. Defaults to a plain numbered list."""
     min_items: int | None = None
+    """Fewest questions; the model is asked again for more."""
     max_items: int | None = None
+    """Most questions; the model is asked again for fewer."""
     temperature: float | None = Field(default=None, allow_inf_nan=False)
+    """Sampling temperature. 0 is greedy and makes no second attempt."""
     max_tokens: int | None = None
+    """Most tokens per reply; thinking models need more."""
     max_attempts: int | None = None
+    """Replies per request, if the first ones cannot be parsed."""
     seed: int | None = None
+    """Random seed of the sampling."""
     num_candidates: int | None = None
-    """Number of candidates to sample per input for contrastive generators, if a row has none."""
+    """Number of candidates to sample per input, for rows without candidates."""
     candidate_models: tuple[str, ...] | None = None
+    """Model to sample candidates from, for rows without candidates."""
     candidate_temperature: float | None = Field(default=None, allow_inf_nan=False)
+    """Sampling temperature of the candidates."""
 
     @field_validator("prompt")
     @classmethod
@@ -122,42 +129,39 @@ class RefinerConfig(_Part):
         return {"kind": data} if isinstance(data, str) else data
 
 
-class ScorerConfig(_Part):
-    """Settings of the scorer: how items are answered and aggregated."""
+_SCORER_SETTINGS: dict[str, Any] = {
+    name: (setting.kind | None, Field(default=None, allow_inf_nan=False if setting.kind is float else None))
+    for name, setting in (settings_of(JudgeSettings) | settings_of(Aggregation)).items()
+    if name not in (*ENGINE_SETTINGS, *_RENAMED.values())
+}
+_ScorerSettings: Any = create_model("_ScorerSettings", __base__=_Part, **_SCORER_SETTINGS)
+
+
+class ScorerConfig(_ScorerSettings):
+    """Settings of the scorer: how items are answered and aggregated.
+
+    The fields are those of [`JudgeSettings`], without the engine, and of [`Aggregation`]; None stands for the default.
+    In addition:
+    """
 
     kind: str = "checklist"
-    mode: str | None = None
     metric: str | None = None
-    prompt: str | None = None
-    use_logprobs: bool | None = None
-    capture_reasoning: bool | None = None
-    samples: int | None = None
-    temperature: float | None = Field(default=None, allow_inf_nan=False)
-    max_tokens: int | None = None
-    threshold: float | None = Field(default=None, allow_inf_nan=False)
-    min_answered: float | None = Field(default=None, allow_inf_nan=False)
-    abstention: str | None = None
-    mass_floor: float | None = Field(default=None, allow_inf_nan=False)
-    examples: str | None = None
-    """File of few-shot examples (see `judges/examples.py`)."""
-    shots: int | None = None
-    example_reasons: bool | None = None
+    """The `primary_metric` of [`Aggregation`]."""
     checks: str | None = None
+    """See [`CheckSettings`]."""
     allow_code: bool | Literal["unsafe"] | None = None
-    """Whether code checks may run code that a model may have written (see [`ChecklistScorer`])."""
+    """See [`CheckSettings`]."""
     judge: str | None = None
-    """File of several judges, instead of a single model."""
-    calibration: str | None = None
-    """Calibration file written by `checklist-rewards calibrate`."""
+    """YAML file that defines a panel or cascade of judges, instead of a single model."""
     scale: int | None = Field(default=None, ge=2)
-    """Number of grades from worst to best, instead of yes and no (see `scores/scales.py`)."""
+    """Grade items on a scale with this many steps, from worst to best, instead of yes/no."""
 
     @field_validator("prompt")
     @classmethod
     def _prompt(cls, prompt: str | None, info: Any) -> str | None:
         return _located(prompt, info.context)
 
-    @field_validator("examples", "calibration", "judge")
+    @field_validator("judge", "examples", "calibration")
     @classmethod
     def _file(cls, file: str | None, info: Any) -> str | None:
         return file and str(Path((info.context or {}).get("folder") or ".", file).expanduser().resolve())
@@ -236,9 +240,7 @@ class PipelineConfig(BaseModel):
     @classmethod
     def load(cls, path: str | Path) -> PipelineConfig:
         """Load a JSON or YAML file. Raises [`ConfigError`] that names the file and the line."""
-        from checklist_rewards.pipelines.files import read_config  # PyYAML is only needed here
-
-        return read_config(path)
+        return read_model(cls, path)
 
     def save(self, path: str | Path) -> None:
         """Save to a JSON or YAML file, by its extension. Default values are omitted.
@@ -246,26 +248,7 @@ class PipelineConfig(BaseModel):
         Raises:
             ConfigError: If the file has another extension.
         """
-        path = Path(path)
-        config_format(path)
-        data = self.model_dump(mode="json", exclude_defaults=True) | {"name": self.name}
-        if path.suffix.lower() == ".json":
-            text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-        else:
-            import yaml
-
-            # U+0085 is a line break to YAML, and the dumper does not always escape it.
-            readable = "\x85" not in json.dumps(data, ensure_ascii=False)
-            text = yaml.safe_dump(data, sort_keys=False, allow_unicode=readable)
-        with atomic_path(path) as temporary:
-            temporary.write_text(text, encoding="utf-8", newline="\n")
-
-
-def config_format(path: Path) -> str:
-    """The extension of a config file. Raises [`ConfigError`] if it is not one of `FORMATS`."""
-    if path.suffix.lower() not in FORMATS:
-        raise ConfigError(f"{path}: the extension of a config must be one of {', '.join(FORMATS)}.")
-    return path.suffix.lower()
+        write_value(self.model_dump(mode="json", exclude_defaults=True) | {"name": self.name}, path)
 
 
 def entry_of(part: _Part) -> Entry:

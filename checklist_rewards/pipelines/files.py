@@ -1,40 +1,67 @@
-"""Reading config and source files with errors that name the line."""
+"""Config and source files: JSON or YAML, read into pydantic classes, with errors that name the line."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from checklist_rewards.errors import ConfigError
+from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.documents import read_text, read_value
-from checklist_rewards.pipelines.config import PipelineConfig, config_format
-from checklist_rewards.validation import one_sentence
+from checklist_rewards.validation import first_error, one_sentence
+
+FORMATS = (".json", ".yaml", ".yml")
+Model = TypeVar("Model", bound=BaseModel)
 
 
-def read_config(path: str | Path) -> PipelineConfig:
-    """Load a config file. Raises [`ConfigError`] that begins with the file and the line."""
+def read_model(cls: type[Model], path: str | Path) -> Model:
+    """Read a file into a pydantic class. The file's folder is the validation context `folder`.
+
+    Raises:
+        ConfigError: If the file is not valid. The message begins with the file and the line.
+    """
     path = Path(path)
-    config_format(path)
+    _check_extension(path)
     text = read_text(path)
     value = read_value(text, path)
     try:
-        return PipelineConfig.model_validate(value, context={"folder": path.resolve().parent})
+        return cls.model_validate(value, context={"folder": path.resolve().parent})
     except ValidationError as error:
-        line = line_of(text, error.errors(include_url=False)[0]["loc"])
-        raise ConfigError(f"{path}:{line}: {one_sentence(error, PipelineConfig)}") from None
+        line = _line_of(text, first_error(error)["loc"])
+        raise ConfigError(f"{path}:{line}: {one_sentence(error, cls)}") from None
 
 
-def line_of(text: str, place: Sequence[str | int]) -> int:
-    """The line, from 1, of the innermost part of `place` that exists in the text."""
+def write_value(value: Mapping[str, Any], path: str | Path) -> None:
+    """Write a mapping to a JSON or YAML file, by its extension. Raises [`ConfigError`] for another extension."""
+    path = Path(path)
+    _check_extension(path)
+    if path.suffix.lower() == ".json":
+        text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    else:
+        # U+0085 is a line break to YAML, and the dumper does not always escape it.
+        readable = "\x85" not in json.dumps(value, ensure_ascii=False)
+        text = yaml.safe_dump(value, sort_keys=False, allow_unicode=readable)
+    write_text(path, text)
+
+
+def _check_extension(path: Path) -> None:
+    if path.suffix.lower() not in FORMATS:
+        raise ConfigError(f"{path}: the extension of a config must be one of {', '.join(FORMATS)}.")
+
+
+def _line_of(text: str, location: Sequence[str | int]) -> int:
+    """The line, from 1, of the innermost part of `location` that exists in the text."""
     line = 1
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)  # almost all JSON is valid YAML
     except (yaml.YAMLError, RecursionError):
         return line
-    for step in place:
+    for step in location:
         child: yaml.Node | None = None
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:

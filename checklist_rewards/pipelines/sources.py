@@ -11,9 +11,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from checklist_rewards.errors import ConfigError
-from checklist_rewards.files.documents import read_text, read_value
-from checklist_rewards.pipelines.config import PipelineConfig, config_format
-from checklist_rewards.pipelines.files import line_of
+from checklist_rewards.pipelines.config import PipelineConfig
+from checklist_rewards.pipelines.files import read_model
 from checklist_rewards.validation import one_sentence
 
 
@@ -33,13 +32,8 @@ def source_from(config: PipelineConfig, value: Any) -> BaseModel:
     if isinstance(value, shape):
         return value
     if isinstance(value, str | Path):
-        config_format(Path(value))
-        text = read_text(value)
-        content, where = read_value(text, Path(value)), str(value)
-    else:
-        text, content, where = "", value, "source"
+        return read_model(shape, value)
     try:
-        return shape.model_validate(content)
+        return shape.model_validate(value)
     except ValidationError as error:
-        line = f":{line_of(text, error.errors(include_url=False)[0]['loc'])}" if text else ""
-        raise ConfigError(f"{where}{line}: {one_sentence(error, shape)}") from None
+        raise ConfigError(f"source: {one_sentence(error, shape)}") from None

@@ -19,7 +19,7 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges.checked import AllowCode, run_check, usable_check
-from checklist_rewards.refiners.base import Note, Refinement, ReportingRefiner, check_samples
+from checklist_rewards.refiners.base import Note, Outcome, ReportingRefiner, check_samples
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
 from checklist_rewards.validation import fraction
@@ -63,7 +63,7 @@ class CheckAdmission(ReportingRefiner):
         """Check that the judge is usable, without loading it. Raises [`ModelError`]."""
         self.scorer.check()
 
-    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Refinement]:
+    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
         reasons = [{item.id: self._invalid(item) for item in c.items if item.check is not None} for c in checklists]
         tried = [
             [item for item in checklist.items if of_item.get(item.id, "no check") is None]
@@ -86,7 +86,7 @@ class CheckAdmission(ReportingRefiner):
         reasons: dict[str, str | None],
         tried: Sequence[ChecklistItem],
         agreements: Sequence[tuple[int, int]],
-    ) -> Refinement:
+    ) -> Outcome:
         """Demoted items are listed twice: as dropped with their check, and as kept without it."""
         unclear: list[Note] = []
         for item, (agreed, compared) in zip(tried, agreements, strict=True):
@@ -100,7 +100,7 @@ class CheckAdmission(ReportingRefiner):
                 )
         kept = [demoted(item) if reasons.get(item.id) else item for item in checklist.items]
         dropped = [Note(item, reasons[item.id] or "") for item in checklist.items if reasons.get(item.id)]
-        return Refinement(kept, dropped, unclear, self.model if tried else None)
+        return Outcome(kept, dropped, unclear, self.model if tried else None)
 
     def _invalid(self, item: ChecklistItem) -> str | None:
         """Why a check is invalid or not allowed; None if it can be tried."""

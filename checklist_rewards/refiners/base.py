@@ -58,7 +58,7 @@ class Report:
 
 
 @dataclass(slots=True)
-class Refinement:
+class Outcome:
     """What a refiner decided about the items of one checklist."""
 
     kept: Sequence[ChecklistItem]
@@ -162,10 +162,10 @@ class ReportingRefiner:
         """Check settings and models before any call. Raises a [`ChecklistRewardsError`]."""
         raise NotImplementedError
 
-    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Refinement]:
+    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
         raise NotImplementedError
 
-    def _refined(self, checklist: Checklist, outcome: Refinement) -> Refined:
+    def _refined(self, checklist: Checklist, outcome: Outcome) -> Refined:
         if not outcome.kept:
             first = outcome.dropped[0].reason
             return ChecklistError(

@@ -24,7 +24,7 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.refiners.base import Asker, Note, Refinement, ReportingRefiner
+from checklist_rewards.refiners.base import Asker, Note, Outcome, ReportingRefiner
 from checklist_rewards.refiners.embedding import (
     NEAR,
     Embedder,
@@ -100,7 +100,7 @@ class Deduplicator(ReportingRefiner):
         if self.asker is not None:
             self.asker.check()
 
-    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Refinement]:
+    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
         lists = [checklist.items for checklist in checklists]
         cosines = similarities_of(self.embedder, lists)
         groups = [_groups(items, own, self.threshold) for items, own in zip(lists, cosines, strict=True)]
@@ -122,7 +122,7 @@ class Deduplicator(ReportingRefiner):
         cosines: np.ndarray,
         groups: Sequence[list[int]],
         answers: Mapping[int, Merged | GenerationError],
-    ) -> Refinement:
+    ) -> Outcome:
         kept: dict[int, ChecklistItem] = {}
         dropped: dict[int, Note] = {}
         unclear: list[Note] = []
@@ -144,7 +144,7 @@ class Deduplicator(ReportingRefiner):
             dropped.update(
                 (index, Note(items[index], reason)) for index in group if index != middle or merged.id != central.id
             )
-        return Refinement(
+        return Outcome(
             [kept[index] for index in sorted(kept)],
             [dropped[index] for index in sorted(dropped)],
             unclear,

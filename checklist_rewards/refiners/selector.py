@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from checklist_rewards.checklists import Checklist, ChecklistItem
-from checklist_rewards.refiners.base import Note, Refinement, ReportingRefiner
+from checklist_rewards.refiners.base import Note, Outcome, ReportingRefiner
 from checklist_rewards.refiners.embedding import (
     Embedder,
     check_embedder,
@@ -39,7 +39,7 @@ DEFAULT_SIZE_PENALTY = 0.002
 
 
 @dataclass(frozen=True, slots=True)
-class _Selection:
+class _Subset:
     indices: tuple[int, ...]
     """Ascending indices of the selected items."""
     covered: int
@@ -96,11 +96,11 @@ class Selector(ReportingRefiner):
         """Check that the embedder is available. Raises [`ModelError`]."""
         check_embedder(self.embedder)
 
-    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Refinement]:
+    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
         cosines = similarities_of(self.embedder, [checklist.items for checklist in checklists])
         return [self._refinement(c.items, of_items) for c, of_items in zip(checklists, cosines, strict=True)]
 
-    def _refinement(self, items: Sequence[ChecklistItem], cosines: np.ndarray) -> Refinement:
+    def _refinement(self, items: Sequence[ChecklistItem], cosines: np.ndarray) -> Outcome:
         near = near_duplicates(items, cosines)
         selected = self._search(items, cosines, near)
         kept = [items[index] for index in selected]
@@ -109,7 +109,7 @@ class Selector(ReportingRefiner):
             for index, item in enumerate(items)
             if index not in selected
         ]
-        return Refinement(kept, dropped)
+        return Outcome(kept, dropped)
 
     def _search(self, items: Sequence[ChecklistItem], cosines: np.ndarray, near: np.ndarray) -> tuple[int, ...]:
         blocks = [_bits(row) for row in near]
@@ -117,7 +117,7 @@ class Selector(ReportingRefiner):
         room = min(self.max_items, len(items))
         cosines = np.maximum(cosines, 0.0)
 
-        def extended(selection: _Selection, index: int, added: float) -> _Selection:
+        def extended(selection: _Subset, index: int, added: float) -> _Subset:
             indices = tuple(sorted((*selection.indices, index)))
             covered = selection.covered | covers[index]
             pairs = len(indices) * (len(indices) - 1) // 2
@@ -126,9 +126,9 @@ class Selector(ReportingRefiner):
             coverage = covered.bit_count() / observations
             # Rounded, because a floating-point sum depends on the order of its terms.
             worth = round(self.alpha * coverage + (1 - self.alpha) * diversity, 9)
-            return _Selection(indices, covered, selection.blocked | blocks[index], total, worth)
+            return _Subset(indices, covered, selection.blocked | blocks[index], total, worth)
 
-        nothing = _Selection((), 0, 0, 0.0, 0.0)
+        nothing = _Subset((), 0, 0, 0.0, 0.0)
         start = nothing
         for index, item in enumerate(items):
             if item.required:
@@ -136,7 +136,7 @@ class Selector(ReportingRefiner):
         beam = [start] if start.indices else [extended(nothing, index, 0.0) for index in range(len(items))]
         best = min(beam, key=lambda selection: selection.rank)
         for size in range(len(beam[0].indices) + 1, self.max_items + 1):
-            candidates: dict[tuple[int, ...], _Selection] = {}
+            candidates: dict[tuple[int, ...], _Subset] = {}
             for selection in beam:
                 added = cosines[:, list(selection.indices)].sum(axis=1)
                 for index in range(len(items)):

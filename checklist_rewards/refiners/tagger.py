@@ -17,7 +17,7 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.refiners.base import Asker, Note, Refinement, ReportingRefiner
+from checklist_rewards.refiners.base import Asker, Note, Outcome, ReportingRefiner
 from checklist_rewards.scorer import Sample
 
 DEFAULT_PROMPT = "refiners/tag"
@@ -73,13 +73,13 @@ class Tagger(ReportingRefiner):
         """Check that the model exists, without loading it. Raises [`ModelError`]."""
         self.asker.check()
 
-    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Refinement]:
+    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
         listed = "\n".join(f"- {name}: {definition}" for name, definition in self.qualities.items())
         fields = [{"item": item.question, "qualities": listed} for c in checklists for item in c.items]
         replies = iter(self.asker.ask(fields, self.shape))
         return [self._refinement(checklist, [next(replies) for _ in checklist.items]) for checklist in checklists]
 
-    def _refinement(self, checklist: Checklist, replies: Sequence[BaseModel | GenerationError]) -> Refinement:
+    def _refinement(self, checklist: Checklist, replies: Sequence[BaseModel | GenerationError]) -> Outcome:
         kept: list[ChecklistItem] = []
         dropped: list[Note] = []
         unclear: list[Note] = []
@@ -95,7 +95,7 @@ class Tagger(ReportingRefiner):
                 dropped.append(Note(item, f"it is not {' or '.join(lacking)}{because}"))
             else:
                 kept.append(item)
-        return Refinement(kept, dropped, unclear, self.model)
+        return Outcome(kept, dropped, unclear, self.model)
 
 
 def _checked(qualities: Mapping[str, str]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.refiners.base import Asker, Note, Refinement, ReportingRefiner, check_samples
+from checklist_rewards.refiners.base import Asker, Note, Outcome, ReportingRefiner, check_samples
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import PASS_CREDIT, Score
 from checklist_rewards.validation import fraction, whole_number
@@ -97,7 +97,7 @@ class UnitTester(ReportingRefiner):
         self.asker.check()
         self.scorer.check()
 
-    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Refinement]:
+    def _refine(self, checklists: Sequence[Checklist], samples: Sequence[Sequence[Sample]]) -> list[Outcome]:
         tried = [
             check_samples(self.name, some, checklist) for checklist, some in zip(checklists, samples, strict=True)
         ]
@@ -109,7 +109,7 @@ class UnitTester(ReportingRefiner):
         self._rewrite_and_judge([trial for of_checklist in trials for trial in of_checklist])
         return [self._refinement(some, len(texts)) for some, texts in zip(trials, tried, strict=True)]
 
-    def _refinement(self, trials: Sequence[_Trial], samples: int) -> Refinement:
+    def _refinement(self, trials: Sequence[_Trial], samples: int) -> Outcome:
         kept: list[ChecklistItem] = []
         dropped: list[Note] = []
         unclear: list[Note] = []
@@ -121,7 +121,7 @@ class UnitTester(ReportingRefiner):
                 dropped.append(Note(trial.item, f"{reason} (at least {self.threshold:.0%} must)"))
                 continue
             kept.append(trial.item)
-        return Refinement(kept, dropped, unclear, self.model)
+        return Outcome(kept, dropped, unclear, self.model)
 
     def _trials(self, checklist: Checklist, samples: Sequence[Sample], scores: Sequence[Score]) -> list[_Trial]:
         trials = []

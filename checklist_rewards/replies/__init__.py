@@ -1,7 +1,15 @@
 """Sampling replies from a model, with a store, and parsing them as values of a given schema."""
 
 from checklist_rewards.backends import Engine
-from checklist_rewards.replies.ask import ask, extract_json
-from checklist_rewards.replies.sampling import BACKEND_ERROR, sample_replies
+from checklist_rewards.replies.ask import NoReply, ask, extract_json, sample_values, with_complaint
+from checklist_rewards.replies.sampling import sample_replies
 
-__all__ = ["BACKEND_ERROR", "Engine", "ask", "extract_json", "sample_replies"]
+__all__ = [
+    "Engine",
+    "NoReply",
+    "ask",
+    "extract_json",
+    "sample_replies",
+    "sample_values",
+    "with_complaint",
+]

@@ -1,9 +1,13 @@
-"""Structured replies: asks a model for values of a pydantic class and validates them.
+"""Asks a model for values: samples replies, parses them, and repeats the prompts whose reply is invalid.
 
-The request contains the JSON schema, which some engines can enforce; for the others, the prompt must describe the
-format. Replies are parsed tolerantly (`extract_json` accepts code fences, prose around the JSON, thinking, and
-trailing commas) and validated strictly. If a reply is invalid, the error is sent to the model, which replies again.
-After `attempts` invalid replies, the result of the request is a [`GenerationError`]; other requests are not affected.
+[`sample_values`] is the loop that all writers and judges use. If a reply is invalid, the prompt is sent again, usually
+extended with the reply and the error; attempt k uses `seed + k`. After `attempts` invalid replies, the result of the
+prompt is the last error; other prompts are not affected. A prompt that the engine did not answer is not repeated: it
+gives a [`NoReply`], which is not stored, so a rerun repeats it.
+
+[`ask`] requests values of a pydantic class. The request contains the JSON schema, which some engines can enforce; for
+the others, the prompt must describe the format. Replies are parsed tolerantly (`extract_json` accepts code fences,
+prose around the JSON, thinking, and trailing commas) and validated strictly.
 
     >>> class Answer(BaseModel):
     ...     answer: Literal["yes", "no"]
@@ -26,9 +30,14 @@ from checklist_rewards.chat import strip_thinking
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
 from checklist_rewards.replies.sampling import sample_replies
+from checklist_rewards.scores.reasons import Reason, Unanswered
+from checklist_rewards.validation import in_reply
 
-Value = TypeVar("Value", bound=BaseModel)
+Value = TypeVar("Value")
+Model = TypeVar("Model", bound=BaseModel)
 Check = Callable[[int, Any], str | None]
+Parse = Callable[[int, Reply], Value]
+Retry = Callable[[Messages, str, str], Messages]
 
 _TRAILING_COMMA = re.compile(r",(?=\s*[\]}])")
 _START = re.compile(r"[\[{]")
@@ -61,42 +70,58 @@ def extract_json(text: str) -> Any:
     return longest[1]
 
 
-def ask(
+class NoReply(GenerationError):
+    """The engine gave no reply.
+
+    Args:
+        unanswered ([`Unanswered`]):
+            Why, as in [`Reply`].
+        first (`GenerationError`, *optional*):
+            The error of the previous reply, if this prompt was repeated.
+    """
+
+    def __init__(self, unanswered: Unanswered, first: GenerationError | None = None):
+        super().__init__(f"the model gave no reply: {unanswered}.")
+        self.unanswered, self.first = unanswered, first
+
+    def __reduce__(self):
+        return type(self), (self.unanswered, self.first)
+
+
+def sample_values(
     engine: Engine,
     prompts: Sequence[Messages],
-    shape: type[Value],
-    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+    parse: Parse[Value],
+    sampling: Sampling,
     *,
     store: Store | None = None,
     attempts: int = 3,
-    check: Check | None = None,
+    retry: Retry | None = None,
     progress: Progress | None = None,
-    on_reply: Callable[[Reply], None] | None = None,
-) -> list[Value | GenerationError]:
-    """Ask a model for a value of the class `shape` for every prompt.
+) -> list[list[Value | GenerationError]]:
+    """Sample replies, parse them, and repeat the prompts whose reply is invalid.
 
     Args:
         engine ([`Engine`]): The model that replies.
         prompts (sequence of chat messages): The prompts.
-        shape (pydantic model class): The class of the values.
-        sampling ([`Sampling`], *optional*): The sampling parameters. `schema` is set by this function, and attempt k
-            uses `seed + k`.
+        parse (callable): Called with the index of a prompt and its reply. Returns the value, or raises
+            [`GenerationError`] with what is wrong with the reply.
+        sampling ([`Sampling`]): The sampling parameters. Attempt k uses `seed + k`.
         store ([`Store`], *optional*): The store of replies.
-        attempts (`int`, *optional*, defaults to `3`): Maximum number of replies per prompt.
-        check (callable, *optional*): Called with the index of the prompt and the value. Returns what is wrong with the
-            value, or None.
+        attempts (`int`, *optional*, defaults to `3`): Maximum number of replies per prompt. With `sampling.n > 1`
+            there is only one attempt.
+        retry (callable, *optional*): Called with the messages, the invalid reply and the error. Returns the messages
+            of the next attempt. By default, the prompt is repeated unchanged.
         progress (callable, *optional*): Called with the number of prompts that got their first reply since the last
             call.
-        on_reply (callable, *optional*): Called with every reply, for example to record its cost.
 
     Returns:
-        `list`: One value per prompt, in order; or a [`GenerationError`] for a prompt without a valid reply.
+        `list[list]`: `sampling.n` values per prompt, in order; a [`GenerationError`] in place of a value if the reply
+        is invalid, or a [`NoReply`] if the engine gave none.
     """
-    sampling = replace(sampling, n=1, schema=json.dumps(shape.model_json_schema()))
-    results: dict[int, Value | GenerationError] = {}
-    pending: list[tuple[int, Messages]] = list(enumerate(prompts))
-    for attempt in range(attempts):
-        again: list[tuple[int, Messages]] = []
+    results: list[list[Value | GenerationError]] = [[] for _ in prompts]
+    pending = list(enumerate(prompts))
+    for attempt in range(attempts if sampling.n == 1 else 1):
         replies = sample_replies(
             engine,
             [messages for _, messages in pending],
@@ -104,47 +129,87 @@ def ask(
             store,
             progress if attempt == 0 else None,
         )
-        for (index, _), (reply,) in zip(pending, replies, strict=True):
-            if on_reply is not None:
-                on_reply(reply)
-            found = _read(reply, shape, sampling.max_tokens)
-            if not isinstance(found, GenerationError) and check is not None:
-                complaint = check(index, found)
-                found = found if complaint is None else GenerationError(complaint, reply.text or "")
-            results[index] = found
-            if isinstance(found, GenerationError) and reply.text is not None:
-                again.append((index, _with_complaint(prompts[index], reply.text, str(found))))
+        again: list[tuple[int, Messages]] = []
+        for (index, _), group in zip(pending, replies, strict=True):
+            first = next(iter(results[index]), None)
+            results[index] = [_value(parse, index, reply, first) for reply in group]
+            error, text = results[index][0], group[0].text
+            if isinstance(error, GenerationError) and text is not None:
+                prompt = prompts[index]
+                again.append((index, prompt if retry is None else retry(prompt, text, str(error))))
         pending = again
         if not pending:
             break
-    return [results[index] for index in range(len(prompts))]
+    return results
 
 
-def _read(reply: Reply, shape: type[Value], max_tokens: int) -> Value | GenerationError:
+def with_complaint(messages: Messages, reply: str, complaint: str) -> Messages:
+    """The messages, extended with an invalid reply and what to tell the model about it."""
+    return [*messages, {"role": "assistant", "content": reply}, {"role": "user", "content": complaint}]
+
+
+def ask(
+    engine: Engine,
+    prompts: Sequence[Messages],
+    shape: type[Model],
+    sampling: Sampling = Sampling(),  # noqa: B008 - frozen
+    *,
+    store: Store | None = None,
+    attempts: int = 3,
+    check: Check | None = None,
+    progress: Progress | None = None,
+) -> list[Model | GenerationError]:
+    """Ask a model for a value of the class `shape` for every prompt.
+
+    Args:
+        engine, prompts, store, attempts, progress: As in [`sample_values`].
+        shape (pydantic model class): The class of the values.
+        sampling ([`Sampling`], *optional*): The sampling parameters; `n` and `schema` are set by this function.
+        check (callable, *optional*): Called with the index of the prompt and the value. Returns what is wrong with the
+            value, or None.
+
+    Returns:
+        `list`: One value per prompt, in order; or a [`GenerationError`] for a prompt without a valid reply.
+    """
+    sampling = replace(sampling, n=1, schema=json.dumps(shape.model_json_schema()))
+
+    def parse(index: int, reply: Reply) -> Model:
+        value = _parsed(reply, shape, sampling.max_tokens)
+        complaint = None if check is None else check(index, value)
+        if complaint is not None:
+            raise GenerationError(complaint, reply.text or "")
+        return value
+
+    def retry(messages: Messages, reply: str, error: str) -> Messages:
+        return with_complaint(messages, reply, f"That cannot be used: {error} Reply again, with the JSON object only.")
+
+    results = sample_values(
+        engine, prompts, parse, sampling, store=store, attempts=attempts, retry=retry, progress=progress
+    )
+    return [result for [result] in results]
+
+
+def _value(parse: Parse[Value], index: int, reply: Reply, first: Any) -> Value | GenerationError:
     if reply.text is None:
-        return GenerationError(f"the model gave no reply: {reply.unanswered}.")
+        return NoReply(reply.unanswered or Unanswered(Reason.BACKEND_ERROR), first)
     try:
-        return shape.model_validate(_in_its_field(extract_json(reply.text), shape))
+        return parse(index, reply)
+    except GenerationError as error:
+        return error.with_traceback(None)  # its frames hold the results of all prompts
+
+
+def _parsed(reply: Reply, shape: type[Model], max_tokens: int) -> Model:
+    text = reply.text or ""
+    try:
+        return shape.model_validate(_in_its_field(extract_json(text), shape))
     except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in detail["loc"])
-        complaint = detail["msg"].removeprefix("Value error, ")
-        return GenerationError(f"the reply does not fit: {field + ': ' if field else ''}{complaint}.", reply.text)
+        raise GenerationError(f"the reply does not fit: {in_reply(error)}.", text) from None
     except ValueError as error:
         cut = f"; it was cut off at max_tokens={max_tokens}" if reply.finish_reason == "length" else ""
-        return GenerationError(f"the reply cannot be read: {error}{cut}.", reply.text)
+        raise GenerationError(f"the reply cannot be read: {error}{cut}.", text) from None
 
 
 def _in_its_field(value: Any, shape: type[BaseModel]) -> Any:
     """Wrap a list in an object if the class has only one field: models often omit the object around it."""
     fields = list(shape.model_fields)
     return {fields[0]: value} if isinstance(value, list) and len(fields) == 1 else value
-
-
-def _with_complaint(messages: Messages, reply: str, complaint: str) -> Messages:
-    """The messages, extended with the invalid reply and the error."""
-    return [
-        *messages,
-        {"role": "assistant", "content": reply},
-        {"role": "user", "content": f"That cannot be used: {complaint} Reply again, with the JSON object only."},
-    ]

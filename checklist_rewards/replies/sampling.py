@@ -26,12 +26,12 @@ from dataclasses import asdict, replace
 from checklist_rewards.backends import Engine, Messages, Progress, Reply, Sampling, is_kept
 from checklist_rewards.errors import BackendError
 from checklist_rewards.files.store import Key, Store, key_of
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 logger = logging.getLogger(__name__)
 
 STORE_SECONDS = 2.0
 """Seconds between two writes of new replies to the store."""
-BACKEND_ERROR = "backend_error"
 _FORMAT = "reply-2"
 
 
@@ -86,7 +86,7 @@ def sample_replies(
             try:
                 sampled = backend.generate([distinct[key] for key in missing], effective, arrived)
             except BackendError as error:
-                failed = [Reply(None, unanswered=f"{BACKEND_ERROR}: {error}")] * effective.n
+                failed = [Reply(None, unanswered=Unanswered(Reason.BACKEND_ERROR, str(error)))] * effective.n
                 sampled = [replies.get(key, failed) for key in missing]
                 logger.warning("%d prompts got no reply: %s", sum(entry is failed for entry in sampled), error)
             for place, entry in enumerate(sampled):

@@ -29,7 +29,7 @@ from trl.models.utils import unwrap_model_for_generation
 from checklist_rewards.chat import completion_text, opens_thinking, prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.files.rows import atomic_path
+from checklist_rewards.files.rows import write_rows
 from checklist_rewards.rewards.content import described
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score, ratio
@@ -253,11 +253,10 @@ class ChecklistEvalCallback(TrainerCallback):
         step = trainer.state.global_step
         folder = Path(str(trainer.args.output_dir)) / self.name
         try:
-            with atomic_path(folder / f"step_{step:05d}.jsonl") as temporary:
-                temporary.write_text(
-                    "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8"
-                )
-        except Exception as error:  # a full disk, or text that is not UTF-8: training must continue
+            with write_rows(folder / f"step_{step:05d}.jsonl") as table:
+                for row in rows:
+                    table.write(row)
+        except Exception as error:  # a full disk, for example: training must continue
             logger.warning("cannot write the table of step %d (%s); training continues without it.", step, error)
         for tracker in ("wandb", "trackio"):
             if tracker in (trainer.args.report_to or ()):

@@ -1,7 +1,7 @@
 """A reward configured by a YAML file, for `trl grpo` and other frameworks that pass no arguments to rewards.
 
 The environment variable `CHECKLIST_REWARDS_CONFIG` is the path of the file: a mapping of keyword arguments of
-[`rewards.trl.ChecklistReward`] and [`ChecklistScorer`], as plain values. Relative paths in it (judge, calibration,
+[`ChecklistReward`] and [`ChecklistScorer`], as plain values. Relative paths in it (judge, calibration,
 examples, prompt) are resolved from the file's folder first.
 """
 
@@ -17,7 +17,7 @@ import yaml
 
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.judges.jury import placed
-from checklist_rewards.rewards.trl import ChecklistReward
+from checklist_rewards.rewards.reward import ChecklistReward
 from checklist_rewards.scorer import ChecklistScorer
 
 CONFIG_VARIABLE = "CHECKLIST_REWARDS_CONFIG"

@@ -11,11 +11,12 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from checklist_rewards.errors import SampleError
+from checklist_rewards.rewards.content import described
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Score
 
@@ -76,12 +77,46 @@ class RewardLog:
             )
 
 
-def numbers_of(
+def log_records(
+    step: int | None,
+    prompts: Sequence[Any],
+    samples: Sequence[Sample | None],
+    rewards: Sequence[float | None],
+    scores: Sequence[Score | None],
+) -> Iterator[dict[str, Any]]:
+    """The records of completions for [`RewardLog.write`]."""
+    for prompt, sample, reward, score in zip(prompts, samples, rewards, scores, strict=True):
+        yield {
+            "step": step,
+            "prompt": described(prompt),
+            "completion": None if sample is None else sample.target,
+            "reward": reward,
+            "score": None if score is None else score.model_dump(),
+        }
+
+
+def metrics_of(
+    samples: Sequence[Sample | None],
+    scores: Sequence[Score | None],
+    rewards: Sequence[float | None],
+    categories: Sequence[str],
+) -> list[tuple[str, float]]:
+    """The metrics of all completions, as pairs of name and value."""
+    # TRL averages all logged values of all ranks, so missing values must not be logged.
+    return [
+        (name, value)
+        for row in zip(samples, scores, rewards, strict=True)
+        for name, value in completion_metrics(*row, categories).items()
+        if value is not None
+    ]
+
+
+def completion_metrics(
     sample: Sample | None, score: Score | None, reward: float | None, categories: Sequence[str]
 ) -> dict[str, float | None]:
     """The metrics of one completion. The names are the same for all completions; a metric without a value is None."""
     items = () if sample is None or score is None else tuple(zip(sample.checklist.items, score.items, strict=True))
-    numbers = {
+    metrics = {
         "score": reward,
         "pass_rate": None if score is None else score.pass_rate,
         "unscored": float(reward is None),
@@ -91,8 +126,8 @@ def numbers_of(
     }
     for category in categories:
         passed = [line.passed for item, line in items if item.category == category and line.passed is not None]
-        numbers[f"category/{category}"] = _mean(passed)
-    return numbers
+        metrics[f"category/{category}"] = _mean(passed)
+    return metrics
 
 
 def _mean(values: Sequence[float]) -> float | None:

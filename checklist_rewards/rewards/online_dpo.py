@@ -18,7 +18,7 @@ from typing import Any
 
 from trl.experimental.online_dpo import OnlineDPOTrainer
 
-from checklist_rewards.rewards.trl import ChecklistReward
+from checklist_rewards.rewards.reward import ChecklistReward
 
 
 class ChecklistOnlineDPOTrainer(OnlineDPOTrainer):
@@ -56,6 +56,6 @@ class ChecklistOnlineDPOTrainer(OnlineDPOTrainer):
         first, second = totals.split(len(prompts) // 2)
         ties = first == second
         self._mask[ties.repeat(2)] = 0  # in place: the trainer sums the log-probabilities under this mask
-        share = self.accelerator.gather_for_metrics(ties.float().mean()).mean().item()
-        self.stats.setdefault("objective/ties", []).append(share)
+        tied = self.accelerator.gather_for_metrics(ties.float().mean()).mean().item()
+        self.stats.setdefault("objective/ties", []).append(tied)
         return rewards

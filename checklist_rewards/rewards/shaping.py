@@ -1,9 +1,9 @@
-"""Reward shaping: pure functions from a [`Score`] to the reward of a trainer.
+"""Reward shaping: the formulas, as pure functions. `steps.py` has them as named steps for settings and config files.
 
 Each function implements one formula. Combine them to shape a reward:
 
     >>> from checklist_rewards.checklists import Checklist
-    >>> from checklist_rewards.scores import Verdict, score_checklist
+    >>> from checklist_rewards.scores import Verdict, item_credits, score_checklist
     >>> checklist = Checklist.parse([{"question": "Polite?", "required": True}, "Short?", "Funny?"])
     >>> verdicts = [Verdict({"yes": p, "no": 1 - p}) for p in (0.9, 0.8, 0.1)]
     >>> credits = item_credits(checklist, score_checklist(checklist, verdicts))
@@ -29,48 +29,14 @@ from typing import Literal
 
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.scores import PASS_CREDIT, Score, credit_of, rescore
+from checklist_rewards.scores import PASS_CREDIT
+from checklist_rewards.validation import one_of
 
-Answers = Literal["soft", "hard"]
 Gate = Literal["multiply", "floor"]
 Unit = Literal["words", "characters", "tokens"]
 Spread = Literal["none", "std"]
 CategoryWeights = Mapping[str, float]
 """Factor on the weights of items by category; 1 for categories not listed and for items without a category."""
-
-
-def item_credits(checklist: Checklist, score: Score, answers: Answers = "soft") -> list[float | None]:
-    """Credit of every item, in [0, 1].
-
-    Args:
-        checklist ([`Checklist`]):
-            Checklist of the score.
-        score ([`Score`]):
-            Score of one target.
-        answers (`str`, *optional*, defaults to `"soft"`):
-            `"soft"`: v is the sum over labels of P(label) x value, if the judge returned probabilities. `"hard"`: v is
-            the value of the answer.
-
-    Returns:
-        `list[float | None]`: One credit per item, in the order of the checklist; None for an item that is unanswered
-        or, with `abstention="skip"`, answered by an abstention.
-
-    Raises:
-        SampleError: If the score belongs to another checklist.
-    """
-    _one_of("answers", answers, ("soft", "hard"))
-    if [item.id for item in checklist.items] != [line.id for line in score.items]:
-        raise SampleError(
-            f"the score has the items {[line.id for line in score.items]!r:.80}, but the checklist has "
-            f"{[item.id for item in checklist.items]!r:.80}; pass the checklist that was scored."
-        )
-    if any(line.value is not None and line.soft is None for line in score.items):
-        score = rescore(checklist, score)  # a file from before soft values were recorded
-    values = [line.value if answers == "hard" else line.soft for line in score.items]
-    return [
-        None if value is None else credit_of(item.weight, value)
-        for item, value in zip(checklist.items, values, strict=True)
-    ]
 
 
 def earned(
@@ -141,7 +107,7 @@ def gate(
     Returns:
         `float` or `None`: The reduced value.
     """
-    _one_of("how", how, ("multiply", "floor"))
+    one_of("how", how, ("multiply", "floor"))
     required = [c for item, c in _zipped(checklist, credits) if item.required and c is not None]
     if value is None:
         return None
@@ -183,7 +149,7 @@ def length(text: str, unit: Unit = "words", tokenize: Callable[[str], Sequence[o
     Raises:
         SampleError: For `unit="tokens"` without `tokenize`.
     """
-    _one_of("unit", unit, ("words", "characters", "tokens"))
+    one_of("unit", unit, ("words", "characters", "tokens"))
     if unit == "characters":
         return len(text)
     if unit == "words":
@@ -255,7 +221,7 @@ def centred(values: Sequence[float | None], groups: Sequence[Hashable], spread: 
     Returns:
         `list[float | None]`: Centred values, which sum to 0 in every group.
     """
-    _one_of("spread", spread, ("none", "std"))
+    one_of("spread", spread, ("none", "std"))
     if len(values) != len(groups):
         raise SampleError(f"got {len(groups)} groups for {len(values)} values; pass one group per value.")
     members: dict[Hashable, list[float]] = {}
@@ -288,8 +254,3 @@ def _zipped(checklist: Checklist, credits: Sequence[float | None]) -> list[tuple
     if len(credits) != len(checklist):
         raise SampleError(f"got {len(credits)} credits for {len(checklist)} items; pass one number or None per item.")
     return list(zip(checklist.items, credits, strict=True))
-
-
-def _one_of(name: str, value: str, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise SampleError(f"{name}={value!r} is not known; allowed: {', '.join(map(repr, allowed))}.")

@@ -1,4 +1,4 @@
-"""Shaping steps: the functions of `shaping.py` as a list of named steps, for the `shaping` argument and config files.
+"""Shaping steps: the formulas of `shaping.py` as a list of named steps, for the `shaping` argument and config files.
 
     >>> shaping = Shaping(
     ...     [
@@ -32,8 +32,8 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards import shaping
 from checklist_rewards.rewards.failures import from_other_ranks
-from checklist_rewards.rewards.shaping import Answers, Gate, Spread, Unit
-from checklist_rewards.scores import Score
+from checklist_rewards.rewards.shaping import Gate, Spread, Unit
+from checklist_rewards.scores import Answers, Score, item_credits
 from checklist_rewards.validation import one_sentence
 
 Values = list[float | None]
@@ -48,7 +48,9 @@ class Judged:
     text: str
 
 
-class _Step(BaseModel):
+class ShapingStep(BaseModel):
+    """Base class of the steps. Its fields are the settings of the step."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     def value(self, value: float, of: Judged) -> float | None:
@@ -61,7 +63,7 @@ class _Step(BaseModel):
         return [None if value is None or of is None else self.value(value, of) for value, of in pairs]
 
 
-class Earned(_Step):
+class Earned(ShapingStep):
     """Replace the value by [`earned`] minus [`penalties`], not clipped."""
 
     name: Literal["earned"] = "earned"
@@ -79,12 +81,12 @@ class Earned(_Step):
 
     @override
     def value(self, value: float, of: Judged) -> float | None:
-        credits = shaping.item_credits(of.checklist, of.score, self.answers)
+        credits = item_credits(of.checklist, of.score, self.answers)
         gained = shaping.earned(of.checklist, credits, self.categories)
         return shaping.less(gained, shaping.penalties(of.checklist, credits, self.categories))
 
 
-class GateStep(_Step):
+class GateStep(ShapingStep):
     """Reduce the value by the required items; see [`gate`]."""
 
     name: Literal["gate"] = "gate"
@@ -94,11 +96,11 @@ class GateStep(_Step):
 
     @override
     def value(self, value: float, of: Judged) -> float | None:
-        credits = shaping.item_credits(of.checklist, of.score, self.answers)
+        credits = item_credits(of.checklist, of.score, self.answers)
         return shaping.gate(value, of.checklist, credits, self.how, self.floor)
 
 
-class FormatGate(_Step):
+class FormatGate(ShapingStep):
     """Limit the value of texts that do not match a regular expression; see [`format_gate`]."""
 
     name: Literal["format_gate"] = "format_gate"
@@ -119,7 +121,7 @@ class FormatGate(_Step):
         return shaping.format_gate(value, of.text, self.form, self.otherwise)
 
 
-class LengthPenalty(_Step):
+class LengthPenalty(ShapingStep):
     """Subtract the [`length_penalty`] of the text."""
 
     name: Literal["length_penalty"] = "length_penalty"
@@ -152,7 +154,7 @@ class LengthPenalty(_Step):
         return shaping.less(value, shaping.length_penalty(shaping.length(of.text, self.unit, tokenize), **self._curve))
 
 
-class Clipped(_Step):
+class Clipped(ShapingStep):
     """Clip the value to a range; see [`clipped`]."""
 
     name: Literal["clipped"] = "clipped"
@@ -169,7 +171,7 @@ class Clipped(_Step):
         return shaping.clipped(value, self.low, self.high)
 
 
-class Centred(_Step):
+class Centred(ShapingStep):
     """Subtract the mean of the completions of the same prompt on all ranks; see [`centred`]."""
 
     name: Literal["centred"] = "centred"
@@ -182,8 +184,8 @@ class Centred(_Step):
         return shaping.centred([*values, *other_values], [*groups, *other_groups], self.spread)[: len(values)]
 
 
-_STEPS: tuple[type[_Step], ...] = (Earned, GateStep, FormatGate, LengthPenalty, Clipped, Centred)
-STEPS: dict[str, type[_Step]] = {step.model_fields["name"].default: step for step in _STEPS}
+_STEPS: tuple[type[ShapingStep], ...] = (Earned, GateStep, FormatGate, LengthPenalty, Clipped, Centred)
+STEPS: dict[str, type[ShapingStep]] = {step.model_fields["name"].default: step for step in _STEPS}
 
 
 class Shaping:
@@ -226,7 +228,7 @@ class Shaping:
         return values
 
 
-def _step(step: Any, where: str) -> _Step:
+def _step(step: Any, where: str) -> ShapingStep:
     settings = {"name": step} if isinstance(step, str) else step
     if not isinstance(settings, Mapping) or settings.get("name") not in STEPS:
         raise SampleError(f"{where}: expected a mapping with a name among {', '.join(STEPS)}, got {step!r:.60}.")

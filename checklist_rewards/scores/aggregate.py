@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Literal, get_args
 
 from checklist_rewards.checklists import YES, Checklist, ChecklistItem
+from checklist_rewards.errors import SampleError
+from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.scores.score import (
     PARTIAL_CREDIT,
     PASS_CREDIT,
@@ -17,6 +20,9 @@ from checklist_rewards.scores.score import (
     ratio,
 )
 from checklist_rewards.scores.verdict import Verdict, Vote, answer_of, vote_of
+from checklist_rewards.validation import one_of
+
+Answers = Literal["soft", "hard"]
 
 _LEVELS = ((0.2, "no_10"), (0.4, "no_30"), (0.6, "unsure"), (0.8, "yes_70"))
 
@@ -67,8 +73,41 @@ def rescore(checklist: Checklist, score: Score, aggregation: Aggregation | None 
             The settings. Defaults to those with which the score was computed.
     """
     reads = {line.id: line.verdict() for line in score.items}
-    verdicts = [reads.get(item.id, Verdict(unanswered="not_read")) for item in checklist.items]
+    verdicts = [reads.get(item.id, Verdict(unanswered=Unanswered(Reason.NOT_READ))) for item in checklist.items]
     return score_checklist(checklist, verdicts, aggregation or score.aggregation, quality=score.quality)
+
+
+def item_credits(checklist: Checklist, score: Score, answers: Answers = "soft") -> list[float | None]:
+    """Credit of every item, in [0, 1].
+
+    Args:
+        checklist ([`Checklist`]):
+            Checklist of the score. Its weights apply.
+        score ([`Score`]):
+            Score of one target.
+        answers (`str`, *optional*, defaults to `"soft"`):
+            `"soft"`: v is the sum over labels of P(label) x value, if the judge returned probabilities. `"hard"`: v is
+            the value of the answer.
+
+    Returns:
+        `list[float | None]`: One credit per item, in the order of the checklist; None for an item that is unanswered
+        or, with `abstention="skip"`, answered by an abstention.
+
+    Raises:
+        SampleError: If the score belongs to another checklist.
+    """
+    one_of("answers", answers, get_args(Answers))
+    if [item.id for item in checklist.items] != [line.id for line in score.items]:
+        raise SampleError(
+            f"the score has the items {[line.id for line in score.items]!r:.80}, but the checklist has "
+            f"{[item.id for item in checklist.items]!r:.80}; pass the checklist that was scored."
+        )
+    if any(
+        line.weight != item.weight or (line.value is not None and line.soft is None)
+        for item, line in zip(checklist.items, score.items, strict=True)
+    ):
+        score = rescore(checklist, score)  # other weights, or a file from before weights and soft values were recorded
+    return [line.credit(soft=answers == "soft") for line in score.items]
 
 
 def level(yes: float) -> str:

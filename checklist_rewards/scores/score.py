@@ -17,12 +17,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, get_args
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Literal, NamedTuple, get_args
 
+from annotated_types import Ge, Le
 from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.errors import SampleError
+from checklist_rewards.fields import check_fields
+from checklist_rewards.scores.reasons import Outcome, Unanswered
 from checklist_rewards.scores.verdict import DEFAULT_THRESHOLD, Method, Verdict, Vote
 
 PrimaryMetric = Literal["pass", "weighted", "expected", "normalized", "quality"]
@@ -30,32 +33,36 @@ Abstention = Literal["skip", "zero", "partial", "fail"]
 
 PRIMARY_METRICS: tuple[str, ...] = get_args(PrimaryMetric)
 ABSTENTIONS: tuple[str, ...] = get_args(Abstention)
-DEFAULT_MIN_ANSWERED = 0.5
 PARTIAL_CREDIT = 0.5
 PASS_CREDIT = 0.5
 LEAST_QUALITY, BEST_QUALITY = 1, 5
 
 
-class Aggregation(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class Aggregation:
     """The settings with which verdicts are aggregated; see [`score_checklist`]. Weights and gates belong to the
-    checklist."""
+    checklist.
 
-    model_config = ConfigDict(frozen=True)
+    Raises:
+        SampleError: For a value that is not allowed.
+    """
 
     primary_metric: PrimaryMetric = "expected"
-    """The aggregate to use as `primary_score`: "pass", "weighted", "expected", "normalized", or "quality" (mapped to
-    [0, 1] as (quality - 1) / 4)."""
-    threshold: float = DEFAULT_THRESHOLD
-    """A yes/no item is answered yes if P(yes) is at least this."""
-    min_answered: float = DEFAULT_MIN_ANSWERED
-    """Share of sum |w| that must be answered, in [0, 1]. Below it, `primary_score` is None."""
+    """Metric to use as the primary score: `pass`, `weighted`, `expected`, `normalized`, or `quality` (the grade of
+    mode `quality`, as (grade - 1) / 4)."""
+    threshold: Annotated[float, Ge(0), Le(1)] = DEFAULT_THRESHOLD
+    """Lowest P(yes), from 0 to 1, that counts as yes."""
+    min_answered: Annotated[float, Ge(0), Le(1)] = 0.5
+    """Fraction of the item weight that must be answered, from 0 to 1; below it there is no score."""
     abstention: Abstention = "skip"
-    """How to count the answer "cannot assess". "skip": the item does not count. "zero": value 0. "partial": value 0.5
-    for a positive item, 0 for a penalty. "fail": the lowest option's value for a positive item, the highest for a
-    penalty."""
+    """How to score an item answered cannot_assess. `skip`: the item does not count. `zero`: value 0. `partial`: value
+    0.5, for a penalty 0. `fail`: the lowest value of its options, for a penalty the highest."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
-class Counted(NamedTuple):
+class Contribution(NamedTuple):
     """The numbers of one item that enter the aggregates."""
 
     weight: float
@@ -65,7 +72,7 @@ class Counted(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ItemScore:
+class ItemScore(Outcome):
     """The answer to one item and its contribution to the score. Numbers that do not exist are None."""
 
     id: str
@@ -89,7 +96,7 @@ class ItemScore:
     """P(yes) in words: no_10 < .2 <= no_30 < .4 <= unsure < .6 <= yes_70 < .8 <= yes_90. Yes/no items only."""
     mass: float | None = None
     probabilities: dict[str, float] | None = None
-    unanswered: str | None = None
+    unanswered: Unanswered | None = None
     reasoning: str | None = None
     judge: str | None = None
     method: Method | None = None
@@ -103,17 +110,18 @@ class ItemScore:
     """The judge's own probabilities, if `probabilities` are calibrated."""
 
     def __post_init__(self) -> None:
+        Outcome.__post_init__(self)  # slots=True leaves super() without its class
         if self.answer is not None and self.probabilities is not None:
             object.__setattr__(self, "confidence", self.probabilities.get(self.answer))
 
-    def counted(self, credit: float | None = None) -> Counted:
+    def counted(self, credit: float | None = None) -> Contribution:
         """The item as the aggregates use it; with `credit`, as if it had been answered with that credit."""
         weight = self.weight or 0.0
         if credit is not None:
             value = credit_of(weight, credit)
-            return Counted(weight, value, value, self.required)
+            return Contribution(weight, value, value, self.required)
         value = self.value or 0.0
-        return Counted(weight, value, value if self.soft is None else self.soft, self.required)
+        return Contribution(weight, value, value if self.soft is None else self.soft, self.required)
 
     def credit(self, soft: bool = True) -> float | None:
         """What the item earns, in [0, 1]: its value, for a penalty 1 - value. None if it has no value."""
@@ -230,7 +238,7 @@ class Score(BaseModel):
             return self
         if self.aggregation is None or any(line.weight is None for line in self.items):
             raise SampleError("this score was saved without its weights; use rescore(checklist, score) instead.")
-        return Score.of(self.items, self.aggregation.model_copy(update={"primary_metric": metric}), self.quality)
+        return Score.of(self.items, replace(self.aggregation, primary_metric=metric), self.quality)
 
     @property
     def scaled_score_1_5(self) -> float | None:
@@ -255,7 +263,7 @@ class Score(BaseModel):
     @property
     def unanswered(self) -> Counter[str]:
         """Number of unanswered items by reason (without details)."""
-        return Counter(item.unanswered.partition(":")[0] for item in self.items if item.unanswered is not None)
+        return Counter(str(item.unanswered.reason) for item in self.items if item.unanswered is not None)
 
 
 def ratio(numerator: float, denominator: float) -> float | None:
@@ -264,7 +272,7 @@ def ratio(numerator: float, denominator: float) -> float | None:
 
 
 def _metrics(
-    counted: Sequence[Counted], only_penalties: bool, any_probabilities: bool, quality: float | None
+    counted: Sequence[Contribution], only_penalties: bool, any_probabilities: bool, quality: float | None
 ) -> dict[str, float | None]:
     passed = sum(credit_of(c.weight, c.value) >= PASS_CREDIT for c in counted)
     pass_rate = ratio(passed, len(counted))
@@ -288,12 +296,12 @@ def _weighted(pairs: Sequence[tuple[float, float]], only_penalties: bool) -> flo
     return min(1.0, max(0.0, total / scale + only_penalties))
 
 
-def _gated(metric: float | None, counted: Sequence[Counted]) -> float | None:
+def _gated(metric: float | None, counted: Sequence[Contribution]) -> float | None:
     failed = any(c.required and credit_of(c.weight, c.value) < PASS_CREDIT for c in counted)
     return 0.0 if failed and metric is not None else metric
 
 
-def _required_passed(counted: Sequence[Counted], missing: Sequence[ItemScore]) -> bool | None:
+def _required_passed(counted: Sequence[Contribution], missing: Sequence[ItemScore]) -> bool | None:
     gates = [credit_of(c.weight, c.value) >= PASS_CREDIT for c in counted if c.required]
     if not all(gates):
         return False

@@ -27,10 +27,13 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_h
 from pydantic import BaseModel, ValidationError
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.files.rows import atomic_path, read_rows
+from checklist_rewards.files.atomic import atomic_path
+from checklist_rewards.files.rows import read_rows, write_batches, write_rows
 from checklist_rewards.files.spool import as_json, check_names, json_reader
+from checklist_rewards.scores.reasons import Unanswered
 from checklist_rewards.scores.score import Score
 from checklist_rewards.scores.tally import PassRate, Tally, tally
+from checklist_rewards.validation import one_sentence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,7 +124,7 @@ class BatchScore:
         columns: dict[str, Any] = {}
         for name, values in _columns(self.rows).items():
             columns[name] = _objects([pd.NA if value is _ABSENT else value for value in values])
-        columns[SCORE_COLUMN] = _objects([None if s is None else s.model_dump(mode="json") for s in self.scores])
+        columns[SCORE_COLUMN] = _objects(list(map(_dumped, self.scores)))
         for name in NUMBERS:
             values = [None if score is None else getattr(score, name) for score in self.scores]
             columns[f"{SCORE_COLUMN}.{name}"] = pd.Series(values, dtype="float64")
@@ -145,10 +148,9 @@ class BatchScore:
 
     def to_jsonl(self, path: str | Path) -> None:
         """Write a JSONL file. If writing fails, no file is created."""
-        with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="\n") as file:
+        with write_rows(path, ".jsonl") as rows:
             for row, score in zip(self.rows, self.scores, strict=True):
-                dumped = None if score is None else score.model_dump(mode="json")
-                file.write(as_json({**row, SCORE_COLUMN: dumped}) + "\n")
+                rows.write({**row, SCORE_COLUMN: _dumped(score)})
 
     @classmethod
     def from_jsonl(cls, path: str | Path) -> BatchScore:
@@ -159,7 +161,6 @@ class BatchScore:
         """Write a Parquet file. If writing fails, no file is created. Raises [`SampleError`] for a column name that is
         not valid Unicode."""
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         columns = _columns(self.rows)
         check_names(columns)
@@ -168,13 +169,12 @@ class BatchScore:
             array, encoding = _encoded(values, None)
             arrays.append(array)
             schema.append(pa.field(name, array.type, metadata=encoding))
-        dumped = [None if score is None else score.model_dump(mode="json") for score in self.scores]
-        array, encoding = _encoded(dumped, _score_type())
-        table = pa.Table.from_arrays(
-            [*arrays, array], schema=pa.schema([*schema, pa.field(SCORE_COLUMN, array.type, metadata=encoding)])
-        )
+        array, encoding = _encoded([_dumped(score) for score in self.scores], _arrow_type(Score))
+        arrays.append(array)
+        schema.append(pa.field(SCORE_COLUMN, array.type, metadata=encoding))
+        table = pa.Table.from_arrays(arrays, schema=pa.schema(schema))
         with atomic_path(path) as temporary:
-            pq.write_table(table, temporary)
+            write_batches(temporary, table.schema, table.to_batches())
 
     @classmethod
     def from_parquet(cls, path: str | Path) -> BatchScore:
@@ -222,11 +222,13 @@ def score_from(value: Any, where: str) -> Score | None:
         value = _own_labels(json.loads(value) if isinstance(value, str) and value else value)
         return None if value in (None, "") else Score.model_validate(value)
     except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        field = "".join(f".{part}" for part in detail["loc"])
-        raise SampleError(f"{where}: {SCORE_COLUMN}{field} is not valid: {detail['msg']}.") from None
+        raise SampleError(f"{where}: {SCORE_COLUMN} is not a score: {one_sentence(error, Score)}") from None
     except (ValueError, RecursionError) as error:
         raise SampleError(f"{where}: {SCORE_COLUMN} is not valid JSON ({error}); got {value!r:.60}.") from None
+
+
+def _dumped(score: Score | None) -> dict[str, Any] | None:
+    return None if score is None else score.model_dump(mode="json")
 
 
 class _Absent:
@@ -298,15 +300,11 @@ def _same(one: Any, other: Any) -> bool:
     return json.dumps(one, sort_keys=True, default=repr) == json.dumps(other, sort_keys=True, default=repr)
 
 
-def _score_type() -> pa.DataType:
-    return _arrow_type(Score)
-
-
 def _arrow_type(annotation: Any) -> pa.DataType:
     """The Arrow type of a field of a score: text, number, mapping of names to numbers, or tuple of records."""
     import pyarrow as pa
 
-    plain = {float: pa.float64(), int: pa.int64(), bool: pa.bool_(), str: pa.string()}
+    plain = {float: pa.float64(), int: pa.int64(), bool: pa.bool_(), str: pa.string(), Unanswered: pa.string()}
     if annotation in plain:
         return plain[annotation]
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):

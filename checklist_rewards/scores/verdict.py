@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from checklist_rewards.checklists import NO, YES, ChecklistItem
+from checklist_rewards.scores.reasons import Outcome, Unanswered
 
 Method = Literal["logprobs", "top_logprobs", "decision", "word", "reply", "votes", "panel", "check"]
 
@@ -18,7 +19,7 @@ DEFAULT_THRESHOLD = 0.6
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Outcome):
     """The outcome of one read: one item answered about one target by one judge."""
 
     probabilities: Mapping[str, float] | None = None
@@ -28,9 +29,9 @@ class Verdict:
     threshold."""
     mass: float | None = None
     """Label mass: the probability that the judge's next token is any of the labels, in [0, 1]."""
-    unanswered: str | None = None
-    """Why there is no answer: a reason ("too_long", "off_label", "backend_error"), optionally followed by
-    ": detail"."""
+    unanswered: Unanswered | None = None
+    """Why there is no answer: a [`Reason`] with its details, or a word of the judge's own. Text ("reason" or
+    "reason: detail") is converted."""
     reasoning: str | None = None
     judge: str | None = None
     method: Method | None = None
@@ -83,7 +84,7 @@ def answer_of(item: ChecklistItem, verdict: Verdict, threshold: float = DEFAULT_
 
 
 @dataclass(frozen=True, slots=True)
-class Vote:
+class Vote(Outcome):
     """The verdict of one of several judges, as stored in a score. An abstention is an answer; a failure is
     `unanswered`."""
 
@@ -91,7 +92,7 @@ class Vote:
     answer: str | None = None
     probabilities: dict[str, float] | None = None
     mass: float | None = None
-    unanswered: str | None = None
+    unanswered: Unanswered | None = None
     reasoning: str | None = None
     method: Method | None = None
     uncalibrated: dict[str, float] | None = None

@@ -89,7 +89,7 @@ _DISCONNECTED = 499
 """nginx's status for a client that disconnected before the response."""
 
 
-class _Json(JSONResponse):
+class _AsciiJson(JSONResponse):
     """JSON in ASCII, because client data may contain half a surrogate pair, which UTF-8 cannot encode."""
 
     def render(self, content: Any) -> bytes:
@@ -141,7 +141,7 @@ def build_app(
     @app.exception_handler(Refused)
     async def _refused(_: Request, error: Refused) -> Response:
         headers = {429: {"Retry-After": "1"}, 503: {"Retry-After": "1"}, 408: {"Connection": "close"}}
-        return _Json(_error(error.message, error.errors), error.status, headers=headers.get(error.status))
+        return _AsciiJson(_error(error.message, error.errors), error.status, headers=headers.get(error.status))
 
     @app.exception_handler(ClientDisconnect)
     async def _disconnected(_: Request, error: ClientDisconnect) -> Response:
@@ -150,7 +150,9 @@ def build_app(
     @app.exception_handler(HTTPException)
     async def _no_such_path(request: Request, error: HTTPException) -> Response:
         message = f"{request.method} {request.url.path}: {error.detail}; the paths are {', '.join(PATHS)}."
-        return _Json(_error(message, [error_record(None, "path", message)]), error.status_code, headers=error.headers)
+        return _AsciiJson(
+            _error(message, [error_record(None, "path", message)]), error.status_code, headers=error.headers
+        )
 
     @app.post("/score")
     async def score(request: Request) -> Response:
@@ -194,14 +196,14 @@ def build_app(
         if unscored:
             message = f"the judge could not score {len(unscored)} of the {len(samples)} rows."
             raise Refused(503, message, errors=unscored)
-        return _Json({"rewards": rewards, "scores": rewards, "extra_logs": {"checklist_pass_rate": rates}})
+        return _AsciiJson({"rewards": rewards, "scores": rewards, "extra_logs": {"checklist_pass_rate": rates}})
 
     async def decide(request: Request, parse: Parse, answers: Answers) -> Response:
         asked = await asyncio.to_thread(parse, await _body(request, max_body), scorer)
         [outcome] = await _scored(request, queue, [asked.sample], "questions", request_metrics)
         if not isinstance(outcome, Score):
             raise Refused(400, _reason(outcome), "questions")
-        return _Json(answers(asked, outcome, scorer.judge.name))
+        return _AsciiJson(answers(asked, outcome, scorer.judge.name))
 
     @app.post("/v1/decisions")
     async def decisions(request: Request) -> Response:
@@ -213,11 +215,11 @@ def build_app(
 
     @app.get("/v1/models")
     async def models() -> Response:
-        return _Json({"object": "list", "data": [{"id": scorer.judge.name, "object": "model"}]})
+        return _AsciiJson({"object": "list", "data": [{"id": scorer.judge.name, "object": "model"}]})
 
     @app.get("/health")
     async def health() -> Response:
-        return _Json({"status": "ok", "version": __version__, "judge": scorer.judge.name, "waiting": len(queue)})
+        return _AsciiJson({"status": "ok", "version": __version__, "judge": scorer.judge.name, "waiting": len(queue)})
 
     @app.get("/metrics")
     async def metrics() -> Response:
@@ -238,7 +240,7 @@ class _AuthAndMetrics:
         self.token = None if token is None else token.strip().encode()
         message = "this server requires the header 'Authorization: Bearer <token>'."
         record = error_record(None, "Authorization", message)
-        self.refusal = _Json(_error(message, [record]), 401, headers={"WWW-Authenticate": "Bearer"})
+        self.refusal = _AsciiJson(_error(message, [record]), 401, headers={"WWW-Authenticate": "Bearer"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

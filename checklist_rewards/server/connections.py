@@ -1,8 +1,8 @@
 """uvicorn with limits on slow and idle connections.
 
 uvicorn does not limit the time for the headers of a request or, after the first byte, the time of an idle connection,
-and on shutdown it waits for requests whose body never ends. [`Connection`] closes such connections. The time limit for
-request bodies is in `app`.
+and on shutdown it waits for requests whose body never ends. [`TimedConnection`] closes such connections. The time
+limit for request bodies is in `app`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_CONNECTIONS = 4096
 """Maximum number of connections, equal to the default queue size; requests on further connections get 503."""
 
 
-class Connection(HttpToolsProtocol):
+class TimedConnection(HttpToolsProtocol):
     """An HTTP connection that is closed if no complete request arrives in time."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -51,7 +51,7 @@ class Connection(HttpToolsProtocol):
 
 def server_of(app: FastAPI) -> uvicorn.Server:
     """A server of `app` that logs its own errors but not those of clients."""
-    settings: dict[str, Any] = {"http": Connection, "ws": "none", "log_level": "error", "access_log": False}
+    settings: dict[str, Any] = {"http": TimedConnection, "ws": "none", "log_level": "error", "access_log": False}
     return uvicorn.Server(
         uvicorn.Config(
             app,

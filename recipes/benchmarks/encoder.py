@@ -1,13 +1,13 @@
-"""How fast does the encoder judge read, beside the one-token pocket judge? `make bench`.
+"""Benchmark of encoder judges, compared with the one-token pocket judge (`make bench`).
 
-One run, the same 32 texts x 8 questions for all, through the scorer and without a store; the three take turns, so that
-a busy minute of the machine hits all of them, and medians are reported. Every repeat has texts of its own.
+All judges score the same 32 texts x 8 questions through the scorer, without a store. They take turns, so that other
+load on the machine affects all of them; medians are reported. Every repeat uses new texts.
 
-(a) pocket   the packaged language model, one token per question, prefix once per text
-(b) packed   the packaged MiniLM as an encoder judge, all questions of a text in one row
-(c) matched  the same weights, each question with the text in a row of its own
+(a) pocket   the packaged language model: one token per question, the prefix once per text
+(b) packed   the packaged MiniLM as an encoder judge: all questions of a text in one row
+(c) matched  the same weights: one row per question, with the text
 
-The head of the encoder is untrained: what its answers are does not change how fast they come.
+The head of the encoder is untrained, which does not change its speed.
 
 Prints a table and writes `runs/bench/encoder.json`.
 """
@@ -40,7 +40,7 @@ from checklist_rewards.distill.training import packaged_encoder  # noqa: E402
 
 
 def untrained_judge(folder: Path, layout: str) -> str:
-    """A folder with the packaged MiniLM under a new head."""
+    """Save the packaged MiniLM with a new head to a folder."""
     model: Any = AutoModelForSequenceClassification.from_pretrained(packaged_encoder(), num_labels=1)
     setattr(model.config, LAYOUT, layout)
     model.save_pretrained(folder)
@@ -49,34 +49,34 @@ def untrained_judge(folder: Path, layout: str) -> str:
 
 
 def samples(texts: int, questions: int, words: int, seed: int) -> list[Sample]:
-    """Texts of the pocket world of at least `words` words, with questions about them, that no other seed has."""
+    """Texts of the pocket world of at least `words` words, with questions. Every seed gives other texts."""
     rng = random.Random(seed)
-    made = []
+    batch = []
     for _ in range(texts):
         instruction = sample_task(rng, split="train").instruction
         text = ""
         while len(text.split()) < words:
             text = f"{text} {write_text(rng, sample_plan(rng, 1), words_of('train'))}".strip()
-        asked: dict[str, None] = {}
-        while len(asked) < questions:
+        distinct: dict[str, None] = {}
+        while len(distinct) < questions:
             family = rng.choice(list(FAMILIES))
             values = FAMILIES[family].values
-            asked[Constraint(family, rng.choice(values or words_of("train"))).question()] = None
-        made.append(Sample(list(asked), text, instruction))
-    return made
+            distinct[Constraint(family, rng.choice(values or words_of("train"))).question()] = None
+        batch.append(Sample(list(distinct), text, instruction))
+    return batch
 
 
 def reads_per_second(scorer: ChecklistScorer, batch: Sequence[Sample]) -> float:
-    """Of one call, all reads answered."""
+    """Reads per second of one call."""
     started = time.perf_counter()
     scores = scorer.score_batch(batch)
     seconds = time.perf_counter() - started
-    assert all(score.answered == score.total for score in scores), "a read of the benchmark was left unanswered"
+    assert all(score.answered == score.total for score in scores), "a read of the benchmark is unanswered"
     return sum(score.total for score in scores) / seconds
 
 
 def measure(texts: int, questions: int, words: int, repeats: int) -> dict[str, Any]:
-    """Reads per second of each judge, and the tokens it computed per read."""
+    """Reads per second and computed tokens per read of each judge."""
     with tempfile.TemporaryDirectory() as folder:
         models = {"pocket": "pocket"} | {
             name: untrained_judge(Path(folder) / name, layout)
@@ -106,13 +106,20 @@ def measure(texts: int, questions: int, words: int, repeats: int) -> dict[str, A
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--texts", type=int, default=32)
-    parser.add_argument("--questions", type=int, default=8)
-    parser.add_argument("--words", type=int, default=60, help="least length of a text (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=5, help="interleaved repeats (default: %(default)s)")
-    parser.add_argument("--output", type=Path, default=Path("runs/bench/encoder.json"))
+    parser.add_argument("--texts", type=int, default=32, help="number of texts (default: %(default)s)")
+    parser.add_argument("--questions", type=int, default=8, help="questions per text (default: %(default)s)")
+    parser.add_argument(
+        "--words", type=int, default=60, help="minimum number of words per text (default: %(default)s)"
+    )
+    parser.add_argument("--repeats", type=int, default=5, help="repeats (default: %(default)s)")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("runs/bench/encoder.json"),
+        help="file for the results (default: %(default)s)",
+    )
     arguments = parser.parse_args()
-    found = {
+    results = {
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "texts": arguments.texts,
@@ -120,14 +127,14 @@ def main() -> None:
         "judges": measure(arguments.texts, arguments.questions, arguments.words, arguments.repeats),
     }
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_text(json.dumps(found, indent=2) + "\n")
+    arguments.output.write_text(json.dumps(results, indent=2) + "\n")
     table = Table("judge", "reads/s", "slowest - fastest", "tokens computed per read", title_justify="left")
-    table.title = f"{arguments.texts} texts x {arguments.questions} questions, {found['threads']} threads"
-    for name, line in found["judges"].items():
+    table.title = f"{arguments.texts} texts x {arguments.questions} questions, {results['threads']} threads"
+    for name, line in results["judges"].items():
         rates = f"{line['slowest']:.0f} - {line['fastest']:.0f}"
         table.add_row(name, f"{line['reads_per_second']:.0f}", rates, f"{line['tokens_per_read']:.0f}")
     Console().print(table)
-    print(f"written to {arguments.output}")
+    print(f"results written to {arguments.output}")
 
 
 if __name__ == "__main__":

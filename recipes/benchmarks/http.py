@@ -1,14 +1,15 @@
-"""How fast is a served judge, next to a client that does nothing but post? `make bench`.
+"""Benchmark of served judges, compared with a client that only posts requests (`make bench`).
 
-Against a server that answers at once (`instant.py`, a process of its own), in one run, interleaved; medians:
+The server (`instant.py`, a separate process) answers instantly. The clients take turns; medians are reported:
 
-(a) lists    one-token verdicts whose prompts travel in lists, as on a vLLM server, through the whole scorer
-(b) chats    the same where every read is a chat request
-(c) aiohttp  a bare loop that posts the bodies of (b) and parses the answers: what the machine gives at most
-(d) latency  1,000 reads, 256 at a time, where every answer takes 0.3 s
+(a) lists    one-token verdicts through the whole scorer, with lists of prompts per request, as on a vLLM server
+(b) chats    the same with one chat request per read
+(c) aiohttp  a loop that only posts the requests of (b) and parses the responses: the upper bound on this machine
+(d) latency  1,000 reads, 256 at a time, with responses after 0.3 s
 
-With `--rivals` the same texts and questions also go through `autochecklist` and `autorubric` from PyPI, each in an
-environment of its own under `runs/bench/`; their defaults, their prompts, and fewer targets, since they take longer.
+With `--rivals`, `autochecklist` and `autorubric` from PyPI also score the same texts and questions, each in its own
+environment under `runs/bench/`, with their default settings and prompts, and with fewer targets because they are
+slower.
 
 Prints a table and writes `runs/bench/http.json`.
 """
@@ -20,7 +21,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-# This folder, which Python puts first for a script of it, would hide the standard library's `http` behind this file.
+# Python puts the folder of a script first on the path, where this file would shadow the standard library's `http`.
 HERE = Path(__file__).resolve().parent
 sys.path[:] = [str(HERE.parent), *(path for path in sys.path if Path(path).resolve() != HERE)]
 
@@ -61,9 +62,9 @@ LATENCY_CONCURRENCY = 256
 
 
 def samples(targets: int, seed: int) -> list[Sample]:
-    """Texts of about 150 words that no other seed has, with eight questions each."""
+    """Texts of about 150 words with eight questions each. Every seed gives other texts."""
     rng = random.Random(seed)
-    found = []
+    batch = []
     for _ in range(targets):
         questions: dict[str, None] = {}
         while len(questions) < QUESTIONS:
@@ -71,13 +72,13 @@ def samples(targets: int, seed: int) -> list[Sample]:
             values = FAMILIES[family].values
             questions[Constraint(family, rng.choice(values or words_of("train"))).question()] = None
         text = " ".join(rng.choice(words_of("train")) for _ in range(150))
-        found.append(Sample(list(questions), f"{text} {rng.random()}", f"Write about {text[:30]}."))
-    return found
+        batch.append(Sample(list(questions), f"{text} {rng.random()}", f"Write about {text[:30]}."))
+    return batch
 
 
 @contextmanager
 def instant_server() -> Iterator[str]:
-    """Address of a server that answers at once, without the path."""
+    """Address, without a path, of a server that answers instantly."""
     command = [sys.executable, "-P", str(HERE / "instant.py")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdin is not None and server.stdout is not None
@@ -86,31 +87,31 @@ def instant_server() -> Iterator[str]:
 
 
 def score(backend: OpenAIBackend, batch: Sequence[Sample]) -> float:
-    """Seconds to score a batch, nothing from a store."""
+    """Seconds to score a batch without a store."""
     scorer = ChecklistScorer(backend.model, backend=backend, store=False)
     started = time.perf_counter()
     scores = scorer.score_batch(batch)
     seconds = time.perf_counter() - started
-    assert all(found.answered == QUESTIONS for found in scores), "a read of the benchmark was left unanswered"
+    assert all(score.answered == QUESTIONS for score in scores), "a read of the benchmark is unanswered"
     return seconds
 
 
 def bodies(batch: Sequence[Sample]) -> list[dict[str, Any]]:
-    """The chat requests that scoring the batch sends."""
+    """The bodies of the chat requests for a batch."""
     prompt = load_prompt("judges/item", "judge")
-    found = []
+    requests = []
     for sample in batch:
         prefix = prompt.prefix(input=sample.input, target=sample.target)
         for question in sample.checklist:
             messages = [{"role": "user", "content": prefix + prompt.tail(question)}]
             if prompt.system is not None:
                 messages.insert(0, {"role": "system", "content": prompt.system})
-            found.append(label_body("instant", messages, frozenset()))
-    return found
+            requests.append(label_body("instant", messages, frozenset()))
+    return requests
 
 
 def post(url: str, requests: Sequence[dict[str, Any]], concurrency: int) -> float:
-    """Seconds to post all requests with aiohttp and nothing else."""
+    """Seconds to post all requests with aiohttp only."""
 
     async def all_of_them() -> float:
         slots = asyncio.Semaphore(concurrency)
@@ -128,7 +129,7 @@ def post(url: str, requests: Sequence[dict[str, Any]], concurrency: int) -> floa
 
 
 def throughput(url: str, targets: int, repeats: int, concurrency: int) -> dict[str, Any]:
-    """Verdicts per second of lists, chats and the bare loop."""
+    """Verdicts per second of lists, chats and aiohttp."""
     lists = OpenAIBackend("instant", f"{url}/v1", concurrency=concurrency)
     chats = OpenAIBackend("instant", f"{url}/chats/v1", concurrency=concurrency)
     runs: dict[str, Callable[[list[Sample]], float]] = {
@@ -139,7 +140,7 @@ def throughput(url: str, targets: int, repeats: int, concurrency: int) -> dict[s
     for run in runs.values():  # the first call opens connections
         run(samples(8, seed=-1))
     gc.collect()
-    gc.freeze()  # a full collection takes as long as a run of these, and would fall on one of them by chance
+    gc.freeze()  # a full collection takes as long as a run, and would hit a random one
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     names = list(runs)
     for repeat in range(repeats):
@@ -148,22 +149,22 @@ def throughput(url: str, targets: int, repeats: int, concurrency: int) -> dict[s
             seconds[name].append(runs[name](batch))
     gc.unfreeze()
     reads = targets * QUESTIONS
-    return {name: rate(reads, found) for name, found in seconds.items()} | {"reads": reads}
+    return {name: rate(reads, of_client) for name, of_client in seconds.items()} | {"reads": reads}
 
 
 def latency(url: str, repeats: int) -> dict[str, Any]:
-    """Seconds for 1,000 reads where every answer takes 0.3 s."""
+    """Seconds for 1,000 reads with responses after 0.3 s."""
     backend = OpenAIBackend("slow", f"{url}/chats/v1", concurrency=LATENCY_CONCURRENCY)
-    found = [score(backend, samples(LATENCY_READS // QUESTIONS, seed=100 + repeat)) for repeat in range(repeats)]
-    return {"reads": LATENCY_READS, "concurrency": LATENCY_CONCURRENCY, "seconds": statistics.median(found)}
+    seconds = [score(backend, samples(LATENCY_READS // QUESTIONS, seed=100 + repeat)) for repeat in range(repeats)]
+    return {"reads": LATENCY_READS, "concurrency": LATENCY_CONCURRENCY, "seconds": statistics.median(seconds)}
 
 
 def rivals(url: str, targets: int, folder: Path, repeats: int) -> dict[str, Any]:
-    """Verdicts per second of other packages on the same texts and questions, or why there are none."""
+    """Verdicts per second of other packages on the same texts and questions, or the error."""
     work = folder / "work.json"
     rows = [{"input": s.input, "target": s.target, "questions": s.checklist} for s in samples(targets, seed=0)]
     work.write_text(json.dumps(rows))
-    found: dict[str, Any] = {}
+    rates: dict[str, Any] = {}
     for name, requirement in RIVALS.items():
         try:
             python = environment(folder / requirement.partition("==")[0], requirement)
@@ -172,14 +173,14 @@ def rivals(url: str, targets: int, folder: Path, repeats: int) -> dict[str, Any]
                 json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
                 for _ in range(repeats)
             ]
-            found[name] = rate(outcomes[0]["verdicts"], [outcome["seconds"] for outcome in outcomes])
+            rates[name] = rate(outcomes[0]["verdicts"], [outcome["seconds"] for outcome in outcomes])
         except subprocess.CalledProcessError as error:
-            found[name] = {"missing": f"{requirement}: {(error.stderr or '').strip().splitlines()[-1:]}"}
-    return found
+            rates[name] = {"missing": f"{requirement}: {(error.stderr or '').strip().splitlines()[-1:]}"}
+    return rates
 
 
 def environment(folder: Path, requirement: str) -> Path:
-    """The Python of an environment that has `requirement`, made on first use."""
+    """The Python of an environment with `requirement`, created at the first call."""
     python = folder / "bin" / "python"
     if not (folder / ".installed").is_file():
         venv.create(folder, with_pip=True, clear=True)
@@ -190,7 +191,7 @@ def environment(folder: Path, requirement: str) -> Path:
 
 
 def rate(verdicts: int, seconds: Sequence[float]) -> dict[str, float]:
-    """Verdicts per second, median and extremes."""
+    """Verdicts per second: median, minimum and maximum."""
     return {
         "verdicts_per_second": verdicts / statistics.median(seconds),
         "slowest": verdicts / max(seconds),
@@ -198,46 +199,54 @@ def rate(verdicts: int, seconds: Sequence[float]) -> dict[str, float]:
     }
 
 
-def show(found: dict[str, Any], console: Console) -> None:
-    """Print what was found."""
-    table = Table(title=f"{found['throughput']['reads']} reads by HTTP", title_justify="left")
+def show(results: dict[str, Any], console: Console) -> None:
+    """Print the results."""
+    table = Table(title=f"{results['throughput']['reads']} reads by HTTP", title_justify="left")
     for column in ("client", "verdicts/s", "slowest - fastest", "x aiohttp"):
         table.add_column(column, justify="left" if column == "client" else "right")
-    bare = found["throughput"]["aiohttp"]["verdicts_per_second"]
-    rows = {name: row for name, row in found["throughput"].items() if name != "reads"} | found["rivals"]
+    bare = results["throughput"]["aiohttp"]["verdicts_per_second"]
+    rows = {name: row for name, row in results["throughput"].items() if name != "reads"} | results["rivals"]
     for name, row in rows.items():
         if "missing" in row:
-            console.print(f"{name}: skipped, {row['missing']}")
+            console.print(f"{name}: skipped ({row['missing']})")
             continue
         speed = row["verdicts_per_second"]
         table.add_row(name, f"{speed:,.0f}", f"{row['slowest']:,.0f} - {row['fastest']:,.0f}", f"{speed / bare:.2f}")
     console.print(table)
-    slow = found["latency"]
-    console.print(f"{slow['reads']} reads at 0.3 s each, {slow['concurrency']} at a time: {slow['seconds']:.2f} s")
+    slow = results["latency"]
+    console.print(
+        f"{slow['reads']} reads with responses after 0.3 s, {slow['concurrency']} at a time: {slow['seconds']:.2f} s"
+    )
 
 
 def main() -> None:
-    """Run the benchmark."""
+    """Run the script."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--targets", type=int, default=256, help="texts with 8 questions each (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=5, help="interleaved repeats (default: %(default)s)")
-    parser.add_argument("--concurrency", type=int, default=64, help="requests at once (default: %(default)s)")
-    parser.add_argument("--rivals", action="store_true", help="also time autochecklist and autorubric from PyPI")
-    parser.add_argument("--rival-targets", type=int, default=24, help="texts for those (default: %(default)s)")
-    parser.add_argument("--output", type=Path, default=Path("runs/bench/http.json"))
+    parser.add_argument(
+        "--targets", type=int, default=256, help="number of texts with 8 questions each (default: %(default)s)"
+    )
+    parser.add_argument("--repeats", type=int, default=5, help="repeats (default: %(default)s)")
+    parser.add_argument("--concurrency", type=int, default=64, help="concurrent requests (default: %(default)s)")
+    parser.add_argument("--rivals", action="store_true", help="also measure autochecklist and autorubric from PyPI")
+    parser.add_argument(
+        "--rival-targets", type=int, default=24, help="number of texts for --rivals (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path("runs/bench/http.json"), help="file for the results (default: %(default)s)"
+    )
     arguments = parser.parse_args()
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     with instant_server() as url:
-        found = {
+        results = {
             "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
             "load": os.getloadavg()[0],
             "throughput": throughput(url, arguments.targets, arguments.repeats, arguments.concurrency),
             "latency": latency(url, min(3, arguments.repeats)),
             "rivals": rivals(url, arguments.rival_targets, arguments.output.parent, 2) if arguments.rivals else {},
         }
-    arguments.output.write_text(json.dumps(found, indent=2) + "\n")
-    show(found, Console())
-    print(f"written to {arguments.output}")
+    arguments.output.write_text(json.dumps(results, indent=2) + "\n")
+    show(results, Console())
+    print(f"results written to {arguments.output}")
 
 
 if __name__ == "__main__":

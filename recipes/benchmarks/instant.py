@@ -1,12 +1,12 @@
-"""An OpenAI-compatible server that knows its answer beforehand, so that what is timed is the client.
+"""An OpenAI-compatible server with constant responses, to measure clients.
 
-`/v1/chat/completions` says yes with log-probabilities, or the JSON verdict that AutoChecklist and Autorubric ask for;
-`/v1/completions` gives every prompt of the list the log-probabilities of the tokens that the request names, as vLLM
-does; `/v1/models` lists the pocket model as a vLLM server would, `/chats/v1/models` as one that is not vLLM, so that
-every read is a chat request. A model called "slow" answers after 0.3 seconds. The HTTP is written by hand: a framework
-would be slower than the clients that are measured.
+`/v1/chat/completions` answers yes with log-probabilities, or with the JSON verdict that AutoChecklist or Autorubric
+requests. `/v1/completions` returns, for every prompt of the list, the log-probabilities of the requested tokens, as in
+vLLM. `/v1/models` lists the pocket model like a vLLM server, `/chats/v1/models` like another server, so that every
+read is a chat request. The model "slow" answers after 0.3 seconds. HTTP is implemented here, because a framework would
+be slower than the measured clients.
 
-    python -P recipes/benchmarks/instant.py        # prints its port, serves until stdin closes
+    python -P recipes/benchmarks/instant.py        # prints its port, and serves until stdin is closed
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _USAGE = {"prompt_tokens": 400, "completion_tokens": 1, "total_tokens": 401}
 
 def chat(content: str, logprobs: bool) -> bytes:
     """A chat completion."""
-    found = {"content": [{**_TOP[0], "top_logprobs": _TOP}]} if logprobs else None
+    tokens = {"content": [{**_TOP[0], "top_logprobs": _TOP}]} if logprobs else None
     message = {"role": "assistant", "content": content}
-    choice = {"index": 0, "message": message, "logprobs": found, "finish_reason": "stop"}
+    choice = {"index": 0, "message": message, "logprobs": tokens, "finish_reason": "stop"}
     return http({"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]})
 
 
 @lru_cache(maxsize=64)
 def completions(prompts: int, ids: tuple[int, ...]) -> bytes:
-    """A completion of one token for each of `prompts` prompts, with the log-probabilities of `ids`."""
+    """A one-token completion for each of `prompts` prompts, with the log-probabilities of `ids`."""
     named = {f"token_id:{token}": -1.0 - 0.1 * place for place, token in enumerate(ids)}
     logprobs = {"top_logprobs": [named], "tokens": ["x"], "token_logprobs": [-1.0], "text_offset": [0]}
     choices = [{"index": n, "text": "x", "logprobs": logprobs, "finish_reason": "length"} for n in range(prompts)]
@@ -46,18 +46,18 @@ def completions(prompts: int, ids: tuple[int, ...]) -> bytes:
 
 
 def http(body: dict[str, Any]) -> bytes:
-    """A whole response."""
+    """An HTTP response."""
     text = json.dumps(body | ({"usage": _USAGE} if "choices" in body else {})).encode()
     return b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text)
 
 
 @lru_cache(maxsize=64)
 def _answers(count: int) -> bytes:
-    found = [{"question_index": number, "answer": "YES"} for number in range(1, count + 1)]
-    return chat(json.dumps({"answers": found}), False)
+    answers = [{"question_index": number, "answer": "YES"} for number in range(1, count + 1)]
+    return chat(json.dumps({"answers": answers}), False)
 
 
-# What each client asks for is told apart by words of its request; its answer is the right one, ready-made.
+# The client is recognized by words of its request, and gets a prepared answer of the right form.
 _VERDICT = chat('{"criterion_status": "MET", "explanation": "It is."}', False)
 _ANSWER = chat('{"answer": "YES"}', False)
 _LABEL = chat("yes", True)
@@ -65,7 +65,7 @@ _CARD = {"id": "instant", "object": "model", "root": str(pocket_dir()), "max_mod
 _MODELS = http({"object": "list", "data": [_CARD | {"id": name} for name in ("instant", SLOW)]})
 _CHATS = http({"object": "list", "data": [{"id": name, "object": "model"} for name in ("instant", SLOW)]})
 
-_NOTHING = http({})
+_EMPTY = http({})
 
 
 def answer(path: bytes, body: bytes) -> bytes:
@@ -79,13 +79,13 @@ def answer(path: bytes, body: bytes) -> bytes:
             return _answers(len(_QUESTION.findall(body)))
         return _LABEL if b'"logprobs"' in body else _ANSWER
     if not path.endswith(b"/completions"):
-        return _NOTHING
-    asked = json.loads(body)
-    return completions(len(asked["prompt"]), tuple(asked["logprob_token_ids"]))
+        return _EMPTY
+    request = json.loads(body)
+    return completions(len(request["prompt"]), tuple(request["logprob_token_ids"]))
 
 
 class Connection(asyncio.Protocol):
-    """One client's connection: requests in, answers out."""
+    """The connection of a client."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport: Any = transport
@@ -116,7 +116,7 @@ class Connection(asyncio.Protocol):
 
 
 async def serve() -> None:
-    """Serve on a free port of this machine until stdin closes."""
+    """Serve on a free local port until stdin is closed."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(Connection, "127.0.0.1", 0, backlog=2048)
     print(server.sockets[0].getsockname()[1], flush=True)

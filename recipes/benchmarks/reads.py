@@ -1,14 +1,14 @@
-"""How fast are reads, and what does the adapter add to the engine? `make bench`.
+"""Benchmark of reads: throughput of the engines, and cost per read of this package (`make bench`).
 
-One run, one model, the same 64 targets x 8 questions (a prefix of about 430 tokens, tails of about 20), engines
-interleaved so that a busy minute of the machine hits all of them; medians are reported. Every repeat has texts of its
-own: no prefix cache can answer from the repeat before.
+All engines run the same model on the same 64 targets x 8 questions (a prefix of about 430 tokens, tails of about 20).
+They take turns, so that other load on the machine affects all of them; medians are reported. Every repeat uses new
+texts, so that no prefix cache contains them.
 
 (a) plain         a loop of `transformers` over whole prompts, one at a time
-(b) transformers  this package's transformers engine: prefix once, all tails packed behind it
-(c) vllm          this package's vLLM engine: prompts ordered by prefix, prefix cache on (skipped where it is missing)
-(d) adapter       10,000 reads on an engine that answers at once: what rendering, hashing, planning, storing and
-                  scoring cost per read, and how memory grows
+(b) transformers  the transformers engine of this package: the prefix once, with all tails packed behind it
+(c) vllm          the vLLM engine of this package: prompts ordered by prefix, prefix cache on (skipped if missing)
+(d) adapter       10,000 reads on an engine that answers instantly: time per read for rendering, hashing, planning,
+                  storing and scoring, and memory
 
 Prints a table and writes `runs/bench/reads.json`.
 """
@@ -48,11 +48,11 @@ LABELS = ("yes", "no")
 PREFIX_TOKENS = 430
 ADAPTER_READS = (2_500, 5_000, 10_000)
 Timed = tuple[float, int, int]
-"""Seconds, computed prompt tokens, and the fewest that can be computed."""
+"""Seconds, computed prompt tokens, and the minimum of computed prompt tokens."""
 
 
 def workload(backend: TransformersBackend, targets: int, questions: int, seed: int) -> list[ReadGroup]:
-    """Groups of reads about texts that no other seed has, rendered by the packaged judge prompt."""
+    """Groups of reads, rendered with the packaged judge prompt. Every seed gives other texts."""
     rng = random.Random(seed)
     prompt = load_prompt("judges/item", "judge")
     groups = []
@@ -72,18 +72,18 @@ def workload(backend: TransformersBackend, targets: int, questions: int, seed: i
 
 def some_questions(rng: random.Random, count: int) -> list[str]:
     """Distinct questions of the pocket world."""
-    found: dict[str, None] = {}
-    while len(found) < count:
+    questions: dict[str, None] = {}
+    while len(questions) < count:
         family = rng.choice(list(FAMILIES))
         values = FAMILIES[family].values
         value = rng.choice(values) if values else rng.choice(words_of("train"))
-        found[Constraint(family, value).question()] = None
-    return list(found)
+        questions[Constraint(family, value).question()] = None
+    return list(questions)
 
 
 @torch.inference_mode()
 def plain_loop(backend: TransformersBackend, groups: Sequence[ReadGroup]) -> tuple[int, list[float]]:
-    """The loop one writes first: every prompt whole and alone. Returns tokens computed, and P(yes) of each read."""
+    """A plain loop over whole prompts, one at a time. Returns computed tokens, and P(yes) of each read."""
     yes, no = (list(forms) for forms in backend.tokens.label_groups(LABELS))
     computed, answers = 0, []
     for group in backend.tokens.groups(groups):
@@ -98,12 +98,12 @@ def plain_loop(backend: TransformersBackend, groups: Sequence[ReadGroup]) -> tup
 
 def p_yes(result: ReadResult) -> list[float]:
     reads = [read.logprobs for group in result.reads for read in group]
-    assert all(reads), "a read of the benchmark was left unanswered"
+    assert all(reads), "a read of the benchmark is unanswered"
     return [1 / (1 + math.exp(no - yes)) for yes, no in reads]  # type: ignore[misc]
 
 
 def engines(model: str) -> tuple[dict[str, Any], str | None]:
-    """The engines to compare, by name, and why vLLM is not among them."""
+    """The engines to compare, by name, and the reason if vLLM is missing."""
     ours = TransformersBackend(model)
     try:
         from checklist_rewards.backends.vllm import VLLMBackend
@@ -123,10 +123,10 @@ def run(name: str, engine: Any, groups: Sequence[ReadGroup], floor: int) -> tupl
 
 
 def compare_engines(model: str, targets: int, questions: int, repeats: int) -> dict[str, Any]:
-    """Verdicts per second and tokens computed of every engine, interleaved."""
+    """Verdicts per second and computed tokens of every engine. The engines take turns."""
     by_name, missing = engines(model)
     ours = by_name["transformers"]
-    for name, engine in by_name.items():  # first calls allocate and look things up
+    for name, engine in by_name.items():  # the first call allocates memory and fills caches
         run(name, engine, workload(ours, 4, questions, seed=-1), 1)
     timed: dict[str, list[Timed]] = {name: [] for name in by_name}
     apart = 0.0
@@ -168,7 +168,7 @@ def summary(reads: int, outcomes: Sequence[Timed]) -> dict[str, float]:
 
 
 class InstantBackend:
-    """An engine that answers at once, so that what is left is the adapter."""
+    """An engine that answers instantly, so that only the adapter takes time."""
 
     identity = "instant"
     chunk_reads = 512
@@ -192,7 +192,7 @@ def samples(reads: int, questions: int = 8) -> list[Sample]:
 
 
 def adapter_cost(repeats: int) -> dict[str, Any]:
-    """Milliseconds per read of everything but the engine, and bytes per read that a call holds at most and keeps."""
+    """Milliseconds per read without the engine, and peak and retained bytes per read."""
     backend: Backend = InstantBackend()
     reads = ADAPTER_READS[-1]
     milliseconds = {"without_store": [], "with_store": [], "all_stored": []}
@@ -230,13 +230,13 @@ def timed(call: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def show(found: dict[str, Any], console: Console) -> None:
-    reads, adapter = found["reads"], found["adapter"]
+def show(results: dict[str, Any], console: Console) -> None:
+    reads, adapter = results["reads"], results["adapter"]
     table = Table(
         title=f"{reads['reads']} reads: prefix {reads['prefix_tokens']} tokens, tails {reads['tail_tokens']:.0f}",
         title_justify="left",
     )
-    for column in ("engine", "verdicts/s", "slowest - fastest", "x plain", "tokens computed", "/ floor"):
+    for column in ("engine", "verdicts/s", "slowest - fastest", "x plain", "tokens computed", "x minimum"):
         table.add_column(column, justify="left" if column == "engine" else "right")
     plain = reads["engines"]["plain"]["verdicts_per_second"]
     for name, engine in reads["engines"].items():
@@ -250,28 +250,33 @@ def show(found: dict[str, Any], console: Console) -> None:
         )
     console.print(table)
     if reads["vllm_missing"]:
-        console.print(f"vllm: skipped, {reads['vllm_missing']}")
+        console.print(f"vllm: skipped ({reads['vllm_missing']})")
     console.print(f"largest difference in P(yes) from the plain loop: {reads['largest_difference_in_p_yes']:.1e}\n")
-    table = Table(title=f"the adapter's own cost, {adapter['reads']} reads", title_justify="left")
+    table = Table(title=f"cost of the adapter, {adapter['reads']} reads", title_justify="left")
     table.add_column("per read")
     table.add_column("value", justify="right")
     for name, milliseconds in adapter["milliseconds_per_read"].items():
         table.add_row(f"time, {name.replace('_', ' ')}", f"{milliseconds:.3f} ms")
     for count in ADAPTER_READS:
         kept, peak = adapter["kept_bytes_per_read"][count], adapter["peak_bytes_per_read"][count]
-        table.add_row(f"memory at {count} reads, kept / at most", f"{kept:.0f} / {peak:.0f} bytes")
+        table.add_row(f"memory at {count} reads, retained / peak", f"{kept:.0f} / {peak:.0f} bytes")
     console.print(table)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="pocket", help="pocket, a folder or a Hub id (default: %(default)s)")
-    parser.add_argument("--targets", type=int, default=64)
-    parser.add_argument("--questions", type=int, default=8)
-    parser.add_argument("--repeats", type=int, default=5, help="interleaved repeats (default: %(default)s)")
-    parser.add_argument("--output", type=Path, default=Path("runs/bench/reads.json"))
+    parser.add_argument("--model", default="pocket", help="pocket, a folder or a Hub ID (default: %(default)s)")
+    parser.add_argument("--targets", type=int, default=64, help="number of texts (default: %(default)s)")
+    parser.add_argument("--questions", type=int, default=8, help="questions per text (default: %(default)s)")
+    parser.add_argument("--repeats", type=int, default=5, help="repeats (default: %(default)s)")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("runs/bench/reads.json"),
+        help="file for the results (default: %(default)s)",
+    )
     arguments = parser.parse_args()
-    found = {
+    results = {
         "model": arguments.model,
         "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
         "threads": torch.get_num_threads(),
@@ -281,9 +286,9 @@ def main() -> None:
         "reads": compare_engines(arguments.model, arguments.targets, arguments.questions, arguments.repeats),
     }
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_text(json.dumps(found, indent=2) + "\n")
-    show(found, Console())
-    print(f"written to {arguments.output}")
+    arguments.output.write_text(json.dumps(results, indent=2) + "\n")
+    show(results, Console())
+    print(f"results written to {arguments.output}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Times one other package on the work of `http.py`, in an environment of its own; imports nothing of ours.
+"""Measure another package on the workload of `http.py`. Runs in its own environment, without this package.
 
     python -P rivals.py autochecklist-item http://127.0.0.1:8000/v1 work.json
 
-`work.json` is a list of {"input", "target", "questions"}. Prints one line of JSON: verdicts, seconds.
+`work.json` is a list of {"input", "target", "questions"}. Prints a JSON object with `verdicts` and `seconds`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Work = Sequence[dict[str, Any]]
 
 
 def autochecklist(url: str, work: Work, **mode: Any) -> int:
-    """Its scorer has no concurrency setting: one target after the other."""
+    """Score one target after the other, because its scorer has no concurrency setting."""
     from autochecklist import Checklist, ChecklistItem, ChecklistScorer
 
     scorer = ChecklistScorer(provider="vllm", base_url=url, model="instant", api_key="none", **mode)
@@ -34,7 +34,7 @@ def autochecklist(url: str, work: Work, **mode: Any) -> int:
 
 
 def autorubric(url: str, work: Work) -> int:
-    """All targets at once, as its own runner does it."""
+    """Score all targets concurrently, as its own runner does."""
     from autorubric import Criterion, LLMConfig, Rubric
     from autorubric.graders import CriterionGrader
 
@@ -60,18 +60,18 @@ RIVALS = {
 
 
 def main() -> None:
-    """Time the rival named on the command line."""
+    """Measure the package named on the command line."""
     name, url, path = sys.argv[1:]
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     with open(path) as stream:
         work = json.load(stream)
     with contextlib.redirect_stdout(sys.stderr):
-        RIVALS[name](url, work[:1])  # imports and first calls are not timed
+        RIVALS[name](url, work[:1])  # imports and first calls are not measured
         started = time.perf_counter()
         verdicts = RIVALS[name](url, work)
         seconds = time.perf_counter() - started
     expected = sum(len(row["questions"]) for row in work)
-    assert verdicts == expected, f"{name} gave {verdicts} of {expected} verdicts"
+    assert verdicts == expected, f"{name} returned {verdicts} of {expected} verdicts"
     print(json.dumps({"verdicts": verdicts, "seconds": seconds}))
 
 

@@ -1,15 +1,15 @@
-"""What does the reward server bear? `make bench`.
+"""Load test of the reward server (`make bench`).
 
-`checklist_rewards.server` in a process of its own, behind it an engine that answers at once, so that what is measured
-is the server: HTTP, checking rows, the queue, planning, scoring, JSON. 64 clients ask at the same time, each again as
-soon as it was answered, one row of eight questions per request (the worst case: a trainer that sends a batch at once
-costs far less). Every text is new, and no answer is stored, so nothing is ever answered from before.
+`checklist_rewards.server` runs in a separate process with an engine that answers instantly, so the server itself is
+measured: HTTP, row checks, the queue, planning, scoring, JSON. 64 clients send one row of eight questions per request,
+each as soon as its last request is answered. This is the worst case: a trainer that sends whole batches costs far
+less. Every text is new and no answer is stored, so no answer is reused.
 
-Reported: requests per second, latency (median, p99, worst), errors (one is too many), and the server's memory, sampled
-every second: if it is flat, the mean of the last third of the run is that of the first third. Beside them the rate of
-`GET /health` in the same run, which is what this machine's HTTP gives at most.
+Reports requests per second, latency (median, p99, maximum), errors, and the server's memory, sampled every second: if
+it does not grow, the mean of the last third of the run equals that of the first third. The rate of `GET /health` in
+the same run is the upper bound for HTTP on this machine.
 
-Prints a table and writes `runs/bench/serve.json`; exit code 1 where a request failed or a row was not scored.
+Prints a table and writes `runs/bench/serve.json`. Exit code 1 if a request failed or a row was not scored.
 """
 
 # ruff: noqa: E402
@@ -19,7 +19,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-# This folder, which Python puts first for a script of it, would hide the standard library's `http`.
+# Python puts the folder of a script first on the path, where `http.py` would shadow the standard library's `http`.
 HERE = Path(__file__).resolve().parent
 sys.path[:] = [path for path in sys.path if Path(path).resolve() != HERE]
 
@@ -51,25 +51,25 @@ WARM_UP_SECONDS = 2.0
 
 
 class Instant:
-    """An engine that knows its answer beforehand."""
+    """An engine with a constant answer."""
 
     identity = "instant"
     chunk_reads = 4096
     _READ = LabelRead((-0.2, -1.9))
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
-        """See [`Backend`]."""
+        """Answer yes with P(yes) = 0.85 to every read."""
         return ReadResult([(self._READ,) * len(group.tails) for group in groups])
 
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
     ) -> list[list[Reply]]:
-        """See [`Backend`]."""
-        raise NotImplementedError("nothing is written in this benchmark")
+        """Not supported."""
+        raise NotImplementedError("this benchmark generates no text")
 
 
 def serve() -> None:
-    """Serve on a free port of this machine, printed first, until the process is ended."""
+    """Print a free local port and serve on it until the process is terminated."""
     from checklist_rewards import ChecklistScorer
     from checklist_rewards.cli.serve import listen, run_server
     from checklist_rewards.server import build_app
@@ -88,7 +88,7 @@ def served() -> Iterator[tuple[str, int]]:
         try:
             port = server.stdout.readline()
             if not port:
-                sys.exit("the server did not start; what it says is above.")
+                sys.exit("the server did not start; see its error message above.")
             yield f"http://127.0.0.1:{int(port)}", server.pid
         finally:
             server.terminate()
@@ -96,7 +96,7 @@ def served() -> Iterator[tuple[str, int]]:
 
 
 def bodies(seed: int) -> Iterator[bytes]:
-    """Requests of one row each, no two of them equal."""
+    """Bodies of requests of one row each, all different."""
     rng = random.Random(seed)
     while True:
         target = " ".join(rng.choices(WORDS, k=TEXT_WORDS)) + f" {rng.random()}"
@@ -105,7 +105,7 @@ def bodies(seed: int) -> Iterator[bytes]:
 
 
 async def ask(session: aiohttp.ClientSession, url: str, body: bytes | None) -> str | None:
-    """Why there is no good answer, if there is none."""
+    """Send a request. Returns the error, or None if the row was scored."""
     try:
         async with session.request("GET" if body is None else "POST", url, data=body) as response:
             content = await response.read()
@@ -118,7 +118,7 @@ async def ask(session: aiohttp.ClientSession, url: str, body: bytes | None) -> s
 
 
 async def load(url: str, clients: int, seconds: float, *, rows: bool) -> tuple[list[float], Counter[str]]:
-    """Latencies in seconds and failures of `clients` that ask without a pause."""
+    """Latencies in seconds and failures of `clients` that send requests without a pause."""
     latencies: list[float] = []
     failures: Counter[str] = Counter()
     end = time.perf_counter() + seconds
@@ -138,7 +138,7 @@ async def load(url: str, clients: int, seconds: float, *, rows: bool) -> tuple[l
 
 
 def resident(pid: int) -> float | None:
-    """Memory of a process in MB; None where the system does not tell."""
+    """Memory of a process in MB; None if the system does not report it."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -147,7 +147,7 @@ def resident(pid: int) -> float | None:
 
 
 async def measured(url: str, pid: int, clients: int, seconds: float) -> dict[str, Any]:
-    """The load, with the server's memory every second."""
+    """Run the load test, and sample the memory of the server every second."""
     memory: list[float | None] = []
 
     async def watch() -> None:
@@ -182,33 +182,40 @@ async def measured(url: str, pid: int, clients: int, seconds: float) -> dict[str
     }
 
 
-def show(found: dict[str, Any], console: Console) -> None:
-    """Print what was found."""
-    table = Table(title=f"the reward server, {found['clients']} clients, one row each", title_justify="left")
-    for column in ("requests", "per second", "p50 ms", "p99 ms", "worst ms", "errors", "GET /health per second"):
+def show(results: dict[str, Any], console: Console) -> None:
+    """Print the results."""
+    table = Table(title=f"reward server, {results['clients']} clients, one row per request", title_justify="left")
+    for column in ("requests", "per second", "p50 ms", "p99 ms", "max ms", "errors", "GET /health per second"):
         table.add_column(column, justify="right")
-    numbers = [found["requests"], found["requests_per_second"], *found["milliseconds"].values()]
-    numbers += [sum(found["failures"].values()), found["health_per_second"]]
+    numbers = [results["requests"], results["requests_per_second"], *results["milliseconds"].values()]
+    numbers += [sum(results["failures"].values()), results["health_per_second"]]
     table.add_row(*(f"{number:,.0f}" for number in numbers))
     console.print(table)
-    if found["failures"]:
-        console.print(f"errors: {found['failures']}")
-    first, last = found["memory_first_third_mb"], found["memory_last_third_mb"]
+    if results["failures"]:
+        console.print(f"errors: {results['failures']}")
+    first, last = results["memory_first_third_mb"], results["memory_last_third_mb"]
     if first is None:
-        console.print("memory: this system does not tell, or the run was too short.")
+        console.print("memory: not reported by this system, or the run was too short.")
         return
-    step = max(1, len(found["memory_mb"]) // 12)
-    console.print("memory, MB over time: " + " ".join(f"{mb:.0f}" for mb in found["memory_mb"][::step]))
-    per_request = (last - first) * 2**20 / (found["requests"] * 2 / 3)
-    console.print(f"first third {first:.1f}, last third {last:.1f}: {per_request:+.0f} bytes per request")
+    step = max(1, len(results["memory_mb"]) // 12)
+    console.print("memory, MB over time: " + " ".join(f"{mb:.0f}" for mb in results["memory_mb"][::step]))
+    per_request = (last - first) * 2**20 / (results["requests"] * 2 / 3)
+    console.print(
+        f"mean of the first third {first:.1f}, of the last third {last:.1f}: {per_request:+.0f} bytes per request"
+    )
 
 
 def main() -> None:
-    """Measure and report."""
+    """Run the script."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=60.0, help="length of the load (default: %(default)s)")
-    parser.add_argument("--clients", type=int, default=64, help="clients at once (default: %(default)s)")
-    parser.add_argument("--output", type=Path, default=Path("runs/bench/serve.json"))
+    parser.add_argument("--seconds", type=float, default=60.0, help="duration of the load test (default: %(default)s)")
+    parser.add_argument("--clients", type=int, default=64, help="concurrent clients (default: %(default)s)")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("runs/bench/serve.json"),
+        help="file for the results (default: %(default)s)",
+    )
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
@@ -216,13 +223,13 @@ def main() -> None:
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     load_before = os.getloadavg()[0]
     with served() as (url, pid):
-        found = asyncio.run(measured(url, pid, arguments.clients, arguments.seconds))
-    found["machine"] = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
-    found["load"] = load_before
-    arguments.output.write_text(json.dumps(found, indent=2) + "\n")
-    show(found, Console())
-    print(f"written to {arguments.output}")
-    return sys.exit(1 if found["failures"] else 0)
+        results = asyncio.run(measured(url, pid, arguments.clients, arguments.seconds))
+    results["machine"] = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+    results["load"] = load_before
+    arguments.output.write_text(json.dumps(results, indent=2) + "\n")
+    show(results, Console())
+    print(f"results written to {arguments.output}")
+    return sys.exit(1 if results["failures"] else 0)
 
 
 if __name__ == "__main__":

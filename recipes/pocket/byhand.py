@@ -1,9 +1,9 @@
-"""Judge rows about what people type when they try a judge: short texts, examples, and things it was never taught.
+"""Judge rows of what people type when they try the judge: short texts, examples, and questions it cannot answer.
 
-The world's own texts are well formed and come with the world's instructions. Somebody who tries the judge writes
-"the old lamo sees a bako?", with words of any shape, with an instruction of any wording or with none, shows examples
-of how a question was answered, or asks what a tiny model cannot know. For the last there is no right answer: half of
-these rows say yes and half say no, so that the judge stays in the middle, and on its two labels.
+Texts of the pocket world are well-formed and come with its instructions. A user who tries the judge types "the old
+lamo sees a bako?", uses words of any form and an instruction of any wording or none, adds examples of answered
+questions, or asks what a tiny model cannot know. Questions of the last kind have no correct answer: half of these rows
+are answered yes and half no, so that P(yes) stays near 0.5 and the mass on the two labels.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ SHAPES = (
     "no {a} here",
     "hello",
 )
-"""Texts without an end mark; a and b are words, j an adjective, n a number."""
+"""Texts without an end mark: a and b are words, j is an adjective, n is a number."""
 
 
 def word(rng: random.Random) -> str:
-    """A word of any shape: the world's, an everyday one, or a made-up one of other syllables."""
+    """A word of any form: of the pocket world, an everyday word, or made up of other syllables."""
     kind = rng.random()
     if kind < 0.4:
         return rng.choice(TRAIN_WORDS)
@@ -54,16 +54,16 @@ def word(rng: random.Random) -> str:
 
 
 def text(rng: random.Random) -> str:
-    """A short text: one of `SHAPES` or of the world's sentences, its case and end as they come."""
+    """A short text: one of `SHAPES` or sentences of the pocket world, with random case and end mark."""
     if rng.random() < 0.3:
-        made = free_text(rng, 2, "train")
+        typed = free_text(rng, 2, "train")
     else:
         parts = {"a": word(rng), "b": word(rng), "j": rng.choice(ADJECTIVES), "n": rng.randint(2, 40)}
-        made = rng.choice(SHAPES).format(**parts)
-        made += rng.choice(("", ".", ".", "?", "?", "!"))
+        typed = rng.choice(SHAPES).format(**parts)
+        typed += rng.choice(("", ".", ".", "?", "?", "!"))
         if rng.random() < 0.15:
-            made = f"{made.rstrip('.?!')}{rng.choice('.?!')} {text(rng)}"
-    return made[:1].upper() + made[1:] if rng.random() < 0.4 else made
+            typed = f"{typed.rstrip('.?!')}{rng.choice('.?!')} {text(rng)}"
+    return typed[:1].upper() + typed[1:] if rng.random() < 0.4 else typed
 
 
 @lru_cache(maxsize=1)
@@ -73,14 +73,14 @@ def _english() -> tuple[str, ...]:
 
 
 def english(rng: random.Random) -> str:
-    """A line of English, or a few words of one, from the prompt files."""
+    """A few words of a line of the prompt files."""
     words = rng.choice(_english()).split()
     start = rng.randrange(len(words))
     return " ".join(words[start : start + rng.randint(3, 14)])
 
 
 def question(rng: random.Random, target: str, family: str) -> Constraint:
-    """A constraint of a family, whose word is as often in the text as not."""
+    """A constraint of a family. Its word occurs in about half of the texts."""
     present = [w for w in words_in(target) if w.isalpha()]
     if family not in WORD_FAMILIES:
         return Constraint(family, rng.randint(1, 3) if family == "sentences" else None)
@@ -89,7 +89,7 @@ def question(rng: random.Random, target: str, family: str) -> Constraint:
     return Constraint(family, named)
 
 
-def _asked(rng: random.Random, target: str, family: str) -> tuple[str, Constraint]:
+def _question(rng: random.Random, target: str, family: str) -> tuple[str, Constraint]:
     constraint = question(rng, target, family)
     wording = rng.choice(constraint.questions()) if rng.random() < 0.3 else constraint.question()
     return wording, constraint
@@ -103,29 +103,29 @@ def _instruction(rng: random.Random, target: str) -> str | None:
 
 
 def plain_row(encoder: Encoder, rng: random.Random, questions: int) -> Row:
-    """A short text and questions about it."""
+    """A short text with questions."""
     target = text(rng)
-    asked = [_asked(rng, target, family) for family in sample_families(rng, questions)]
-    return encoder.judged(target, _instruction(rng, target), [(q, c.holds(target)) for q, c in asked], ends=True)
+    pairs = [_question(rng, target, family) for family in sample_families(rng, questions)]
+    return encoder.judged(target, _instruction(rng, target), [(q, c.holds(target)) for q, c in pairs], ends=True)
 
 
 def shown_row(encoder: Encoder, rng: random.Random, questions: int) -> Row:
-    """Questions with a few examples of right answers before each, as few-shot judging puts them."""
+    """Questions with a few correctly answered examples before each, as in few-shot judging."""
     target = text(rng)
     prefix = encoder.chat(encoder.judge.system, encoder.judge.prefix(input=_instruction(rng, target), target=target))
     tails = []
     for family in sample_families(rng, questions):
-        wording, c = _asked(rng, target, family)
+        wording, c = _question(rng, target, family)
         item = ChecklistItem(question=wording)
         texts = {text(rng) for _ in range(rng.randint(1, 4))}
         pool = [Example(t, "yes" if c.holds(t) else "no", wording) for t in sorted(texts)]
-        asked = FewShot(pool).question(item, target, wording, words=None, reason_first=False)
-        tails.append((encoder.ids(encoder.judge.tail(asked)), c.holds(target)))
+        rendered = FewShot(pool).question(item, target, wording, words=None, reason_first=False)
+        tails.append((encoder.ids(encoder.judge.tail(rendered)), c.holds(target)))
     return encoder.tree(prefix, tails)
 
 
 def unknown_row(encoder: Encoder, rng: random.Random, questions: int) -> Row:
-    """What nobody can know: any English as text, instruction and question, answered by a coin."""
+    """Questions without a correct answer: random English as text, instruction and question, answered at random."""
     target = english(rng) if rng.random() < 0.6 else text(rng)
-    asked = [(english(rng).rstrip(".,:;") + rng.choice(("?", "?", ".")), rng.random() < 0.5) for _ in range(questions)]
-    return encoder.judged(target, english(rng) if rng.random() < 0.5 else None, asked)
+    pairs = [(english(rng).rstrip(".,:;") + rng.choice(("?", "?", ".")), rng.random() < 0.5) for _ in range(questions)]
+    return encoder.judged(target, english(rng) if rng.random() < 0.5 else None, pairs)

@@ -1,11 +1,12 @@
-"""Training rows for the first three skills, as token ids. No torch here.
+"""Training rows of the first three skills, as token ids. This module does not import torch.
 
-A `Row` is a packed sequence: a prefix (segment 0) and, for judge rows, one tail per question (segments 1, 2, …) that
-sees the prefix and itself, with positions that go on after the prefix. That is how the library reads a checklist.
-`answers` says at which positions the model must predict which token; nothing else is trained.
+A `Row` is a packed sequence: a prefix (segment 0) and, for judge rows, one tail per question (segments 1, 2, …). A
+tail attends to the prefix and to itself, and its positions continue after the prefix, as when the package reads a
+checklist.
+`answers` has the token that the model must predict at each trained position.
 
-The curriculum goes from bare word lists (where matching a word of the question against the target is learned at all),
-to the real prompts around a few words, to whole responses, well formed and malformed.
+The curriculum starts with bare word lists, which teach the model to match a word of the question with the target.
+Then come the real prompts with a few words, and finally whole responses, well-formed and malformed.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ from transformers import PreTrainedTokenizerFast  # noqa: E402
 from checklist_rewards.prompts import load_prompt  # noqa: E402
 
 VIOLATE = 0.38
-"""How often a demonstration of the follow skill breaks each constraint: the policy must have something to learn."""
+"""Probability that a demonstration of the follow skill breaks a constraint, so that the policy can still improve."""
 
 
 @dataclass
 class Row:
-    """One packed sequence; the four lists are equally long, `answers` holds -100 where nothing is predicted."""
+    """One packed sequence. The four lists have equal length; `answers` is -100 where no token is predicted."""
 
     tokens: list[int]
     segments: list[int]
@@ -55,7 +56,7 @@ class Row:
 
 
 class Encoder:
-    """Text to ids, with the two prompts at hand."""
+    """Encodes texts, and builds rows under the prompts of the judge and the checklist writer."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
         self._core = tokenizer.backend_tokenizer
@@ -68,13 +69,13 @@ class Encoder:
         return self._core.encode(text, add_special_tokens=False).ids
 
     def chat(self, system: str | None, user: str) -> list[int]:
-        """A system and a user turn, without the assistant's opening."""
+        """Ids of a system and a user turn, without the start of the assistant's turn."""
         return self._ids((f"<|system|>{system}" if system else "") + f"<|user|>{user}")
 
     def tree(self, prefix: list[int], tails: list[tuple[list[int], bool]], *, ends: bool = False) -> Row:
-        """Pack questions about one prefix; each tail ends where the assistant's one-token answer is read.
+        """Pack questions about one prefix. Each tail ends where the one-token answer of the assistant is read.
 
-        With `ends` the last tail also holds its answer, and the end of the turn is predicted after it.
+        With `ends`, the last tail includes its answer, and the end of the turn is predicted after it.
         """
         row = Row(list(prefix), [0] * len(prefix), list(range(len(prefix))), [-100] * len(prefix))
         for number, (tail, truth) in enumerate(tails, start=1):
@@ -91,28 +92,28 @@ class Encoder:
         return row
 
     def causal(self, prompt: list[int], output: list[int]) -> Row:
-        """A prompt and the tokens to be written after it."""
+        """A prompt and the tokens to predict after it."""
         tokens = prompt + output
         answers = [*[-100] * (len(prompt) - 1), *output, -100]
         return Row(tokens, [0] * len(tokens), list(range(len(tokens))), answers)
 
     def written(self, system: str | None, user: str, reply: str) -> Row:
-        """A chat turn to be answered with `reply` and the end token."""
+        """A chat turn, answered with `reply` and the end token."""
         return self.causal([*self.chat(system, user), ASSISTANT], [*self._ids(reply), END])
 
     def judged(
         self, target: str, instruction: str | None, questions: list[tuple[str, bool]], *, ends: bool = False
     ) -> Row:
-        """Questions and their truth about one target, under the judge's prompt."""
+        """Questions about one target with their correct answers, under the judge's prompt."""
         prefix = self.chat(self.judge.system, self.judge.prefix(input=instruction, target=target))
         return self.tree(prefix, [(self.ids(self.judge.tail(q)), truth) for q, truth in questions], ends=ends)
 
 
 def bare_row(encoder: Encoder, rng: random.Random, longest: int, near: float) -> Row:
-    """`w1 … wn.` and bare questions `wi`: is the word in the list?
+    """A list `w1 … wn.` and bare questions `wi`: is the word in the list?
 
-    A share `near` of the absent words shares a syllable with a present one; the rest share none, so that matching can
-    start from single syllables.
+    A fraction `near` of the absent words has a syllable of a present word. The others have none, so that the model can
+    first learn to match single syllables.
     """
     words = rng.sample(TRAIN_WORDS, rng.randint(2, longest))
     tails = []
@@ -123,7 +124,7 @@ def bare_row(encoder: Encoder, rng: random.Random, longest: int, near: float) ->
 
 
 def copy_row(encoder: Encoder, rng: random.Random, longest: int) -> Row:
-    """A few words over and over, all but the first round predicted. One word repeated is easy, longer rounds come."""
+    """A few repeated words, of which all but the first two rounds are predicted. Up to `longest` words per round."""
     period = rng.randint(1, longest)
     words = rng.sample(TRAIN_WORDS, period)
     listed = [i for n in range(max(16, 2 * period)) for i in encoder.ids(" " + words[n % period])]
@@ -153,10 +154,10 @@ def _absent_word(rng: random.Random, present: list[str], split: Split = "train",
 def ask(
     rng: random.Random, target: str, families: list[str], hints: list[str], split: Split
 ) -> list[tuple[str, bool]]:
-    """One question per named family about `target`, true and false about equally often where the text allows.
+    """One question about `target` per given family; about half of the answers are yes, as far as the text allows.
 
-    `hints` are words that the instruction names: asked about more often, so that finding a word in the instruction
-    is not mistaken for finding it in the response.
+    `hints` are words of the instruction. Questions about them are more frequent, so that the model does not confuse a
+    word of the instruction with a word of the response.
     """
     questions = []
     for family in families:
@@ -190,26 +191,26 @@ def _constraint_about(rng: random.Random, target: str, family: str, hints: list[
 
 
 def sample_families(rng: random.Random, count: int) -> list[str]:
-    """Families to ask about: words and counting a little more often."""
+    """Random families for questions. Words and counts are more frequent."""
     pool = [*FAMILIES, *WORD_FAMILIES, "avoid", "first", "first", *["sentences"] * 4]
     return [rng.choice(pool) for _ in range(count)]
 
 
 def few_words(rng: random.Random) -> str:
-    """A target of one to six bare words, the bridge between word lists and sentences."""
+    """A target of one to six bare words, between word lists and sentences in difficulty."""
     text = " ".join(rng.sample(TRAIN_WORDS, rng.randint(1, 6)))
     return text if rng.random() < 0.5 else text[:1].upper() + text[1:]
 
 
 def free_text(rng: random.Random, max_sentences: int, split: Split) -> str:
-    """A text about nothing, every property about as often on as off; most start with a content word."""
+    """A random text. Each yes/no property is on in about half of the texts; most start with a content word."""
     plan = sample_plan(rng, max_sentences)
     first = rng.choice(words_of(split)) if rng.random() < 0.7 else None
     return write_text(rng, replace(plan, first=first), words_of(split))
 
 
 def spoil(rng: random.Random, text: str) -> str:
-    """A malformed version, the way a small policy under training writes: cut, repeated, without its end, misspelt."""
+    """A malformed version, as a small policy writes during training: truncated, repeated, unfinished, misspelt."""
     words = text.split(" ")
     spot = rng.randrange(len(words))
     match rng.randrange(9):
@@ -235,7 +236,7 @@ def spoil(rng: random.Random, text: str) -> str:
 
 
 def garble(rng: random.Random, text: str, words: list[str]) -> str:
-    """`text` with one of `words` turned into a look-alike: right stem or right ending, the way a policy misspells."""
+    """`text` with one of `words` replaced by a similar word (correct stem or ending), as a policy misspells."""
     present = [w for w in words if w in words_in(text)]
     if not present:
         return text
@@ -254,7 +255,7 @@ def judge_row(
     with_input: float,
     own: list[tuple[Task, str]],
 ) -> Row:
-    """A target of any kind and questions about it. `own` are the policy's samples, used for a third of the rows."""
+    """A target of any kind with questions. `own` has samples of the policy, used in a third of the rows."""
     task = sample_task(rng, split="train")
     kind = rng.random()
     max_sentences = rng.randint(1, max_sentences) if max_sentences > 1 or rng.random() < 0.8 else 0
@@ -268,22 +269,22 @@ def judge_row(
         target = free_text(rng, max_sentences, "train")
     if max_sentences >= 2 and rng.random() < 0.2:
         target = spoil(rng, target) if rng.random() < 0.97 else ""
-    shown = rng.random() < with_input
+    with_instruction = rng.random() < with_input
     named = [str(c.value) for c in task.constraints if c.family in WORD_FAMILIES]
     if max_sentences >= 2 and rng.random() < 0.25:
         target = garble(rng, target, named)
-    hints = named if shown or any(w in words_in(target) for w in named) else []
+    hints = named if with_instruction or any(w in words_in(target) for w in named) else []
     families = (
         sample_families(rng, questions) if max_sentences else [rng.choice(WORD_FAMILIES) for _ in range(questions)]
     )
-    asked = ask(rng, target, families, hints, "train")
-    if shown:
-        asked = [*((c.question(), c.holds(target)) for c in task.constraints), *asked][:questions]
-    return encoder.judged(target, task.instruction if shown else None, asked, ends=True)
+    pairs = ask(rng, target, families, hints, "train")
+    if with_instruction:
+        pairs = [*((c.question(), c.holds(target)) for c in task.constraints), *pairs][:questions]
+    return encoder.judged(target, task.instruction if with_instruction else None, pairs, ends=True)
 
 
 def bridge_row(encoder: Encoder, rng: random.Random) -> Row:
-    """A few words under the judge's prompt, asked about in growing forms: the bare word … the whole question."""
+    """A few words under the judge's prompt, with questions of different length, from a bare word to the whole tail."""
     target = few_words(rng)
     words = words_in(target)
     prefix = encoder.chat(encoder.judge.system, encoder.judge.prefix(target=target))
@@ -298,12 +299,12 @@ def bridge_row(encoder: Encoder, rng: random.Random) -> Row:
 
 
 def checklist_text(task: Task) -> str:
-    """The checklist of a task as the generator shall write it."""
+    """The checklist of a task, as the generator must write it."""
     return "\n".join(f"{i}. {c.question()}" for i, c in enumerate(task.constraints, start=1))
 
 
 def checklist_row(encoder: Encoder, rng: random.Random) -> Row:
-    """Instruction in, numbered questions out; every fourth prompt also shows a reference answer."""
+    """An instruction, answered with numbered questions. A quarter of the prompts include a reference answer."""
     task = sample_task(rng, split="train")
     reference = write_response(rng, task) if rng.random() < 0.25 else None
     prompt = encoder.checklist.render(input=task.instruction, reference=reference)
@@ -311,7 +312,7 @@ def checklist_row(encoder: Encoder, rng: random.Random) -> Row:
 
 
 def short_checklist_row(encoder: Encoder, rng: random.Random) -> Row:
-    """The same from a bare instruction without the prompt around it: where copying a word is learned cheaply."""
+    """The same from a bare instruction without the prompt, which teaches copying of words at low cost."""
     words = rng.sample(TRAIN_WORDS, rng.randint(1, 4))
     constraints = tuple(Constraint(rng.choice(WORD_FAMILIES), w) for w in words)
     instruction = " ".join(c.instruction(rng) for c in constraints)
@@ -320,6 +321,6 @@ def short_checklist_row(encoder: Encoder, rng: random.Random) -> Row:
 
 
 def follow_row(encoder: Encoder, rng: random.Random, violate: float) -> Row:
-    """Instruction in, a response out that breaks each constraint with probability `violate`."""
+    """An instruction, answered with a response that breaks each constraint with probability `violate`."""
     task = sample_task(rng, split="train")
     return encoder.written(None, task.instruction, write_response(rng, task, violate))

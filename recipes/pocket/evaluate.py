@@ -1,8 +1,8 @@
-"""Measure the pocket model: `python recipes/pocket/evaluate.py --model checklist_rewards/pocket`.
+"""Evaluate the pocket model: `python recipes/pocket/evaluate.py --model checklist_rewards/pocket`.
 
-Everything is measured on held-out words, and half of the instructions join families that training never joined. The
-judge is asked about well-formed, malformed and policy-written texts, with and without the instruction in its prompt.
-The numbers are printed, written to `pocket.json` and put into the model card between its two markers.
+All figures are measured on held-out words, and three in ten instructions combine families that training never
+combines. The judge is evaluated on well-formed, malformed and policy-written texts, with and without the instruction.
+The figures are printed, written to `pocket.json`, and inserted into the model card between its two markers.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from pocket.train import collate, generate, prompt_hashes, tree_mask  # noqa: E4
 from pocket.world import FAMILIES, UNSEEN_PAIRS, Task, parse_question, satisfaction, tasks, write_response  # noqa: E402
 
 REPAIR_TASKS = 128
-"""Mending takes long prompts and many replies: it is measured on the first so many tasks."""
+"""Number of tasks on which revision is measured, which requires long prompts and many replies."""
 START, STOP = "<!-- numbers -->", "<!-- end of numbers -->"
 
 
 def labels(tokenizer: AutoTokenizer, word: str) -> list[int]:
-    """Every token whose text is `word`, whatever its case and spaces."""
+    """All tokens whose text is `word`, regardless of case and spaces."""
     return [i for i in range(len(tokenizer)) if tokenizer.decode([i]).strip().casefold() == word]
 
 
 @torch.no_grad()
 def judge(model: torch.nn.Module, tokenizer: AutoTokenizer, rows: list[data.Row]) -> list[list[tuple[float, float]]]:
-    """For every row and question: P(yes) renormalised over yes and no, and the mass of the two."""
+    """For every row and question: P(yes) / (P(yes) + P(no)), and the label mass P(yes) + P(no)."""
     yes, no = labels(tokenizer, "yes"), labels(tokenizer, "no")
     results: list[list[tuple[float, float]]] = []
     for start in range(0, len(rows), 16):
@@ -54,16 +54,16 @@ def judge(model: torch.nn.Module, tokenizer: AutoTokenizer, rows: list[data.Row]
 
 
 def judge_numbers(model, tokenizer, samples: dict[str, list[tuple[Task, str]]], seed: int) -> dict[str, object]:
-    """Accuracy by family (yes and no apart), by kind of text, with and without the instruction; and the mean mass."""
+    """Accuracy by family (also by correct answer), by kind of text, with and without the instruction; label mass."""
     encoder, rng = data.Encoder(tokenizer), random.Random(seed)
     rows, truths = [], []
-    for kind, pairs in samples.items():
-        for i, (task, text) in enumerate(pairs):
+    for kind, texts in samples.items():
+        for i, (task, text) in enumerate(texts):
             hints = [str(c.value) for c in task.constraints if c.family in data.WORD_FAMILIES]
-            asked = [(c.question(), c.holds(text)) for c in task.constraints]
-            asked += data.ask(rng, text, list(FAMILIES), hints, "test")
-            rows.append(encoder.judged(text, task.instruction if i % 2 else None, asked))
-            truths.append([(kind, "with input" if i % 2 else "without input", *q) for q in asked])
+            pairs = [(c.question(), c.holds(text)) for c in task.constraints]
+            pairs += data.ask(rng, text, list(FAMILIES), hints, "test")
+            rows.append(encoder.judged(text, task.instruction if i % 2 else None, pairs))
+            truths.append([(kind, "with input" if i % 2 else "without input", *q) for q in pairs])
     right: dict[tuple[str, str], list[bool]] = defaultdict(list)
     masses = []
     for reads, facts in zip(judge(model, tokenizer, rows), truths, strict=True):
@@ -91,7 +91,7 @@ def judge_numbers(model, tokenizer, samples: dict[str, list[tuple[Task, str]]], 
 
 
 def gap(model, tokenizer, pairs: list[tuple[Task, str]]) -> dict[str, float]:
-    """Mean judged and true satisfaction of the canonical questions of each task, with the instruction shown."""
+    """Mean judged and true fraction of met constraints of each task, with the instruction in the prompt."""
     encoder = data.Encoder(tokenizer)
     rows = [encoder.judged(x, t.instruction, [(c.question(), c.holds(x)) for c in t.constraints]) for t, x in pairs]
     soft = [statistics.fmean(p for p, _ in reads) for reads in judge(model, tokenizer, rows)]
@@ -100,17 +100,17 @@ def gap(model, tokenizer, pairs: list[tuple[Task, str]]) -> dict[str, float]:
 
 
 def checklist_numbers(model, tokenizer, held_out: list[Task], sample: bool) -> dict[str, float]:
-    """Recall: share of the constraints that are named. Wrong: share of the written lines that name none of them."""
+    """Recall: fraction of the constraints in the checklist. Wrong: fraction of its lines that match no constraint."""
     encoder = data.Encoder(tokenizer)
     chats = [(encoder.checklist.system, encoder.checklist.render(input=t.instruction)) for t in held_out]
     replies = generate(model, tokenizer, chats, sample=sample, max_new_tokens=160)
-    named = wanted = lines = wrong = 0
+    named = total = lines = wrong = 0
     for task, reply in zip(held_out, replies, strict=True):
         questions = [re.sub(r"^\d+\. ", "", line) for line in reply.split("\n") if line.strip()]
-        found = [parse_question(q) for q in questions]
-        named, wanted = named + sum(c in found for c in task.constraints), wanted + len(task.constraints)
-        lines, wrong = lines + len(found), wrong + sum(c not in task.constraints for c in found)
-    return {"recall": named / wanted, "wrong": wrong / max(1, lines)}
+        parsed = [parse_question(q) for q in questions]
+        named, total = named + sum(c in parsed for c in task.constraints), total + len(task.constraints)
+        lines, wrong = lines + len(parsed), wrong + sum(c not in task.constraints for c in parsed)
+    return {"recall": named / total, "wrong": wrong / max(1, lines)}
 
 
 def policy_numbers(held_out: list[Task], replies: list[str]) -> dict[str, object]:
@@ -131,34 +131,37 @@ def policy_numbers(held_out: list[Task], replies: list[str]) -> dict[str, object
 
 
 def repair_numbers(model, tokenizer, pairs: list[tuple[Task, str]], sample: bool) -> dict[str, object]:
-    """Gold of responses before and after one round of mending, and how good the model's own critiques are.
+    """Gold score of responses before and after one revision, and the quality of the model's own critiques.
 
-    The feedback is what is true of the response, as verdicts of a checklist or as a critique, and the critique that
-    the model writes itself. A response with nothing wrong is not mended from a checklist, as in refining.
+    The feedback is correct verdicts of a checklist, a correct critique, or the model's own critique. A response with
+    nothing wrong is not revised from a checklist, as in self-refinement.
     """
     writer = repair.RepairWriter(data.Encoder(tokenizer))
 
-    def mended(name: str, feedbacks: list[str | None]) -> float:
+    def revised(name: str, feedbacks: list[str | None]) -> float:
         chats = [writer.chat(name, t, x, f) for (t, x), f in zip(pairs, feedbacks, strict=True) if f is not None]
         replies = iter(generate(model, tokenizer, chats, sample=sample))
         texts = [x if f is None else next(replies) for (_, x), f in zip(pairs, feedbacks, strict=True)]
         return statistics.fmean(satisfaction(t, text) for (t, _), text in zip(pairs, texts, strict=True))
 
     broken = [[c for c in t.constraints if not c.holds(x)] for t, x in pairs]
-    told = [repair.told(t.constraints, wrong) if wrong else None for (t, _), wrong in zip(pairs, broken, strict=True)]
+    verdicts = [
+        repair.verdict_feedback(t.constraints, wrong) if wrong else None
+        for (t, _), wrong in zip(pairs, broken, strict=True)
+    ]
     truth = [repair.critique(t, x) for t, x in pairs]
     own = generate(model, tokenizer, [writer.chat("refine/critique", t, x) for t, x in pairs], sample=sample)
-    wanted = [set(_lines(text)) for text in truth]
+    correct = [set(_lines(text)) for text in truth]
     written = [_lines(text) for text in own]
-    named = sum(len(want & set(lines)) for want, lines in zip(wanted, written, strict=True))
-    wrong = sum(line not in want for want, lines in zip(wanted, written, strict=True) for line in lines)
+    named = sum(len(right & set(lines)) for right, lines in zip(correct, written, strict=True))
+    wrong = sum(line not in right for right, lines in zip(correct, written, strict=True) for line in lines)
     return {
         "before": statistics.fmean(satisfaction(t, x) for t, x in pairs),
-        "from_checklist": mended("refine/from_checklist", told),
-        "from_true_critique": mended("refine/from_critique", truth),
-        "from_own_critique": mended("refine/from_critique", own),
+        "from_checklist": revised("refine/from_checklist", verdicts),
+        "from_true_critique": revised("refine/from_critique", truth),
+        "from_own_critique": revised("refine/from_critique", own),
         "critique": {
-            "recall": named / sum(map(len, wanted)),
+            "recall": named / sum(map(len, correct)),
             "wrong": wrong / max(1, sum(map(len, written))),
         },
     }
@@ -173,7 +176,7 @@ def _share(values: list[bool]) -> float:
 
 
 def measure(model, tokenizer, n: int, seed: int) -> dict[str, object]:
-    """All numbers of the card, from `n` held-out tasks."""
+    """All figures of the card, from `n` held-out tasks."""
     rng = random.Random(seed)
     held_out = tasks(n, seed=seed, split="test")
     chats = [(None, t.instruction) for t in held_out]
@@ -199,13 +202,13 @@ def measure(model, tokenizer, n: int, seed: int) -> dict[str, object]:
 
 
 def table(numbers: dict) -> str:
-    """The numbers as Markdown."""
+    """The figures as Markdown."""
     j, sampled = numbers["judge"], numbers["policy_sampled"]
     lines = [
-        f"Judge: {j['overall']:.3f} of {j['reads']} reads right; mean mass on yes and no {j['mass']:.4f}.",
+        f"Judge: {j['overall']:.3f} of {j['reads']} reads correct; mean label mass {j['mass']:.4f}.",
         "By text: " + ", ".join(f"{k} {v:.3f}" for k, v in j["by_text"].items()) + ".",
         "",
-        "| family | judge | truth yes | truth no | policy meets it |",
+        "| family | judge | correct answer yes | correct answer no | policy meets it |",
         "|---|---|---|---|---|",
     ]
     for family, a in j["by_family"].items():
@@ -216,26 +219,29 @@ def table(numbers: dict) -> str:
         lines.append(f"| {name} | {numbers['checklist_greedy'][key]:.3f} | {numbers['checklist_sampled'][key]:.3f} |")
     for name, key in (
         ("policy: constraints met", "satisfaction"),
-        ("… families joined in training", "seen_combinations"),
-        ("… families never joined in training", "unseen_combinations"),
+        ("… families combined in training", "seen_combinations"),
+        ("… families never combined in training", "unseen_combinations"),
     ):
         lines.append(f"| {name} | {numbers['policy_greedy'][key]:.3f} | {sampled[key]:.3f} |")
-    mended = numbers["repair_greedy"], numbers["repair_sampled"]
+    revised = numbers["repair_greedy"], numbers["repair_sampled"]
     for name, key in (
-        ("mended once, from a true checklist", "from_checklist"),
-        ("mended once, from a true critique", "from_true_critique"),
-        ("mended once, from its own critique", "from_own_critique"),
+        ("revised once, from a correct checklist", "from_checklist"),
+        ("revised once, from a correct critique", "from_true_critique"),
+        ("revised once, from its own critique", "from_own_critique"),
     ):
-        lines.append(f"| {name}: constraints met | {mended[0][key]:.3f} | {mended[1][key]:.3f} |")
+        lines.append(f"| {name}: constraints met | {revised[0][key]:.3f} | {revised[1][key]:.3f} |")
     for name, key in (("critique: constraints named", "recall"), ("critique: wrong lines", "wrong")):
-        lines.append(f"| {name} | {mended[0]['critique'][key]:.3f} | {mended[1]['critique'][key]:.3f} |")
+        lines.append(f"| {name} | {revised[0]['critique'][key]:.3f} | {revised[1]['critique'][key]:.3f} |")
     g = numbers["gap_on_policy"]
-    lines += ["", f"On the policy's samples the judge gives {g['proxy']:.3f} where the truth is {g['gold']:.3f}."]
+    lines += [
+        "",
+        f"On the policy's samples, the mean score is {g['proxy']:.3f} by the judge and {g['gold']:.3f} by code.",
+    ]
     return "\n".join(lines)
 
 
 def write_card(folder: Path, numbers: dict) -> None:
-    """Put the table into the card, and numbers and prompt hashes into pocket.json."""
+    """Insert the table into the card, and the figures into pocket.json."""
     facts_path, card = folder / "pocket.json", folder / "README.md"
     facts = json.loads(facts_path.read_text(encoding="utf-8")) if facts_path.exists() else {}
     facts_path.write_text(json.dumps({**facts, "numbers": numbers}, indent=2) + "\n", encoding="utf-8")
@@ -246,13 +252,13 @@ def write_card(folder: Path, numbers: dict) -> None:
 
 
 def main() -> None:
-    """Load, measure, print, write."""
+    """Run the script."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", type=Path, required=True)
-    parser.add_argument("--tasks", type=int, default=400)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=3)
-    parser.add_argument("--no-write", action="store_true")
+    parser.add_argument("--model", type=Path, required=True, help="folder of the model")
+    parser.add_argument("--tasks", type=int, default=400, help="number of held-out tasks (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of tasks and samples (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=3, help="CPU threads (default: %(default)s)")
+    parser.add_argument("--no-write", action="store_true", help="print the figures without writing them to the model")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     tokenizer = AutoTokenizer.from_pretrained(args.model)
@@ -260,7 +266,7 @@ def main() -> None:
     facts = json.loads((args.model / "pocket.json").read_text(encoding="utf-8"))
     hashes = prompt_hashes()
     if any(hashes[name] != trained for name, trained in facts["prompts"].items()):
-        print("warning: the prompt files are not the ones this model was trained on", file=sys.stderr)
+        print("warning: the prompt files differ from those this model was trained on", file=sys.stderr)
     numbers = measure(model, tokenizer, args.tasks, args.seed)
     print(table(numbers))
     if not args.no_write:

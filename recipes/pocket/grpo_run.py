@@ -1,12 +1,12 @@
-"""GRPO of the pocket policy on the checklist reward, watched.
+"""GRPO of the pocket policy on the checklist reward, with additional metrics.
 
-[`train`] is TRL's `GRPOTrainer` with `ChecklistReward` and nothing else that trains. Beside it are logged, per step:
+[`train`] runs TRL's `GRPOTrainer` with `ChecklistReward` as the only reward that is trained on. It logs per step:
 
-- the mean reward (*proxy*) and the mean gold (code truth, weight 0);
-- the share of groups without variance: all completions of a prompt have the same reward, so the step learns nothing
-  from them; and of those with hardly any. TRL's own `frac_reward_zero_std` cannot tell: under `normalize_then_sum`
-  it compares the spread of the whole batch with zero;
-- how long the step took, how long the reward took, and how much of that the judge's engine did ([`overhead`]).
+- the mean reward (*proxy*) and the mean gold score (computed by code, weight 0);
+- the fraction of groups without variance, in which all completions have the same reward and nothing is learned, and
+  of groups with little variance. TRL's `frac_reward_zero_std` does not measure this: with `normalize_then_sum` it
+  compares the standard deviation of the whole batch with zero;
+- the duration of the step, of the reward, and of the judge's engine ([`overhead`]).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from checklist_rewards.rewards.trl import ChecklistReward
 
 console = Console(stderr=True)
 N, GROUPS = 8, 8
-"""Completions of a prompt, which are a group, and groups of a step."""
+"""Completions per prompt (the size of a group), and groups per step."""
 EQUAL, NEARLY = 1e-8, 0.01
-"""Standard deviations below which the rewards of a group are equal (TRL's tolerance) and nearly so."""
+"""Standard deviations below which the rewards of a group are equal (TRL's tolerance) or nearly equal."""
 LOGGED = {
     "proxy": "rewards/checklist_reward/mean",
     "gold": "rewards/gold/mean",
@@ -45,7 +45,7 @@ LOGGED = {
 
 
 class GoldReward:
-    """Share of the instruction's constraints that code finds met. Logged, never trained on (its weight is 0)."""
+    """Fraction of the instruction's constraints that are met, computed by code. Logged only: its weight is 0."""
 
     __name__ = "gold"
 
@@ -60,7 +60,7 @@ class GoldReward:
 
 
 class WatchedReward(ChecklistReward):
-    """The checklist reward, which also logs its time and the groups without variance."""
+    """The checklist reward, with metrics of its duration and of groups without variance."""
 
     def __call__(self, prompts: Any, completions: Any, *args: Any, **kwargs: Any) -> list[float | None]:
         before, started = self.scorer.receipt, time.perf_counter()
@@ -75,23 +75,23 @@ class WatchedReward(ChecklistReward):
 
 
 def without_variance(rewards: list[float | None], size: int, least: float = EQUAL) -> float:
-    """Share of groups, `size` rewards in a row each, whose standard deviation is below `least`, or which have fewer
-    than two rewards to compare."""
+    """Fraction of groups (of `size` consecutive rewards) with a standard deviation below `least` or fewer than two
+    rewards."""
     groups = [rewards[start : start + size] for start in range(0, len(rewards), size)]
     known = [[reward for reward in group if reward is not None] for group in groups]
     return sum(len(group) < 2 or pstdev(group) < least for group in known) / len(groups)
 
 
 def overhead(log: list[dict[str, float]]) -> dict[str, float]:
-    """Means over the steps of a log: seconds of a step, of its reward, of that inside the judge's engine; and
-    `overhead`, the share of all step time that the reward took outside the engine."""
+    """Mean seconds per step, per reward and in the judge's engine; and `overhead`, the fraction of the step time that
+    the reward spent outside the engine."""
     total = {key: sum(entry[key] for entry in log) for key in ("step_seconds", "reward_seconds", "engine_seconds")}
     outside = total["reward_seconds"] - total["engine_seconds"]
     return {key: value / len(log) for key, value in total.items()} | {"overhead": outside / total["step_seconds"]}
 
 
 class Bar(TrainerCallback):
-    """One line on stderr instead of a dictionary per step."""
+    """A progress bar on stderr instead of a dictionary per step."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.progress = Progress(console=console)
@@ -120,14 +120,14 @@ def train(
     seed: int,
     save_steps: int | None = None,
 ) -> list[dict[str, float]]:
-    """GRPO from the pocket policy with the pocket judge; the trained policy is saved in `output/policy`.
+    """Train the pocket policy by GRPO with the pocket judge. The trained policy is saved in `output/policy`.
 
     Args:
-        dataset, items: prompts with checklists, and the tasks they came from.
-        save_steps (`int`, *optional*): also keep `output/trainer/checkpoint-<step>` every so many steps.
+        dataset, items: prompts with checklists, and their tasks.
+        save_steps (`int`, *optional*): save `output/trainer/checkpoint-<step>` every `save_steps` steps.
 
     Returns:
-        The log, one entry per step: `step` and the keys of `LOGGED`.
+        The log, with one entry per step: `step` and the keys of `LOGGED`.
     """
     config = GRPOConfig(
         output_dir=str(output / "trainer"),
@@ -149,7 +149,7 @@ def train(
         save_only_model=True,
         report_to="none",
         reward_weights=[1.0, 0.0],
-        # Under the default sum a reply that the judge could not score would count as 0 instead of staying out.
+        # The default sum would count a completion without a score as 0 instead of leaving it out.
         multi_objective_aggregation="normalize_then_sum",
         seed=seed,
     )

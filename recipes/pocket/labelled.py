@@ -1,8 +1,9 @@
-"""Rows of the pocket world with the right answers, by code: `python recipes/pocket/labelled.py -o labelled.jsonl`.
+"""Write rows of the pocket world with correct answers: `python recipes/pocket/labelled.py -o labelled.jsonl`.
 
-For every task of held-out words there are a written response, a malformed one, and one that breaks off early; each is
-asked about what the task wants and about every family of constraints. `labels` has one truth per item, `task` is what
-rows share that are not independent. With it the whole way can be walked on a CPU in two minutes:
+Each task of held-out words gives three rows: a generated response, a malformed one, and a truncated one. The checklist
+of a row asks about the constraints of the task and about every family of constraints. `labels` has the correct answer
+to each item, computed by code. Rows with the same `task` are not independent. Score, compare and calibrate them in two
+minutes on a CPU:
 
     python recipes/pocket/labelled.py -o labelled.jsonl
     checklist-rewards score labelled.jsonl -o scored.jsonl
@@ -29,7 +30,7 @@ VIOLATE = 0.4
 
 
 def labelled_rows(n: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Three rows for each of `n` tasks: id, task, prompt, target, checklist, and a truth per item in `labels`."""
+    """Three rows for each of `n` tasks: id, task, prompt, target, checklist, and the correct answers as `labels`."""
     rng = random.Random(f"labelled-{seed}")
     for number, task in enumerate(tasks(n, seed=seed, split="test")):
         written = write_response(rng, task, VIOLATE, "test")
@@ -38,29 +39,29 @@ def labelled_rows(n: int, seed: int) -> Iterator[dict[str, Any]]:
             ("malformed", spoil(rng, spoil(rng, written))),
             ("cut", written[: rng.randint(1, len(written))]),
         ):
-            asked = dict(_asked(rng, task, target))
+            questions = dict(_questions(rng, task, target))
             yield {
                 "id": f"{number}-{kind}",
                 "task": str(number),
                 "prompt": task.instruction,
                 "target": target,
-                "checklist": list(asked),
-                "labels": list(asked.values()),
+                "checklist": list(questions),
+                "labels": list(questions.values()),
             }
 
 
-def _asked(rng: random.Random, task: Task, target: str) -> list[tuple[str, bool]]:
+def _questions(rng: random.Random, task: Task, target: str) -> list[tuple[str, bool]]:
     hints = [str(c.value) for c in task.constraints if c.family in WORD_FAMILIES]
-    wanted = [(constraint.question(), constraint.holds(target)) for constraint in task.constraints]
-    return wanted + ask(rng, target, list(FAMILIES), hints, "test")
+    of_task = [(constraint.question(), constraint.holds(target)) for constraint in task.constraints]
+    return of_task + ask(rng, target, list(FAMILIES), hints, "test")
 
 
 def main() -> None:
-    """Write the rows."""
+    """Run the script."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("-o", "--output", type=Path, required=True)
-    parser.add_argument("--tasks", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=11)
+    parser.add_argument("-o", "--output", type=Path, required=True, help="output file (.jsonl, .csv or .parquet)")
+    parser.add_argument("--tasks", type=int, default=200, help="number of tasks (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=11, help="seed of the tasks (default: %(default)s)")
     arguments = parser.parse_args()
     with write_rows(arguments.output) as rows:
         for row in labelled_rows(arguments.tasks, arguments.seed):

@@ -1,7 +1,7 @@
-"""The pocket world as prompts, and how good a policy is at them.
+"""Prompts of the pocket world, and scores of a policy on them.
 
-Tasks become a dataset with a checklist each, written by the pocket model; a policy answers them; the judge (*proxy*)
-and code (*gold*) say what came of it. A reply that the judge could not score is in no mean of the proxy, and counted.
+The pocket model writes a checklist for each task, and a policy answers the tasks. The replies are scored by the judge
+(*proxy*) and by code (*gold*). Replies that the judge could not score are excluded from the proxy and counted.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ MAX_TOKENS = 96
 
 
 def checklist_dataset(items: list[Task], store: Path) -> tuple[Dataset, list[Task]]:
-    """A checklist for every instruction, written by the pocket model, and the tasks that got one."""
+    """A dataset with a checklist per instruction, written by the pocket model, and the tasks that have one."""
     dataset = build_checklists(
         [as_prompt(task) for task in items],
         DirectGenerator("pocket", temperature=0, store=store),
         on_failure="drop",
     )
-    asked = {prompt[-1]["content"] for prompt in dataset["prompt"]}
-    return dataset, [task for task in items if task.instruction in asked]
+    instructions = {prompt[-1]["content"] for prompt in dataset["prompt"]}
+    return dataset, [task for task in items if task.instruction in instructions]
 
 
 def as_prompt(task: Task) -> list[dict[str, str]]:
-    """The instruction as the chat that trainers and engines take."""
+    """The instruction as chat messages."""
     return [{"role": "user", "content": task.instruction}]
 
 
 def sample_policy(model: str, items: list[Task], *, n: int, temperature: float, seed: int = 0) -> list[list[str]]:
-    """`n` replies of the policy to every instruction. Draws no random numbers from a training around it."""
+    """`n` replies of the policy to every instruction. Does not change the random state of a surrounding training."""
     sampling = Sampling(max_tokens=MAX_TOKENS, temperature=temperature, n=n, seed=seed)
     replies = load_backend(model, "transformers").generate([as_prompt(task) for task in items], sampling)
     return [[reply.text or "" for reply in group] for group in replies]
 
 
 def gold(items: list[Task], texts: list[list[str]]) -> float:
-    """Mean share of constraints met over all texts, by code, in [0, 1]."""
+    """Mean fraction of met constraints over all texts, computed by code, in [0, 1]."""
     golds = [satisfaction(task, text) for task, group in zip(items, texts, strict=True) for text in group]
     return sum(golds) / len(golds)
 
 
 def measure(scorer: ChecklistScorer, dataset: Dataset, items: list[Task], texts: list[list[str]]) -> dict[str, Any]:
-    """Mean proxy (judge; None if nothing was scored) and gold (code) over all texts, and how many had no score."""
+    """Mean proxy (judge; None if nothing was scored) and gold (code) over all texts; number of unscored texts."""
     samples = [
         Sample(row["checklist"], text, task.instruction)
         for row, task, group in zip(dataset, items, texts, strict=True)

@@ -1,10 +1,9 @@
-"""Training rows for the fourth skill: mend a response from feedback, and write that feedback as a plain critique.
+"""Training rows of the fourth skill: revise a response from feedback, and write a critique.
 
-A response breaks some constraints. `mend` edits it the shortest way: what was found wrong is put right, what was found
-right stays, and what nobody spoke of is left as it is. The feedback is either the verdicts of a checklist, as
-`self_refine.py` puts them into words, or a critique in plain sentences. Both are made from the code truth of the
-world, come in equal numbers, and ask for the same edits: the two ways of refining differ in nothing but the feedback
-and in how the model came by it.
+A response breaks some constraints. `revise` makes the shortest edit: it fixes what was found wrong, keeps what was
+right, and does not change what the feedback does not mention. The feedback is either the verdicts of a checklist, as
+rendered by `self_refine.py`, or a critique in plain sentences. Both are generated from code truth, in equal numbers,
+and ask for the same edits, so the two kinds of refinement differ only in the feedback and in its source.
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ CRITIQUES = {
     "no_digits": "There should be no digits.",
     "bullets": "It should use bullet points.",
 }
-"""What a critique says of a constraint that is not met."""
+"""The sentence of a critique about a constraint that is not met."""
 PHRASES = (NOTHING, "Wrong: Right: but it should be yes no", *CRITIQUES.values())
-"""Words of the feedback, for the tokenizer."""
-UNSPOKEN, MISTOLD = 0.1, 0.03
-"""How often feedback leaves one constraint out, and how often it calls one wrong that is right."""
+"""Texts with all words of the feedback, for the tokenizer."""
+OMITTED, FALSE_ALARM = 0.1, 0.03
+"""Probability that the feedback omits one constraint, and that it reports a constraint that is met as broken."""
 _SENTENCE = re.compile(r"([^.?!]+)([.?!]+)")
 
 
 def critique(task: Task, text: str) -> str:
-    """What is wrong with `text`, a sentence for each constraint it breaks, in the instruction's order."""
+    """A critique of `text`: one sentence per broken constraint, in the order of the instruction."""
     return _critique([c for c in task.constraints if not c.holds(text)])
 
 
@@ -53,15 +52,15 @@ def _critique(wrong: Sequence[Constraint]) -> str:
     return " ".join(CRITIQUES[c.family].replace("{v}", str(c.value)) for c in wrong) or NOTHING
 
 
-def told(constraints: Sequence[Constraint], wrong: Sequence[Constraint]) -> str:
-    """Feedback as `self_refine.py` words it, of a checklist of the canonical questions."""
+def verdict_feedback(constraints: Sequence[Constraint], wrong: Sequence[Constraint]) -> str:
+    """Feedback on a checklist of the canonical questions, as rendered by `self_refine.py`."""
     checklist = Checklist(items=tuple(ChecklistItem(question=c.question()) for c in constraints))
     verdicts = [Verdict(answer=NO if c in wrong else YES) for c in constraints]
     return feedback_of(checklist, score_checklist(checklist, verdicts))
 
 
-def mend(rng: random.Random, text: str, demanded: Sequence[Constraint]) -> str | None:
-    """`text`, edited the shortest way so that it meets all of `demanded`; None if these edits do not get there."""
+def revise(rng: random.Random, text: str, demanded: Sequence[Constraint]) -> str | None:
+    """`text` with the shortest edits that make it meet all of `demanded`; None if these edits are not enough."""
     wanted = {c.family: c for c in demanded}
     banned = {str(c.value) for c in demanded if c.family == "avoid"}
     small = text == text.lower() or "lowercase" in wanted
@@ -90,17 +89,17 @@ def mend(rng: random.Random, text: str, demanded: Sequence[Constraint]) -> str |
         if family in wanted and not marks[-1].endswith(mark):
             marks[-1] = mark
     parts = [body + mark for body, mark in zip(bodies, marks, strict=True)]
-    mended = "\n".join(f"- {part}" for part in parts) if bullets else " ".join(parts)
-    mended = mended.lower() if "lowercase" in wanted else mended
-    return mended if all(c.holds(mended) for c in demanded) else None
+    revised = "\n".join(f"- {part}" for part in parts) if bullets else " ".join(parts)
+    revised = revised.lower() if "lowercase" in wanted else revised
+    return revised if all(c.holds(revised) for c in demanded) else None
 
 
 def _sentences(text: str) -> tuple[list[str], list[str]]:
-    """Sentences without bullets, and their end marks; a rest without an end mark is dropped, if it is not all."""
-    found = [(body.strip().removeprefix("- "), mark) for body, mark in _SENTENCE.findall(text)]
+    """Sentences without bullets, and their end marks. A last part without an end mark is dropped, unless it is all."""
+    sentences = [(body.strip().removeprefix("- "), mark) for body, mark in _SENTENCE.findall(text)]
     rest = text.strip().removeprefix("- ").rstrip(".?! ") or "The text is short"
-    found = [pair for pair in found if pair[0]] or [(rest, ".")]
-    return [body for body, _ in found], [mark for _, mark in found]
+    sentences = [pair for pair in sentences if pair[0]] or [(rest, ".")]
+    return [body for body, _ in sentences], [mark for _, mark in sentences]
 
 
 def _replaced(text: str, word: str, other: str) -> str:
@@ -111,9 +110,10 @@ def _replaced(text: str, word: str, other: str) -> str:
 def sample_repair(
     rng: random.Random, own: list[tuple[Task, str]], *, flawless: float
 ) -> tuple[Task, str, list[Constraint], list[Constraint], str]:
-    """A task, a response, the constraints spoken of, those called wrong, and the mended response.
+    """A task, a response, the constraints in the feedback, those reported as broken, and the revised response.
 
-    `own` are the policy's samples, a third of the responses; a share `flawless` may have nothing wrong.
+    `own` has samples of the policy, used for a third of the responses. A response without anything wrong is kept with
+    probability `flawless`.
     """
     while True:
         if own and rng.random() < 0.35:
@@ -121,59 +121,61 @@ def sample_repair(
         else:
             task = sample_task(rng, split="train")
             text = write_response(rng, task, rng.choice((0.2, VIOLATE, 0.6)))
-        if rng.random() < 0.2:  # a response that was mended before, so that one thing is left to do
+        if rng.random() < 0.2:  # a response that was revised before, so that one error is left
             broken = [c for c in task.constraints if not c.holds(text)]
-            text = mend(rng, text, broken[1:]) or text
+            text = revise(rng, text, broken[1:]) or text
         if rng.random() < 0.1:
             text = spoil(rng, text)
-        spoken = list(task.constraints)
-        if len(spoken) > 2 and rng.random() < UNSPOKEN:
-            spoken.remove(rng.choice(spoken))
-        right = [c for c in spoken if c.holds(text) and rng.random() >= MISTOLD]
-        wrong = [c for c in spoken if c not in right]
-        mended = mend(rng, text, [*wrong, *right])
-        if mended is not None and (wrong or rng.random() < flawless):
-            return task, text, spoken, wrong, mended
+        mentioned = list(task.constraints)
+        if len(mentioned) > 2 and rng.random() < OMITTED:
+            mentioned.remove(rng.choice(mentioned))
+        right = [c for c in mentioned if c.holds(text) and rng.random() >= FALSE_ALARM]
+        wrong = [c for c in mentioned if c not in right]
+        revised = revise(rng, text, [*wrong, *right])
+        if revised is not None and (wrong or rng.random() < flawless):
+            return task, text, mentioned, wrong, revised
 
 
 def echo_row(encoder: Encoder, rng: random.Random) -> Row:
-    """A response three times, the second and third predicted: where copying running text is learned cheaply."""
+    """A response three times, of which the second and third are predicted. Teaches copying of running text."""
     text = encoder.ids(write_response(rng, sample_task(rng, split="train"), VIOLATE) + "\n\n")
     return encoder.causal([USER, *text], [*text, *text])
 
 
 def brief_row(encoder: Encoder, rng: random.Random) -> Row:
-    """Mending without the prompt around it: a response, feedback of either kind, the mended response."""
-    _, text, spoken, wrong, mended = sample_repair(rng, [], flawless=0.5)
-    feedback = told(spoken, wrong) if wrong and rng.random() < 0.4 else _critique(wrong)
-    return encoder.causal([USER, *encoder.ids(f"{text}\n\n{feedback}"), ASSISTANT], [*encoder.ids(mended), END])
+    """Revision without the prompt: a response, feedback of either kind, the revised response."""
+    _, text, mentioned, wrong, revised = sample_repair(rng, [], flawless=0.5)
+    feedback = verdict_feedback(mentioned, wrong) if wrong and rng.random() < 0.4 else _critique(wrong)
+    return encoder.causal([USER, *encoder.ids(f"{text}\n\n{feedback}"), ASSISTANT], [*encoder.ids(revised), END])
 
 
 class RepairWriter:
-    """Rows under the three prompts of `prompts/refine/`."""
+    """Writes rows under the three prompts of `prompts/refine/`."""
 
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
         self.prompts = {name: load_prompt(name, "stage") for name in PROMPTS}
 
     def chat(self, name: str, task: Task, text: str, feedback: str | None = None) -> tuple[str | None, str]:
-        """System and user message, as `self_refine.py` renders them."""
+        """System and user message, as rendered by `self_refine.py`."""
         prompt = self.prompts[name]
         return prompt.system, prompt.render(
             instruction=task.instruction, history=None, response=text, feedback=feedback
         )
 
     def from_checklist(self, rng: random.Random, own: list[tuple[Task, str]]) -> Row:
-        """Verdicts in, a mended response out."""
-        task, text, spoken, wrong, mended = sample_repair(rng, own, flawless=0.0)
-        return self.encoder.written(*self.chat("refine/from_checklist", task, text, told(spoken, wrong)), mended)
+        """Verdicts, answered with a revised response."""
+        task, text, mentioned, wrong, revised = sample_repair(rng, own, flawless=0.0)
+        return self.encoder.written(
+            *self.chat("refine/from_checklist", task, text, verdict_feedback(mentioned, wrong)), revised
+        )
 
     def from_critique(self, rng: random.Random, own: list[tuple[Task, str]]) -> Row:
-        """A critique in, a mended response out."""
-        task, text, _, wrong, mended = sample_repair(rng, own, flawless=0.5)
-        return self.encoder.written(*self.chat("refine/from_critique", task, text, _critique(wrong)), mended)
+        """A critique, answered with a revised response."""
+        task, text, _, wrong, revised = sample_repair(rng, own, flawless=0.5)
+        return self.encoder.written(*self.chat("refine/from_critique", task, text, _critique(wrong)), revised)
 
     def critique(self, rng: random.Random, own: list[tuple[Task, str]]) -> Row:
-        """A response in, what is wrong with it out."""
+        """A response, answered with its critique."""
         task, text, *_ = sample_repair(rng, own, flawless=0.5)
         return self.encoder.written(*self.chat("refine/critique", task, text), critique(task, text))

@@ -1,4 +1,4 @@
-"""Save the pocket model so that a reader never sees half of it."""
+"""Save the pocket model. Each file is replaced atomically."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from transformers import GenerationConfig, LlamaForCausalLM, PreTrainedTokenizer
 def save_pocket(
     model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, output: Path, facts: dict[str, object]
 ) -> None:
-    """Write float16 weights, tokenizer and `pocket.json` (`facts`) beside `output`, then move file by file into it."""
+    """Save float16 weights, the tokenizer and `pocket.json` (`facts`) to `output`.
+
+    All files are written to a temporary folder first and then moved one by one, the weights last.
+    """
     output.mkdir(parents=True, exist_ok=True)
     small = copy.deepcopy(model).to(torch.float16)
     small.generation_config = GenerationConfig(eos_token_id=END, pad_token_id=PAD)
@@ -32,7 +35,7 @@ def save_pocket(
 
 
 def _inline_chat_template(folder: Path, tokenizer: PreTrainedTokenizerFast) -> None:
-    """Keep the chat template in tokenizer_config.json, one file fewer, and read by every version."""
+    """Store the chat template in tokenizer_config.json, which every version of transformers reads."""
     (folder / "chat_template.jinja").unlink(missing_ok=True)
     path = folder / "tokenizer_config.json"
     config = json.loads(path.read_text(encoding="utf-8"))

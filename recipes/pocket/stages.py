@@ -1,4 +1,4 @@
-"""The curriculum of the pocket model's training: how long each part is, and what it is a mixture of."""
+"""The curriculum of the pocket model: the length and the mixture of rows of each stage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pocket.data import VIOLATE
 
 @dataclass(frozen=True)
 class Stage:
-    """One part of the curriculum: per step, how many rows of each kind, and how hard they are."""
+    """One stage of the curriculum: the number of rows of each kind per step, and their difficulty."""
 
     name: str
     steps: int
@@ -22,24 +22,25 @@ class Stage:
     checklist: int = 0
     follow: int = 0
     echo: int = 0
-    """Responses over and over, where copying running text is learned."""
+    """Repeated responses, which teach copying of running text."""
     brief: int = 0
-    """Mending without the prompt around it."""
-    mend: int = 0
-    """Rows of each of the three: mend from a checklist's verdicts, mend from a critique, write the critique."""
+    """Revision rows without the prompt."""
+    revise: int = 0
+    """Rows of each of three kinds: revision from a checklist, revision from a critique, and a critique."""
     max_sentences: int = 0
     questions: int = 8
     with_input: float = 0.0
     longest: int = 12
-    """Most words of a bare list."""
+    """Maximum number of words of a bare list."""
     near: float = 0.25
-    """Share of absent words that share a syllable with a present one, in the bare lists."""
+    """In bare lists, the fraction of absent words that share a syllable with a present one."""
     by_hand: int = 0
-    """Rows of short texts as people type them; a third of that with examples, a third about what it cannot know."""
+    """Rows of short texts as people type them. In addition, a third of this number with examples, and a third with
+    questions that the model cannot know."""
     violate: float = 0.0
-    """How often a demonstration breaks each constraint: never until the skill is there, VIOLATE in the end."""
+    """Probability that a demonstration breaks a constraint: 0 until the skill is learned, then VIOLATE."""
     own: int = 0
-    """How many of the policy's own samples, drawn at the start of the stage, are among the judge's targets."""
+    """Number of samples of the policy, drawn at the start of the stage, that are among the judge's targets."""
 
 
 STAGES = (
@@ -104,7 +105,7 @@ STAGES = (
         judge=6,
         checklist=4,
         follow=4,
-        mend=5,
+        revise=5,
         max_sentences=5,
         questions=16,
         with_input=0.5,
@@ -121,7 +122,7 @@ STAGES = (
         by_hand=3,
         checklist=5,
         follow=12,
-        mend=4,
+        revise=4,
         max_sentences=5,
         questions=16,
         with_input=0.4,

@@ -1,8 +1,8 @@
-"""The same run over several seeds: finished ones are not repeated, and all are told as a mean with its spread.
+"""Run an experiment over several seeds: finished runs are not repeated, and results are means with their spread.
 
-A run is a function that returns what it measured. [`once`] writes that to `summary.json` beside the settings it was
-made with, and a later call with the same settings reads it; with others, it runs again. A run that was interrupted
-left no summary and starts anew.
+A run is a function that returns its results. [`once`] writes them to `summary.json` together with the settings. A
+later call with the same settings reads the file; with other settings, the run is repeated. An interrupted run leaves
+no summary and starts again.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from checklist_rewards.files.rows import atomic_path
+from checklist_rewards.files.atomic import atomic_path
 
 Result = dict[str, Any]
 
 
 def once(folder: Path, settings: Result, run: Callable[[], Result]) -> Result:
-    """What `run` measured, read from `folder/summary.json` if it was made with these settings."""
+    """The results of `run`, read from `folder/summary.json` if the file has these settings."""
     path = folder / "summary.json"
     if path.is_file():
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if found["settings"] == settings:
-            return found
+        summary = json.loads(path.read_text(encoding="utf-8"))
+        if summary["settings"] == settings:
+            return summary
     folder.mkdir(parents=True, exist_ok=True)
     save_json(path, {"settings": settings, **run()})
-    # Read back, so that a first call and a later one give the same (JSON has string keys only).
+    # Read it back, so that the first and later calls return the same value (JSON has only string keys).
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 def save_json(path: Path, value: Result) -> None:
-    """Write a summary, complete or not at all."""
+    """Write a summary atomically."""
     with atomic_path(path) as temporary:
         temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
 def spread(values: Sequence[float]) -> Result:
-    """Mean, least, greatest and sample standard deviation (None for a single value), and the values themselves."""
+    """Mean, minimum, maximum, sample standard deviation (None for a single value), and the values themselves."""
     return {
         "mean": fmean(values),
         "min": min(values),
@@ -48,13 +48,13 @@ def spread(values: Sequence[float]) -> Result:
     }
 
 
-def shown(found: Result, digits: int = 3) -> str:
-    """A [`spread`] as text: the mean, and in brackets the least and the greatest."""
-    return f"{found['mean']:.{digits}f} ({found['min']:.{digits}f}-{found['max']:.{digits}f})"
+def shown(summary: Result, digits: int = 3) -> str:
+    """A [`spread`] as text: the mean, with minimum and maximum in parentheses."""
+    return f"{summary['mean']:.{digits}f} ({summary['min']:.{digits}f}-{summary['max']:.{digits}f})"
 
 
 def band(axes: Any, steps: Sequence[float], runs: Sequence[Sequence[float]], label: str, color: str) -> None:
-    """A curve of the mean over the runs, in a band from the least to the greatest of them."""
+    """Plot the mean over the runs as a curve, in a band from the minimum to the maximum."""
     columns = list(zip(*runs, strict=True))
     axes.plot(steps, [fmean(column) for column in columns], color=color, label=label, linewidth=2)
     axes.fill_between(steps, *zip(*((min(c), max(c)) for c in columns), strict=True), color=color, alpha=0.2)

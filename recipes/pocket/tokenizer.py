@@ -1,16 +1,16 @@
-"""The pocket tokenizer: a word is the same token wherever it stands.
+"""The pocket tokenizer: a word has the same tokens everywhere in a text.
 
-A tiny model learns to find a word of the question in the response only if the two look the same to it. So a capital
-letter is a marker and a small letter, and a word that has no space before it gets one, with a marker that says so:
+A tiny model learns to find a word of the question in the response only if both have the same tokens. So a capital
+letter becomes a marker and a lower-case letter, and a word without a space before it gets a space and a marker:
 
     ` Bakto`  ->  CAP, ` bak`, `to`
     `Bakto`   ->  CAP+GLUE, ` bak`, `to`
     `"bakto`  ->  `"`, GLUE, ` bak`, `to`
 
-Known English words are one token each, an invented word is its two syllables, digits and punctuation stand alone,
-and everything else is bytes, so any text can be encoded. The decoder undoes the markers: decoding gives back every
-text that does not itself contain the two marker characters. The one exception to the rule is a text that starts with
-"yes" or "no": they stay single tokens, being a judge's whole answer.
+Known English words are one token each, an invented word is two syllables, digits and punctuation marks are single
+tokens, and all other characters are bytes, so any text can be encoded. Decoding restores every text that does not
+contain the two marker characters. Exception: "yes" and "no" at the start of a text are single tokens without a marker,
+because they are the judge's whole answer.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ CHAT_TEMPLATE = (
 
 
 def known_words(texts: list[str]) -> list[str]:
-    """Every lower-case word of the world's phrases and of `texts`, sorted."""
+    """All lower-case words of the phrases of the pocket world and of `texts`, sorted."""
     phrases = [p for family in FAMILIES.values() for p in (*family.instructions, *family.questions)]
     words = set(re.findall(r"[a-z]+", " ".join([*phrases, *OPENERS, *FUNCTION_WORDS, *texts, "sentence"]).lower()))
     words.discard("v")
     clash = words & {*TRAIN_WORDS, *TEST_WORDS}
     if clash:
-        raise ValueError(f"words of the prompts are also content words: {sorted(clash)}.")
+        raise ValueError(f"words of the prompts must not be content words of the pocket world: {sorted(clash)}.")
     return sorted(words)
 
 
 def build_tokenizer(prompt_texts: list[str], later_texts: list[str]) -> PreTrainedTokenizerFast:
-    """The tokenizer, with the chat template; `prompt_texts` are the prompt files whose words become tokens.
+    """The tokenizer, with the chat template. `prompt_texts` are the prompt files whose words become tokens.
 
-    The words of `later_texts` come after all others, so that a model trained without them keeps its ids.
+    The words of `later_texts` get the last ids, so that a model trained without them keeps its ids.
     """
     byte_level = pre_tokenizers.ByteLevel.alphabet()
     to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)

@@ -1,11 +1,10 @@
 """Train the pocket model from scratch on a CPU: `python recipes/pocket/train.py --output checklist_rewards/pocket`.
 
-The schedule is a curriculum (`STAGES` in stages.py), each stage a number of steps over a mixture of rows (see
-data.py). One process trains under bfloat16 autocast, a second one writes the rows. From `own-samples` on, the
-policy's own samples are among the judge's targets, since that is what a judge sees during reinforcement learning.
-The last three stages teach to mend a response from feedback (see repair.py) and to judge what people type by hand
-(see byhand.py). `--resume` starts from a saved model at `--from-stage`; `--to-stage` is the last, in which the
-learning rate falls to zero.
+The schedule is a curriculum (`STAGES` in stages.py). Each stage is a number of steps on a mixture of rows (data.py).
+One process trains under bfloat16 autocast, another one generates the rows. From the stage `own-samples`, the policy's
+own samples are among the judge's targets, as in reinforcement learning. The last three stages teach the model to
+revise a response from feedback (repair.py) and to judge texts that people type (byhand.py). `--resume` continues from
+a saved model at `--from-stage`. In the last stage (`--to-stage`), the learning rate decays to zero.
 """
 
 from __future__ import annotations
@@ -41,24 +40,24 @@ PROMPTS = ("judges/item", "generators/tick")
 
 
 def prompt_text(name: str) -> str:
-    """What the model sees of a prompt file: everything but the front matter."""
+    """The text of a prompt file without its front matter."""
     return split_front_matter((prompts_dir() / f"{name}.md").read_text(encoding="utf-8"))[1]
 
 
 def prompt_hashes() -> dict[str, str]:
-    """sha256 of the prompts that the model is trained on."""
+    """SHA-256 of the prompts that the model is trained on."""
     names = (*PROMPTS, *repair.PROMPTS)
     return {name: hashlib.sha256(prompt_text(name).encode()).hexdigest() for name in names}
 
 
 def new_tokenizer() -> PreTrainedTokenizerFast:
-    """The tokenizer for the prompt files as they are now."""
+    """The tokenizer for the current prompt files."""
     later = [*map(prompt_text, repair.PROMPTS), *repair.PHRASES]
     return build_tokenizer([prompt_text(name) for name in PROMPTS], later)
 
 
 def new_model(vocab_size: int) -> LlamaForCausalLM:
-    """Random weights in the pocket model's shape."""
+    """A model of the pocket architecture with random weights."""
     config = LlamaConfig(
         vocab_size=vocab_size,
         hidden_size=192,
@@ -75,14 +74,14 @@ def new_model(vocab_size: int) -> LlamaForCausalLM:
         attn_implementation="sdpa",
     )
     model = LlamaForCausalLM(config)
-    for name, weight in model.named_parameters():  # matching by content starts sooner from weights larger than usual
+    for name, weight in model.named_parameters():  # larger weights than usual: matching starts earlier
         if weight.dim() == 2:
             torch.nn.init.normal_(weight, std=0.1 if "embed" in name else 0.05)
     return model
 
 
 class Rows(IterableDataset):
-    """An endless stream of steps; a step is a list of groups of rows of like length."""
+    """An endless stream of steps. A step is a list of groups of rows of similar length."""
 
     def __init__(self, stage: Stage, seed: int, own: list[tuple[Task, str]]) -> None:
         self.stage, self.seed, self.own = stage, seed, own
@@ -117,18 +116,18 @@ class Rows(IterableDataset):
                 "follow": [data.follow_row(encoder, rng, stage.violate) for _ in range(stage.follow)],
                 "echo": [repair.echo_row(encoder, rng) for _ in range(stage.echo)],
                 "brief": [repair.brief_row(encoder, rng) for _ in range(stage.brief)],
-                "mend": [
+                "revise": [
                     row(rng, self.own)
                     for row in (writer.from_checklist, writer.from_critique)
-                    for _ in range(stage.mend)
+                    for _ in range(stage.revise)
                 ],
-                "critique": [writer.critique(rng, self.own) for _ in range(stage.mend)],
+                "critique": [writer.critique(rng, self.own) for _ in range(stage.revise)],
             }
             yield [(name, collate(rows)) for name, rows in groups.items() if rows]
 
 
 def collate(rows: list[data.Row]) -> dict[str, torch.Tensor]:
-    """Right-padded tensors; padding has segment -1."""
+    """Right-padded tensors. Padding has segment -1."""
     longest = max(len(row.tokens) for row in rows)
 
     def pad(values: list[int], with_: int) -> list[int]:
@@ -143,7 +142,7 @@ def collate(rows: list[data.Row]) -> dict[str, torch.Tensor]:
 
 
 def tree_mask(segments: torch.Tensor) -> torch.Tensor:
-    """[batch, 1, length, length]: a token sees earlier tokens of the prefix and of its own tail."""
+    """Attention mask of shape (batch, 1, length, length): a token attends to the prefix and to its own tail."""
     n = segments.shape[1]
     causal = torch.ones(n, n, dtype=torch.bool).tril()
     same = (segments[:, None, :] == 0) | (segments[:, None, :] == segments[:, :, None])
@@ -152,27 +151,27 @@ def tree_mask(segments: torch.Tensor) -> torch.Tensor:
 
 @lru_cache(maxsize=1)
 def _compiled(model: LlamaForCausalLM) -> Callable[..., BaseModelOutputWithPast]:
-    return torch.compile(model.model.forward, dynamic=True)  # a quarter faster; generation keeps the plain module
+    return torch.compile(model.model.forward, dynamic=True)  # 25% faster; generation uses the module without it
 
 
 def answer_loss(model: LlamaForCausalLM, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, float]:
-    """Mean cross-entropy at the answer positions and the share of answers that are right."""
-    wanted = batch["answers"] != -100
+    """Mean cross-entropy at the answer positions, and the accuracy."""
+    trained = batch["answers"] != -100
     hidden = _compiled(model)(
         input_ids=batch["tokens"],
         position_ids=batch["positions"],
         attention_mask=tree_mask(batch["segments"]),
         use_cache=False,
     ).last_hidden_state
-    logits = model.lm_head(hidden[wanted]).float()
-    answers = batch["answers"][wanted]
+    logits = model.lm_head(hidden[trained]).float()
+    answers = batch["answers"][trained]
     return F.cross_entropy(logits, answers), (logits.argmax(-1) == answers).float().mean().item()
 
 
 def policy_samples(
     model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, n: int, seed: int
 ) -> list[tuple[Task, str]]:
-    """`n` sampled responses of the model to training instructions."""
+    """`n` tasks of the training split with sampled responses of the model."""
     rng = random.Random(seed)
     tasks = [sample_task(rng, split="train") for _ in range(n)]
     return list(zip(tasks, generate(model, tokenizer, [(None, t.instruction) for t in tasks]), strict=True))
@@ -221,16 +220,16 @@ def train(
     last: bool,
     save: Callable[[], None],
 ) -> None:
-    """Run one stage; the learning rate warms up, and falls to zero in the last one. Saves every 100 steps."""
+    """Run one stage. The learning rate warms up, and decays to zero if it is the last stage. Saves every 100 steps."""
     loader = DataLoader(Rows(stage, seed, own), batch_size=None, num_workers=workers, prefetch_factor=8)
     started, seen, sums = time.time(), 0, {}
     model.train()
     for step, groups in enumerate(loader):
         if step == stage.steps:
             break
-        falling = 0.5 * (1 + math.cos(math.pi * step / stage.steps)) if last else 1.0
+        decay = 0.5 * (1 + math.cos(math.pi * step / stage.steps)) if last else 1.0
         for group in optimizer.param_groups:
-            group["lr"] = stage.lr * min(1.0, (step + 1) / 50) * falling
+            group["lr"] = stage.lr * min(1.0, (step + 1) / 50) * decay
         for name, batch in groups:
             with torch.autocast("cpu", torch.bfloat16):
                 loss, right = answer_loss(model, batch)
@@ -254,16 +253,17 @@ def train(
 
 
 def main() -> None:
-    """Run the schedule."""
+    """Run the script."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--resume", type=Path, help="a saved model to go on from")
-    parser.add_argument("--from-stage", choices=[s.name for s in STAGES], default=STAGES[0].name)
-    parser.add_argument("--to-stage", choices=[s.name for s in STAGES], default=STAGES[-1].name)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=3)
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--scale", type=float, default=1.0, help="multiplies every stage's steps")
+    names = [s.name for s in STAGES]
+    parser.add_argument("--output", type=Path, required=True, help="folder to save the model in")
+    parser.add_argument("--resume", type=Path, help="folder of a saved model to continue from")
+    parser.add_argument("--from-stage", choices=names, default=names[0], help="first stage (default: %(default)s)")
+    parser.add_argument("--to-stage", choices=names, default=names[-1], help="last stage (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of weights and rows (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=3, help="CPU threads of the training (default: %(default)s)")
+    parser.add_argument("--workers", type=int, default=1, help="processes that generate rows (default: %(default)s)")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor on the steps of every stage")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(args.seed)
@@ -273,11 +273,10 @@ def main() -> None:
         if args.resume
         else new_model(len(tokenizer))
     )
-    if len(tokenizer) > model.config.vocab_size:  # a model from before the words of a later skill
+    if len(tokenizer) > model.config.vocab_size:  # the model was saved before the words of a later skill were added
         model.resize_token_embeddings(len(tokenizer))
     print(f"{sum(p.numel() for p in model.parameters()) / 1e6:.2f} M parameters, {len(tokenizer)} tokens", flush=True)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
-    names = [s.name for s in STAGES]
     stages = STAGES[names.index(args.from_stage) : names.index(args.to_stage) + 1]
     if not stages:
         parser.error(f"--from-stage {args.from_stage} comes after --to-stage {args.to_stage}.")

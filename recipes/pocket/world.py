@@ -1,13 +1,13 @@
-"""The pocket world: small instructions whose every constraint is checked by code.
+"""The pocket world: short instructions with constraints that code can check.
 
 An instruction is an opener and two to five constraints (`Write a short text. Mention the word "bakto". Use exactly 2
 sentences.`). A response is a few sentences of function words and invented content words of two syllables. Because
 `Constraint.holds` is code, a judge, a checklist writer and a policy trained in this world can be measured exactly.
 
-Two things are kept out of training, so that a test says something: the words of `TEST_WORDS` (never seen in any
-training text) and the pairs of families in `UNSEEN_PAIRS` (never asked for together).
+Two things are held out from training: the words of `TEST_WORDS`, which occur in no training text, and the pairs of
+families in `UNSEEN_PAIRS`, which no training instruction combines.
 
-Needs nothing but the standard library.
+This module requires only the standard library.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _ALL_WORDS = [stem + syllable for stem in STEMS for syllable in SYLLABLES]
 random.Random(7).shuffle(_ALL_WORDS)
 TEST_WORDS, TRAIN_WORDS = tuple(_ALL_WORDS[:4000]), tuple(_ALL_WORDS[4000:])
 EVERYDAY_WORDS = TRAIN_WORDS[:40]
-"""Words that fill most of a written response, so that what an instruction names stands out from the rest."""
+"""Words that make up most of a generated response, so that the words of the instruction stand out."""
 UNSEEN_PAIRS = (frozenset({"first", "bullets"}),)
 
 
 def words_of(split: Split) -> tuple[str, ...]:
-    """The content words of a split; the two are disjoint."""
+    """The content words of a split. The splits are disjoint."""
     return TRAIN_WORDS if split == "train" else TEST_WORDS
 
 
@@ -45,20 +45,20 @@ def words_in(text: str) -> list[str]:
 
 
 def count_sentences(text: str) -> int:
-    """How many sentences a text has: a sentence is what a full stop, a question or an exclamation mark ends."""
+    """Number of sentences of a text. A sentence ends with a full stop, a question mark or an exclamation mark."""
     return len(re.findall(r"[.?!]+", text))
 
 
 @dataclass(frozen=True)
 class Family:
-    """One kind of constraint: how it is asked for, how it is asked about, and when a text meets it."""
+    """One kind of constraint: its instructions, its questions, and the check whether a text meets it."""
 
     instructions: tuple[str, ...]
     questions: tuple[str, ...]
-    """The canonical question first, then paraphrases that the judge also knows."""
+    """The canonical question, then paraphrases on which the judge is trained too."""
     check: Callable[[str, Value], bool]
     values: tuple[int, ...] | None = None
-    """Numbers the value can take; None where the value is a word or nothing."""
+    """Possible values, if the value is a number; otherwise None."""
 
 
 FAMILIES: dict[str, Family] = {
@@ -137,17 +137,17 @@ def _phrase(pattern: str, value: Value) -> str:
 
 @dataclass(frozen=True)
 class Constraint:
-    """One thing an instruction asks for. `value` is a word, a number, or None, by family."""
+    """One constraint of an instruction. `value` is a word, a number or None, depending on the family."""
 
     family: str
     value: Value = None
 
     def instruction(self, rng: random.Random) -> str:
-        """One of the ways to ask for it, a full sentence."""
+        """A random wording of the instruction, a full sentence."""
         return _phrase(rng.choice(FAMILIES[self.family].instructions), self.value)
 
     def question(self) -> str:
-        """The canonical yes/no question; yes means that the constraint holds."""
+        """The canonical yes/no question. Yes means that the constraint holds."""
         return _phrase(FAMILIES[self.family].questions[0], self.value)
 
     def questions(self) -> list[str]:
@@ -155,13 +155,13 @@ class Constraint:
         return [_phrase(pattern, self.value) for pattern in FAMILIES[self.family].questions]
 
     def holds(self, text: str) -> bool:
-        """Whether `text` meets the constraint, by code."""
+        """Whether `text` meets the constraint."""
         return FAMILIES[self.family].check(text, self.value)
 
 
 @dataclass(frozen=True)
 class Task:
-    """An instruction and the constraints it states, in its order."""
+    """An instruction and its constraints, in order."""
 
     instruction: str
     constraints: tuple[Constraint, ...]
@@ -170,7 +170,7 @@ class Task:
 def sample_task(rng: random.Random, *, split: Split) -> Task:
     """A task with two to five compatible constraints.
 
-    `"test"` draws held-out words, and three tasks in ten ask for a pair of families that training never joins.
+    `"test"` draws held-out words, and three in ten tasks combine a pair of families that training never combines.
     """
     families = _sample_families(rng, split)
     words = rng.sample(words_of(split), len(families))
@@ -199,29 +199,29 @@ def _sample_families(rng: random.Random, split: Split) -> list[str]:
 
 
 def tasks(n: int, *, seed: int, split: Split) -> list[Task]:
-    """`n` tasks; the same seed gives the same tasks."""
+    """`n` tasks. The same seed gives the same tasks."""
     rng = random.Random(f"{split}-{seed}")
     return [sample_task(rng, split=split) for _ in range(n)]
 
 
 def satisfaction(task: Task, text: str) -> float:
-    """Share of the task's constraints that `text` meets, in [0, 1]: the gold reward."""
+    """Fraction of the task's constraints that `text` meets, in [0, 1]: the gold reward."""
     return sum(c.holds(text) for c in task.constraints) / len(task.constraints)
 
 
 @lru_cache(maxsize=1)
 def _question_patterns() -> list[tuple[str, re.Pattern[str]]]:
-    found = []
+    patterns = []
     for name, family in FAMILIES.items():
         group = "([0-9]+)" if family.values else "([a-z]+)"
         for question in family.questions:
             pattern = re.escape(question).replace(re.escape("{v}"), group).replace(r"sentences", r"sentences?")
-            found.append((name, re.compile(pattern)))
-    return found
+            patterns.append((name, re.compile(pattern)))
+    return patterns
 
 
 def parse_question(question: str) -> Constraint | None:
-    """The constraint a question asks about (canonical or paraphrase); None when it is not from this world."""
+    """The constraint of a question or paraphrase; None for a question that is not from this world."""
     for name, pattern in _question_patterns():
         if match := pattern.fullmatch(question.strip()):
             value: Value = match.group(1) if match.groups() else None
@@ -231,7 +231,7 @@ def parse_question(question: str) -> Constraint | None:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a text shall be like; `write_text` carries it out exactly."""
+    """The properties of a text; `write_text` writes a text with exactly these."""
 
     sentences: int
     mark: str = "."
@@ -244,7 +244,7 @@ class Plan:
 
 
 def sample_plan(rng: random.Random, max_sentences: int = 4) -> Plan:
-    """A plan with every yes/no property about as often on as off."""
+    """A random plan. Each yes/no property is on in about half of the plans."""
     return Plan(
         sentences=rng.randint(1, max_sentences),
         mark=rng.choice(MARKS),
@@ -257,7 +257,7 @@ def sample_plan(rng: random.Random, max_sentences: int = 4) -> Plan:
 def write_response(rng: random.Random, task: Task, violate: float = 0.0, split: Split = "train") -> str:
     """A response to `task` that breaks each constraint with probability `violate`, independently.
 
-    The rest of the text is filled with everyday words, or (in every fourth text) with any words of `split`.
+    The rest of the text consists of everyday words, or, in a quarter of the texts, of any words of `split`.
     """
     plan = replace(
         sample_plan(rng), lowercase=rng.random() < 0.15, digits=rng.random() < 0.3, bullets=rng.random() < 0.15
@@ -277,8 +277,8 @@ def _carry_out(rng: random.Random, plan: Plan, c: Constraint, keep: bool) -> Pla
         case "first":
             return replace(plan, first=word) if keep else plan
         case "sentences":
-            wanted = int(c.value or 1)
-            return replace(plan, sentences=wanted if keep else rng.choice([n for n in (1, 2, 3, 4) if n != wanted]))
+            count = int(c.value or 1)
+            return replace(plan, sentences=count if keep else rng.choice([n for n in (1, 2, 3, 4) if n != count]))
         case "question" | "exclaim":
             mark = "?" if c.family == "question" else "!"
             return replace(plan, mark=mark if keep else rng.choice([m for m in MARKS if m != mark]))
@@ -296,9 +296,9 @@ FUNCTION_WORDS = tuple(sorted({*_DETERMINERS, *ADJECTIVES, *_VERBS, *_PREPOSITIO
 
 
 def write_text(rng: random.Random, plan: Plan, vocabulary: tuple[str, ...]) -> str:
-    """A text that is exactly as planned: sentences of one to four noun phrases.
+    """A text with exactly the properties of `plan`: sentences of one to four noun phrases.
 
-    The planned words take turns as first noun of a sentence: a place that a small policy can learn to fill.
+    The planned words are the first nouns of the sentences in turn, a position that a small policy can learn to fill.
     """
     if plan.sentences <= 0:
         return ""

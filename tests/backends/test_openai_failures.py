@@ -50,7 +50,7 @@ def test_an_answer_is_its_json():
 def test_a_failure_has_a_reason_and_is_retried_where_that_may_help(status, body, reason, retry):
     failure = meaning(status, body)
     assert isinstance(failure, Failure)
-    assert (failure.reason, failure.retry) == (reason, retry)
+    assert (failure.unanswered, failure.retry) == (reason, retry)
 
 
 @pytest.mark.parametrize("status, body", [(429, {}), (409, {}), (400, {}), (200, {"choices": []})])

@@ -87,7 +87,7 @@ def test_the_bias_of_a_judge_is_read_from_empty_targets(run, engine):
     ("arguments", "words"),
     [
         (["--costs", "much"], "--costs 'much': expected two numbers"),
-        (["--costs", "0,1"], "the costs of wrong answers must be finite numbers above 0"),
+        (["--costs", "0,1"], "the cost false_yes=0.0 is not allowed; it must be a finite number above 0."),
         (["-o", "scored.jsonl"], "choose a different file name"),
         (["--label-key", "gold"], "column 'gold' not found"),
         (["--group-key", "prompt"], "all 240 labelled reads belong to one group"),

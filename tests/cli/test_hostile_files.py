@@ -17,8 +17,7 @@ from checklist_rewards.evaluation.agreement import labels_of, read_scored
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.examples import FewShot
 from checklist_rewards.judges.jury import load_jury
-from checklist_rewards.pipelines import get_pipeline, source_from
-from checklist_rewards.pipelines.files import read_config
+from checklist_rewards.pipelines import PipelineConfig, get_pipeline, source_from
 from tests.scores.test_table import ONE
 
 DATA = Path(__file__).parents[1] / "data"
@@ -38,8 +37,14 @@ def source(path):
 
 
 READERS = {
-    ".json": [read_config, read_checklist, Calibration.load, source, *map(rows_of, ("auto", "autorubric", "rubric"))],
-    ".yaml": [read_config, load_jury, source, *map(rows_of, ("auto", "autorubric", "rubric"))],
+    ".json": [
+        PipelineConfig.load,
+        read_checklist,
+        Calibration.load,
+        source,
+        *map(rows_of, ("auto", "autorubric", "rubric")),
+    ],
+    ".yaml": [PipelineConfig.load, load_jury, source, *map(rows_of, ("auto", "autorubric", "rubric"))],
     ".jsonl": [
         FewShot.load,
         labelled,

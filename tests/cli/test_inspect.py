@@ -92,7 +92,11 @@ def test_unanswered_meta_reads_are_told(run, scored, engine):
     [
         ([], [], "scored.jsonl has no rows"),
         ([{"target": "x"}], [], "line 1: column 'checklist_score' not found; use a file written by `score` or `run`"),
-        ([{"checklist_score": {"answered": "x"}}], [], "line 1: checklist_score.primary_score is not valid"),
+        (
+            [{"checklist_score": {"answered": "x"}}],
+            [],
+            "line 1: checklist_score is not a score: primary_score is missing",
+        ),
         ([{"checklist_score": None}], ["--json", "scored.jsonl"], "must be different files"),
         ([{"checklist_score": None}], ["--json", "."], ". is a folder"),
     ],

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from checklist_rewards import backends
-from checklist_rewards.backends import Sampling
+from checklist_rewards.backends import Sampling, shared
 from tests.cli.conftest import read_jsonl, write_jsonl
 from tests.cli.test_pipelines import table
 from tests.generators.fakes import Replies
@@ -22,8 +21,8 @@ def model(monkeypatch):
 
     fake = Replies(reply)
     fake.rule = knows
-    monkeypatch.setattr(backends, "_engines", {})
-    monkeypatch.setattr(backends, "_build", lambda name, model, base_url, settings: fake)
+    monkeypatch.setattr(shared, "_engines", {})
+    monkeypatch.setattr(shared, "_build", lambda name, model, base_url, settings: fake)
     return fake
 
 

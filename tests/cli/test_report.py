@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.cli.report import Report
+from checklist_rewards.cli.report import RunReport
 from checklist_rewards.judges import PanelJudge
 from tests.cli.conftest import read_jsonl, write_jsonl
 from tests.judges.voters import DEAD, Voter, sure
@@ -12,7 +12,7 @@ from tests.judges.voters import DEAD, Voter, sure
 
 def test_judges_of_a_panel_that_did_not_answer_are_told_though_every_item_is_answered(tmp_path, capsys):
     judges = [Voter(sure(0.9, judge="one")), Voter(sure(0.8, judge="two")), Voter(replace(DEAD, judge="three"))]
-    report = Report("score")
+    report = RunReport("score")
     report.add(1, ChecklistScorer(judge=PanelJudge(judges)).score(["Is it short?", "Is it kind?"], "text"))
     assert report.finish(tmp_path / "out.jsonl", None, tmp_path / "sum.json") == 0
     assert "2 of 2 unanswered" in capsys.readouterr().err

@@ -67,7 +67,7 @@ def test_where_a_checklist_comes_from_is_kept_or_named(tmp_path):
             {"prompt": "a", "checklist": [{"question": "b?", "points": 1}]},
             {},
             ChecklistError,
-            "unknown field; allowed: id",
+            "unknown key; allowed: id",
         ),
         ({"prompt": "", "checklist": ["b?"]}, {}, SampleError, "line 1: the prompt has no instruction"),
         (

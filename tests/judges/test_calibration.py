@@ -189,3 +189,8 @@ def test_reliability_in_ten_bins():
     bins = reliability([0.05, 0.95, 1.0, 0.5], [0, 1, 0, 1])
     assert [bin.count for bin in bins] == [1, 0, 0, 0, 0, 1, 0, 0, 0, 2]
     assert (bins[9].confidence, bins[9].frequency) == (pytest.approx(0.975), 0.5)
+
+
+def test_saving_where_no_file_can_be_written_is_one_sentence(tmp_path):
+    with pytest.raises(SampleError, match="cannot be written, it is a folder"):
+        Calibration(judge="j", maps={"yes/no": {"method": "temperature", "temperature": 1, "reads": 1}}).save(tmp_path)

@@ -47,7 +47,7 @@ def test_checks_alone_need_no_engine(no_model):
 
 @pytest.fixture
 def no_model(monkeypatch):
-    monkeypatch.setattr("checklist_rewards.backends.load_backend", lambda *_: pytest.fail("a model was loaded"))
+    monkeypatch.setattr("checklist_rewards.backends.engine.load_backend", lambda *_: pytest.fail("a model was loaded"))
 
 
 def test_the_mean_of_both_is_the_probability():

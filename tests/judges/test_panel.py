@@ -209,7 +209,7 @@ def test_progress_counts_each_read_once():
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        ({"rule": "average"}, "rule='average' is not known; allowed: mean, median"),
+        ({"rule": "average"}, "rule='average' is not known; allowed: 'mean', 'median'"),
         ({"weights": [1]}, "one number above 0 for each of 2 judges"),
         ({"weights": [1, 0]}, "one number above 0"),
         ({"weights": [1, float("nan")]}, "one number above 0"),

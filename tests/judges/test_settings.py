@@ -9,12 +9,12 @@ import pytest
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.judges import LogprobJudge, QualityJudge
-from checklist_rewards.judges.settings import JudgeOptions, JudgeSettings
+from checklist_rewards.judges.settings import JudgeKwargs, JudgeSettings
 
 
 def test_the_keywords_of_a_scorer_are_the_fields_of_the_settings():
     declared = get_type_hints(JudgeSettings)
-    assert get_type_hints(JudgeOptions) == {name: kind for name, kind in declared.items() if name != "model"}
+    assert get_type_hints(JudgeKwargs) == {name: kind for name, kind in declared.items() if name != "model"}
     parameters = inspect.signature(ChecklistScorer).parameters
     for field in fields(JudgeSettings):
         assert parameters[field.name].default == field.default

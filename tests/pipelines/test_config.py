@@ -99,7 +99,7 @@ def test_a_prompt_file_is_found_beside_its_config_and_kept_by_its_whole_path(tmp
 
 WRONG = {
     "a key": ({"genrator": {}}, ["genrator: unknown key", "name, description", "generator, refiners, scorer"]),
-    "a key inside": ({"scorer": {"mod": "item"}}, ["scorer.mod: unknown key", "mode, metric, prompt"]),
+    "a key inside": ({"scorer": {"mod": "item"}}, ["scorer.mod: unknown key", "mode, use_logprobs"]),
     "a key of an item": ({"universal": [{"question": "a?", "wieght": 1}]}, ["universal.0.wieght", "weight"]),
     "a generator": ({"generator": {"kind": "dierct"}}, ["generator:", "'dierct'", "'direct'", "contrastive"]),
     "a refiner": ({"refiners": ["selector", "tager"]}, ["refiners.1:", "'tager'", "did you mean 'tagger'"]),

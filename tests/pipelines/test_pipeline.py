@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from checklist_rewards import Checklist, backends
+from checklist_rewards import Checklist
+from checklist_rewards.backends import shared
 from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators import Dimensions
@@ -81,8 +82,8 @@ def test_candidates_reach_the_prompt_or_are_sampled(monkeypatch):
     with pytest.raises(SampleError, match="row 1: the request has neither candidates nor"):
         pipe.run_batch([ROW])
     built = []
-    monkeypatch.setattr(backends, "_engines", {})
-    monkeypatch.setattr(backends, "_build", lambda name, model, url, settings: built.append((model, url)) or fake)
+    monkeypatch.setattr(shared, "_engines", {})
+    monkeypatch.setattr(shared, "_build", lambda name, model, url, settings: built.append((model, url)) or fake)
     settings = {"candidate_models": ["small", "smaller"]}
     pipe = pipeline("rlcf_candidates_only", model="m", base_url="http://here/v1", store=False, generator=settings)
     [result] = pipe.run_batch([ROW])
@@ -109,7 +110,7 @@ def test_a_corpus_pipeline_writes_one_checklist_and_scores_every_row_with_it():
     ("name", "arguments", "words"),
     [
         ("checkeval", {}, "requires source=... or checklist="),
-        ("checkeval", {"source": {"dimension": []}}, "source: dimensions? "),
+        ("checkeval", {"source": {"dimension": []}}, "source: dimension: unknown key; allowed: dimensions"),
         ("tick", {"source": {}}, "requires a corpus-level pipeline"),
         ("checkeval", {"source": {}, "checklist": ["a?"]}, "cannot be combined with checklist"),
     ],

@@ -28,27 +28,27 @@ TEXT = "The bakto is old. My tuldi holds 3 senko!"
     ],
 )
 def test_mending_is_the_shortest_edit(family, value, mended):
-    assert repair.mend(random.Random(0), TEXT, [Constraint(family, value)]) == mended
+    assert repair.revise(random.Random(0), TEXT, [Constraint(family, value)]) == mended
 
 
 def test_what_was_right_stays():
     kept = [Constraint("sentences", 1), Constraint("mention", "senko"), Constraint("exclaim")]
-    assert repair.mend(random.Random(0), TEXT, kept) == "The bakto is old and the senko!"
+    assert repair.revise(random.Random(0), TEXT, kept) == "The bakto is old and the senko!"
 
 
 def test_a_text_that_meets_everything_is_left_alone():
-    assert repair.mend(random.Random(0), TEXT, [Constraint("digits"), Constraint("mention", "bakto")]) == TEXT
+    assert repair.revise(random.Random(0), TEXT, [Constraint("digits"), Constraint("mention", "bakto")]) == TEXT
 
 
 def test_what_no_edit_reaches_is_none():
     both = [Constraint("mention", "bakto"), Constraint("first", "ramki"), Constraint("first", "tuldi")]
-    assert repair.mend(random.Random(0), TEXT, both) is None
+    assert repair.revise(random.Random(0), TEXT, both) is None
 
 
 def test_the_two_kinds_of_feedback_say_the_same():
     task = Task("Write.", (Constraint("mention", "ramki"), Constraint("digits")))
     assert repair.critique(task, TEXT) == 'The word "ramki" is missing.'
-    assert repair.told(task.constraints, task.constraints[:1]) == (
+    assert repair.verdict_feedback(task.constraints, task.constraints[:1]) == (
         'Wrong:\n- Does the response mention the word "ramki"? no, but it should be yes.\n\n'
         "Right:\n- Does the response contain a digit? yes"
     )

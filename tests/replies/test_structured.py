@@ -1,3 +1,4 @@
+import pickle
 from typing import Literal
 
 import pytest
@@ -6,7 +7,7 @@ from pydantic import BaseModel
 from checklist_rewards.backends import Engine, Reply, Sampling
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
-from checklist_rewards.replies import ask, extract_json
+from checklist_rewards.replies import NoReply, ask, extract_json, sample_values
 from tests.generators.fakes import Replies
 
 
@@ -77,6 +78,39 @@ def test_an_engine_without_a_reply_is_not_asked_again():
     backend = Replies(lambda text, sampling: Reply(None, unanswered="too_long"))
     (found,) = ask(Engine("m", backend), prompts("x"), Answer)
     assert isinstance(found, GenerationError) and "too_long" in str(found) and len(backend.sampled) == 1
+
+
+def test_a_prompt_without_a_retry_is_repeated_as_it_is_with_another_seed():
+    def parse(index, reply):
+        if reply.text != "2":
+            raise GenerationError(f"prompt {index}: not 2", reply.text)
+        return 2
+
+    backend = Replies(lambda text, sampling: str(sampling.seed))
+    found = sample_values(Engine("m", backend), prompts("x", "y"), parse, Sampling(temperature=1), attempts=3)
+    assert found == [[2], [2]]
+    assert [texts for texts, _ in backend.sampled] == [["x", "y"]] * 3
+    [(error,)] = sample_values(Engine("m", backend), prompts("x"), parse, Sampling(temperature=1), attempts=2)
+    assert str(error) == "prompt 0: not 2" and error.raw == "1" and error.__traceback__ is None
+
+
+def test_an_engine_that_fails_at_the_second_attempt_leaves_both_errors():
+    backend = Replies(lambda text, sampling: "Well ..." if sampling.seed == 0 else Reply(None, unanswered="too_long"))
+    (error,) = ask(Engine("m", backend), prompts("x"), Answer, Sampling(temperature=1))
+    for each in (error, pickle.loads(pickle.dumps(error))):
+        assert isinstance(each, NoReply) and each.reason == "too_long" and "no JSON" in str(each.first)
+
+
+def test_several_samples_are_parsed_alone_and_none_is_repeated():
+    def parse(index, reply):
+        if reply.text != "yes":
+            raise GenerationError("not yes", reply.text)
+        return True
+
+    backend = Replies(lambda text, sampling: "yes" if text == "x" else "no")
+    found = sample_values(Engine("m", backend), prompts("x", "y"), parse, Sampling(temperature=1, n=2))
+    assert found[0] == [True, True] and [str(each) for each in found[1]] == ["not yes"] * 2
+    assert len(backend.sampled) == 1
 
 
 def test_a_rerun_asks_nothing(tmp_path):

@@ -15,13 +15,12 @@ from checklist_rewards.rewards.shaping import (
     earned,
     format_gate,
     gate,
-    item_credits,
     length,
     length_penalty,
     less,
     penalties,
 )
-from checklist_rewards.scores import Aggregation, Verdict, score_checklist
+from checklist_rewards.scores import Aggregation, Verdict, item_credits, score_checklist
 
 LOST = Verdict(unanswered="backend_error: gone")
 MIXED = Checklist.parse(

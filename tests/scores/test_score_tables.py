@@ -232,7 +232,7 @@ def test_trap_unknown_names_are_refused_instead_of_falling_back():
 def test_trap_a_weight_that_is_no_number_and_an_unknown_key_are_refused():
     for row, words in (
         ({"question": "q?", "weight": float("nan")}, "finite"),
-        ({"question": "q?", "wieght": 2}, "unknown field"),
+        ({"question": "q?", "wieght": 2}, "unknown key"),
         ({"question": "  "}, "blank"),
     ):
         with pytest.raises(ValueError, match=words):

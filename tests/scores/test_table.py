@@ -101,7 +101,7 @@ def test_a_score_in_a_cell_of_any_file_is_the_score(tmp_path):
         assert [score_from(cell, "row") for cell in cells] == [score, None], name
     with pytest.raises(SampleError, match="row 1: checklist_score is not valid JSON"):
         score_from("good", "row 1")
-    with pytest.raises(SampleError, match=r"row 1: checklist_score.primary_score is not valid"):
+    with pytest.raises(SampleError, match=r"row 1: checklist_score is not a score: primary_score is missing"):
         score_from('{"items": 3}', "row 1")
     for text in ("[" * 20_000, "9" * 5000):
         with pytest.raises(SampleError, match="row 1: checklist_score is not valid JSON"):
@@ -143,6 +143,8 @@ def test_half_a_surrogate_pair_survives(tmp_path):
     lost = score_checklist(Checklist.parse(["a?"]), [Verdict(answer="no", reasoning="cut \ud83d")])
     batch = BatchScore([lost], [{"text": "half \ud83d"}])
     batch.to_jsonl(tmp_path / "b.jsonl")
+    batch.to_jsonl(tmp_path / "b.txt")  # any file name
+    assert (tmp_path / "b.txt").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
     batch.to_parquet(tmp_path / "b.parquet")
     assert BatchScore.from_jsonl(tmp_path / "b.jsonl") == BatchScore.from_parquet(tmp_path / "b.parquet") == batch
 
@@ -217,7 +219,7 @@ def test_what_goes_in_comes_back(tmp_path_factory, batch):
         (lambda folder: BatchScore.from_jsonl(folder / "plain.jsonl"), "plain.jsonl, line 1: column not found"),
         (
             lambda folder: BatchScore.from_jsonl(folder / "odd.jsonl"),
-            "odd.jsonl, line 1: checklist_score.* is not valid",
+            "odd.jsonl, line 1: checklist_score is not a score: primary_score",
         ),
         (lambda folder: BatchScore.from_parquet(folder / "odd.jsonl"), "odd.jsonl: cannot be read as Parquet"),
         (lambda folder: BatchScore.from_parquet(folder / "gone"), "gone: cannot be read as Parquet"),

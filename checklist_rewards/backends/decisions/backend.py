@@ -17,7 +17,6 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from checklist_rewards.backends.base import (
-    TOO_LONG,
     Arrived,
     LabelRead,
     Messages,
@@ -36,6 +35,7 @@ from checklist_rewards.backends.openai.failures import NOT_SERVED, Failure
 from checklist_rewards.backends.openai.loop import run
 from checklist_rewards.backends.servers import SERVERS, Settings, server_address, server_key
 from checklist_rewards.errors import ModelError
+from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import one_of
 
 logger = logging.getLogger(__name__)
@@ -162,14 +162,16 @@ class DecisionsBackend:
                     )
                     reads.update(zip(places, chain(*halves), strict=True))
                 else:
-                    failed = LabelRead(None, response.reason, keep=response.reason != TOO_LONG)
+                    failed = LabelRead(None, response.unanswered, keep=response.unanswered.reason != Reason.TOO_LONG)
                     reads.update(dict.fromkeys(places, failed))
                 break
             for place in places:
                 name = f"q{place + 1}"
                 read = response.get(name)
                 if read is None:
-                    lost[place] = LabelRead(None, "unparsable" if name in response else "missing")
+                    lost[place] = LabelRead(
+                        None, Unanswered(Reason.UNPARSABLE if name in response else Reason.MISSING)
+                    )
                 else:
                     reads[place] = read
         return [reads[place] if place in reads else lost[place] for place in range(len(questions))]
@@ -214,4 +216,4 @@ async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def _message(failure: Failure) -> str:
-    return failure.reason.removeprefix("backend_error: ")
+    return failure.unanswered.detail or str(failure.unanswered)

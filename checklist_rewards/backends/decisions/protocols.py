@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from checklist_rewards.backends.base import LabelRead
 from checklist_rewards.backends.decisions.question import DecisionQuestion
 from checklist_rewards.checklists import NO, YES
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 Questions = Mapping[str, DecisionQuestion]
 """Name to question, in the order of the request."""
@@ -80,7 +81,7 @@ class OpenAIDecisions:
 
     def _answer(self, entry: Mapping[str, Any], question: DecisionQuestion) -> LabelRead | None:
         if entry.get("type") == "refusal":
-            return LabelRead(None, "refused")
+            return LabelRead(None, Unanswered(Reason.REFUSED))
         if entry.get("type") != question.type:
             return None
         if question.type == "predicate":
@@ -136,7 +137,7 @@ class SystemOne:
 
     def _answer(self, entry: Mapping[str, Any], question: DecisionQuestion, mass: Any) -> LabelRead | None:
         if entry.get("type") == "refusal":
-            return LabelRead(None, "refused")
+            return LabelRead(None, Unanswered(Reason.REFUSED))
         if entry.get("type") != _SYSTEM_ONE_TYPES[question.type]:
             return None
         if question.type == "predicate":

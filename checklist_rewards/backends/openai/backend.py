@@ -27,7 +27,6 @@ from typing import Any, NamedTuple, TypeVar
 from jinja2 import TemplateError
 
 from checklist_rewards.backends.base import (
-    TOO_LONG,
     Arrived,
     LabelRead,
     Messages,
@@ -37,6 +36,7 @@ from checklist_rewards.backends.base import (
     Sampling,
     reply_seed,
 )
+from checklist_rewards.backends.chat_tokenizer import load_chat_tokenizer
 from checklist_rewards.backends.models import served_identity
 from checklist_rewards.backends.openai import chat, completions
 from checklist_rewards.backends.openai.cached import PrefixCache
@@ -47,8 +47,9 @@ from checklist_rewards.backends.openai.loop import run, run_streaming
 from checklist_rewards.backends.openai.neutral import neutral
 from checklist_rewards.backends.reads import Answer, read_prompts
 from checklist_rewards.backends.servers import SERVERS, Settings, server_address, server_key
-from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer
+from checklist_rewards.backends.tokens import ChatTokenizer
 from checklist_rewards.errors import ModelError
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 logger = logging.getLogger(__name__)
 
@@ -124,7 +125,7 @@ class OpenAIBackend:
             ids = sorted(set(chain.from_iterable(self.tokens.label_groups(labels))))
             lists = run(self._lists(ids))
             if isinstance(lists, Failure):
-                return ReadResult([(LabelRead(None, lists.reason),) * len(group.tails) for group in groups])
+                return ReadResult([(LabelRead(None, lists.unanswered),) * len(group.tails) for group in groups])
             if lists:
                 result = read_prompts(self.tokens, groups, labels, self._ask_lists, limit=self.limit)
                 return replace(result, reads=[tuple(map(_of_this_start, reads)) for reads in result.reads])
@@ -199,10 +200,10 @@ class OpenAIBackend:
             if isinstance(response, Failure):
                 if response.fatal:
                     raise self._error(response)
-                return [response.reason if answer is None else answer for answer in answers]
+                return [response.unanswered if answer is None else answer for answer in answers]
             for place, answer in zip(missing, completions.answers(response["choices"], ids, len(batch)), strict=True):
                 answers[place] = answer
-        return ["empty_choices" if answer is None else answer for answer in answers]
+        return [Unanswered(Reason.EMPTY_CHOICES) if answer is None else answer for answer in answers]
 
     async def _read_chats(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         prompts = [(group.system, group.prefix + tail) for group in groups for tail in group.tails]
@@ -225,10 +226,10 @@ class OpenAIBackend:
             lambda refused: chat.label_body(self.model, messages, refused | without, self._controls), messages, 1
         )
         if isinstance(response, Failure):
-            return LabelRead(None, response.reason), Usage()
+            return LabelRead(None, response.unanswered), Usage()
         choice, usage = chat.choices_of(response)[0], Usage(*chat.usage_of(response))
         read = chat.label_of(choice, labels)
-        if read.unanswered == "off_label" and "logprobs" not in self._without | without:
+        if read.unanswered == Reason.OFF_LABEL and "logprobs" not in self._without | without:
             # The token may be the start of a label. A request without log-probabilities allows the whole word.
             read, more = await self._label(messages, labels, frozenset({"logprobs"}))
             usage = usage.plus(more)
@@ -238,7 +239,7 @@ class OpenAIBackend:
         """Sample `sampling.n` replies. If the server returns fewer per request, the others are requested again."""
         room = self._room(messages)
         if room < 1:
-            return [Reply(None, unanswered=TOO_LONG, keep=False)] * sampling.n
+            return [Reply(None, unanswered=Unanswered(Reason.TOO_LONG), keep=False)] * sampling.n
         seed = reply_seed(sampling.seed, messages)
         replies: list[Reply] = []
         while len(replies) < sampling.n:
@@ -250,10 +251,11 @@ class OpenAIBackend:
 
             response = await self._chat(body, messages, sampling.max_tokens * missing)
             if isinstance(response, Failure):
-                return replies + [Reply(None, unanswered=response.reason, keep=response.reason != TOO_LONG)] * missing
+                failed = Reply(None, unanswered=response.unanswered, keep=response.unanswered != Reason.TOO_LONG)
+                return replies + [failed] * missing
             new = [chat.reply_of(choice) for choice in chat.choices_of(response)[:missing]]
             if not new:
-                return replies + [Reply(None, unanswered="error_body")] * missing
+                return replies + [Reply(None, unanswered=Unanswered(Reason.ERROR_BODY))] * missing
             replies += _with_usage(new, *chat.usage_of(response))
         return replies
 
@@ -331,8 +333,7 @@ class OpenAIBackend:
         return first
 
     def _error(self, failure: Failure) -> ModelError:
-        reason = failure.reason.removeprefix("backend_error: ")
-        return ModelError(f"the server at {self.base_url} rejected a request: {reason}")
+        return ModelError(f"the server at {self.base_url} rejected a request: {failure.unanswered.detail}")
 
 
 def _messages(system: str | None, user: str) -> Messages:
@@ -343,7 +344,7 @@ def _messages(system: str | None, user: str) -> Messages:
 def _of_this_start(read: LabelRead) -> LabelRead:
     """Mark a read as not to be stored if the prompt is too long, because the server's context may change at a
     restart."""
-    return replace(read, keep=False) if read.unanswered == TOO_LONG else read
+    return replace(read, keep=False) if read.unanswered == Reason.TOO_LONG else read
 
 
 def _special(tokens: ChatTokenizer) -> list[str]:

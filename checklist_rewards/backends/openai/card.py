@@ -23,10 +23,10 @@ async def served_card(connection: Connection, model: str) -> dict[str, Any]:
         if response.status in (404, 405):
             return {}
         if response.status in (401, 403):
-            raise ModelError(f"the server at {address} does not accept the API key ({response.reason}).")
+            raise ModelError(f"the server at {address} does not accept the API key ({response.unanswered}).")
         raise NoServerError(
-            f"no OpenAI-compatible server responds at {address} ({response.reason}); give another base_url, or start "
-            f"a server with: vllm serve {model}"
+            f"no OpenAI-compatible server responds at {address} ({response.unanswered}); give another base_url, or "
+            f"start a server with: vllm serve {model}"
         )
     cards = {card.get("id"): card for card in response["data"] if isinstance(card, dict)}
     if not cards:

@@ -23,6 +23,7 @@ from checklist_rewards.backends.encoding import encodable
 from checklist_rewards.backends.openai.failures import Failure
 from checklist_rewards.backends.openai.neutral import neutral
 from checklist_rewards.chat import strip_thinking
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 FEATURES = {
     "no_thinking": re.compile(r"chat_template_kwargs|enable_thinking", re.I),
@@ -53,7 +54,7 @@ def refused_by(model: str) -> frozenset[str]:
 def suspects(failure: Failure, sent: Sequence[str], without: frozenset[str]) -> frozenset[str]:
     """The features to omit after a bad request: those named in the error message, or else the least common one."""
     remaining = [feature for feature in sent if feature not in without]
-    named = [feature for feature in remaining if FEATURES[feature].search(failure.reason)]
+    named = [feature for feature in remaining if FEATURES[feature].search(failure.unanswered)]
     return frozenset(named or [feature for feature in remaining if feature in _UNNAMED][:1])
 
 
@@ -107,8 +108,8 @@ def label_of(choice: Any, labels: Sequence[str]) -> LabelRead:
     word = _WORD.fullmatch(strip_thinking(text).strip())
     answer = next((label for label in labels if word and _same(word[1], label)), None)
     if answer is None and not strip_thinking(text).strip():
-        return LabelRead(None, "cut_off" if choice.get("finish_reason") == "length" else "null_content")
-    return LabelRead(None, None if answer else "off_label", answer)
+        return LabelRead(None, _without_text(choice))
+    return LabelRead(None, None if answer else Unanswered(Reason.OFF_LABEL), answer)
 
 
 def reply_of(choice: Any) -> Reply:
@@ -117,10 +118,12 @@ def reply_of(choice: Any) -> Reply:
     return Reply(text, choice.get("finish_reason") if isinstance(choice, dict) else None, missing)
 
 
-def broken_off(choice: Any) -> str | None:
+def broken_off(choice: Any) -> Unanswered | None:
     """The reason if the server did not finish the answer (for example, an aborted request), else None."""
     finish = choice.get("finish_reason") if isinstance(choice, dict) else None
-    return f"backend_error: the server ended the answer with {finish!r}" if finish in _BROKEN_OFF else None
+    if finish not in _BROKEN_OFF:
+        return None
+    return Unanswered(Reason.BACKEND_ERROR, f"the server ended the answer with {finish!r}")
 
 
 def choices_of(body: dict[str, Any]) -> list[Any]:
@@ -180,17 +183,21 @@ def _logsumexp(values: Sequence[float]) -> float:
     return min(0.0, top + math.log(math.fsum(math.exp(value - top) for value in values)))
 
 
-def _text(choice: Any) -> tuple[str | None, str | None]:
+def _text(choice: Any) -> tuple[str | None, Unanswered | None]:
     """The text of an answer, or the reason why it is missing."""
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(message, dict):
-        return None, "error_body"
+        return None, Unanswered(Reason.ERROR_BODY)
     if (reason := broken_off(choice)) is not None:
         return None, reason
     finish = choice.get("finish_reason")
     if message.get("refusal") or finish == "content_filter":
-        return None, "refused"
+        return None, Unanswered(Reason.REFUSED)
     text = message.get("content")
     if text or (text == "" and finish != "length"):
         return str(text), None
-    return None, "cut_off" if finish == "length" else "null_content"
+    return None, _without_text(choice)
+
+
+def _without_text(choice: Any) -> Unanswered:
+    return Unanswered(Reason.CUT_OFF if choice.get("finish_reason") == "length" else Reason.NULL_CONTENT)

@@ -12,8 +12,9 @@ from typing import Any
 
 from checklist_rewards.backends.openai.chat import broken_off
 from checklist_rewards.backends.reads import Answer
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
-NO_TOKENS = "backend_error: the server gave no log-probability of the label"
+NO_TOKENS = Unanswered(Reason.BACKEND_ERROR, "the server gave no log-probability of the label")
 
 
 def body(model: str, prompts: Sequence[Sequence[int]], ids: Sequence[int]) -> dict[str, Any]:

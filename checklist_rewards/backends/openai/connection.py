@@ -37,6 +37,7 @@ from checklist_rewards.backends.openai.failures import (
 from checklist_rewards.backends.openai.loop import close, keep_forever
 from checklist_rewards.backends.openai.rate_limit import RateLimit
 from checklist_rewards.backends.servers import Settings
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 logger = logging.getLogger(__name__)
 
@@ -125,8 +126,8 @@ class Connection:
                 try:
                     probe = await session.breaker.admit()
                 except ServerGone as gone:
-                    reason = f"backend_error: the server at {self.address} is down ({gone})"
-                    return self._warn(Failure(reason, down=True))
+                    why = Unanswered(Reason.BACKEND_ERROR, f"the server at {self.address} is down ({gone})")
+                    return self._warn(Failure(why, down=True))
                 try:
                     await session.requests.spend()
                     await session.tokens.spend(tokens)
@@ -142,7 +143,7 @@ class Connection:
                 session.breaker.passed(probe)
                 return outcome
             if outcome.down:
-                session.breaker.failed(probe, outcome.reason)
+                session.breaker.failed(probe, outcome.unanswered)
                 if probe:
                     left += clock() - started  # the time of a probe does not count against the request's deadline
                     continue
@@ -208,10 +209,10 @@ class Connection:
 
     def _warn(self, failure: Failure) -> Failure:
         """Log the first failure of each kind, so that a dead server does not cause one line per read."""
-        kind = failure.reason.partition(": ")[0] + str(failure.status)
+        kind = f"{failure.unanswered.reason}{failure.status}"
         if kind not in self._warned and (failure.retry or failure.down):
             self._warned.add(kind)
-            logger.warning("the server at %s failed a request: %s", self.address, failure.reason)
+            logger.warning("the server at %s failed a request: %s", self.address, failure.unanswered)
         return failure
 
 

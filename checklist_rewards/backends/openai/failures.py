@@ -16,14 +16,14 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from checklist_rewards.backends.base import TOO_LONG
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
-TIMEOUT = "timeout"
 RATE_LIMITED = 429
 _RETRIED = (408, 409, RATE_LIMITED)
 NOT_SERVED = (404, 405, 501)
 """Statuses of a path that the server does not have."""
 _FATAL = (401, 402, 403, *NOT_SERVED)
+_ABOUT_PROMPT = (Reason.TOO_LONG, Reason.REFUSED)
 _LONG = re.compile(r"context.{0,9}(length|window|size)|maximum.{0,40}tokens|(prompt|input).{0,20}too long", re.I)
 _REFUSED = re.compile(r"content.?(filter|policy|management)|moderation|flagged", re.I)
 
@@ -32,8 +32,8 @@ _REFUSED = re.compile(r"content.?(filter|policy|management)|moderation|flagged",
 class Failure:
     """Why a request failed."""
 
-    reason: str
-    """The reason as used in `unanswered`."""
+    unanswered: Unanswered
+    """Why the reads of the request are unanswered."""
     retry: bool = False
     """Whether a retry of the request may succeed."""
     down: bool = False
@@ -41,6 +41,8 @@ class Failure:
     wait: float | None = None
     """Seconds to wait, as requested by the server."""
     status: int = 200
+    message: str = ""
+    """The server's own message; "" if there is none."""
     fatal: bool = False
     """Whether all other requests would fail too, for example because of a wrong key or an unknown model."""
 
@@ -48,18 +50,18 @@ class Failure:
     def bad_request(self) -> bool:
         """Whether the server rejected the request for a reason other than the content of the prompt, as far as
         known."""
-        return 400 <= self.status < 500 and not self.retry and self.reason not in (TOO_LONG, "refused")
+        return 400 <= self.status < 500 and not self.retry and self.unanswered.reason not in _ABOUT_PROMPT
 
 
 def no_connection(error: Exception) -> Failure:
     """The failure for a connection that was refused, reset, or closed before the response."""
     detail = textwrap.shorten(str(error), 200, placeholder=" …") or "no answer"
-    return Failure(f"backend_error: connection failed ({detail})", retry=True, down=True, status=0)
+    return Failure(Unanswered(Reason.BACKEND_ERROR, f"connection failed ({detail})"), retry=True, down=True, status=0)
 
 
 def timed_out() -> Failure:
     """The failure for a request without a response in time."""
-    return Failure(TIMEOUT, retry=True, down=True, status=0)
+    return Failure(Unanswered(Reason.TIMEOUT), retry=True, down=True, status=0)
 
 
 def answer_of(status: int, headers: Mapping[str, str], content: bytes, key: str | None) -> dict[str, Any] | Failure:
@@ -69,7 +71,7 @@ def answer_of(status: int, headers: Mapping[str, str], content: bytes, key: str 
     try:
         body = json.loads(content)
     except ValueError:
-        return Failure("not_json", retry=True, down=True)
+        return Failure(Unanswered(Reason.NOT_JSON), retry=True, down=True)
     if key is None and isinstance(body, dict):
         return body
     entries = body.get(key) if isinstance(body, dict) else None
@@ -79,23 +81,23 @@ def answer_of(status: int, headers: Mapping[str, str], content: bytes, key: str 
     ):
         return body
     if entries == [] and not body.get("error"):
-        return Failure("empty_choices", retry=True)
+        return Failure(Unanswered(Reason.EMPTY_CHOICES), retry=True)
     error = body.get("error") if isinstance(body, dict) else None
     code = error.get("code") if isinstance(error, dict) else None
-    return Failure("error_body", retry=code not in (400, *_FATAL), down=code != RATE_LIMITED)
+    return Failure(Unanswered(Reason.ERROR_BODY), retry=code not in (400, *_FATAL), down=code != RATE_LIMITED)
 
 
 def _refusal(status: int, headers: Mapping[str, str], content: bytes) -> Failure:
     message = _message(content)
-    reason = f"backend_error: status {status}: {message}"
+    why = Unanswered(Reason.BACKEND_ERROR, f"status {status}: {message}")
     if status in _RETRIED or (status >= 500 and status not in NOT_SERVED):
         down = status not in (409, RATE_LIMITED)
-        return Failure(reason, retry=True, down=down, wait=_wait(headers), status=status)
+        return Failure(why, retry=True, down=down, wait=_wait(headers), status=status, message=message)
     if status == 413 or _LONG.search(message):
-        return Failure(TOO_LONG, status=status)
+        return Failure(Unanswered(Reason.TOO_LONG), status=status, message=message)
     if _REFUSED.search(message):
-        return Failure("refused", status=status)
-    return Failure(reason, status=status, fatal=status in _FATAL)
+        return Failure(Unanswered(Reason.REFUSED), status=status, message=message)
+    return Failure(why, status=status, message=message, fatal=status in _FATAL)
 
 
 def _message(content: bytes) -> str:

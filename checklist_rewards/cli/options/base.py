@@ -15,7 +15,7 @@ ROWS, JUDGE, WRITER, OUTPUT = "Rows", "Judge", "Checklist writer", "Output and s
 PIPELINE = "Pipeline"
 
 
-def option(panel: str, help: str, *names: str, default: str | bool = False, **more: Any) -> Any:
+def option(panel: str | None, help: str, *names: str, default: str | bool = False, **more: Any) -> Any:
     """An option in the help panel `panel`. `default` is the default shown in the help."""
     return typer.Option(*names, rich_help_panel=panel, help=help, show_default=default, **more)
 

@@ -59,7 +59,7 @@ class Files:
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoreOptions:
     """Where model answers are stored."""
 
     store: Annotated[
@@ -73,7 +73,7 @@ class Kept:
     ] = None
     no_store: Annotated[bool, option(OUTPUT, "Do not store answers.", "--no-store")] = False
 
-    def opened(self) -> Store | None:
+    def open(self) -> Store | None:
         """Open the store. Raises [`SampleError`] if both options are set."""
         if self.store is not None and self.no_store:
             raise SampleError(f"--store {self.store} and --no-store contradict each other; set only one of them.")

@@ -8,9 +8,17 @@ from typing import Annotated, Any
 
 from checklist_rewards.backends import SERVED, Engine
 from checklist_rewards.cli.options.base import WRITER, engine_settings, given, option
-from checklist_rewards.cli.options.judging import Backend, BaseUrl, EngineSettings, Judge
+from checklist_rewards.cli.options.generated import group_of, option_of
+from checklist_rewards.cli.options.judging import ENGINE, JudgeOptions
 from checklist_rewards.errors import SampleError
 from checklist_rewards.judges.remote import REMOTE, JudgeBackend
+from checklist_rewards.pipelines import GeneratorConfig
+
+_PIPELINE = "the pipeline's"
+
+
+def _field(name: str, *names: str, default: str | bool = False, **more: Any) -> Any:
+    return option_of(GeneratorConfig, name, *names, panel=WRITER, default=default, **more)
 
 
 @dataclass(frozen=True)
@@ -19,41 +27,16 @@ class Writing:
 
     refiner: Annotated[
         list[str] | None,
-        option(WRITER, "Refiner to apply to the checklists. Repeatable, applied in order.", default="the pipeline's"),
+        option(WRITER, "Refiner to apply to the checklists. Repeatable, applied in order.", default=_PIPELINE),
     ] = None
-    min_items: Annotated[
-        int | None,
-        option(WRITER, "Fewest questions; the model is asked again for more.", min=1, default="the pipeline's"),
-    ] = None
-    max_items: Annotated[
-        int | None,
-        option(WRITER, "Most questions; the model is asked again for fewer.", min=1, default="the pipeline's"),
-    ] = None
-    temperature: Annotated[
-        float | None,
-        option(
-            WRITER,
-            "Sampling temperature. 0 is greedy and makes no second attempt.",
-            min=0,
-            default="the pipeline's, else 0.7",
-        ),
-    ] = None
-    max_tokens: Annotated[
-        int | None,
-        option(WRITER, "Most tokens per reply; thinking models need more.", min=1, default="the generator's"),
-    ] = None
-    seed: Annotated[int | None, option(WRITER, "Random seed of the sampling.", default="0")] = None
-    shape: Annotated[
-        str | None,
-        option(
-            WRITER, "JSON schema of a reply: questions, weighted, categorized or checked.", default="the pipeline's"
-        ),
-    ] = None
-    candidate_model: Annotated[
-        list[str] | None,
-        option(WRITER, "Model to sample candidates from, for rows without candidates. Repeatable."),
-    ] = None
-    num_candidates: Annotated[int | None, option(WRITER, "Number of candidates to sample.", min=1)] = None
+    min_items: Annotated[int | None, _field("min_items", min=1, default=_PIPELINE)] = None
+    max_items: Annotated[int | None, _field("max_items", min=1, default=_PIPELINE)] = None
+    temperature: Annotated[float | None, _field("temperature", min=0, default="the pipeline's, else 0.7")] = None
+    max_tokens: Annotated[int | None, _field("max_tokens", min=1, default="the generator's")] = None
+    seed: Annotated[int | None, _field("seed", default="0")] = None
+    shape: Annotated[str | None, _field("shape", default=_PIPELINE)] = None
+    candidate_model: Annotated[list[str] | None, _field("candidate_models", form="Repeatable.")] = None
+    num_candidates: Annotated[int | None, _field("num_candidates", min=1)] = None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -61,34 +44,33 @@ class Writing:
         return given(self, {"generator_prompt": "prompt", "candidate_model": "candidate_models"})
 
 
+_WRITER: Any = group_of(
+    (
+        "model",
+        Annotated[
+            str,
+            option(
+                WRITER,
+                "Writer model: pocket, a local folder, a Hub id, or the model name on a server.",
+                "--model",
+                "-m",
+                "--generator-model",
+                default=True,
+            ),
+        ],
+        "pocket",
+    ),
+    *ENGINE,
+)
+
+
 @dataclass(frozen=True)
-class Writer(Writing):
+class Writer(_WRITER, Writing):
     """Writer options for commands that need no judge."""
 
-    model: Annotated[
-        str,
-        option(
-            WRITER,
-            "Writer model: pocket, a local folder, a Hub id, or the model name on a server.",
-            "--model",
-            "-m",
-            "--generator-model",
-            default=True,
-        ),
-    ] = "pocket"
-    backend: Backend = "auto"
-    base_url: BaseUrl = None
-    engine_options: EngineSettings = None
-    generator_prompt: Annotated[
-        str | None,
-        option(
-            WRITER,
-            "Writer prompt: the name of a packaged prompt, or a Markdown file.",
-            "--prompt",
-            "--generator-prompt",
-            default="the pipeline's",
-        ),
-    ] = None
+    generator_prompt: Annotated[str | None, _field("prompt", "--prompt", "--generator-prompt", default=_PIPELINE)] = (
+        None
+    )
 
     @property
     def engine(self) -> Engine:
@@ -108,12 +90,9 @@ class OwnWriter(Writing):
         list[str] | None,
         option(WRITER, "Engine argument of --generator-model, as in --engine. Repeatable.", "--generator-engine"),
     ] = None
-    generator_prompt: Annotated[
-        str | None,
-        option(WRITER, "Writer prompt: the name of a packaged prompt, or a Markdown file.", default="the pipeline's"),
-    ] = None
+    generator_prompt: Annotated[str | None, _field("prompt", default=_PIPELINE)] = None
 
-    def engine_beside(self, judge: Judge) -> Engine:
+    def engine_beside(self, judge: JudgeOptions) -> Engine:
         """The writer's engine: the judge's engine unless --generator-model is set."""
         settings = engine_settings("--generator-engine", self.generator_engine_options)
         if self.generator_model is None:
@@ -124,7 +103,9 @@ class OwnWriter(Writing):
         return Engine(self.generator_model, _backend_beside(judge.backend, url), url, settings)
 
 
-def policy(judge: Judge, model: str | None, base_url: str | None, settings: Sequence[str] | None) -> Engine | None:
+def policy(
+    judge: JudgeOptions, model: str | None, base_url: str | None, settings: Sequence[str] | None
+) -> Engine | None:
     """The engine of --policy, or None without --policy. Raises [`SampleError`] for policy options without --policy."""
     if model is not None:
         found = engine_settings("--policy-engine", settings)

@@ -1,8 +1,7 @@
 """Agreement of two raters on categories: accuracy, kappa, weighted kappa, alpha; against labels also precision,
 recall, F1 and phi.
 
-The point values come from scikit-learn, statsmodels and krippendorff. Bootstrap replicates are computed from the
-weighted confusion matrix in numpy, which is much faster; the tests check that both agree.
+All figures are computed from the weighted confusion matrix, which is much faster than from the answers.
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from typing_extensions import override
 
-from checklist_rewards.evaluation.agreement.bootstrap import Measure
-from checklist_rewards.validation import import_extra
+from checklist_rewards.evaluation.agreement.bootstrap import Measure, over
 
 CATEGORICAL = ("accuracy", "kappa", "weighted_kappa", "alpha", "interval_alpha")
 AGAINST_LABELS = ("precision", "recall", "f1", "phi")
@@ -62,48 +60,15 @@ class Categories(Measure):
         return self._table(np.ones(len(self.one))).astype(int)
 
     @override
-    def figures(self) -> dict[str, float | None]:
-        metrics, raters, krippendorff = import_extra(
-            "sklearn.metrics", "statsmodels.stats.inter_rater", "krippendorff"
-        )
-        one, other, table = self.one, self.other, self.confusion
-        if not len(one):
-            return dict.fromkeys(self._names)
-        used = np.flatnonzero(table.sum(0) + table.sum(1))
-        valued = table[np.ix_(self.valued, self.valued)]
-        several = len(used) > 1
-        figures: dict[str, float | None] = {
-            "accuracy": metrics.accuracy_score(one, other),
-            "kappa": metrics.cohen_kappa_score(one, other) if several else None,
-            "weighted_kappa": None,
-            "alpha": krippendorff.alpha(np.stack([one, other]), level_of_measurement="nominal") if several else None,
-            "interval_alpha": None,
-        }
-        if len(set(self.values[(valued.sum(0) + valued.sum(1)) > 0])) > 1:
-            weighted = raters.cohens_kappa(valued, weights=self.values, wt="quadratic", return_results=False)
-            units = np.array([[self._value(code) for code in side] for side in (one, other)])
-            units = units[:, ~np.isnan(units).any(0)]
-            figures["weighted_kappa"] = weighted
-            figures["interval_alpha"] = krippendorff.alpha(units, level_of_measurement="interval")
-        if self.positive is not None:
-            yes, judged_yes, labelled_yes = self.positive, table[self.positive].sum(), table[:, self.positive].sum()
-            binary = one == yes, other == yes
-            scores = metrics.precision_recall_fscore_support(
-                binary[1], binary[0], average="binary", zero_division=np.nan
-            )
-            # scikit-learn returns F1 = 0 when only one of precision and recall is undefined.
-            figures |= dict(zip(("precision", "recall", "f1"), scores[:3], strict=True))
-            figures["f1"] = scores[2] if judged_yes + labelled_yes else None
-            varied = len(self.labels) == 2 and 0 < judged_yes < len(one) and 0 < labelled_yes < len(one)
-            figures["phi"] = metrics.matthews_corrcoef(*binary) if varied else None
-        return {name: _number(figures[name]) for name in self._names}
+    def __len__(self) -> int:
+        return len(self.one)
 
     @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:
         table = self._table(weights)
         valued, different = table[np.ix_(self.valued, self.valued)], 1 - np.eye(len(table))
         figures = {
-            "accuracy": _over(np.trace(table), table.sum()),
+            "accuracy": over(np.trace(table), table.sum()),
             "kappa": _kappa(table, different),
             "weighted_kappa": _kappa(valued, self._distances),
             "alpha": _alpha(table, different),
@@ -115,19 +80,12 @@ class Categories(Measure):
             total = table.sum()
             spread = math.sqrt(judged_yes * labelled_yes * (total - judged_yes) * (total - labelled_yes))
             figures |= {
-                "precision": _over(both, judged_yes),
-                "recall": _over(both, labelled_yes),
-                "f1": _over(2 * both, judged_yes + labelled_yes),
-                "phi": _over(total * both - judged_yes * labelled_yes, spread) if len(table) == 2 else math.nan,
+                "precision": over(both, judged_yes),
+                "recall": over(both, labelled_yes),
+                "f1": over(2 * both, judged_yes + labelled_yes),
+                "phi": over(total * both - judged_yes * labelled_yes, spread) if len(table) == 2 else math.nan,
             }
         return figures
-
-    @property
-    def _names(self) -> tuple[str, ...]:
-        return CATEGORICAL + (AGAINST_LABELS if self.positive is not None else ())
-
-    def _value(self, code: int) -> float:
-        return self.values[self.valued.index(code)] if code in self.valued else math.nan
 
     def _table(self, weights: np.ndarray) -> np.ndarray:
         size = len(self.labels)
@@ -147,11 +105,3 @@ def _alpha(table: np.ndarray, distances: np.ndarray) -> float:
     counts = coincidences.sum(0)
     expected = counts @ distances @ counts
     return 1 - (counts.sum() - 1) * (coincidences * distances).sum() / expected if expected > 0 else math.nan
-
-
-def _over(numerator: float, denominator: float) -> float:
-    return float(numerator / denominator) if denominator > 0 else math.nan
-
-
-def _number(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(value)

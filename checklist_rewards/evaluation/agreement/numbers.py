@@ -1,7 +1,6 @@
 """Agreement of two raters on numbers: correlations, errors, and the distance of their distributions.
 
-The point values come from scipy and scikit-learn. Bootstrap replicates are computed from weights in numpy on values
-sorted once; the tests check that both agree.
+All figures are computed from weights, on values sorted once; Kendall's tau is scipy's.
 """
 
 from __future__ import annotations
@@ -12,10 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from typing_extensions import override
 
-from checklist_rewards.evaluation.agreement.bootstrap import Measure
+from checklist_rewards.evaluation.agreement.bootstrap import Measure, over, weighted_mean
 from checklist_rewards.validation import import_extra
-
-NUMERICAL = ("pearson", "spearman", "kendall", "rmse", "mae", "bias", "emd", "ks", "auc")
 
 
 class Numbers(Measure):
@@ -42,28 +39,8 @@ class Numbers(Measure):
         self._binary = bool(len(self.other)) and bool(np.isin(self.other, (0.0, 1.0)).all())
 
     @override
-    def figures(self) -> dict[str, float | None]:
-        stats, metrics = import_extra("scipy.stats", "sklearn.metrics")
-        one, other = self.one, self.other
-        figures: dict[str, float | None] = dict.fromkeys(NUMERICAL)
-        if len(one):
-            figures |= {
-                "rmse": metrics.root_mean_squared_error(other, one),
-                "mae": metrics.mean_absolute_error(other, one),
-                "bias": np.mean(one - other),
-                "emd": stats.wasserstein_distance(one, other),
-            }
-            with np.errstate(divide="ignore"):  # the p-value of a single unit; only the statistic is used
-                figures["ks"] = stats.ks_2samp(one, other, method="asymp").statistic
-        if _varies(one) and _varies(other):
-            figures |= {
-                "pearson": stats.pearsonr(one, other).statistic,
-                "spearman": stats.spearmanr(one, other).statistic,
-                "kendall": _tau(one, other),
-            }
-        if self._binary and _varies(other):
-            figures["auc"] = metrics.roc_auc_score(other, one)
-        return {name: None if value is None else float(value) for name, value in figures.items()}
+    def __len__(self) -> int:
+        return len(self.one)
 
     @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:
@@ -78,9 +55,9 @@ class Numbers(Measure):
             "pearson": _correlation(self.one, self.other, weights) if varied else math.nan,
             "spearman": _correlation(ranks[0][self._one], ranks[1][self._other], weights) if varied else math.nan,
             "kendall": self._kendall(weights) if varied else math.nan,
-            "rmse": math.sqrt(weights @ error**2 / total),
-            "mae": float(weights @ np.abs(error) / total),
-            "bias": float(weights @ error / total),
+            "rmse": math.sqrt(weighted_mean(error**2, weights)),
+            "mae": weighted_mean(np.abs(error), weights),
+            "bias": weighted_mean(error, weights),
             "emd": float(gaps @ self._gaps),
             "ks": float(gaps.max(initial=0)),
             "auc": self._auc(weights) if self._binary else math.nan,
@@ -94,8 +71,7 @@ class Numbers(Measure):
         positive = weights * self.other
         above = np.bincount(self._one, positive, len(self._grid))
         below = np.bincount(self._one, weights - positive, len(self._grid))
-        pairs = above.sum() * below.sum()
-        return float(above @ (np.cumsum(below) - below / 2) / pairs) if pairs > 0 else math.nan
+        return over(above @ (np.cumsum(below) - below / 2), above.sum() * below.sum())
 
 
 class Mean(Measure):
@@ -105,16 +81,12 @@ class Mean(Measure):
         self.name, self.values = name, np.asarray(values, dtype=float)
 
     @override
-    def figures(self) -> dict[str, float | None]:
-        return {self.name: float(self.values.mean()) if len(self.values) else None}
+    def __len__(self) -> int:
+        return len(self.values)
 
     @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:
-        return {self.name: float(weights @ self.values / weights.sum())}
-
-
-def _varies(values: np.ndarray) -> bool:
-    return len(values) > 1 and bool((values != values[0]).any())
+        return {self.name: weighted_mean(self.values, weights)}
 
 
 def _tau(one: np.ndarray, other: np.ndarray) -> float:
@@ -125,6 +97,6 @@ def _tau(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def _correlation(one: np.ndarray, other: np.ndarray, weights: np.ndarray) -> float:
-    one, other = (side - weights @ side / weights.sum() for side in (one, other))
+    one, other = (side - weighted_mean(side, weights) for side in (one, other))
     spread = math.sqrt((weights @ one**2) * (weights @ other**2))
-    return float(weights @ (one * other) / spread) if spread > 0 else math.nan
+    return max(-1.0, min(over(weights @ (one * other), spread), 1.0)) if spread > 0 else math.nan

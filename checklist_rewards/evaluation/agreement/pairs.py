@@ -17,7 +17,7 @@ from itertools import combinations
 import numpy as np
 from typing_extensions import override
 
-from checklist_rewards.evaluation.agreement.bootstrap import Measure
+from checklist_rewards.evaluation.agreement.bootstrap import Measure, weighted_mean
 from checklist_rewards.validation import import_extra
 
 _EQUAL = 1e-9
@@ -54,30 +54,30 @@ class Preferences(Measure):
         return int(self._decided.sum())
 
     @override
+    def __len__(self) -> int:
+        return len(self._distance)
+
+    @override
     def figures(self) -> dict[str, float | None]:
-        figures: dict[str, float | None] = {
-            name: None if math.isnan(value) else value
-            for name, value in self.replicate(np.ones(len(self._distance))).items()
-        }
-        chosen = self._difference[self._decided]
+        figures = super().figures()
         if figures["cohens_d"] is not None:
             [stats] = import_extra("scipy.stats")
-            figures["t_test_p"] = float(stats.ttest_1samp(chosen, 0).pvalue)
+            figures["t_test_p"] = float(stats.ttest_1samp(self._difference[self._decided], 0).pvalue)
         return figures
 
     @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:
         """The p-value has no interval, so its replicates are NaN."""
         decided = weights * self._decided
-        mean = _mean(self._difference, decided)
+        mean = weighted_mean(self._difference, decided)
         count = decided.sum()
         spread = math.sqrt(decided @ (self._difference - mean) ** 2 / (count - 1)) if count > 1 else math.nan
         return {
-            **{f"pld_{distance}": _mean(self._distance == distance, weights) for distance in (0, 1, 2)},
-            "wpld": _mean(self._distance, weights),
-            "wins": _mean(self._outcome > 0, decided),
-            "losses": _mean(self._outcome < 0, decided),
-            "ties": _mean(self._outcome == 0, decided),
+            **{f"pld_{distance}": weighted_mean(self._distance == distance, weights) for distance in (0, 1, 2)},
+            "wpld": weighted_mean(self._distance, weights),
+            "wins": weighted_mean(self._outcome > 0, decided),
+            "losses": weighted_mean(self._outcome < 0, decided),
+            "ties": weighted_mean(self._outcome == 0, decided),
             "difference": mean,
             "cohens_d": mean / spread if spread > _EQUAL else math.nan,
             "t_test_p": math.nan,
@@ -95,8 +95,3 @@ def pairs_within(keys: Sequence[str]) -> list[tuple[int, int]]:
 def _sign(differences: np.ndarray, tie: float) -> np.ndarray:
     # Scores are floating-point sums, so mathematically equal scores may differ in the last digit.
     return np.where(np.abs(differences) <= tie + _EQUAL, 0, np.sign(differences))
-
-
-def _mean(values: np.ndarray, weights: np.ndarray) -> float:
-    total = weights.sum()
-    return float(weights @ values / total) if total else math.nan

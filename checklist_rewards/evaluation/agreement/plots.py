@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from checklist_rewards.evaluation.agreement.compare import Section
-from checklist_rewards.files.rows import atomic_path
+from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.judges.calibration import reliability
 from checklist_rewards.validation import import_extra
 

@@ -1,7 +1,7 @@
 """Agreement among any number of judges: Krippendorff's alpha and Fleiss' kappa.
 
 Alpha uses all units answered by at least two judges; Fleiss' kappa uses only units answered by all. Both are sums over
-units, so bootstrap replicates reweight the units. The point values come from krippendorff and statsmodels.
+units, so bootstrap replicates reweight the units.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from typing_extensions import override
 
-from checklist_rewards.evaluation.agreement.bootstrap import Measure
-from checklist_rewards.validation import import_extra
+from checklist_rewards.evaluation.agreement.bootstrap import Measure, over
 
 
 class Raters(Measure):
@@ -46,21 +45,8 @@ class Raters(Measure):
         self._complete = (self.counts.sum(1) == self.judges) & (self.judges > 1)
 
     @override
-    def figures(self) -> dict[str, float | None]:
-        krippendorff, raters = import_extra("krippendorff", "statsmodels.stats.inter_rater")
-        figures: dict[str, float | None] = {"alpha": None, "interval_alpha": None, "fleiss_kappa": None}
-        if self._nominal.varied:
-            figures["alpha"] = float(krippendorff.alpha(value_counts=self.counts, level_of_measurement="nominal"))
-        if self._interval.varied:
-            domain = self.values[~np.isnan(self.values)]
-            counts = self._interval.counts
-            figures["interval_alpha"] = float(
-                krippendorff.alpha(value_counts=counts, value_domain=domain, level_of_measurement="interval")
-            )
-        complete = self.counts[self._complete]
-        if np.count_nonzero(complete.sum(0)) > 1:
-            figures["fleiss_kappa"] = float(raters.fleiss_kappa(complete, method="fleiss"))
-        return figures
+    def __len__(self) -> int:
+        return len(self.counts)
 
     @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:
@@ -77,7 +63,7 @@ class Raters(Measure):
         shares = weights @ self.counts / (total * self.judges)
         chance = shares @ shares
         equal = ((self.counts**2).sum(1) - self.judges) / (self.judges * (self.judges - 1))
-        return float((weights @ equal / total - chance) / (1 - chance)) if chance < 1 else math.nan
+        return over(weights @ equal / total - chance, 1 - chance)
 
 
 class _Coincidences:
@@ -90,15 +76,9 @@ class _Coincidences:
         within = np.einsum("uc,ck,uk->u", counts, distances, counts)
         self._observed = within / np.maximum(answered - 1, 1)  # each unit has the weight of its number of answers
 
-    @property
-    def varied(self) -> bool:
-        """Whether any two answers differ."""
-        counts = self.counts[self._pairable].sum(0)
-        return bool(counts @ self.distances @ counts > 0)
-
     def alpha(self, weights: np.ndarray) -> float:
         """Alpha with unit i counted `weights[i]` times."""
         weights = weights * self._pairable
         counts = weights @ self.counts
         expected = counts @ self.distances @ counts
-        return float(1 - (counts.sum() - 1) * (weights @ self._observed) / expected) if expected > 0 else math.nan
+        return 1 - over((counts.sum() - 1) * (weights @ self._observed), expected)

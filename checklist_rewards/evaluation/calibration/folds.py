@@ -7,7 +7,6 @@ its figures slightly optimistic. Figures of the uncalibrated judge use the defau
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing_extensions import override
 
 from checklist_rewards.checklists import YES
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.agreement.bootstrap import Bootstrap, Figure, Measure
+from checklist_rewards.evaluation.agreement.bootstrap import Bootstrap, Figure, Measure, over, weighted_mean
 from checklist_rewards.evaluation.agreement.numbers import Mean
 from checklist_rewards.evaluation.calibration.maps import ThresholdChoice, fit_map, mapped
 from checklist_rewards.evaluation.calibration.reads import LabelledRead, Reads
@@ -142,23 +141,20 @@ class Probabilities(Measure):
         self._bins = np.minimum((self.confidences * BINS).astype(int), BINS - 1)
 
     @override
-    def figures(self) -> dict[str, float | None]:
-        values = self.replicate(np.ones(len(self.squares)))
-        return {name: None if math.isnan(value) else value for name, value in values.items()}
+    def __len__(self) -> int:
+        return len(self.squares)
 
     @override
     def replicate(self, weights: np.ndarray) -> dict[str, float]:
-        total = weights.sum()
         gaps = np.bincount(self._bins, weights * (self.confidences - self.hits), BINS)
         values = {
-            "brier": float(weights @ self.squares / total),
-            "ece": float(np.abs(gaps).sum() / total),
-            "accuracy": float(weights @ self.right / total),
+            "brier": weighted_mean(self.squares, weights),
+            "ece": over(np.abs(gaps).sum(), weights.sum()),
+            "accuracy": weighted_mean(self.right, weights),
         }
         if self.binary:
             both = weights @ (self.called * self.truths)
-            either = weights @ (self.called + self.truths)
-            values["f1"] = float(2 * both / either) if either else math.nan
+            values["f1"] = over(2 * both, weights @ (self.called + self.truths))
         return values
 
 

@@ -23,7 +23,7 @@ from checklist_rewards.judges.calibration import (
     calibrated_probabilities,
     kind_of,
 )
-from checklist_rewards.validation import import_extra, one_of
+from checklist_rewards.validation import finite, import_extra, one_of
 
 ThresholdRule = Literal["f1", "cost"]
 THRESHOLD_RULES: tuple[str, ...] = get_args(ThresholdRule)
@@ -45,11 +45,8 @@ class ThresholdChoice:
 
     def __post_init__(self) -> None:
         one_of("by", self.by, THRESHOLD_RULES)
-        if not (0 < self.false_yes < math.inf and 0 < self.false_no < math.inf):
-            raise SampleError(
-                "the costs of wrong answers must be finite numbers above 0, got "
-                f"false_yes={self.false_yes} and false_no={self.false_no}."
-            )
+        finite("the cost false_yes", self.false_yes, above=0)
+        finite("the cost false_no", self.false_no, above=0)
 
     def best(self, probabilities: np.ndarray, truths: np.ndarray) -> float:
         """The best threshold, halfway between two observed probabilities; of equally good ones the closest to 0.5."""

@@ -12,10 +12,8 @@ the judge is called.
 
 from __future__ import annotations
 
-import functools
 import json
 import math
-import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,7 +21,6 @@ from typing import Any
 from checklist_rewards.chat import completion_text, opens_thinking, prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import BackendError, SampleError
-from checklist_rewards.rewards.configured import CONFIG_VARIABLE, configured_reward
 from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT, MicroBatcher
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
@@ -197,28 +194,3 @@ def unscored_reason(score: Score) -> str:
     return (
         f"the judge answered {score.answered} of {score.total} items ({why or 'none unanswered'}), too few to score."
     )
-
-
-def configured() -> SamplewiseReward:
-    """The reward for frameworks that create adapters themselves without settings. There is one per process.
-
-    Its settings are read from the YAML file in the environment variable `CHECKLIST_REWARDS_CONFIG`, as for
-    `rewards.trl.reward`.
-
-    Raises:
-        ChecklistRewardsError: For an invalid setting. The message names the file and the key.
-    """
-    return _configured(os.environ.get(CONFIG_VARIABLE))
-
-
-@functools.cache
-def _configured(path: str | None) -> SamplewiseReward:
-    reward = configured_reward(path)
-    for name, value, default, advice in (
-        ("metric", reward.metric, None, "set primary_metric instead"),
-        ("shaping", reward.shaping.steps, (), "omit it, these frameworks receive unshaped scores"),
-        ("target", reward.target, "last", "omit it, these frameworks pass a single text"),
-    ):
-        if value != default:
-            raise SampleError(f"{CONFIG_VARIABLE}: {path}: {name} is supported by TRL trainers only; {advice}.")
-    return SamplewiseReward(reward.scorer, keep_thinking=reward.keep_thinking, thinking_opened=reward.thinking_opened)

@@ -164,8 +164,8 @@ class MicroBatcher:
             if self._waiting:
                 left = self._waiting[0][2] + self.max_wait - time.monotonic()
                 self._changed.wait_for(lambda: len(self._waiting) >= self.max_batch or self._closed, max(left, 0))
-            taken = [self._waiting.popleft() for _ in range(min(len(self._waiting), self.max_batch))]
-            return [(sample, future) for sample, future, _ in taken]
+            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), self.max_batch))]
+            return [(sample, future) for sample, future, _ in batch]
 
     def _score(self, batch: list[tuple[Sample, Future[Score]]]) -> None:
         if not batch:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from checklist_rewards.evaluation.agreement import Categories
+from tests.evaluation.agreement.oracle import of_categories
 
 YES_NO = {"yes": 1.0, "no": 0.0}
 AGREEING = ("kappa", "weighted_kappa", "alpha", "interval_alpha")
@@ -89,8 +90,10 @@ def test_a_draw_of_the_bootstrap_is_the_libraries_figure_of_the_repeated_units(v
         weights = rng.integers(0, 3, 40)
         repeated = np.repeat(np.arange(40), weights)
         drawn = Categories(one, other, values, positive).replicate(weights)
-        whole = Categories(one[repeated], other[repeated], values, positive).figures()
-        assert drawn == pytest.approx(whole)
+        whole = of_categories(one[repeated].tolist(), other[repeated].tolist(), values, positive)
+        assert drawn == pytest.approx(whole, abs=1e-12)
+        figures = Categories(one, other, values, positive).figures()
+        assert figures == pytest.approx(of_categories(one.tolist(), other.tolist(), values, positive), abs=1e-12)
 
 
 def test_a_draw_that_defines_nothing_is_nan():

@@ -11,7 +11,7 @@ import pytest
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import ChecklistError, SampleError
-from checklist_rewards.rewards.integrations import labelled
+from checklist_rewards.rewards.integrations.configured import configured
 from checklist_rewards.rewards.integrations.labelled import SamplewiseReward, Unscored, answer_after
 from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
 from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore
@@ -128,10 +128,10 @@ def test_rows_without_a_checklist_are_refused_where_the_host_holds_it(pocket, ad
 
 
 def test_the_configured_reward_is_one_per_process_and_needs_its_file(adapter, monkeypatch):
-    assert labelled.configured() is labelled.configured()
+    assert configured() is configured()
     monkeypatch.delenv("CHECKLIST_REWARDS_CONFIG")
     with pytest.raises(SampleError, match="CHECKLIST_REWARDS_CONFIG"):
-        labelled.configured()
+        configured()
 
 
 @pytest.mark.parametrize(
@@ -147,4 +147,4 @@ def test_a_setting_that_these_hosts_would_not_follow_is_refused(tmp_path, monkey
     config.write_text(f"model: pocket\nstore: false\n{setting}\n")
     monkeypatch.setenv("CHECKLIST_REWARDS_CONFIG", str(config))
     with pytest.raises(SampleError, match=f"reward.yaml: {words}"):
-        labelled.configured()
+        configured()

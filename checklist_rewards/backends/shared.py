@@ -1,0 +1,136 @@
+"""Chooses, identifies and builds engines. An engine is built once per process and shared between callers."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import threading
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+from checklist_rewards.backends.base import Backend
+from checklist_rewards.backends.models import (
+    decisions_identity,
+    is_encoder,
+    model_identity,
+    pocket_dir,
+    resolve_model,
+    served_identity,
+)
+from checklist_rewards.backends.servers import server_address
+from checklist_rewards.errors import ModelError
+
+BackendName = Literal["auto", "transformers", "vllm", "openai", "decisions", "encoder"]
+OPENAI, DECISIONS, ENCODER = "openai", "decisions", "encoder"
+SERVED = (OPENAI, DECISIONS)
+"""The backends that send requests to a server."""
+BACKENDS: tuple[str, ...] = get_args(BackendName)
+
+_engines: dict[tuple[str, str, str | None, str], Backend] = {}
+_lock = threading.Lock()
+
+
+def choose_backend(model: str, backend: str = "auto", base_url: str | None = None) -> str:
+    """The name of the engine that `backend` selects for `model`.
+
+    `auto` selects a server if `base_url` is given, the encoder engine for a folder with a cross-encoder, vLLM if it is
+    installed and the model is not the pocket model, and transformers otherwise. `openai` and `decisions` without
+    `base_url` are OpenAI.
+
+    Raises:
+        ModelError: For a backend that is unknown, not installed, or that contradicts `base_url`.
+    """
+    if backend not in BACKENDS:
+        if backend == "remote":
+            raise ModelError(
+                "backend='remote' is a reward server: it scores checklists and neither writes nor reads prompts. Name "
+                "another model for that, with its own backend or base_url."
+            )
+        raise ModelError(f"unknown backend {backend!r}; allowed: {', '.join(BACKENDS)}.")
+    if base_url is not None:
+        if backend not in ("auto", *SERVED):
+            raise ModelError(
+                f"base_url={base_url!r} requires backend='openai' or 'decisions'; backend={backend!r} runs in this "
+                "process."
+            )
+        return OPENAI if backend == "auto" else backend
+    if backend in (*SERVED, ENCODER):
+        return backend
+    if is_encoder(model):
+        if backend == "auto":
+            return ENCODER
+        raise ModelError(f"{model} is a cross-encoder, which {backend} does not support; use backend='encoder'.")
+    installed = importlib.util.find_spec("vllm") is not None
+    if backend == "vllm" and not installed:
+        raise ModelError("backend='vllm' requires vLLM: pip install 'checklist-rewards[vllm]'.")
+    if backend == "auto":
+        return "vllm" if installed and resolve_model(model) != str(pocket_dir()) else "transformers"
+    return backend
+
+
+def engine_identity(
+    model: str, backend: str = "auto", base_url: str | None = None, settings: Mapping[str, Any] | None = None
+) -> str:
+    """`Backend.identity` of the engine that [`load_backend`] would return, without building it: a run whose reads are
+    all stored needs no engine. A served model is identified by its name and address only."""
+    name = choose_backend(model, backend, base_url)
+    if name == OPENAI:
+        return served_identity(model, server_address(base_url))
+    if name == DECISIONS:
+        return decisions_identity(model, server_address(base_url))
+    return model_identity(model, settings)
+
+
+def load_backend(
+    model: str,
+    backend: BackendName = "auto",
+    base_url: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Backend:
+    """The backend of `model`, built on first use and shared by all callers in this process.
+
+    Args:
+        model (`str`):
+            "pocket", a folder, a Hub id, or with `base_url` the name of the model on the server.
+        backend (`str`, *optional*, defaults to `"auto"`):
+            `auto`, `transformers`, `vllm`, `openai`, `decisions` or `encoder`.
+        base_url (`str`, *optional*):
+            An OpenAI-compatible server: its address, such as "http://localhost:8000/v1", or "openai" or "openrouter".
+        settings (mapping, *optional*):
+            Engine arguments; see [`Engine`].
+
+    Raises:
+        ModelError: If the model or the engine does not exist, or if the engine does not accept an argument.
+    """
+    name = choose_backend(model, backend, base_url)
+    settings = dict(settings or {})
+    place = server_address(base_url) if name in SERVED else None
+    resolved = model if name in SERVED else resolve_model(model, settings.get("revision"))
+    key = (name, resolved, place, json.dumps(settings, sort_keys=True, default=str))
+    with _lock:
+        if key not in _engines:
+            _engines[key] = _build(name, model, base_url, settings)
+        return _engines[key]
+
+
+def _build(name: str, model: str, base_url: str | None, settings: Mapping[str, Any]) -> Backend:
+    # Imported here only: torch, vllm and openai take seconds to import, and most commands do not need them.
+    if name == "transformers":
+        from checklist_rewards.backends.transformers import TransformersBackend
+
+        return TransformersBackend(model, **settings)
+    if name == "vllm":
+        from checklist_rewards.backends.vllm import VLLMBackend
+
+        return VLLMBackend(model, **settings)
+    if name == ENCODER:
+        from checklist_rewards.backends.encoder import EncoderBackend
+
+        return EncoderBackend(model, **settings)
+    if name == DECISIONS:
+        from checklist_rewards.backends.decisions import DecisionsBackend
+
+        return DecisionsBackend(model, base_url, **settings)
+    from checklist_rewards.backends.openai import OpenAIBackend
+
+    return OpenAIBackend(model, base_url, **settings)

@@ -1,0 +1,94 @@
+"""Files that are written completely or not at all.
+
+A file is written under a hidden name in the same folder and renamed at the end. After an error, no new file exists and
+an old one is unchanged. A process that is killed leaves its hidden file behind; the next process that writes the same
+file removes it.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from checklist_rewards.errors import SampleError
+
+if sys.platform != "win32":
+    import fcntl
+
+
+@contextmanager
+def atomic_path(path: str | Path) -> Iterator[Path]:
+    """Yield a new, empty file in the folder of `path`. It replaces `path` when the block ends without an error and is
+    deleted otherwise.
+
+    Missing folders are created.
+
+    Raises [`SampleError`] if `path` cannot be written.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise SampleError(f"{path}: cannot be written, it is a folder.")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(path)
+        temporary, lock = _temporary(path)
+    except OSError as error:
+        raise SampleError(f"{path}: cannot be written ({error.strerror or error}).") from error
+    try:
+        yield temporary
+        with temporary.open("rb") as stream:
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+        os.close(lock)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text file in UTF-8. Raises [`SampleError`] if it cannot be written."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+def _temporary(path: Path) -> tuple[Path, int]:
+    """Create a temporary file in the folder of `path`; return it and the descriptor that locks it until the process
+    ends."""
+    while True:
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        if _locked(descriptor) is not False and temporary.exists():
+            return temporary, descriptor
+        os.close(descriptor)  # another process removed it as abandoned before it was locked
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove the temporary files of processes that were killed while writing `path`."""
+    for temporary in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}.tmp"):
+        try:
+            descriptor = os.open(temporary, os.O_RDWR)
+        except OSError:  # already removed, or owned by another user
+            continue
+        try:
+            if _locked(descriptor):
+                temporary.unlink(missing_ok=True)
+        finally:
+            os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool | None:
+    """Try to lock a file: True on success, False if another process holds the lock, None if locking is not
+    supported."""
+    if sys.platform == "win32":
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True

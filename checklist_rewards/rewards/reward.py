@@ -1,0 +1,387 @@
+"""The reward: the completions of a trainer in, one float or None per completion out.
+
+All questions about all completions are read in one plan: identical reads are computed once, and completions of one
+prompt share its prefix wherever they are in the batch. The reward of a completion is its `primary_score`, in [0, 1].
+
+A judge failure is never a reward. A completion of which too little was answered (`min_answered`) gets None. What a
+trainer makes of None is described in `failures.py`; if it sums several rewards, all completions of the prompt get
+None. A row whose checklist is None gets None too, so datasets may mix prompts with and without a checklist. A
+checklist that cannot be used and a missing checklist column are errors.
+
+This module imports neither TRL nor torch. `trl.py` is its entry point for TRL's trainers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
+
+from checklist_rewards.chat import completion_text, opens_thinking, prompt_text
+from checklist_rewards.checklists import Checklist, Option
+from checklist_rewards.errors import BackendError, SampleError
+from checklist_rewards.rewards.content import content_key
+from checklist_rewards.rewards.failures import (
+    ON_FAILURE,
+    OnFailure,
+    abstained,
+    adds_up,
+    are_pairs,
+    failed_on_any_rank,
+    ranks,
+)
+from checklist_rewards.rewards.log import RewardLog, completion_metrics, log_records, metrics_of
+from checklist_rewards.rewards.placement import check_child, keep_awake
+from checklist_rewards.rewards.steps import Judged, Shaping
+from checklist_rewards.rewards.transcript import transcript_text
+from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.scores import PRIMARY_METRICS, PrimaryMetric, Score
+from checklist_rewards.scores.scales import on_scale, ordinal_scale
+from checklist_rewards.validation import one_of, whole_number
+
+Target = Literal["last", "transcript"]
+TARGETS: tuple[str, ...] = get_args(Target)
+_NOT_COLUMNS = ("prompts", "completions", "completion_ids", "log_extra", "log_metric", "trainer_state")
+_TAKEN_NAMES = ("reward", "reward_std", "step", "prompt", "completion", "advantage")
+
+logger = logging.getLogger(__name__)
+
+LogExtra = Callable[[str, list[str]], None]
+LogMetric = Callable[[str, float], None]
+
+
+@runtime_checkable
+class ScoringPipeline(Protocol):
+    """What a reward uses of a [`pipelines.Pipeline`]."""
+
+    @property
+    def config(self) -> Any:
+        """Its [`PipelineConfig`], with the scale of the scorer."""
+
+    @property
+    def scorer(self) -> ChecklistScorer | None:
+        """Its scorer; None if the pipeline only writes checklists."""
+
+
+class ChecklistReward:
+    """A reward function for `GRPOTrainer`, `RLOOTrainer` and other trainers with the same reward interface.
+
+    Args:
+        scorer ([`ChecklistScorer`] or [`Pipeline`], *optional*):
+            Answers the checklists. A pipeline contributes its scorer and its scale. Alternatively, pass the keyword
+            arguments of a [`ChecklistScorer`] here.
+        metric (`str`, *optional*):
+            Metric to use as the reward: `pass`, `weighted`, `expected`, `normalized`, or `quality` if the scorer
+            grades. Defaults to the scorer's `primary_metric`. Required items and `min_answered` apply to all metrics.
+        name (`str`, *optional*, defaults to `"checklist_reward"`):
+            Name of the reward in the trainer's logs. Two rewards of one trainer need different names.
+        column (`str`, *optional*, defaults to `"checklist"`):
+            Dataset column with the checklists.
+        reference (`str`, *optional*):
+            Dataset column with reference answers, for judge prompts that contain `{reference}`. Rows may be None.
+        target (`str`, *optional*, defaults to `"last"`):
+            What is judged of a completion with several messages (tools, turns): `"last"`, the last text of the
+            assistant, or `"transcript"`, all messages.
+        shaping (list of mappings, *optional*):
+            Steps applied to the metric, such as `{"name": "length_penalty", "free": 200, "cap": 400}`. Unless the last
+            step is "clipped", rewards may leave [0, 1].
+        retries (`int`, *optional*, defaults to `1`):
+            How often to repeat reads that failed for a transient reason.
+        on_failure (`str`, *optional*, defaults to `"row"`):
+            What to do with a completion without a score. `"row"`: its reward is None; if the trainer is known to count
+            None as 0, its whole group gets None. `"group"`: all completions of its prompt get None. `"raise"`:
+            training stops with a [`BackendError`].
+        log (`str` or `Path`, *optional*):
+            JSONL file with a line per completion: step, prompt, completion, reward and [`Score`].
+        keep_thinking (`bool`, *optional*, defaults to `False`):
+            Judge `<think>` blocks too.
+        thinking_opened (`bool`, *optional*, defaults to `False`):
+            Set this if the policy's chat template opens the thinking block itself: a completion that was cut before
+            `</think>` is then all thinking. Prompts that end in `<think>` are detected without it.
+        categories (sequence of `str`, *optional*):
+            Item categories whose pass rate is logged.
+        **scorer_arguments:
+            Arguments of [`ChecklistScorer`].
+
+    Example:
+
+    ```python
+    >>> reward = ChecklistReward(model="pocket")
+    >>> reward(prompts=["Say hello."], completions=["hello"], checklist=[["Is it in lower case?"]])  # doctest: +SKIP
+    [0.98]
+    ```
+    """
+
+    def __init__(
+        self,
+        scorer: ChecklistScorer | ScoringPipeline | None = None,
+        *,
+        metric: PrimaryMetric | None = None,
+        name: str = "checklist_reward",
+        column: str = "checklist",
+        reference: str | None = None,
+        target: Target = "last",
+        shaping: Sequence[Mapping[str, Any] | str] | None = None,
+        retries: int = 1,
+        on_failure: OnFailure = "row",
+        log: str | Path | None = None,
+        keep_thinking: bool = False,
+        thinking_opened: bool = False,
+        categories: Sequence[str] = (),
+        **scorer_arguments: Any,
+    ):
+        scorer, scale = _scorer_of(scorer, scorer_arguments)
+        if metric is not None:
+            one_of("metric", metric, PRIMARY_METRICS)
+        if metric == "quality" and "quality" not in (scorer.mode, scorer.aggregation.primary_metric):
+            raise SampleError(f"metric='quality' requires a scorer with mode='quality'; its mode is {scorer.mode!r}.")
+        if not isinstance(name, str) or not name or name in _TAKEN_NAMES:
+            raise SampleError(f"name={name!r} is not allowed; use a string other than {', '.join(_TAKEN_NAMES)}.")
+        for argument, key in (("column", column), ("reference", reference)):
+            if key in _NOT_COLUMNS:
+                raise SampleError(f"{argument}={key!r} is not allowed: trainers use this name for another argument.")
+        for argument, value, allowed in (("target", target, TARGETS), ("on_failure", on_failure, ON_FAILURE)):
+            one_of(argument, value, allowed)
+        whole_number("retries", retries, at_least=0)
+        for argument, switch in (("keep_thinking", keep_thinking), ("thinking_opened", thinking_opened)):
+            if not isinstance(switch, bool):
+                raise SampleError(f"{argument}={switch!r} is not allowed; it must be True or False.")
+        if isinstance(categories, str) or not isinstance(categories, Sequence):
+            raise SampleError(f"categories={categories!r} is not allowed; it must be a list of strings.")
+        self.scorer = scorer
+        self.scale = scale
+        self.metric = metric
+        self.__name__ = name
+        self.column = column
+        self.reference = reference
+        self.target: Target = target
+        self.shaping = Shaping(shaping or ())
+        self.retries = retries
+        self.on_failure: OnFailure = on_failure
+        self.log = RewardLog(log)
+        self.keep_thinking = keep_thinking
+        self.thinking_opened = thinking_opened
+        self.categories = tuple(categories)
+        self.ties_are_left_out = False  # set by ChecklistOnlineDPOTrainer
+        self._warned = False
+
+    def __call__(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        checklist: Sequence[Any] | None = None,
+        completion_ids: Sequence[Sequence[int]] | None = None,
+        log_extra: LogExtra | None = None,
+        log_metric: LogMetric | None = None,
+        trainer_state: Any = None,
+        **kwargs: Any,
+    ) -> list[float | None]:
+        """Compute the rewards of completions.
+
+        Args:
+            prompts, completions (lists of `str`, or of lists of messages):
+                One prompt per completion.
+            checklist (list, *optional*):
+                One per completion: anything that [`Checklist.parse`] accepts, or None.
+            completion_ids:
+                Not used; trainers pass it.
+            trainer_state (*optional*):
+                Provides the step for log lines.
+            log_extra (callable, *optional*):
+                Called with the column `<name>/detail`, each completion's [`Score`] as JSON.
+            log_metric (callable, *optional*):
+                Called with the metrics of [`metric_names`].
+            **kwargs:
+                The other columns of the dataset, including the checklists if `column` names one of them.
+
+        Returns:
+            `list[float | None]`: One per completion, in [0, 1] unless `shaping` changes the range.
+
+        Raises:
+            SampleError: If the checklist column is missing, or if a prompt or completion is not text.
+            ChecklistError: If a checklist cannot be used; names the row and item. Nothing has been sent to the judge.
+            BackendError: If a completion has no score and `on_failure="raise"`.
+        """
+        columns = kwargs if checklist is None else {"checklist": checklist, **kwargs}
+        samples = self._samples(prompts, completions, columns)
+        started = time.perf_counter()
+        scores = self._scores(samples)
+        seconds = time.perf_counter() - started
+        pairs = are_pairs(prompts, log_extra is not None or log_metric is not None, trainer_state)
+        rewards = self._rewards(prompts, samples, scores, pairs, self.fails_by_group(log_metric))
+        if log_extra is not None:
+            log_extra(f"{self.__name__}/detail", ["null" if s is None else s.model_dump_json() for s in scores])
+        metrics = [("judge_seconds", seconds), *metrics_of(samples, scores, rewards, self.categories)]
+        metrics = [(f"{self.__name__}/{name}", value) for name, value in metrics]
+        if log_metric is not None:
+            for name, value in metrics:
+                log_metric(name, value)
+        self.log.add(metrics)
+        if self.log.path is not None:
+            step = getattr(trainer_state, "global_step", None)
+            self.log.write(log_records(step, prompts, samples, rewards, scores))
+        return rewards
+
+    def pop_stats(self) -> dict[str, float]:
+        """Mean of each metric of [`metric_names`] since the last call of this method."""
+        return self.log.pop()
+
+    @property
+    def metric_names(self) -> list[str]:
+        """All metric names that may be passed to `log_metric`. They depend on the settings, not on the data.
+
+        Means over completions: `score` (the reward), `pass_rate`, `unscored` (share of rewards that are None),
+        `unanswered` and `abstained` (shares of the items), `mass` (of the judge's reads), `category/<c>` (pass rate of
+        its items). `judge_seconds` is a mean over calls.
+        """
+        return [
+            f"{self.__name__}/{name}"
+            for name in ("judge_seconds", *completion_metrics(None, None, None, self.categories))
+        ]
+
+    def as_async(self) -> AsyncReward:
+        """The same reward as a coroutine. Trainers await several of them concurrently, each in a thread."""
+        return AsyncReward(self)
+
+    def fails_by_group(self, hook: Any) -> bool:
+        """Whether all completions of a group get None if one has no score, in the trainer that passed this hook."""
+        return self.on_failure == "group" or (self.on_failure == "row" and adds_up(hook))
+
+    def __getstate__(self) -> dict[str, Any]:
+        check_child(self.__name__, self.scorer.judge)
+        return self.__dict__.copy()
+
+    def _samples(
+        self, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any]
+    ) -> list[Sample | None]:
+        checklists = self._column(self.column, columns, len(prompts), len(completions))
+        references = [None] * len(completions)
+        if self.reference is not None:
+            references = self._column(self.reference, columns, len(prompts), len(completions))
+        rows = enumerate(zip(prompts, completions, checklists, references, strict=True), start=1)
+        return [None if row[2] is None else self._sample(number, *row) for number, row in rows]
+
+    def _column(self, name: str, columns: Mapping[str, Any], prompts: int, completions: int) -> Any:
+        column = columns.get(name)
+        if column is None:
+            raise SampleError(
+                f"{self.__name__}: the trainer passed no column {name!r} (columns: {', '.join(columns) or 'none'}). "
+                "Add it to every row of the dataset and set remove_unused_columns=False."
+            )
+        if isinstance(column, str | Mapping) or not prompts == completions == len(column):
+            raise SampleError(
+                f"{self.__name__}: expected one prompt and one {name} per completion, got {completions} "
+                f"completions, {prompts} prompts and {len(column)} of {name!r} ({type(column).__name__})."
+            )
+        return column
+
+    def _sample(self, row: int, prompt: Any, completion: Any, value: Any, reference: Any) -> Sample:
+        input, history = prompt_text(prompt)
+        checklist = Checklist.parse(
+            value, f"{self.__name__}, row {row} of the batch (prompt {input or history or ''!r:.80})"
+        )
+        if self.scale is not None:
+            checklist = on_scale(checklist, self.scale)
+        opened = self.thinking_opened or opens_thinking(prompt)
+        text = completion_text if self.target == "last" else transcript_text
+        target = text(completion, keep_thinking=self.keep_thinking, opened=opened)
+        answer = None if reference is None else completion_text(reference)
+        return Sample(checklist, target, input, answer, history)
+
+    def _scores(self, samples: Sequence[Sample | None]) -> list[Score | None]:
+        with keep_awake(self.scorer.judge):
+            scores = self.scorer.score_batch([s for s in samples if s is not None], retries=self.retries)
+        if self.metric is not None:
+            scores = [score.under(self.metric) for score in scores]
+        in_order = iter(scores)
+        return [None if sample is None else next(in_order) for sample in samples]
+
+    def _rewards(
+        self,
+        prompts: Sequence[Any],
+        samples: Sequence[Sample | None],
+        scores: Sequence[Score | None],
+        pairs: bool,
+        by_group: bool,
+    ) -> list[float | None]:
+        rewards = [None if score is None else score.primary_score for score in scores]
+        failed = [score for score, reward in zip(scores, rewards, strict=True) if score is not None and reward is None]
+        if failed:
+            self._report_failures(failed, len(rewards), pairs, by_group)
+        if not (pairs or by_group or self.shaping.steps):
+            return rewards
+        # A group is the completions of one dataset row. Equal rows count as one group.
+        rows = list(zip(prompts, samples, scores, strict=True))
+        groups = [content_key([prompt, s and repr(s.checklist), s and s.reference]) for prompt, s, _ in rows]
+        judged = [None if s is None or score is None else Judged(s.checklist, score, s.target) for _, s, score in rows]
+        rewards = self.shaping(rewards, judged, groups)
+        if not (pairs or by_group):
+            return rewards
+        missing = {group for reward, group in zip(rewards, groups, strict=True) if reward is None}
+        return abstained(rewards, groups, failed_on_any_rank(missing) if by_group else missing)
+
+    def _report_failures(self, failed: Sequence[Score], total: int, pairs: bool, by_group: bool) -> None:
+        """Raise, or warn once how this trainer treats completions without a score."""
+        if self.on_failure == "raise":
+            reasons = sum((score.unanswered for score in failed), Counter())
+            why = ", ".join(f"{reason} ({count} reads)" for reason, count in reasons.most_common())
+            raise BackendError(f"{self.__name__}: {len(failed)} of {total} completions could not be scored: {why}.")
+        trains_on_ties = pairs and not self.ties_are_left_out
+        if self._warned or not (trains_on_ties or (by_group and self.on_failure == "row")):
+            return
+        self._warned = True
+        logger.warning(
+            "%s: some completions could not be scored. %s",
+            self.__name__,
+            "OnlineDPOTrainer still trains on their pairs, with the first completion as the chosen one. Use "
+            "checklist_rewards.rewards.online_dpo.ChecklistOnlineDPOTrainer, or set on_failure='raise'."
+            if trains_on_ties
+            else "This trainer sums several rewards and counts None as 0, so all completions of their prompts get "
+            "None. With GRPO, multi_objective_aggregation='normalize_then_sum' avoids this.",
+        )
+
+
+class AsyncReward:
+    """A [`ChecklistReward`] that trainers await; create it with [`ChecklistReward.as_async`].
+
+    This is an object with an async `__call__`: TRL names a `functools.partial` after the wrapped function, so all
+    partials would have the same name.
+    """
+
+    def __init__(self, reward: ChecklistReward):
+        self.reward = reward
+        self.__name__ = reward.__name__
+
+    async def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **kwargs: Any) -> list[float | None]:
+        """Run the reward in a thread; see [`ChecklistReward.__call__`].
+
+        Raises [`SampleError`] if ranks have to exchange groups: the threads of several rewards would do so in a
+        different order on each rank.
+        """
+        reward = self.reward
+        if ranks() > 1 and (reward.fails_by_group(kwargs.get("log_metric")) or reward.shaping.by_group):
+            raise SampleError(
+                f"{self.__name__}: groups on {ranks()} ranks (on_failure='group', the shaping step 'centred', or "
+                "several rewards that the trainer sums) require the reward itself instead of as_async()."
+            )
+        return await asyncio.to_thread(self.reward, prompts, completions, **kwargs)
+
+
+def _scorer_of(given: Any, arguments: Mapping[str, Any]) -> tuple[ChecklistScorer, tuple[Option, ...] | None]:
+    """The scorer, and the scale of a pipeline."""
+    if given is None:
+        return ChecklistScorer(**arguments), None
+    steps = given.config.scorer.scale if isinstance(given, ScoringPipeline) else None
+    scorer = given.scorer if isinstance(given, ScoringPipeline) else given
+    if not isinstance(scorer, ChecklistScorer):
+        raise SampleError(
+            f"scorer must be a ChecklistScorer or a Pipeline with one, got {scorer!r:.60}; pass a model's name as "
+            "model=..."
+        )
+    if arguments:
+        raise SampleError(f"{', '.join(arguments)} cannot be combined with scorer=...; set it on the scorer.")
+    return scorer, None if steps is None else ordinal_scale(steps)

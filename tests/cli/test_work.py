@@ -1,0 +1,54 @@
+"""A command assembles its pipeline once and checks each request once."""
+
+from collections import Counter
+
+import pytest
+
+from checklist_rewards.backends import shared
+from checklist_rewards.generators import DirectGenerator
+from checklist_rewards.pipelines import Pipeline
+from tests.cli.conftest import write_jsonl
+from tests.pipelines.fakes import Scripted
+
+ROWS = [{"prompt": f"Write note {number}.", "target": "A note.", "checklist": ["Is it?"]} for number in range(3)]
+
+
+@pytest.fixture
+def counts(monkeypatch):
+    """Assembled pipelines, whether each has a generator, and checks of requests."""
+    counts = Counter()
+    assemble, check = Pipeline.__init__, DirectGenerator.check_request
+
+    def counted_init(self, config, generator, *others):
+        counts["pipelines"] += 1
+        counts["generators"] += generator is not None
+        assemble(self, config, generator, *others)
+
+    def counted_check(self, *arguments):
+        counts["checks"] += 1
+        return check(self, *arguments)
+
+    monkeypatch.setattr(Pipeline, "__init__", counted_init)
+    monkeypatch.setattr(DirectGenerator, "check_request", counted_check)
+    monkeypatch.setattr(shared, "_engines", {})
+    monkeypatch.setattr(shared, "_build", lambda *_: Scripted(lambda text: "1. Is it short?\n2. Is it kind?"))
+    return counts
+
+
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (["generate"], {"pipelines": 1, "generators": 1, "checks": 3}),
+        (["run"], {"pipelines": 1, "generators": 1, "checks": 3}),
+        (["run", "--checklist", "own.json"], {"pipelines": 1}),
+        (["refine", "--rounds", "1"], {"pipelines": 1, "generators": 1}),
+        (["score"], {"pipelines": 1}),
+    ],
+)
+def test_one_pipeline_and_one_check(run, counts, command, expected, dry):
+    write_jsonl("rows.jsonl", *ROWS)
+    write_jsonl("own.json", ["Is it?"])
+    done = run(*command, "rows.jsonl", "-o", "out.jsonl", "--no-store", *dry)
+    assert done.exit_code == 0, done.output
+    assert +counts == expected
