@@ -18,8 +18,6 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from transformers import AutoTokenizer
-
 from checklist_rewards.backends.base import Messages, ReadGroup
 from checklist_rewards.backends.encoding import Ids, TextEncoder
 from checklist_rewards.backends.templates import ChatTemplate, Frame
@@ -74,7 +72,13 @@ def load_chat_tokenizer(path: str, **settings: Any) -> ChatTokenizer:
     Args:
         path (`str`): A folder or a Hub id.
         **settings: Arguments of `AutoTokenizer.from_pretrained`, such as `revision`.
+
+    Raises:
+        ImportError: If transformers, or jinja2 for its chat templates, is not installed.
     """
+    import jinja2  # noqa: F401
+    from transformers import AutoTokenizer
+
     tokenizer = AutoTokenizer.from_pretrained(path, **settings)
     if type(tokenizer).__name__ != "MistralCommonBackend":
         return ChatTokenizer(tokenizer)

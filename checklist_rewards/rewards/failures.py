@@ -25,11 +25,9 @@ with the first completion as the chosen one; [`rewards.online_dpo`] has a traine
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable, Sequence
 from typing import Any, Literal, TypeVar, get_args
-
-from accelerate.state import PartialState, is_initialized
-from accelerate.utils import gather_object
 
 from checklist_rewards.rewards.content import content_key
 
@@ -57,13 +55,17 @@ def from_other_ranks(items: Sequence[Item]) -> list[Item]:
     """The items of all other ranks. All ranks must call this equally often."""
     if ranks() == 1:
         return []
+    from accelerate.state import PartialState
+    from accelerate.utils import gather_object
+
     mine = PartialState().process_index
     return [item for rank, theirs in gather_object([(mine, list(items))]) if rank != mine for item in theirs]
 
 
 def ranks() -> int:
     """The number of processes that train together."""
-    return PartialState().num_processes if is_initialized() else 1
+    state = sys.modules.get("accelerate.state")  # a trainer has imported it; other frameworks may not have it
+    return state.PartialState().num_processes if state is not None and state.is_initialized() else 1
 
 
 def adds_up(hook: Any) -> bool:

@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 from typing_extensions import override
 
 from checklist_rewards.evaluation.agreement.bootstrap import Measure
-from checklist_rewards.validation import import_extra
+from checklist_rewards.validation import import_extra, np
 
 
 class Raters(Measure):
