@@ -64,7 +64,7 @@ def from_other_ranks(items: Sequence[Item]) -> list[Item]:
 
 def ranks() -> int:
     """The number of processes that train together."""
-    state = sys.modules.get("accelerate.state")  # a trainer has imported it; other frameworks may not have it
+    state = sys.modules.get("accelerate.state")  # a process that has not imported accelerate trains alone
     return state.PartialState().num_processes if state is not None and state.is_initialized() else 1
 
 
