@@ -43,7 +43,7 @@ def light(tmp_path_factory) -> Iterator[SimpleNamespace]:
         pytest.skip(f"pip cannot reach an index: {installed.stderr.strip().splitlines()[-1]}")
     assert installed.returncode == 0, installed.stderr
     shutil.copy(REPO / "tests" / "rewards" / "hosts.py", folder)  # minimal frameworks for the integrations
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     environment |= {"XDG_CACHE_HOME": str(folder / "cache"), "OPENAI_API_KEY": "none", "COLUMNS": "200"}
 
     def run(*command: object) -> subprocess.CompletedProcess[str]:
@@ -101,14 +101,14 @@ from checklist_rewards import BatchScore, Checklist, ChecklistItem, ChecklistSco
 
 checklist = Checklist.parse([
     {"question": "Is it short?", "check": {"type": "words", "at_most": 3}},
-    {"question": "Does it start with a capital?", "check": {"type": "regex", "pattern": "^[A-Z]"}},
+    {"question": "Does it start with a capital?", "check": {"type": "regex", "pattern": "^[A-Z]", "at_least": 1}},
 ])
 scorer = ChecklistScorer("nobody", base_url="http://127.0.0.1:9/v1", store=False)  # it is not asked
 score = scorer.score(checklist, "two words")
 assert [item.answer for item in score.items] == ["yes", "no"], score
 assert Score.model_validate_json(score.model_dump_json()) == score
 BatchScore([score], [{"a": 1}]).to_jsonl("batch.jsonl")
-assert BatchScore.from_jsonl("batch.jsonl").scores == [score]
+assert list(BatchScore.from_jsonl("batch.jsonl").scores) == [score]
 """)
 
 
