@@ -285,8 +285,9 @@ def _try(part: _Part) -> None:
     entry.check_settings(settings, what)
     if entry.built_in:
         try:
-            # An arbitrary engine that requires no extra; it is not loaded.
-            required = {"model": "any", "backend": "openai", "store": False}
+            required: dict[str, Any] = {"model": "pocket", "store": False}  # an arbitrary model; it is not loaded
+            if "judge" not in settings:
+                required["backend"] = "openai"  # requires no extra
             entry.factory(**{name: value for name, value in required.items() if entry.takes(name)}, **settings)
         except TypeError as error:
             raise ConfigError(f"{what} {part.kind!r} cannot be created with {settings!r:.200} ({error}).") from None
