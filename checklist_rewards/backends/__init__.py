@@ -21,7 +21,14 @@ from checklist_rewards.backends.base import (
 )
 from checklist_rewards.backends.engine import Engine
 from checklist_rewards.backends.models import is_encoder, model_identity, pocket_dir, resolve_model
-from checklist_rewards.backends.shared import BACKENDS, BackendName, choose_backend, engine_identity, load_backend
+from checklist_rewards.backends.shared import (
+    BACKENDS,
+    BackendName,
+    check_installed,
+    choose_backend,
+    engine_identity,
+    load_backend,
+)
 from checklist_rewards.scores.reasons import is_transient
 
 __all__ = [
@@ -38,6 +45,7 @@ __all__ = [
     "ReadResult",
     "Reply",
     "Sampling",
+    "check_installed",
     "choose_backend",
     "engine_identity",
     "is_encoder",
