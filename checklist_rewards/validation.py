@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import Any, TypeGuard
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -98,10 +99,14 @@ def in_reply(error: ValidationError) -> str:
     return ": ".join(filter(None, (".".join(map(str, detail["loc"])), _message(detail))))
 
 
-def import_extra(*names: str) -> list[Any]:
-    """Import the modules `names`, which the extra `evaluation` installs.
+def import_extra(*names: str, extra: str = "evaluation") -> list[Any]:
+    """Import modules that an extra of this package installs.
 
     Imports happen at first use, so that the package works without the extra.
+
+    Args:
+        *names (`str`): The modules.
+        extra (`str`, *optional*, defaults to `"evaluation"`): The extra that installs them.
 
     Raises:
         SampleError: If a library is missing; the message names the extra to install.
@@ -109,7 +114,35 @@ def import_extra(*names: str) -> list[Any]:
     try:
         return [import_module(name) for name in names]
     except ImportError as error:
-        raise SampleError(f"this needs {error.name}: pip install 'checklist-rewards[evaluation]'.") from error
+        raise SampleError(f"this needs {error.name}: {install(extra)}.") from error
+
+
+def missing(*names: str) -> list[str]:
+    """Those of the packages `names` that are not installed. Nothing is imported."""
+    return [name for name in names if find_spec(name) is None]
+
+
+def install(extra: str) -> str:
+    """The command that installs an extra of this package, for error messages."""
+    return f"pip install 'checklist-rewards[{extra}]'"
+
+
+class _Late:
+    """A module that is imported at the first use of one of its attributes."""
+
+    def __init__(self, name: str, extra: str):
+        self._name, self._extra = name, extra
+
+    def __getattr__(self, attribute: str) -> Any:
+        [module] = import_extra(self._name, extra=self._extra)
+        value = self.__dict__[attribute] = getattr(module, attribute)
+        return value
+
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = _Late("numpy", "evaluation")  # importing it takes 0.2 s, and most commands do not need it
 
 
 def _is_finite(value: object) -> TypeGuard[float]:

@@ -162,7 +162,7 @@ def check_command(words: list[str], runnable: list[str], where: str) -> None:
     if program == "make":
         assert re.search(rf"^{arguments[0]}:", (REPO / "Makefile").read_text(), re.M), f"{where}: {words}"
     elif program == "pip":
-        extras = re.findall(r"\[(.*)\]", words[-1])
+        extras = [extra for several in re.findall(r"\[(.*)\]", words[-1]) for extra in several.split(",")]
         declared = (REPO / "pyproject.toml").read_text()
         assert all(f"\n{extra} = [" in declared for extra in extras), f"{where}: {words}"
     elif program == "python":

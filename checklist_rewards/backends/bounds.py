@@ -16,8 +16,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from jinja2 import TemplateError
-
 from checklist_rewards.backends.base import Messages, ReadGroup, Sampling
 from checklist_rewards.backends.encoding import encodable
 from checklist_rewards.backends.models import POCKET, pocket_dir
@@ -79,6 +77,8 @@ class Bounds:
         """Bound for `sampling.n` replies to one prompt."""
         completion = sampling.n * (sampling.max_tokens + self._thinking)
         if self.tokens is not None:
+            from jinja2 import TemplateError  # installed wherever a tokenizer is
+
             try:
                 return Tokens(len(self.tokens.prompt(messages)), completion)
             except (ModelError, TemplateError):  # the server may use a template that accepts these messages
@@ -89,16 +89,16 @@ class Bounds:
 @cache
 def local_tokenizer(model: str) -> ChatTokenizer | None:
     """The tokenizer of a model if its files are on this machine, else None. Nothing is downloaded."""
-    from huggingface_hub import try_to_load_from_cache
-
     source = str(pocket_dir()) if model == POCKET else model
     try:
+        from huggingface_hub import try_to_load_from_cache
+
         if not Path(source).is_dir() and not isinstance(try_to_load_from_cache(source, _TOKENIZER), str):
             return None
         from checklist_rewards.backends.chat_tokenizer import load_chat_tokenizer  # this import takes seconds
 
         return load_chat_tokenizer(source, local_files_only=True)
-    except Exception:  # an invalid name or broken files are reported when the model is loaded
+    except Exception:  # without transformers; an invalid name and broken files are reported when the model is loaded
         return None
 
 

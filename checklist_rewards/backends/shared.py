@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import threading
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from checklist_rewards.backends.models import (
 )
 from checklist_rewards.backends.servers import server_address
 from checklist_rewards.errors import ModelError
+from checklist_rewards.validation import install, missing
 
 BackendName = Literal["auto", "transformers", "vllm", "openai", "decisions", "encoder"]
 OPENAI, DECISIONS, ENCODER = "openai", "decisions", "encoder"
@@ -54,18 +54,35 @@ def choose_backend(model: str, backend: str = "auto", base_url: str | None = Non
                 "process."
             )
         return OPENAI if backend == "auto" else backend
-    if backend in (*SERVED, ENCODER):
+    if backend in SERVED:
+        return backend
+    check_installed(model, backend)
+    if backend == ENCODER:
         return backend
     if is_encoder(model):
         if backend == "auto":
             return ENCODER
         raise ModelError(f"{model} is a cross-encoder, which {backend} does not support; use backend='encoder'.")
-    installed = importlib.util.find_spec("vllm") is not None
-    if backend == "vllm" and not installed:
-        raise ModelError("backend='vllm' requires vLLM: pip install 'checklist-rewards[vllm]'.")
     if backend == "auto":
-        return "vllm" if installed and resolve_model(model) != str(pocket_dir()) else "transformers"
+        return "transformers" if missing("vllm") or resolve_model(model) == str(pocket_dir()) else "vllm"
     return backend
+
+
+def check_installed(model: str, backend: str = "auto", base_url: str | None = None) -> None:
+    """Check that the libraries for running `model` with `backend` are installed, without importing them.
+
+    Raises:
+        ModelError: If one is missing. The message names the extra to install.
+    """
+    if base_url is not None or backend in SERVED:
+        return
+    if backend == "vllm" and missing("vllm"):
+        raise ModelError(f"backend='vllm' requires vLLM: {install('vllm')}.")
+    if absent := missing("torch", "transformers"):
+        raise ModelError(
+            f"{model!r} without base_url runs in this process, which requires {' and '.join(absent)}: "
+            f"{install('trl')}, or set base_url to a server."
+        )
 
 
 def engine_identity(

@@ -10,6 +10,8 @@ import typer
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli.files import RowFile
 from checklist_rewards.cli.report import console, write_json
+from checklist_rewards.datasets.columns import CHECKLIST_COLUMNS, PROMPT, checklist_columns
+from checklist_rewards.datasets.importing import imported_rows, listed_fields
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import write_rows
 
@@ -86,10 +88,6 @@ def import_(
         --checklist-key rubric --item-key question=criterion --item-key weight=points
     ```
     """
-    # Imported here because the datasets library takes a second to import.
-    from checklist_rewards.datasets.columns import CHECKLIST_COLUMNS, PROMPT, checklist_columns
-    from checklist_rewards.datasets.importing import imported_rows, listed_fields
-
     shared = output.suffix.lower() == ".json"
     if shared:
         _check_output(file, output)

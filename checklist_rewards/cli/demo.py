@@ -10,6 +10,7 @@ import typer
 
 import checklist_rewards
 from checklist_rewards.errors import SampleError
+from checklist_rewards.validation import import_extra
 
 PASS_THROUGH = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": ["--help"]}
 
@@ -26,6 +27,7 @@ def demo(context: typer.Context) -> None:
     checklist-rewards demo --output runs/demo
     ```
     """
+    import_extra("matplotlib", "trl", extra="recipes")
     folder = recipes_dir()
     script = folder / "demo.py"
     sys.path.insert(0, str(folder))

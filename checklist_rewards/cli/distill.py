@@ -20,6 +20,7 @@ from checklist_rewards.distill.labels import LabelledPair, folds_of, read_labels
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure
 from checklist_rewards.evaluation.agreement.bootstrap import DEFAULT_RESAMPLES
+from checklist_rewards.validation import import_extra
 
 _LABELS, _TRAINING = "Labels", "Training"
 
@@ -109,6 +110,7 @@ def distill(
     checklist-rewards score answers.jsonl -o scored.jsonl --model judge
     ```
     """
+    import_extra("torch", extra="encoder")
     # Imported here because they import torch, which the help of other commands must not wait for.
     from checklist_rewards.backends.encoder import EncoderBackend
     from checklist_rewards.distill.training import Training, TrainingStep, check_installed, train_encoder

@@ -17,6 +17,7 @@ from checklist_rewards.cli.forecast import prices_from
 from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.report import RunReport, bars, warn_if_pocket, write_json
 from checklist_rewards.cli.work import Work
+from checklist_rewards.datasets import columns
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.pipelines import Pipeline, source_from
@@ -125,9 +126,6 @@ def write_shared(pipe: Pipeline, source: Any, report: RunReport, samples: Any = 
 
 def checklist_columns(checklist: Checklist | GenerationError | None) -> dict[str, Any]:
     """The columns of a checklist dataset; all null without a checklist."""
-    # Imported here because the datasets library takes a second to import, which would delay usage errors.
-    from checklist_rewards.datasets import columns
-
     if isinstance(checklist, Checklist):
         return columns.checklist_columns(checklist)
     return dict.fromkeys(columns.CHECKLIST_COLUMNS)

@@ -4,13 +4,29 @@
     trainer = GRPOTrainer(model=..., reward_funcs=ChecklistReward(), train_dataset=dataset)
 
 The columns are those of [`checklist_features`]; all other columns of the source are kept.
+
+The functions that return a dataset require the library `datasets` (`pip install 'checklist-rewards[datasets]'`).
 """
 
-from checklist_rewards.datasets.build import build_checklists
-from checklist_rewards.datasets.card import checklist_card
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from checklist_rewards.datasets.columns import CHECKLIST_COLUMNS, checklist_columns, checklist_features
 from checklist_rewards.datasets.importing import import_checklists
-from checklist_rewards.datasets.saving import push_to_hub, save_dataset
+from checklist_rewards.validation import import_extra
+
+if TYPE_CHECKING:
+    from checklist_rewards.datasets.build import build_checklists
+    from checklist_rewards.datasets.card import checklist_card
+    from checklist_rewards.datasets.saving import push_to_hub, save_dataset
+
+_LATE = {
+    "build_checklists": "checklist_rewards.datasets.build",
+    "checklist_card": "checklist_rewards.datasets.card",
+    "push_to_hub": "checklist_rewards.datasets.saving",
+    "save_dataset": "checklist_rewards.datasets.saving",
+}
 
 __all__ = [
     "CHECKLIST_COLUMNS",
@@ -22,3 +38,11 @@ __all__ = [
     "push_to_hub",
     "save_dataset",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # These modules import the datasets library, which takes a second and belongs to an extra.
+    if name in _LATE:
+        [module] = import_extra(_LATE[name], extra="datasets")
+        return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

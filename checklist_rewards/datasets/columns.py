@@ -10,11 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
-
-import pyarrow as pa
-from datasets import Dataset, Features, List, Value
-from datasets.fingerprint import get_temporary_cache_files_directory
+from typing import TYPE_CHECKING, Any, Literal
 
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.checklists import Checklist
@@ -22,6 +18,10 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.files.spool import ArrowSpool
 from checklist_rewards.generators import Request
 from checklist_rewards.validation import one_of, string
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from datasets import Dataset, Features
 
 PROMPT = "prompt"
 CHECKLIST_COLUMNS = ("checklist", "checklist_id", "checklist_source", "checklist_model")
@@ -34,6 +34,8 @@ def checklist_features(prompt: Literal["text", "messages"] = "text") -> Features
         prompt (`str`, *optional*, defaults to `"text"`): `"text"` if prompts are strings, `"messages"` if they are
             chat messages.
     """
+    from datasets import Features, List, Value
+
     one_of("prompt", prompt, ("text", "messages"))
     text, number, flag = Value("string"), Value("float64"), Value("bool")
     item = {
@@ -107,12 +109,17 @@ class ArrowFile:
     """A temporary Arrow file for writing, in the cache folder of `datasets` that is deleted when the process ends."""
 
     def __init__(self, features: Features):
+        import pyarrow as pa
+        from datasets.fingerprint import get_temporary_cache_files_directory
+
         self._schema = features.arrow_schema
         self._path = Path(get_temporary_cache_files_directory(), f"checklists-{secrets.token_hex(8)}.arrow")
         self._writer = pa.ipc.new_stream(str(self._path), self._schema)
 
     def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add rows."""
+        import pyarrow as pa
+
         self._writer.write_batch(pa.RecordBatch.from_pylist(list(rows), schema=self._schema))
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
@@ -121,6 +128,8 @@ class ArrowFile:
 
     def dataset(self) -> Dataset:
         """The written rows as a memory-mapped dataset. Closes the file."""
+        from datasets import Dataset
+
         self._writer.close()
         return Dataset.from_file(str(self._path))
 
@@ -133,6 +142,9 @@ class ArrowFile:
 
 def dataset_from_rows(rows: Iterable[Mapping[str, Any]], declared: Sequence[str] = ()) -> Dataset | None:
     """A dataset of rows; None without rows. Columns in `declared` have the types of [`checklist_features`]."""
+    from datasets import Features
+    from datasets.fingerprint import get_temporary_cache_files_directory
+
     features = Features({name: checklist_features()[name] for name in declared})
     spool = ArrowSpool(
         get_temporary_cache_files_directory(), {field.name: field.type for field in features.arrow_schema}

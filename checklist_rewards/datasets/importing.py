@@ -10,9 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-from datasets import Dataset
+from typing import TYPE_CHECKING, Any
 
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.datasets.columns import (
@@ -29,7 +27,10 @@ from checklist_rewards.datasets.rubrics import DOCUMENTS, FORMATS, FoundRows, re
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.scores.scales import with_abstention
-from checklist_rewards.validation import one_of
+from checklist_rewards.validation import import_extra, one_of
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 TARGET, CHECKLIST = "target", "checklist"
 AUTO, ROWS = "auto", "rows"
@@ -94,6 +95,7 @@ def import_checklists(
         ...     item_keys={"category": "question_label"},
         ... )  # doctest: +SKIP
     """
+    import_extra("datasets", extra="datasets")
     imported = imported_rows(
         path,
         format=format,

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.spool import ArrowSpool, Spool, as_json, as_text, check_names, json_reader
+from checklist_rewards.validation import install, missing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,11 +61,17 @@ class RowWriter(Protocol):
 
 
 def file_format(path: str | Path) -> str:
-    """The extension of `path`, in lower case. Raises [`SampleError`] if it is not one of `FORMATS`."""
+    """The extension of `path`, in lower case.
+
+    Raises:
+        SampleError: If it is not one of `FORMATS`, or if it is .parquet and pyarrow is not installed.
+    """
     extension = Path(path).suffix.lower()
     if extension not in FORMATS:
         problem = f"unknown extension {extension!r}" if extension else "the file name has no extension"
         raise SampleError(f"{path}: {problem}; allowed: {', '.join(FORMATS)}.")
+    if extension == ".parquet" and missing("pyarrow"):
+        raise SampleError(f"{path}: Parquet files require pyarrow: {install('datasets')}.")
     return extension
 
 

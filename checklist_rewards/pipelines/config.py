@@ -268,7 +268,9 @@ def _try(part: _Part) -> None:
     entry.check_settings(settings, what)
     if entry.built_in:
         try:
-            required = {"model": "pocket", "store": False}  # an arbitrary model; it is not loaded
+            required: dict[str, Any] = {"model": "pocket", "store": False}  # an arbitrary model; it is not loaded
+            if "judge" not in settings:
+                required["backend"] = "openai"  # requires no extra
             entry.factory(**{name: value for name, value in required.items() if entry.takes(name)}, **settings)
         except TypeError as error:
             raise ConfigError(f"{what} {part.kind!r} cannot be created with {settings!r:.200} ({error}).") from None

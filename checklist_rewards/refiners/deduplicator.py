@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
-import numpy as np
 from pydantic import BaseModel
 
 from checklist_rewards.backends import Backend, Engine
@@ -34,7 +33,7 @@ from checklist_rewards.refiners.embedding import (
     similarities_of,
 )
 from checklist_rewards.scorer import Sample
-from checklist_rewards.validation import fraction
+from checklist_rewards.validation import fraction, np
 
 DEFAULT_PROMPT = "refiners/merge"
 _FARTHEST = 2.0

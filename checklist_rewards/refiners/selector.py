@@ -21,8 +21,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.refiners.base import Note, Outcome, ReportingRefiner
 from checklist_rewards.refiners.embedding import (
@@ -33,7 +31,7 @@ from checklist_rewards.refiners.embedding import (
     similarities_of,
 )
 from checklist_rewards.scorer import Sample
-from checklist_rewards.validation import finite, fraction, whole_number
+from checklist_rewards.validation import finite, fraction, np, whole_number
 
 DEFAULT_SIZE_PENALTY = 0.002
 

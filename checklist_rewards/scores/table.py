@@ -33,7 +33,7 @@ from checklist_rewards.files.spool import as_json, check_names, json_reader
 from checklist_rewards.scores.reasons import Unanswered
 from checklist_rewards.scores.score import Score
 from checklist_rewards.scores.tally import PassRate, Tally, tally
-from checklist_rewards.validation import one_sentence
+from checklist_rewards.validation import import_extra, one_sentence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,7 +119,7 @@ class BatchScore:
 
     def to_dataframe(self) -> pd.DataFrame:
         """Convert to a DataFrame with one row per score; the columns are described in the module's docstring."""
-        import pandas as pd
+        [pd] = import_extra("pandas", extra="datasets")
 
         columns: dict[str, Any] = {}
         for name, values in _columns(self.rows).items():
@@ -136,7 +136,7 @@ class BatchScore:
     @classmethod
     def from_dataframe(cls, frame: pd.DataFrame) -> BatchScore:
         """Convert back from [`to_dataframe`]. Raises [`SampleError`] if the column `checklist_score` is missing."""
-        import pandas as pd
+        [pd] = import_extra("pandas", extra="datasets")
 
         _require_scores(frame.columns, "the DataFrame")
         names = [name for name in frame.columns if not str(name).startswith(f"{SCORE_COLUMN}.")]
@@ -160,7 +160,7 @@ class BatchScore:
     def to_parquet(self, path: str | Path) -> None:
         """Write a Parquet file. If writing fails, no file is created. Raises [`SampleError`] for a column name that is
         not valid Unicode."""
-        import pyarrow as pa
+        [pa] = import_extra("pyarrow", extra="datasets")
 
         columns = _columns(self.rows)
         check_names(columns)
@@ -179,8 +179,7 @@ class BatchScore:
     @classmethod
     def from_parquet(cls, path: str | Path) -> BatchScore:
         """Read a file written by [`to_parquet`]. Raises [`SampleError`] naming the row."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+        pa, pq = import_extra("pyarrow", "pyarrow.parquet", extra="datasets")
 
         try:
             table = pq.read_table(path)

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple, TypedDict
 
-import torch
-
 
 def module(name: str, **content: Any) -> dict[str, ModuleType]:
     """A package of that name with these things in it, and its parents."""
@@ -67,8 +65,8 @@ class EnvironmentReturn(NamedTuple):
     observations: list[dict[str, str]]
     metadata: list[Any]
     next_stop_strings: list[Any]
-    rewards: torch.Tensor
-    terminateds: torch.Tensor
+    rewards: Any
+    terminateds: Any
     answers: list[str | None] | None = None
 
 
@@ -126,6 +124,7 @@ def verl_reward_loop(compute_score, texts, label) -> list[float]:
 
 def openrlhf_executor(reward_func, queries, prompts, labels) -> list[float]:
     """`SingleTurnAgentExecutor.execute` of every sample at once: lists of one, each in a thread."""
+    import torch
 
     async def all_of_them():
         rows = zip(queries, prompts, labels, strict=True)

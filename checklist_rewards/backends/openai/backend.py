@@ -1,10 +1,10 @@
 """An engine for models on OpenAI-compatible servers.
 
 The capabilities of the server are detected once. First its list of models is requested. A server that reports a
-maximum context length is most likely vLLM. If the model's tokenizer can be loaded here, the first read then sends a
-prompt of token ids. If the server returns the log-probabilities of the given tokens, reads are exact and are sent in
-lists of a few hundred prompts (`completions`). Otherwise each read is a chat request for one token (`chat`). Features
-that the server rejects (a JSON schema, log-probabilities) are omitted from then on.
+maximum context length is most likely vLLM. If the model's tokenizer can be loaded here, which requires transformers,
+the first read then sends a prompt of token ids. If the server returns the log-probabilities of the given tokens, reads
+are exact and are sent in lists of a few hundred prompts (`completions`). Otherwise each read is a chat request for one
+token (`chat`). Features that the server rejects (a JSON schema, log-probabilities) are omitted from then on.
 
 A failed request affects only its own reads. Errors that no retry can fix (no server, an unknown model, a wrong key)
 raise [`ModelError`]. The same applies to a server that rejects each of its first eight requests. They are sent one
@@ -23,8 +23,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
-
-from jinja2 import TemplateError
 
 from checklist_rewards.backends.base import (
     Arrived,
@@ -149,6 +147,14 @@ class OpenAIBackend:
         source = card.get("root") or self.model
         try:
             return load_chat_tokenizer(source)
+        except ModuleNotFoundError as error:
+            logger.warning(
+                "%s is not installed, so each read of the model served at %s is a separate chat request; with "
+                "pip install 'checklist-rewards[trl]', reads would be sent in lists.",
+                error.name,
+                self.base_url,
+            )
+            return None
         except Exception:  # a tokenizer may raise any error; the server has its own tokenizer
             logger.warning(
                 "the tokenizer %r of the model served at %s cannot be loaded here, so each read is a separate chat "
@@ -263,6 +269,8 @@ class OpenAIBackend:
         """Number of tokens that the context leaves for a reply, as far as known here."""
         if self.tokens is None:
             return self.limit
+        from jinja2 import TemplateError  # installed wherever a tokenizer is
+
         try:
             return self.limit - len(self.tokens.prompt(messages))
         except (ModelError, TemplateError):  # the server may use a template that accepts these messages

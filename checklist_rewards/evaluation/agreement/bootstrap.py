@@ -20,10 +20,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from checklist_rewards.validation import whole_number
+from checklist_rewards.validation import np, whole_number
 
 CONFIDENCE = 0.95
 DEFAULT_RESAMPLES = 1000

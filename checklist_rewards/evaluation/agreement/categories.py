@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 from typing_extensions import override
 
 from checklist_rewards.evaluation.agreement.bootstrap import Measure, over
+from checklist_rewards.validation import np
 
 CATEGORICAL = ("accuracy", "kappa", "weighted_kappa", "alpha", "interval_alpha")
 AGAINST_LABELS = ("precision", "recall", "f1", "phi")

@@ -8,11 +8,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
 from typing_extensions import override
 
 from checklist_rewards.evaluation.agreement.bootstrap import Measure, over, weighted_mean
-from checklist_rewards.validation import import_extra
+from checklist_rewards.validation import import_extra, np
 
 
 class Numbers(Measure):

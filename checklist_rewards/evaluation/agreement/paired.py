@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.evaluation.agreement.bootstrap import group_codes
-from checklist_rewards.validation import import_extra
+from checklist_rewards.validation import import_extra, np
 
 EXACT_BELOW = 25
 """With fewer discordant items than this, McNemar's test uses the exact binomial distribution."""

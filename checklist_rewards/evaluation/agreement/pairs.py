@@ -14,11 +14,10 @@ import math
 from collections.abc import Sequence
 from itertools import combinations
 
-import numpy as np
 from typing_extensions import override
 
 from checklist_rewards.evaluation.agreement.bootstrap import Measure, weighted_mean
-from checklist_rewards.validation import import_extra
+from checklist_rewards.validation import import_extra, np
 
 _EQUAL = 1e-9
 

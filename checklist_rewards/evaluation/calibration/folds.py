@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from typing_extensions import override
 
 from checklist_rewards.checklists import YES
@@ -31,7 +30,7 @@ from checklist_rewards.judges.calibration import (
     kind_of,
 )
 from checklist_rewards.scores import DEFAULT_THRESHOLD
-from checklist_rewards.validation import import_extra
+from checklist_rewards.validation import import_extra, np
 
 FOLDS = 5
 

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-import numpy as np
-
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.calibration.reads import LabelledRead
@@ -23,7 +21,7 @@ from checklist_rewards.judges.calibration import (
     calibrated_probabilities,
     kind_of,
 )
-from checklist_rewards.validation import finite, import_extra, one_of
+from checklist_rewards.validation import finite, import_extra, np, one_of
 
 ThresholdRule = Literal["f1", "cost"]
 THRESHOLD_RULES: tuple[str, ...] = get_args(ThresholdRule)

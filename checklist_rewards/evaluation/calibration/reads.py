@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.scored import Answer, JudgedRow
 from checklist_rewards.judges.calibration import scores_of
 from checklist_rewards.scores import Verdict
+from checklist_rewards.validation import np
 
 
 @dataclass(frozen=True, slots=True)

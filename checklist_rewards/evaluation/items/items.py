@@ -26,12 +26,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
-import numpy as np
-
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.refiners.embedding import Embedder, comparable, similarities
 from checklist_rewards.scores import ItemScore, Score, ratio
+from checklist_rewards.validation import np
 
 MIN_TARGETS = 5
 """Correlations are None below this number of targets."""

@@ -1,0 +1,125 @@
+"""What works without any extra. Libraries of extras are hidden here; in `test_light_install.py` there are none."""
+
+import json
+import logging
+import subprocess
+import sys
+
+import pytest
+
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.backends import load_backend
+from checklist_rewards.errors import ModelError, SampleError
+from checklist_rewards.files.rows import read_rows, write_rows
+from checklist_rewards.scores.table import BatchScore
+from tests.backends.brokenserver import SERVED_NAME, serving
+from tests.conftest import REPO
+
+OF_EXTRAS = (
+    "torch transformers trl datasets accelerate pyarrow pandas vllm peft numpy scipy sklearn statsmodels "
+    "sentence_transformers matplotlib jinja2 huggingface_hub tokenizers fastapi starlette uvicorn wasmtime langdetect"
+).split()
+
+NOT_LIGHT = {
+    *(f"backends.{name}" for name in ("encoder", "loading", "packing", "sampling", "transformers", "vllm")),
+    *(f"datasets.{name}" for name in ("build", "card", "saving")),
+    *(f"rewards.{name}" for name in ("callback", "online_dpo")),
+    "distill.training",
+    "server",
+}
+"""The modules that cannot be imported without an extra: engines, TRL's classes, datasets, training, the server."""
+
+IMPORT_ALL = """
+import importlib, json, pkgutil, sys
+from tests.rewards.hosts import host_modules
+
+sys.modules.update(host_modules())  # the frameworks of the integrations
+sys.modules.update(dict.fromkeys(sys.argv[1:]))
+import checklist_rewards
+
+failed = {}
+names = pkgutil.walk_packages(checklist_rewards.__path__, "checklist_rewards.", onerror=lambda name: None)
+for name in [module.name for module in names if not module.name.endswith("__main__")]:
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        failed[name.removeprefix("checklist_rewards.")] = str(error)
+print(json.dumps(failed))
+"""
+
+
+def hide(monkeypatch, *names: str) -> None:
+    for name in names:
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+def test_all_modules_but_a_few_are_imported_without_the_libraries_of_extras():
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT_ALL, *OF_EXTRAS], cwd=REPO, capture_output=True, text=True, check=True
+    )
+    failed = json.loads(done.stdout)
+    assert set(failed) == NOT_LIGHT, {name: why for name, why in failed.items() if name not in NOT_LIGHT}
+
+
+@pytest.mark.parametrize("backend", ["auto", "transformers", "encoder"])
+@pytest.mark.parametrize("hidden", ["torch", "transformers"])
+def test_a_model_in_this_process_is_refused_with_the_extra_to_install(monkeypatch, backend, hidden):
+    hide(monkeypatch, hidden, "huggingface_hub", "vllm")
+    says = rf"^'org/model' without base_url runs in this process, which requires {hidden}: pip install 'checklist-rew"
+    with pytest.raises(ModelError, match=says + r"ards\[trl\]', or set base_url to a server\.$"):
+        ChecklistScorer("org/model", backend=backend)
+    with pytest.raises(ModelError, match=says):
+        load_backend("org/model", backend)
+    with pytest.raises(ModelError, match="'pocket' without base_url"):
+        ChecklistScorer()
+    ChecklistScorer("org/model", base_url="http://localhost:8000/v1", store=False)
+    ChecklistScorer(backend="remote", base_url="http://localhost:8080")
+
+
+def test_vllm_names_its_own_extra(monkeypatch):
+    hide(monkeypatch, "vllm", "torch")
+    with pytest.raises(ModelError, match=r"requires vLLM: pip install 'checklist-rewards\[vllm\]'"):
+        ChecklistScorer("org/model", backend="vllm")
+
+
+def test_without_transformers_a_vllm_server_is_read_by_chat(monkeypatch, caplog):
+    hide(monkeypatch, "transformers")
+    with serving() as server, caplog.at_level(logging.WARNING):
+        scorer = ChecklistScorer(SERVED_NAME, base_url=server.base_url, store=False)
+        score = scorer.score(["Is it?", "Is it short?"], target="text")
+        assert all("messages" in asked for asked in server.asked) and len(server.asked) == 2
+    assert score.items[0].confidence == pytest.approx(0.731, abs=1e-3)
+    assert "transformers is not installed, so each read" in caplog.text
+    assert "pip install 'checklist-rewards[trl]'" in caplog.text
+
+
+def test_parquet_names_its_extra_before_anything_is_written(monkeypatch, tmp_path):
+    hide(monkeypatch, "pyarrow", "pandas")
+    path = tmp_path / "rows.parquet"
+    says = r"rows.parquet: Parquet files require pyarrow: pip install 'checklist-rewards\[datasets\]'\.$"
+    with pytest.raises(SampleError, match=says):
+        read_rows(path)
+    with pytest.raises(SampleError, match=says), write_rows(path):
+        pass
+    table = BatchScore([], [])
+    for convert in (table.to_dataframe, lambda: table.to_parquet(path), lambda: BatchScore.from_parquet(path)):
+        with pytest.raises(SampleError, match=r"^this needs (pandas|pyarrow): pip install 'checklist-rewards\[data"):
+            convert()
+    assert not path.exists()
+
+
+def test_functions_of_an_extra_name_it(monkeypatch, tmp_path):
+    hide(monkeypatch, "datasets")
+    for name in [name for name in sys.modules if name.startswith("checklist_rewards.datasets.")]:
+        monkeypatch.delitem(sys.modules, name)
+    import checklist_rewards
+    from checklist_rewards import datasets
+
+    needs = r"^this needs datasets: pip install 'checklist-rewards\[datasets\]'\.$"
+    for use in (
+        lambda: checklist_rewards.build_checklists,
+        lambda: datasets.save_dataset,
+        lambda: datasets.import_checklists(tmp_path / "rows.jsonl"),
+    ):
+        with pytest.raises(SampleError, match=needs):
+            use()

@@ -1,0 +1,216 @@
+"""The wheel without extras, in an environment of its own, as in a host that pins its own torch and transformers."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+
+from tests.conftest import REPO
+from tests.test_light import OF_EXTRAS
+
+pytestmark = pytest.mark.slow
+
+PIP = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+NO_INDEX = ("Retrying (", "Connection", "No matching distribution found", "ProxyError", "SSLError")
+ROW = {
+    "prompt": "Name a colour.",
+    "target": "blue",
+    "checklist": ["Is it fine (yes)?", "Is it red (no)?"],
+    "human": ["yes", "no"],
+}
+
+
+@pytest.fixture(scope="module")
+def light(tmp_path_factory) -> Iterator[SimpleNamespace]:
+    """The environment: `python(code, *arguments)` and `command(*arguments)` run there; `folder` is where they do."""
+    folder = tmp_path_factory.mktemp("light")
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder], cwd=REPO, check=True)
+    [wheel] = folder.glob("*.whl")
+    home = folder / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
+    installed = subprocess.run(
+        [*PIP, "--python", home / "bin" / "python", "install", "--no-compile", "--retries", "1", "--timeout", "15"]
+        + ["-c", REPO / "constraints-cpu.txt", wheel],
+        capture_output=True,
+        text=True,
+    )
+    if installed.returncode and any(sign in installed.stderr for sign in NO_INDEX):
+        pytest.skip(f"pip cannot reach an index: {installed.stderr.strip().splitlines()[-1]}")
+    assert installed.returncode == 0, installed.stderr
+    shutil.copy(REPO / "tests" / "rewards" / "hosts.py", folder)  # minimal frameworks for the integrations
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    environment |= {"XDG_CACHE_HOME": str(folder / "cache"), "OPENAI_API_KEY": "none", "COLUMNS": "200"}
+
+    def run(*command: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            list(map(str, command)), cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+        )
+
+    def python(code: str, *arguments: object) -> str:
+        done = run(home / "bin" / "python", "-c", code, *arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def command(*arguments: object) -> subprocess.CompletedProcess[str]:
+        return run(home / "bin" / "checklist-rewards", *arguments)
+
+    yield SimpleNamespace(folder=folder, python=python, command=command)
+
+
+@pytest.fixture(scope="module")
+def scored(light, fault_server) -> SimpleNamespace:
+    """The environment, with rows.jsonl and scored.jsonl in its folder."""
+    (light.folder / "rows.jsonl").write_text(json.dumps(ROW) + "\n")
+    done = light.command("score", "rows.jsonl", "-o", "scored.jsonl", "--model", "valid", "--base-url", fault_server)
+    assert done.returncode == 0, done.stderr
+    return light
+
+
+@pytest.fixture(scope="module")
+def reward_server() -> Iterator[str]:
+    """Address of `checklist-rewards serve` with the pocket judge, in the full environment."""
+    pytest.importorskip("fastapi")
+    command = [sys.executable, "-m", "checklist_rewards.cli", "serve", "--port", "0", "--no-store"]
+    with subprocess.Popen(
+        [*command, "--backend", "transformers"], cwd=REPO, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        line = next(line for line in process.stderr if "http://" in line)
+        yield next(word for word in line.split() if word.startswith("http://")).rstrip(";")
+        process.terminate()
+
+
+def test_no_library_of_an_extra_is_there(light):
+    code = """
+import checklist_rewards, json, sys
+from importlib.util import find_spec
+assert "site-packages" in checklist_rewards.__file__
+print(json.dumps([name for name in sys.argv[1:] if find_spec(name)]))
+"""
+    assert json.loads(light.python(code, *OF_EXTRAS)) == []
+
+
+def test_data_types_and_code_checks_work(light):
+    light.python("""
+from checklist_rewards import BatchScore, Checklist, ChecklistItem, ChecklistScorer, Option, Sample, Score
+
+checklist = Checklist.parse([
+    {"question": "Is it short?", "check": {"type": "words", "at_most": 3}},
+    {"question": "Does it start with a capital?", "check": {"type": "regex", "pattern": "^[A-Z]", "at_least": 1}},
+])
+scorer = ChecklistScorer("nobody", base_url="http://127.0.0.1:9/v1", store=False)  # it is not asked
+score = scorer.score(checklist, "two words")
+assert [item.answer for item in score.items] == ["yes", "no"], score
+assert Score.model_validate_json(score.model_dump_json()) == score
+BatchScore([score], [{"a": 1}]).to_jsonl("batch.jsonl")
+assert list(BatchScore.from_jsonl("batch.jsonl").scores) == [score]
+""")
+
+
+def test_a_served_judge_answers(light, fault_server):
+    light.python(
+        """
+import sys
+from checklist_rewards import ChecklistScorer
+for settings in ({}, {"capture_reasoning": True}, {"mode": "batch"}, {"mode": "quality"}):
+    scorer = ChecklistScorer("valid", base_url=sys.argv[1], store=False, **settings)
+    score = scorer.score(["Is it fine (yes)?", "Is it red (no)?"], target="blue", input="Name a colour.")
+    assert [item.answer for item in score.items] == ["yes", "no"], (settings, score)
+broken = ChecklistScorer("null", base_url=sys.argv[1], store=False)
+assert broken.score(["Is it fine (yes)?"], target="blue").primary_score is None
+""",
+        fault_server,
+    )
+
+
+def test_the_command_line_works_on_jsonl_and_csv(scored, fault_server):
+    judge = ("--model", "valid", "--base-url", fault_server)
+    for arguments in (
+        ("generate", "rows.jsonl", "-o", "checklists.csv", *judge),
+        ("run", "rows.jsonl", "-o", "run.jsonl", *judge),
+        ("checklists", "import", "rows.jsonl", "-o", "imported.jsonl"),
+        ("lint", "rows.jsonl"),
+        ("list",),
+        ("--help",),
+    ):
+        done = scored.command(*arguments)
+        assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+    row = json.loads((scored.folder / "scored.jsonl").read_text())
+    assert [item["answer"] for item in row["checklist_score"]["items"]] == ["yes", "no"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("score", "rows.jsonl", "-o", "o.jsonl", "--model", "org/model"), "checklist-rewards[trl]"),
+        (("score", "rows.jsonl", "-o", "o.jsonl"), "checklist-rewards[trl]"),
+        (("score", "rows.jsonl", "-o", "o.jsonl", "--backend", "vllm"), "checklist-rewards[vllm]"),
+        (("score", "rows.parquet", "-o", "o.jsonl", "--model", "m", "--base-url", "SERVER"), "rewards[datasets]"),
+        (("score", "rows.jsonl", "-o", "o.parquet", "--model", "m", "--base-url", "SERVER"), "rewards[datasets]"),
+        (("agree", "scored.jsonl", "--label-key", "human"), "checklist-rewards[evaluation]"),
+        (("distill", "scored.jsonl", "-o", "judge"), "checklist-rewards[encoder]"),
+        (("serve",), "checklist-rewards[serve]"),
+        (("demo",), "checklist-rewards[recipes]"),
+    ],
+    ids=lambda value: "-".join(value[:1] + value[-1:]) if isinstance(value, tuple) else "",
+)
+def test_what_needs_an_extra_names_it_in_one_sentence(scored, fault_server, arguments, says):
+    done = scored.command(*(fault_server if argument == "SERVER" else argument for argument in arguments))
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    assert done.stderr.startswith("error: ") and says in "".join(done.stderr.split("\n"))
+
+
+def test_a_reward_server_scores_for_the_light_half(scored, reward_server):
+    scored.python(
+        """
+import sys
+from checklist_rewards import ChecklistScorer
+scorer = ChecklistScorer(backend="remote", base_url=sys.argv[1])
+score = scorer.score(["Does the response end with a question mark?"], target="the bakto is old. is it?")
+assert score.primary_score > 0.5, score
+""",
+        reward_server,
+    )
+    done = scored.command("score", "rows.jsonl", "-o", "o.jsonl", "--backend", "remote", "--base-url", reward_server)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_integration_is_imported_and_rewards(light, reward_server):
+    (light.folder / "reward.yaml").write_text(f"backend: remote\nbase_url: {reward_server}\n")
+    names = sorted(path.stem for path in (REPO / "checklist_rewards/rewards/integrations").glob("[a-z]*.py"))
+    assert {"nemo_rl", "open_instruct", "openrlhf", "skyrl", "verifiers", "verl"} <= set(names)
+    light.python(
+        """
+import asyncio, importlib, os, sys
+from types import SimpleNamespace
+sys.path.insert(0, "")
+from hosts import host_modules, verl_reward_loop
+sys.modules.update(host_modules())
+server, *names = sys.argv[1:]
+os.environ["CHECKLIST_REWARDS_CONFIG"] = "reward.yaml"
+here = {name: importlib.import_module(f"checklist_rewards.rewards.integrations.{name}") for name in names}
+label, text = ["Does the response end with a question mark?"], "is it old?"
+remote = {"backend": "remote", "base_url": server}
+
+[verl] = verl_reward_loop(here["verl"].ChecklistComputeScore(**remote).compute_score_async, [text], label)
+env = here["skyrl"].ChecklistEnv({}, {"reward_spec": {"ground_truth": label}})
+env.init("Ask something.")
+skyrl = env.step(text)["reward"]
+open_instruct = here["open_instruct"].ChecklistVerifier()([], text, label, "Ask something.").score
+task = SimpleNamespace(checklist=label, prompt_text="Ask something.")
+verifiers = asyncio.run(here["verifiers"].ChecklistJudge().score(task, SimpleNamespace(last_reply=text)))
+assert all(0.5 < reward <= 1 for reward in (verl, skyrl, open_instruct, verifiers)), (verl, skyrl, open_instruct)
+
+from checklist_rewards.rewards.trl import ChecklistReward
+[reward] = ChecklistReward(**remote)(prompts=["Ask something."], completions=[text], checklist=[label])
+assert 0.5 < reward <= 1
+assert not {"torch", "transformers", "trl", "datasets", "accelerate", "numpy"} & set(sys.modules)
+""",
+        reward_server,
+        *names,
+    )
