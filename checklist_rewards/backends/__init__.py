@@ -23,6 +23,8 @@ from checklist_rewards.backends.engine import Engine
 from checklist_rewards.backends.models import is_encoder, model_identity, pocket_dir, resolve_model
 from checklist_rewards.backends.shared import (
     BACKENDS,
+    DECISIONS,
+    ENCODER,
     SERVED,
     BackendName,
     check_installed,
@@ -36,6 +38,8 @@ __all__ = [
     "BACKENDS",
     "Arrived",
     "Backend",
+    "DECISIONS",
+    "ENCODER",
     "SERVED",
     "BackendName",
     "Engine",

@@ -65,6 +65,7 @@ class EncoderBackend:
     """
 
     chunk_reads = 512
+    name = "encoder"
 
     def __init__(self, model: str, **settings: Any):
         for name in settings:

@@ -75,12 +75,12 @@ class Engine:
         return self.backend.identity
 
     @property
-    def decides(self) -> bool:
-        """Whether a Decisions API answers: it takes typed questions instead of prompts."""
+    def backend_name(self) -> str | None:
+        """Name of the backend, also of one behind a wrapper that limits or counts calls. None for other objects."""
         if isinstance(self.backend, str):
-            return self.backend == "decisions"
-        wrapped = getattr(self.backend, "engine", None)  # of a backend that limits or counts the calls of an engine
-        return wrapped.decides if isinstance(wrapped, Engine) else getattr(self.backend, "decides", False)
+            return self.backend
+        wrapped = getattr(self.backend, "engine", None)
+        return wrapped.backend_name if isinstance(wrapped, Engine) else getattr(self.backend, "name", None)
 
     def load(self) -> Backend:
         """The backend, built at the first call. Raises [`ModelError`] if it cannot be loaded."""

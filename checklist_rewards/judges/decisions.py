@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from checklist_rewards.backends import Backend, Engine, LabelRead
+from checklist_rewards.backends import DECISIONS, Backend, Engine, LabelRead
 from checklist_rewards.backends.decisions.question import DecisionQuestion
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.files.store import Key, Store, key_of
@@ -25,7 +25,6 @@ from checklist_rewards.judges.plan import RenderedRead
 from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.scores import Method
 
-DECISIONS = "decisions"
 DEFAULT_PROMPT = "judges/decision"
 MOST_LEVELS = 10
 """Longest scale that is sent as a score: servers label its levels with the digits 0 to 9."""

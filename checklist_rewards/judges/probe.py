@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
-from checklist_rewards.backends import Backend, Engine, ReadGroup, Sampling
+from checklist_rewards.backends import DECISIONS, Backend, Engine, ReadGroup, Sampling
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.judges.base import Read
@@ -243,12 +243,12 @@ def probe(
         ModelError: If the model is not found, or its label probabilities cannot be read at all.
     """
     asked = Engine.of(model, backend, base_url)
-    kind: type[LogprobJudge] = DecisionsJudge if asked.decides else LogprobJudge
+    kind: type[LogprobJudge] = DecisionsJudge if asked.backend_name == DECISIONS else LogprobJudge
     judge = kind(asked, mass_floor=mass_floor) if prompt is None else kind(asked, prompt=prompt, mass_floor=mass_floor)
     judge.check()
     engine = asked.load()
     verdicts = judge.judge([Read(ChecklistItem(question=i.question), i.target, i.input) for i in PROBE_ITEMS])
-    openings = [None] * len(PROBE_ITEMS) if asked.decides else _openings(engine, judge.prompt)
+    openings = [None] * len(PROBE_ITEMS) if asked.backend_name == DECISIONS else _openings(engine, judge.prompt)
     lines = tuple(
         ProbeLine(item, (v.probabilities or {}).get(YES), v.mass, v.unanswered, opening)
         for item, v, opening in zip(PROBE_ITEMS, verdicts, openings, strict=True)

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from annotated_types import Ge, Le
 
-from checklist_rewards.backends import Backend, Engine, check_installed, is_encoder
+from checklist_rewards.backends import DECISIONS, ENCODER, Backend, Engine, check_installed, is_encoder
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.fields import check_fields, settings_of
 from checklist_rewards.files.store import Store, open_store
@@ -153,13 +153,13 @@ class JudgeSettings:
             return RemoteJudge(self._server(asked), model=asked.model)
         if isinstance(asked.backend, str):
             check_installed(asked.model, asked.backend, asked.base_url)
-        if asked.backend == "encoder" or (asked.base_url is None and is_encoder(asked.model)):
+        if asked.backend_name == ENCODER or (asked.base_url is None and is_encoder(asked.model)):
             given = self.changed(*_WHO) | limited
             if given.get("use_logprobs") is True:
                 del given["use_logprobs"]
             refuse_any(given, f"with the cross-encoder {asked.model}, which reads the target and one question only")
             return EncoderJudge(asked, store=store)
-        if asked.decides:
+        if asked.backend_name == DECISIONS:
             return self._decisions(asked, store, budget)
         use_logprobs = self.use_logprobs
         if use_logprobs is None:

@@ -277,7 +277,9 @@ class TestScorer:
         engine = Engine("valid", "decisions", "http://localhost:1/v1")
         limited = Budget(1.0, {"valid": (1, 1)}).limited(engine)
         for one in (engine, limited):
-            assert one.decides and isinstance(JudgeSettings(one).build(store=False), DecisionsJudge)
+            assert one.backend_name == "decisions" and isinstance(
+                JudgeSettings(one).build(store=False), DecisionsJudge
+            )
         assert engine.identity == limited.identity != Engine("valid", "openai", "http://localhost:1/v1").identity
 
     def test_probe_reads_decisions(self, fault_server):

@@ -6,7 +6,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import choose_backend, is_encoder, load_backend
+from checklist_rewards.backends import Engine, choose_backend, is_encoder, load_backend
 from checklist_rewards.backends.base import ReadGroup, Sampling
 from checklist_rewards.backends.encoder import EncoderBackend
 from checklist_rewards.backends.encoder_rows import WINDOW, EncoderTexts, rows_of
@@ -15,6 +15,8 @@ from checklist_rewards.distill.training import Training, train_encoder
 from checklist_rewards.errors import BackendError, ChecklistError, ModelError, SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import EncoderJudge, Read
+from checklist_rewards.judges.budget import Budget
+from checklist_rewards.judges.settings import JudgeSettings
 from tests.encoders import WORDS, mentions, tiny_bert
 
 YES_NO = ("yes", "no")
@@ -263,3 +265,8 @@ def test_pairs_are_those_of_the_tokenizer_where_no_text_holds_a_control_string(t
     pairs = list(texts.pairs(*texts.tokens([question, target]), 32))
     assert pairs == list(zip(expected["input_ids"], expected["token_type_ids"], strict=True))
     assert len(pairs) > 2
+
+
+def test_a_budget_does_not_hide_a_cross_encoder():
+    limited = Budget(1.0, {"org/encoder": (0, 0)}).limited(Engine("org/encoder", "encoder"))
+    assert limited.backend_name == "encoder" and isinstance(JudgeSettings(limited).build(store=False), EncoderJudge)

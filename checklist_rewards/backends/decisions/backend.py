@@ -69,7 +69,7 @@ class DecisionsBackend:
 
     chunk_reads = 4096
     requests_per_read = 1
-    decides = True
+    name = "decisions"
 
     def __init__(
         self,
