@@ -25,6 +25,8 @@ from typing import Any
 
 from aiohttp import web
 
+from tests import decisionservers
+
 MARK = "[BROKEN]"
 SLOW_SECONDS = 1.0
 UNEVEN_SECONDS = 2.0
@@ -323,6 +325,7 @@ async def serve() -> None:
         application.router.add_get(f"/{prefix}/models", models)
         for path in paths:
             application.router.add_post(f"/{prefix}/{path}", decide)
+    application.add_routes(decisionservers.routes())
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

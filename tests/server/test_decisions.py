@@ -9,7 +9,8 @@ import time
 import pytest
 
 pytest.importorskip("fastapi")
-httpx = pytest.importorskip("httpx")
+pytest.importorskip("httpx")
+import httpx
 from fastapi.testclient import TestClient
 
 from checklist_rewards import ChecklistItem, ChecklistScorer

@@ -99,13 +99,7 @@ class OpenAIDecisions:
 
     def usage(self, response: Mapping[str, Any]) -> Usage:
         """The tokens that a response reports."""
-        usage = _mapping(response.get("usage"))
-        cached = _mapping(usage.get("input_tokens_details")).get("cached_tokens")
-        return Usage(
-            _tokens(usage.get("input_tokens")),
-            cached if isinstance(cached, int) else None,
-            _tokens(usage.get("output_tokens")),
-        )
+        return _usage(response)
 
 
 class SystemOne:
@@ -167,8 +161,7 @@ class SystemOne:
 
     def usage(self, response: Mapping[str, Any]) -> Usage:
         """The tokens that a response reports."""
-        usage = _mapping(response.get("usage"))
-        return Usage(_tokens(usage.get("input_tokens")), None, _tokens(usage.get("output_tokens")))
+        return _usage(response)
 
 
 _SYSTEM_ONE_TYPES = {"predicate": "noul", "choice": "choice", "score": "score"}
@@ -206,6 +199,16 @@ def _question(name: str, question: DecisionQuestion) -> dict[str, Any]:
     elif question.type == "score":
         asked["levels"] = [{"label": label} for label in question.labels]
     return asked
+
+
+def _usage(response: Mapping[str, Any]) -> Usage:
+    usage = _mapping(response.get("usage"))
+    cached = _mapping(usage.get("input_tokens_details")).get("cached_tokens")
+    return Usage(
+        _tokens(usage.get("input_tokens")),
+        cached if isinstance(cached, int) else None,
+        _tokens(usage.get("output_tokens")),
+    )
 
 
 def _yes_no(yes: Any) -> dict[str, Any]:
