@@ -3,8 +3,8 @@
 `/v1/chat/completions` answers yes with log-probabilities, or with the JSON verdict that AutoChecklist or Autorubric
 requests. `/v1/completions` returns, for every prompt of the list, the log-probabilities of the requested tokens, as in
 vLLM. `/v1/systemone` answers every question of a request with yes. `/v1/models` lists the pocket model like a vLLM
-server, `/chats/v1/models` like another server, so that every read is a chat request. The model "slow" answers after 0.3 seconds. HTTP is implemented here, because a framework would
-be slower than the measured clients.
+server, `/chats/v1/models` like another server, so that every read is a chat request. The model "slow" answers after
+0.3 seconds. HTTP is implemented here, because a framework would be slower than the measured clients.
 
     python -P recipes/benchmarks/instant.py        # prints its port, and serves until stdin is closed
 """
