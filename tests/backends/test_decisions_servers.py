@@ -54,6 +54,11 @@ def test_a_model_that_answers_no_decisions_is_one_sentence(server, address):
         scorer(address(server), CHATS).score(CHECKLIST, "A text.")
 
 
+def test_the_error_names_the_most_telling_status(address):
+    with pytest.raises(ModelError, match="status 501: This model is not a decision model"):
+        scorer(address(LLAMA_CPP), CHATS).score(CHECKLIST, "A text.")
+
+
 @pytest.mark.parametrize("server", [SGLANG, OLLAMA])
 def test_a_server_that_rejects_everything_is_one_sentence_after_eight_inputs(server, address):
     judge = scorer(address(server), CHATS)

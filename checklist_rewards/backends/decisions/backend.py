@@ -209,6 +209,7 @@ class DecisionsBackend:
     ) -> dict[str, LabelRead | None] | Failure:
         """Send one request, in the first protocol that the server has."""
         characters = len(group.prefix) + sum(len(question.instructions) for question in questions.values())
+        missing: list[Failure] = []
         for protocol in self._protocols:
             response = await self.connection.post(
                 protocol.path,
@@ -217,7 +218,7 @@ class DecisionsBackend:
                 tokens=characters // _CHARACTERS_PER_TOKEN,
             )
             if isinstance(response, Failure) and response.status in NOT_SERVED:
-                last = response
+                missing.append(response)
                 continue
             if isinstance(response, Failure):
                 if response.fatal:
@@ -228,9 +229,10 @@ class DecisionsBackend:
             usages.append(protocol.usage(response))
             return protocol.answers(response, questions)
         paths = " and ".join(protocol.path for protocol in self._protocols)
+        why = max(missing, key=lambda failure: failure.status)  # 501 says more than a path that is not found
         raise ModelError(
             f"the server at {self.base_url} does not answer decisions for {self.model!r} at {paths} "
-            f"({_message(last)}); use backend='openai', which reads the probabilities of a reply's first token."
+            f"({_message(why)}); use backend='openai', which reads the probabilities of a reply's first token."
         )
 
 
