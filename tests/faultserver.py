@@ -155,7 +155,7 @@ def decided(question: dict[str, Any], fault: str, system_one: bool) -> dict[str,
 
 async def models(request: web.Request) -> web.Response:
     """Every fault, with and without `@some`."""
-    names = [name + suffix for name in {*FAULTS, *COSTLY, *DECISION_FAULTS} for suffix in ("", "@some")]
+    names = [name + suffix for name in dict.fromkeys([*FAULTS, *COSTLY, *DECISION_FAULTS]) for suffix in ("", "@some")]
     return web.json_response({"object": "list", "data": [{"id": name, "object": "model"} for name in names]})
 
 
