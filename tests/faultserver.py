@@ -25,6 +25,8 @@ from typing import Any
 
 from aiohttp import web
 
+from tests import decisionservers
+
 MARK = "[BROKEN]"
 SLOW_SECONDS = 1.0
 UNEVEN_SECONDS = 2.0
@@ -153,7 +155,7 @@ def decided(question: dict[str, Any], fault: str, system_one: bool) -> dict[str,
 
 async def models(request: web.Request) -> web.Response:
     """Every fault, with and without `@some`."""
-    names = [name + suffix for name in {*FAULTS, *COSTLY, *DECISION_FAULTS} for suffix in ("", "@some")]
+    names = [name + suffix for name in dict.fromkeys([*FAULTS, *COSTLY, *DECISION_FAULTS]) for suffix in ("", "@some")]
     return web.json_response({"object": "list", "data": [{"id": name, "object": "model"} for name in names]})
 
 
@@ -323,6 +325,7 @@ async def serve() -> None:
         application.router.add_get(f"/{prefix}/models", models)
         for path in paths:
             application.router.add_post(f"/{prefix}/{path}", decide)
+    application.add_routes(decisionservers.routes())
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -35,6 +35,13 @@ from checklist_rewards.validation import one_sentence
 MOST_QUESTIONS = 400
 _FIELDS = ("target", "input", "reference", "history")
 _TEXT_PARTS = ("input_text", "output_text", "text")
+_USAGE = {"input_tokens": 0, "output_tokens": 0}
+"""Clients require the tokens of a request. The engine counts those of a batch, which may hold several requests."""
+_OPENAI_USAGE = _USAGE | {
+    "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+    "output_tokens_details": {"reasoning_tokens": 0},
+    "total_tokens": 0,
+}
 
 
 def _text(value: Any) -> Any:
@@ -174,7 +181,7 @@ def decision_answers(request: DecisionRequest, score: Score, model: str) -> dict
         score.items, request.questions, request.names, request.choices, strict=True
     ):
         answers.append({"name": name} | _answer(line, question, values))
-    return {"model": model, "answers": answers, "usage": None}
+    return {"model": model, "answers": answers, "usage": _OPENAI_USAGE}
 
 
 def system_one_answers(request: DecisionRequest, score: Score, model: str) -> dict[str, Any]:
@@ -194,7 +201,7 @@ def system_one_answers(request: DecisionRequest, score: Score, model: str) -> di
         "model": model,
         "answers": answers,
         "diagnostics": diagnostics,
-        "usage": None,
+        "usage": _USAGE,
     }
 
 

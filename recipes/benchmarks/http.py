@@ -5,7 +5,9 @@ The server (`instant.py`, a separate process) answers instantly. The clients tak
 (a) lists    one-token verdicts through the whole scorer, with lists of prompts per request, as on a vLLM server
 (b) chats    the same with one chat request per read
 (c) aiohttp  a loop that only posts the requests of (b) and parses the responses: the upper bound on this machine
-(d) latency  1,000 reads, 256 at a time, with responses after 0.3 s
+(d) decisions, aiohttp decisions
+             (a) and (c) with a Decisions API: one request per text, with its eight questions
+(e) latency  1,000 reads, 256 at a time, with responses after 0.3 s
 
 With `--rivals`, `autochecklist` and `autorubric` from PyPI also score the same texts and questions, each in its own
 environment under `runs/bench/`, with their default settings and prompts, and with fewer targets because they are
@@ -46,6 +48,8 @@ from rich.console import Console
 from rich.table import Table
 
 from checklist_rewards import ChecklistScorer, Sample
+from checklist_rewards.backends.decisions import DecisionQuestion, DecisionsBackend
+from checklist_rewards.backends.decisions.protocols import SystemOne
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.openai.chat import label_body
 from checklist_rewards.prompts import load_prompt
@@ -86,7 +90,7 @@ def instant_server() -> Iterator[str]:
         server.stdin.close()
 
 
-def score(backend: OpenAIBackend, batch: Sequence[Sample]) -> float:
+def score(backend: OpenAIBackend | DecisionsBackend, batch: Sequence[Sample]) -> float:
     """Seconds to score a batch without a store."""
     scorer = ChecklistScorer(backend.model, backend=backend, store=False)
     started = time.perf_counter()
@@ -110,15 +114,27 @@ def bodies(batch: Sequence[Sample]) -> list[dict[str, Any]]:
     return requests
 
 
+def decision_bodies(batch: Sequence[Sample]) -> list[dict[str, Any]]:
+    """The bodies of the requests to a Decisions API for a batch."""
+    prompt = load_prompt("judges/decision", "judge")
+    requests = []
+    for sample in batch:
+        state = prompt.prefix(input=sample.input, target=sample.target).rstrip()
+        tails = [prompt.tail(question).strip() for question in sample.checklist]
+        questions = {f"q{n}": DecisionQuestion("predicate", tail) for n, tail in enumerate(tails, start=1)}
+        requests.append(SystemOne().body("instant", prompt.system, state, questions))
+    return requests
+
+
 def post(url: str, requests: Sequence[dict[str, Any]], concurrency: int) -> float:
-    """Seconds to post all requests with aiohttp only."""
+    """Seconds to post all requests to `url` with aiohttp only."""
 
     async def all_of_them() -> float:
         slots = asyncio.Semaphore(concurrency)
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
 
             async def one(body: dict[str, Any]) -> Any:
-                async with slots, session.post(f"{url}/chat/completions", json=body) as response:
+                async with slots, session.post(url, json=body) as response:
                     return await response.json()
 
             started = time.perf_counter()
@@ -129,13 +145,16 @@ def post(url: str, requests: Sequence[dict[str, Any]], concurrency: int) -> floa
 
 
 def throughput(url: str, targets: int, repeats: int, concurrency: int) -> dict[str, Any]:
-    """Verdicts per second of lists, chats and aiohttp."""
+    """Verdicts per second of lists, chats, decisions, and aiohttp with the requests of the last two."""
     lists = OpenAIBackend("instant", f"{url}/v1", concurrency=concurrency)
     chats = OpenAIBackend("instant", f"{url}/chats/v1", concurrency=concurrency)
+    decisions = DecisionsBackend("instant", f"{url}/chats/v1", concurrency=concurrency)
     runs: dict[str, Callable[[list[Sample]], float]] = {
         "lists": lambda batch: score(lists, batch),
         "chats": lambda batch: score(chats, batch),
-        "aiohttp": lambda batch: post(f"{url}/chats/v1", bodies(batch), concurrency),
+        "aiohttp": lambda batch: post(f"{url}/chats/v1/chat/completions", bodies(batch), concurrency),
+        "decisions": lambda batch: score(decisions, batch),
+        "aiohttp decisions": lambda batch: post(f"{url}/chats/v1/systemone", decision_bodies(batch), concurrency),
     }
     for run in runs.values():  # the first call opens connections
         run(samples(8, seed=-1))
@@ -204,14 +223,15 @@ def show(results: dict[str, Any], console: Console) -> None:
     table = Table(title=f"{results['throughput']['reads']} reads by HTTP", title_justify="left")
     for column in ("client", "verdicts/s", "slowest - fastest", "x aiohttp"):
         table.add_column(column, justify="left" if column == "client" else "right")
-    bare = results["throughput"]["aiohttp"]["verdicts_per_second"]
+    bare = {name: results["throughput"][name]["verdicts_per_second"] for name in ("aiohttp", "aiohttp decisions")}
     rows = {name: row for name, row in results["throughput"].items() if name != "reads"} | results["rivals"]
     for name, row in rows.items():
         if "missing" in row:
             console.print(f"{name}: skipped ({row['missing']})")
             continue
         speed = row["verdicts_per_second"]
-        table.add_row(name, f"{speed:,.0f}", f"{row['slowest']:,.0f} - {row['fastest']:,.0f}", f"{speed / bare:.2f}")
+        share = speed / bare["aiohttp decisions" if "decisions" in name else "aiohttp"]
+        table.add_row(name, f"{speed:,.0f}", f"{row['slowest']:,.0f} - {row['fastest']:,.0f}", f"{share:.2f}")
     console.print(table)
     slow = results["latency"]
     console.print(

@@ -2,9 +2,9 @@
 
 `/v1/chat/completions` answers yes with log-probabilities, or with the JSON verdict that AutoChecklist or Autorubric
 requests. `/v1/completions` returns, for every prompt of the list, the log-probabilities of the requested tokens, as in
-vLLM. `/v1/models` lists the pocket model like a vLLM server, `/chats/v1/models` like another server, so that every
-read is a chat request. The model "slow" answers after 0.3 seconds. HTTP is implemented here, because a framework would
-be slower than the measured clients.
+vLLM. `/v1/systemone` answers every question of a request with yes. `/v1/models` lists the pocket model like a vLLM
+server, `/chats/v1/models` like another server, so that every read is a chat request. The model "slow" answers after
+0.3 seconds. HTTP is implemented here, because a framework would be slower than the measured clients.
 
     python -P recipes/benchmarks/instant.py        # prints its port, and serves until stdin is closed
 """
@@ -25,6 +25,7 @@ SLOW = "slow"
 YES, NO = -0.2, -1.9
 _QUESTION = re.compile(rb"Q\d+: ")
 _TOP = [{"token": "yes", "logprob": YES, "bytes": None}, {"token": "no", "logprob": NO, "bytes": None}]
+_DECISION_USAGE = {"input_tokens": 400, "output_tokens": 8}
 _USAGE = {"prompt_tokens": 400, "completion_tokens": 1, "total_tokens": 401}
 
 
@@ -43,6 +44,14 @@ def completions(prompts: int, ids: tuple[int, ...]) -> bytes:
     logprobs = {"top_logprobs": [named], "tokens": ["x"], "token_logprobs": [-1.0], "text_offset": [0]}
     choices = [{"index": n, "text": "x", "logprobs": logprobs, "finish_reason": "length"} for n in range(prompts)]
     return http({"id": "1", "object": "text_completion", "created": 1, "model": "m", "choices": choices})
+
+
+@lru_cache(maxsize=64)
+def decisions(names: tuple[str, ...]) -> bytes:
+    """The decisions about the questions `names`, with their label masses."""
+    answers = {name: {"type": "noul", "noul": 0.8} for name in names}
+    masses = {name: {"label_mass": 0.97, "argmax_is_label": True} for name in names}
+    return http({"model": "m", "answers": answers, "diagnostics": masses, "usage": _DECISION_USAGE})
 
 
 def http(body: dict[str, Any]) -> bytes:
@@ -78,6 +87,8 @@ def answer(path: bytes, body: bytes) -> bytes:
         if b"question_index" in body:
             return _answers(len(_QUESTION.findall(body)))
         return _LABEL if b'"logprobs"' in body else _ANSWER
+    if path.endswith(b"/systemone"):
+        return decisions(tuple(json.loads(body)["questions"]))
     if not path.endswith(b"/completions"):
         return _EMPTY
     request = json.loads(body)

@@ -1,16 +1,25 @@
 """The Decisions APIs of the server: any client gets the scorer's probabilities."""
 
+import json
 import math
+import subprocess
+import sys
+import time
 
 import pytest
 
 pytest.importorskip("fastapi")
 pytest.importorskip("httpx")
+import httpx
 from fastapi.testclient import TestClient
 
 from checklist_rewards import ChecklistItem, ChecklistScorer
 from checklist_rewards.backends import LabelRead, ReadResult
+from checklist_rewards.cli.serve import listen
+from checklist_rewards.distill.training import Training, train_encoder
+from checklist_rewards.judges.jury import load_jury
 from checklist_rewards.server import build_app
+from tests.encoders import mentions, tiny_bert
 from tests.fakes import FakeBackend
 from tests.rewards.integrations.test_queue import QUESTIONS, knows
 from tests.serving import serving
@@ -240,3 +249,104 @@ def test_a_decisions_judge_can_ask_this_server(scorer, monkeypatch):
         assert score.answered == 1 and score.items[0].method == "decision" and score.items[0].mass is not None
         remote = ChecklistScorer(backend="remote", base_url=address, store=False, engine={"token": "secret"})
         assert remote.score(items, "a red thing").answered == 1
+
+
+TEXTS = ("a small dog runs near the river", "The house is red.", "")
+POCKET_QUESTIONS = ["Does the text contain the word 'dog'?", "Is the text at most 10 words long?"]
+INSTRUCTION = "Write one sentence."
+PANEL = """
+panel: {rule: mean}
+judges:
+  - pocket
+  - {model: pocket, mass_floor: 0.2}
+"""
+CALIBRATION = {
+    "judge": "pocket",
+    "read_by": "logprobs",
+    "maps": {"yes/no": {"method": "temperature", "temperature": 2.0, "reads": 10}},
+}
+
+
+def through_both_routes(address: str, questions, target: str, model: str) -> list[list[float]]:
+    """P(yes) of each question by each decisions protocol, with the instruction in the state."""
+    answers = []
+    for protocol in ("systemone", "decisions"):
+        body = system_one_body if protocol == "systemone" else decision_body
+        response = httpx.post(f"{address}/v1/{protocol}", json=body(questions, target, model), timeout=60)
+        assert response.status_code == 200, response.text
+        given = response.json()["answers"]
+        values = [given[f"q{n}"]["noul"] if protocol == "systemone" else given[n]["probability"] for n in range(2)]
+        answers.append(values)
+    return answers
+
+
+def system_one_body(questions, target, model):
+    asked = {f"q{n}": {"type": "noul", "instructions": question} for n, question in enumerate(questions)}
+    return {"model": model, "state": {"target": target, "input": INSTRUCTION}, "questions": asked}
+
+
+def decision_body(questions, target, model):
+    messages = [{"role": "user", "content": INSTRUCTION}, {"role": "assistant", "content": target}]
+    return {
+        "model": model,
+        "input": messages,
+        "questions": [{"type": "predicate", "instructions": question} for question in questions],
+    }
+
+
+def judge_of(kind: str, folder) -> ChecklistScorer:
+    """A scorer with a panel, a calibrated judge or a cross-encoder."""
+    if kind == "panel":
+        (folder / "panel.yaml").write_text(PANEL)
+        return ChecklistScorer(judge=load_jury(folder / "panel.yaml", store=False), store=False)
+    if kind == "calibrated":
+        (folder / "map.json").write_text(json.dumps(CALIBRATION))
+        return ChecklistScorer("pocket", calibration=folder / "map.json", store=False)
+    if kind == "encoder":
+        training = Training(1, learning_rate=1e-2, targets=16, freeze_embeddings=False, bf16=False)
+        train_encoder(mentions(20), folder / "judge", base=tiny_bert(folder / "base"), training=training)
+        return ChecklistScorer(str(folder / "judge"), store=False)
+    return ChecklistScorer("pocket", store=False)
+
+
+@pytest.mark.parametrize("kind", ["pocket", "calibrated", "panel", "encoder"])
+def test_every_judge_gives_the_same_probabilities_here_remote_and_by_decisions(kind, tmp_path):
+    here = judge_of(kind, tmp_path)
+    with serving(build_app(here)) as address:
+        remote = ChecklistScorer(backend="remote", base_url=address, store=False)
+        for target in TEXTS:
+            expected = [line.soft for line in here.score(POCKET_QUESTIONS, target, INSTRUCTION).items]
+            assert None not in expected
+            sent = [line.soft for line in remote.score(POCKET_QUESTIONS, target, INSTRUCTION).items]
+            assert sent == pytest.approx(expected, abs=1e-3)
+            for values in through_both_routes(address, POCKET_QUESTIONS, target, here.judge.name):
+                assert values == pytest.approx(expected, abs=1e-3)
+
+
+def test_the_command_serves_a_file_of_judges(tmp_path):
+    """`checklist-rewards serve --judge panel.yaml` as a user starts it."""
+    (tmp_path / "panel.yaml").write_text(PANEL)
+    with listen("127.0.0.1", 0) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "checklist_rewards.cli", "serve", "--judge", "panel.yaml", "--port", str(port)]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            address = f"http://127.0.0.1:{port}"
+            name = wait_for_model(address, server)
+            answers = through_both_routes(address, POCKET_QUESTIONS, TEXTS[0], name)
+        finally:
+            server.terminate()
+    expected = [line.soft for line in judge_of("panel", tmp_path).score(POCKET_QUESTIONS, TEXTS[0], INSTRUCTION).items]
+    for values in answers:
+        assert values == pytest.approx(expected, abs=1e-3)
+
+
+def wait_for_model(address: str, server: subprocess.Popen) -> str:
+    """The name of the model of a server that is starting."""
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            return httpx.get(f"{address}/v1/models", timeout=5).json()["data"][0]["id"]
+        except httpx.HTTPError:
+            assert server.poll() is None and time.monotonic() < deadline
+            time.sleep(0.2)

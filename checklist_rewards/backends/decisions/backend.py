@@ -5,13 +5,15 @@ questions with its own template. `POST /systemone` is tried first, because it re
 /decisions`; the first one that the server has is used from then on.
 
 If the server rejects a request, the request is halved, until the one question that it rejects is alone. Questions
-without a usable answer are sent once more.
+without a usable answer are sent once more. A server that rejects all questions about each of the first eight inputs
+raises [`ModelError`]: some servers reject a model that answers no decisions with status 400.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Coroutine, Iterable, Sequence
 from itertools import chain
 from typing import Any, TypeVar
@@ -44,6 +46,12 @@ PROTOCOLS: dict[str, DecisionProtocol] = {"systemone": SystemOne(), "decisions":
 _CHARACTERS_PER_TOKEN = 4  # an estimate for rate limits only
 _PATHS = (("GET", "/models"), *(("POST", protocol.path) for protocol in PROTOCOLS.values()))
 _ATTEMPTS = 2
+_REJECTED_INPUTS = 8
+_REJECTION = re.compile(r"status 4(?!08|09|29)")
+
+_OPENAI, _OPENROUTER = SERVERS["openai"][0], SERVERS["openrouter"][0]
+_OPENROUTER_DECISIONS = "https://openrouter.ai/api/alpha"
+"""OpenRouter's Decisions API: System One's format at the path of OpenAI's, without a list of models."""
 
 T = TypeVar("T")
 
@@ -55,11 +63,13 @@ class DecisionsBackend:
         model (`str`):
             Name of the model on the server.
         base_url (`str`, *optional*, defaults to `"openai"`):
-            "openai", or a URL such as "http://localhost:8000/v1".
+            "openai", "openrouter", or a URL such as "http://localhost:8000/v1".
         protocol (`str`, *optional*):
             `systemone` or `decisions`. Defaults to the first one that the server has, and on OpenAI to `decisions`.
+            OpenRouter has a format of its own, so `protocol` is not allowed there.
         key (`str`, *optional*):
-            API key. Defaults to the environment variable `OPENAI_API_KEY`.
+            API key. Defaults to the environment variable `OPENROUTER_API_KEY` for OpenRouter, and to `OPENAI_API_KEY`
+            for all other servers.
         **settings:
             Fields of [`Settings`], such as `concurrency`, `timeout` or `requests_per_minute`.
 
@@ -85,12 +95,22 @@ class DecisionsBackend:
         self.model = model
         self.base_url = server_address(base_url)
         self.identity = decisions_identity(model, self.base_url)
-        self.connection = Connection(self.base_url, key or server_key(self.base_url), Settings.of(settings), _PATHS)
-        card = run(served_card(self.connection, model))
-        if protocol is None and self.base_url == SERVERS["openai"][0]:
-            protocol = "decisions"
-        self._protocols = tuple(PROTOCOLS.values()) if protocol is None else (PROTOCOLS[protocol],)
+        key = key or server_key(self.base_url)
+        card: dict[str, Any] = {}
+        if self.base_url == _OPENROUTER:
+            if protocol is not None:
+                raise ModelError(f"protocol={protocol!r} has no effect on OpenRouter, which has one format; omit it.")
+            self._protocols: tuple[DecisionProtocol, ...] = (SystemOne("/decisions", described=True),)
+            self.connection = Connection(_OPENROUTER_DECISIONS, key, Settings.of(settings), _PATHS)
+        else:
+            if protocol is None and self.base_url == _OPENAI:
+                protocol = "decisions"
+            self._protocols = tuple(PROTOCOLS.values()) if protocol is None else (PROTOCOLS[protocol],)
+            self.connection = Connection(self.base_url, key, Settings.of(settings), _PATHS)
+            card = run(served_card(self.connection, model))
         self._cache = PrefixCache(self.connection) if "max_model_len" in card else None
+        self._accepted = False
+        self._rejected_inputs = 0
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str] = ()) -> ReadResult:
         """Answer questions about texts.
@@ -105,7 +125,8 @@ class DecisionsBackend:
             [`ReadResult`]: One [`LabelRead`] per question, with log-probabilities in the order of its labels.
 
         Raises:
-            ModelError: If the server has no Decisions API, or does not accept the API key.
+            ModelError: If the server has no Decisions API, does not accept the API key, or rejects all questions about
+                each of the first eight inputs.
         """
         return run(self._read(groups))
 
@@ -139,8 +160,15 @@ class DecisionsBackend:
         most = min(protocol.most_questions for protocol in self._protocols)
         questions = [DecisionQuestion.parse(tail) for tail in group.tails]
         parts = [questions[start : start + most] for start in range(0, len(questions), most)]
-        reads = await _all(self._part(group, part, usages) for part in parts)
-        return list(chain.from_iterable(reads)), usages
+        reads = list(chain.from_iterable(await _all(self._part(group, part, usages) for part in parts)))
+        if reads and all(_is_rejected(read) for read in reads) and not self._accepted:
+            self._rejected_inputs += 1
+            if self._rejected_inputs >= _REJECTED_INPUTS:
+                raise ModelError(
+                    f"the server at {self.base_url} rejects every question to {self.model!r} ({reads[0].unanswered}); "
+                    "give a model that answers decisions, or use backend='openai'."
+                )
+        return reads, usages
 
     async def _part(
         self, group: ReadGroup, questions: Sequence[DecisionQuestion], usages: list[Usage]
@@ -181,6 +209,7 @@ class DecisionsBackend:
     ) -> dict[str, LabelRead | None] | Failure:
         """Send one request, in the first protocol that the server has."""
         characters = len(group.prefix) + sum(len(question.instructions) for question in questions.values())
+        missing: list[Failure] = []
         for protocol in self._protocols:
             response = await self.connection.post(
                 protocol.path,
@@ -189,19 +218,21 @@ class DecisionsBackend:
                 tokens=characters // _CHARACTERS_PER_TOKEN,
             )
             if isinstance(response, Failure) and response.status in NOT_SERVED:
-                last = response
+                missing.append(response)
                 continue
             if isinstance(response, Failure):
                 if response.fatal:
                     raise ModelError(f"the server at {self.base_url} rejected a request: {_message(response)}")
                 return response
             self._protocols = (protocol,)
+            self._accepted = True
             usages.append(protocol.usage(response))
             return protocol.answers(response, questions)
         paths = " and ".join(protocol.path for protocol in self._protocols)
+        why = max(missing, key=lambda failure: failure.status)  # 501 says more than a path that is not found
         raise ModelError(
             f"the server at {self.base_url} does not answer decisions for {self.model!r} at {paths} "
-            f"({_message(last)}); use backend='openai', which reads the probabilities of a reply's first token."
+            f"({_message(why)}); use backend='openai', which reads the probabilities of a reply's first token."
         )
 
 
@@ -213,6 +244,12 @@ async def _all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     finally:
         for task in tasks:
             task.cancel()
+
+
+def _is_rejected(read: LabelRead) -> bool:
+    """Whether the server rejected the question with a status of the 400s that no retry can change."""
+    why = read.unanswered
+    return why is not None and why.reason == Reason.BACKEND_ERROR and _REJECTION.match(why.detail) is not None
 
 
 def _message(failure: Failure) -> str:

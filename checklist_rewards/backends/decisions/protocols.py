@@ -21,8 +21,10 @@ from checklist_rewards.scores.reasons import Reason, Unanswered
 
 Questions = Mapping[str, DecisionQuestion]
 """Name to question, in the order of the request."""
-_ROUNDING = 0.02
-"""How far the probabilities of an answer may add up to something else than 1, because servers round them."""
+_ROUNDING = 0.005
+"""Largest error of a rounded probability: some servers report two decimals."""
+_LEAST_SLACK = 0.02
+"""How far the probabilities of an answer may add up to something else than 1, even if they are few."""
 
 
 class Usage(NamedTuple):
@@ -97,20 +99,27 @@ class OpenAIDecisions:
 
     def usage(self, response: Mapping[str, Any]) -> Usage:
         """The tokens that a response reports."""
-        usage = _mapping(response.get("usage"))
-        cached = _mapping(usage.get("input_tokens_details")).get("cached_tokens")
-        return Usage(
-            _tokens(usage.get("input_tokens")),
-            cached if isinstance(cached, int) else None,
-            _tokens(usage.get("output_tokens")),
-        )
+        return _usage(response)
 
 
 class SystemOne:
-    """System One's `POST /v1/systemone`, as served by vLLM, SGLang, Ollama and llama.cpp."""
+    """System One's `POST /v1/systemone`, as served by vLLM, SGLang, Ollama, llama.cpp and LiteLLM.
 
-    path = "/systemone"
+    The label mass is optional. vLLM reports it in the diagnostics of a response, SGLang as `x_label_mass` in each
+    answer.
+
+    Args:
+        path (`str`, *optional*, defaults to `"/systemone"`):
+            Path relative to the address of the server.
+        described (`bool`, *optional*, defaults to `False`):
+            Whether the server requires a description for each option of a choice. The option itself is sent then.
+    """
+
     most_questions = 64
+
+    def __init__(self, path: str = "/systemone", *, described: bool = False):
+        self.path = path
+        self._described = described
 
     def body(self, model: str, system: str | None, state: str, questions: Questions) -> dict[str, Any]:
         """The request about `state`."""
@@ -118,7 +127,7 @@ class SystemOne:
         for name, question in questions.items():
             asked[name] = {"type": _SYSTEM_ONE_TYPES[question.type], "instructions": question.instructions}
             if question.type == "choice":
-                asked[name]["criteria"] = dict.fromkeys(question.labels)
+                asked[name]["criteria"] = {label: label if self._described else None for label in question.labels}
             elif question.type == "score":
                 asked[name]["criteria"] = list(question.labels)
         instructions = {} if system is None else {"instructions": system}
@@ -131,7 +140,7 @@ class SystemOne:
         for name, question in questions.items():
             entry = entries.get(name)
             if isinstance(entry, dict):
-                mass = _mapping(diagnostics.get(name)).get("label_mass")
+                mass = _mapping(diagnostics.get(name)).get("label_mass", entry.get("x_label_mass"))
                 answers[name] = self._answer(entry, question, mass)
         return answers
 
@@ -152,8 +161,7 @@ class SystemOne:
 
     def usage(self, response: Mapping[str, Any]) -> Usage:
         """The tokens that a response reports."""
-        usage = _mapping(response.get("usage"))
-        return Usage(_tokens(usage.get("input_tokens")), None, _tokens(usage.get("output_tokens")))
+        return _usage(response)
 
 
 _SYSTEM_ONE_TYPES = {"predicate": "noul", "choice": "choice", "score": "score"}
@@ -174,12 +182,12 @@ def label_read(question: DecisionQuestion, probabilities: Mapping[str, Any], mas
     if probabilities.keys() != set(question.labels) or not all(map(_is_probability, values)):
         return None
     total = math.fsum(values)
-    if abs(total - 1) > _ROUNDING:
+    if abs(total - 1) > max(_LEAST_SLACK, _ROUNDING * len(values)):
         return None
     reported = mass is not None
-    if reported and not _is_probability(mass):
+    if reported and not (_is_number(mass) and 0 <= mass <= 1 + _ROUNDING):  # a sum of probabilities, with its error
         return None
-    scale = (mass if reported else 1.0) / total
+    scale = (min(mass, 1.0) if reported else 1.0) / total
     logprobs = tuple(math.log(value * scale) if value * scale > 0 else -math.inf for value in values)
     return LabelRead(logprobs, mass_reported=reported)
 
@@ -193,12 +201,26 @@ def _question(name: str, question: DecisionQuestion) -> dict[str, Any]:
     return asked
 
 
+def _usage(response: Mapping[str, Any]) -> Usage:
+    usage = _mapping(response.get("usage"))
+    cached = _mapping(usage.get("input_tokens_details")).get("cached_tokens")
+    return Usage(
+        _tokens(usage.get("input_tokens")),
+        cached if isinstance(cached, int) else None,
+        _tokens(usage.get("output_tokens")),
+    )
+
+
 def _yes_no(yes: Any) -> dict[str, Any]:
     return {YES: yes, NO: 1 - yes} if _is_probability(yes) else {}
 
 
 def _is_probability(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1  # NaN fails
+    return _is_number(value) and 0 <= value <= 1  # NaN fails
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -1,0 +1,110 @@
+"""Decisions of the servers of others, in the shapes that they send (`tests/decisionservers.py`)."""
+
+import pytest
+
+from checklist_rewards import ChecklistItem, ChecklistScorer, Sample
+from checklist_rewards.backends.decisions import DecisionQuestion, DecisionsBackend
+from checklist_rewards.backends.decisions import backend as decisions_backend
+from checklist_rewards.backends.decisions.protocols import SystemOne
+from checklist_rewards.errors import ModelError
+from checklist_rewards.judges.probe import probe
+from tests.decisionservers import CHATS, DECIDES, LABEL_MASS, LITELLM, LLAMA_CPP, OLLAMA, OPENROUTER, SERVERS, SGLANG
+
+COLOURS = ChecklistItem(
+    question="Which colour (blue)?", options=[{"label": name, "value": n} for n, name in enumerate(("red", "blue"))]
+)
+GRADES = ChecklistItem(
+    question="How good (fair)?",
+    options=[{"label": name, "value": n / 2} for n, name in enumerate(("bad", "fair", "good"))],
+)
+CHECKLIST = [ChecklistItem(question="Is it fine (yes)?"), ChecklistItem(question="Is it red (no)?"), COLOURS, GRADES]
+RIGHT = ["yes", "no", "blue", "fair"]
+MANY_OPTIONS = ChecklistItem(
+    question="Which (0)?", options=[{"label": str(number), "value": 0.0} for number in range(60)]
+)
+"""More options than the imitated llama.cpp allows, without an order."""
+
+
+@pytest.fixture
+def address(fault_server, monkeypatch):
+    """The address of a server by its name."""
+    monkeypatch.setenv("OPENROUTER_API_KEY", "key")
+    base = fault_server.removesuffix("v1")
+    monkeypatch.setattr(decisions_backend, "_OPENROUTER_DECISIONS", f"{base}{OPENROUTER}")
+    return lambda server: OPENROUTER if server == OPENROUTER else f"{base}{server}"
+
+
+def scorer(url: str, model: str = DECIDES, **settings) -> ChecklistScorer:
+    return ChecklistScorer(model, backend="decisions", base_url=url, store=False, engine={"pause": 0.01}, **settings)
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_all_kinds_of_items(server, address):
+    judge = scorer(address(server))
+    score = judge.score(CHECKLIST, "A text.", "Write a text.")
+    assert [line.answer for line in score.items] == RIGHT
+    assert [line.mass for line in score.items] == pytest.approx([LABEL_MASS.get(server)] * 4)
+    assert judge.receipt.prompt_tokens == 200
+    assert judge.receipt.computed_tokens == (190 if server == OPENROUTER else None)
+
+
+@pytest.mark.parametrize("server", [LLAMA_CPP, LITELLM, OPENROUTER])
+def test_a_model_that_answers_no_decisions_is_one_sentence(server, address):
+    with pytest.raises(ModelError, match="does not answer decisions for 'chatter' .*use backend='openai'"):
+        scorer(address(server), CHATS).score(CHECKLIST, "A text.")
+
+
+def test_the_error_names_the_most_telling_status(address):
+    with pytest.raises(ModelError, match="status 501: This model is not a decision model"):
+        scorer(address(LLAMA_CPP), CHATS).score(CHECKLIST, "A text.")
+
+
+@pytest.mark.parametrize("server", [SGLANG, OLLAMA])
+def test_a_server_that_rejects_everything_is_one_sentence_after_eight_inputs(server, address):
+    judge = scorer(address(server), CHATS)
+    scores = judge.score_batch([Sample(CHECKLIST, f"Text {number}.") for number in range(7)])
+    assert {line.unanswered.partition(":")[0] for score in scores for line in score.items} == {"backend_error"}
+    with pytest.raises(
+        ModelError, match=r"rejects every question to 'chatter' \(backend_error: status 400: .*support"
+    ):
+        judge.score_batch([Sample(CHECKLIST, f"Text {number}.") for number in range(8)])
+
+
+def test_rejected_inputs_of_a_model_that_answers_others_stay_unanswered(address):
+    many = [Sample(CHECKLIST, "A text.")] + [Sample([MANY_OPTIONS], f"Text {number}.") for number in range(9)]
+    judge = scorer(address(LLAMA_CPP))
+    scores = judge.score_batch(many[:1]) + judge.score_batch(many[1:])
+    assert scores[0].answered == 4 and all(score.answered == 0 for score in scores[1:])
+
+
+def test_a_rejected_question_loses_no_other(address):
+    score = scorer(address(LLAMA_CPP)).score([*CHECKLIST, MANY_OPTIONS], "A text.")
+    assert [line.answer for line in score.items] == [*RIGHT, None]
+    assert "too many options (60)" in score.items[4].unanswered
+
+
+def test_a_text_that_is_too_long_for_ollama(address):
+    scores = scorer(address(OLLAMA)).score_batch([Sample(CHECKLIST, text) for text in ("A text.", "word " * 20_000)])
+    assert [score.answered for score in scores] == [4, 0] and scores[1].unanswered == {"too_long": 4}
+
+
+@pytest.mark.parametrize(("server", "mass"), [(LLAMA_CPP, None), (SGLANG, 0.62)])
+def test_probe(server, mass, address):
+    report = probe(DECIDES, backend="decisions", base_url=address(server))
+    assert report.answered == len(report.lines) and report.mass == (mass and pytest.approx(mass))
+
+
+def test_openrouter_has_one_format(address):
+    with pytest.raises(ModelError, match="protocol='systemone' has no effect on OpenRouter"):
+        DecisionsBackend(DECIDES, "openrouter", protocol="systemone")
+
+
+def test_rounded_probabilities_are_a_distribution():
+    labels = tuple(f"option {number}" for number in range(20))
+    question = DecisionQuestion("choice", "Which?", labels)
+    rounded = dict.fromkeys(labels, 0.05) | {labels[0]: 0.01, labels[1]: 0.02}  # 0.93 together
+    reply = {"answers": {"q1": {"type": "choice", "probabilities": rounded, "x_label_mass": 1.0000004}}}
+    read = SystemOne().answers(reply, {"q1": question})["q1"]
+    assert read is not None and read.mass_reported
+    reply["answers"]["q1"]["x_label_mass"] = 1.2
+    assert SystemOne().answers(reply, {"q1": question})["q1"] is None
