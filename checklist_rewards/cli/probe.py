@@ -77,6 +77,8 @@ def _facts(report: ProbeReport) -> Table:
     if report.labels is not None:
         forms = "; ".join(f"{label}: {' '.join(map(repr, tokens))}" for label, tokens in report.labels.items())
     first = f"first word in {report.label_first} of {len(report.lines)}"
+    if all(line.opening is None for line in report.lines):
+        first = "none: it writes no text"
     others = sorted({line.label_at for line in report.lines if line.label_at is not None and line.label_at > 1})
     for name, value in (
         ("accuracy", f"{report.accuracy:.2f} at threshold {report.threshold}"),
