@@ -47,7 +47,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from checklist_rewards.errors import BackendError, ChecklistRewardsError, ConfigError, ModelError, StoreError
-from checklist_rewards.rewards.integrations.labelled import unscored_reason
+from checklist_rewards.rewards.integrations.labelled import score_details, unscored_reason
 from checklist_rewards.rewards.integrations.queue import (
     DEFAULT_MAX_BATCH,
     DEFAULT_MAX_QUEUE,
@@ -180,7 +180,7 @@ def build_app(
     async def reward(request: Request) -> Response:
         samples = await asyncio.to_thread(reward_samples, await _body(request, max_body), scorer)
         rewards: list[float] = []
-        rates: list[float] = []
+        logs: list[dict[str, float]] = []
         errors: list[ErrorRecord] = []
         unscored: list[ErrorRecord] = []
         for number, outcome in enumerate(await _scored(request, queue, samples, "query", request_metrics), start=1):
@@ -190,13 +190,14 @@ def build_app(
                 unscored.append(error_record(number, "query", unscored_reason(outcome)))
             else:
                 rewards.append(outcome.primary_score)
-                rates.append(-1.0 if outcome.pass_rate is None else outcome.pass_rate)
+                logs.append(score_details(outcome))
         if errors:
             raise refused_rows(errors, len(samples))
         if unscored:
             message = f"the judge could not score {len(unscored)} of the {len(samples)} rows."
             raise Refused(503, message, errors=unscored)
-        return _AsciiJson({"rewards": rewards, "scores": rewards, "extra_logs": {"checklist_pass_rate": rates}})
+        extra_logs = {name: [numbers[name] for numbers in logs] for name in logs[0]}
+        return _AsciiJson({"rewards": rewards, "scores": rewards, "extra_logs": extra_logs})
 
     async def decide(request: Request, parse: Parse, answers: Answers) -> Response:
         asked = await asyncio.to_thread(parse, await _body(request, max_body), scorer)
