@@ -16,8 +16,7 @@ Settings are read from the YAML file in `CHECKLIST_REWARDS_CONFIG`. Instances ar
 
 Run inside verifiers 0.4.0 (`make test-frameworks`): `Task.score` calls decorated and configured rewards, and
 `Judge.score(task, trace)` returns a float; `trace.last_reply` is the completion and `task.prompt_text` the prompt. An
-exception becomes a `TaskError` and the reward stays None, so unscored samples raise [`Unscored`]. The `Rubric` of
-version 0 is not supported, because it turns every exception into 0.0.
+exception becomes a `TaskError` and the reward stays None, so unscored samples raise [`Unscored`].
 """
 
 from __future__ import annotations
