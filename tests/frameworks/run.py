@@ -77,7 +77,7 @@ def install(home: Path, steps: Sequence[str]) -> str | None:
         return None
     shutil.rmtree(home, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", home], check=True)
-    for step in (*steps, "pytest==9.0.2", f"--editable {REPO}"):
+    for step in (*steps, "pytest==9.2.0", f"--editable {REPO}"):
         command = [home / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         try:
             done = subprocess.run(

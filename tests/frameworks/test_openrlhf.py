@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import pickle
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,7 @@ from openrlhf.utils.agent import SingleTurnAgentExecutor
 
 from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
 
+LABELS = [LABEL] * len(TEXTS)
 LOGGED = {"checklist/pass_rate", "checklist/answered_weight", "checklist/scored"}
 
 
@@ -29,7 +31,7 @@ def function(tmp_path):
     return write
 
 
-def outputs_of(endpoint: str, tokenizer, labels=(LABEL,) * len(TEXTS)) -> list[dict]:
+def outputs_of(endpoint: str, tokenizer, labels=LABELS) -> list[dict]:
     executor = SingleTurnAgentExecutor(endpoint)
     prompt = tokenizer.apply_chat_template(
         [{"role": "user", "content": INPUT}], tokenize=False, add_generation_prompt=True
@@ -60,7 +62,9 @@ def test_the_server_rewards_and_logs_the_same(server, function, tokenizer, expec
     assert numbers(outputs, "reward") == pytest.approx(expected, abs=1e-4)
     by_function = outputs_of(function({"backend": "remote", "base_url": server}), tokenizer)
     for key in LOGGED:
-        logs = [[torch.tensor([o["extra_logs"][key]]).flatten().item() for o in each] for each in (outputs, by_function)]
+        logs = [
+            [torch.tensor([o["extra_logs"][key]]).flatten().item() for o in each] for each in (outputs, by_function)
+        ]
         assert logs[0] == pytest.approx(logs[1], abs=1e-4)
 
 
@@ -79,7 +83,5 @@ def test_an_unscored_sample_has_no_reward(function, silent_judge, tokenizer):
 
 
 def test_the_function_can_be_pickled(server):
-    import pickle
-
     copy = pickle.loads(pickle.dumps(ChecklistRewardFunc(backend="remote", base_url=server)))
     assert copy.__name__ == "reward_func"

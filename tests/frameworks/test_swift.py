@@ -17,6 +17,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.reward import ChecklistReward
 
 CPU = torch.device("cpu")
+COLUMN = json.dumps(CHECKLIST)
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def plugin(tmp_path):
     arguments._import_external_plugins()
 
 
-def samples(texts=TEXTS, checklist=json.dumps(CHECKLIST)) -> list[GRPOSample]:
+def samples(checklist=COLUMN) -> list[GRPOSample]:
     return [
         GRPOSample(
             messages=[{"role": "user", "content": INPUT}, {"role": "assistant", "content": text}],
@@ -37,7 +38,7 @@ def samples(texts=TEXTS, checklist=json.dumps(CHECKLIST)) -> list[GRPOSample]:
             prompt_id="0",
             request_id=str(number),
         )
-        for number, text in enumerate(texts)
+        for number, text in enumerate(TEXTS)
     ]
 
 

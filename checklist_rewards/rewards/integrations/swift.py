@@ -12,8 +12,8 @@ read from the YAML file in the environment variable `CHECKLIST_REWARDS_CONFIG`, 
 
 Run inside ms-swift 4.6.0 (`make test-frameworks`): `--external_plugins` imports the file
 (`BaseArguments._import_external_plugins`), `swift.rewards.orms` names the classes that trainers create with their
-arguments, and `compute_rewards_per_func` (`swift/rl_core/grpo_algorithm.py`) calls them with the completions first, the
-columns as keyword arguments, and no prompts. The column `messages` ends with the completion.
+arguments, and `compute_rewards_per_func` (`swift/rl_core/grpo_algorithm.py`) calls them with the completions first,
+the columns as keyword arguments, and no prompts. The column `messages` ends with the completion.
 
 ms-swift turns a reward of None into NaN, and its sum over the rewards counts NaN as 0, even for a single reward. So
 all completions of a prompt get None if one of them could not be judged: their advantages are then 0. With
