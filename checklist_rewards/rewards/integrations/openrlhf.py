@@ -8,10 +8,11 @@ Set `--reward.remote_url` (formerly `--remote_rm_url`) to a file with:
 The label (see `labelled.py`) is the row's label. OpenRLHF passes the prompt as the text of a chat template; put the
 plain input into the label's `input` for the judge.
 
-Run inside OpenRLHF 0.11.2 (`make test-frameworks`): `SingleTurnAgentExecutor.execute` (`openrlhf/utils/agent.py`) calls
-`reward_func(queries, prompts, labels)` with lists of length 1, each in its own thread, or posts the same lists to the
-server. A query is the prompt and the completion decoded with special tokens. The result is a dict of `rewards` (for
-the advantage), `scores` (for dynamic filtering) and `extra_logs`; the function and the server return the same keys.
+Run inside OpenRLHF 0.11.2 (`make test-frameworks`): `SingleTurnAgentExecutor.execute` (`openrlhf/utils/agent.py`)
+calls `reward_func(queries, prompts, labels)` with lists of length 1, each in its own thread, or posts the same lists
+to the server. A query is the prompt and the completion decoded with special tokens. The result is a dict of `rewards`
+(for the advantage), `scores` (for dynamic filtering) and `extra_logs`; the function and the server return the same
+keys.
 
 The executor turns every exception into a reward of None and a log line of level INFO, and it repeats a request five
 times whatever its status. So this function and the server log an invalid label as an ERROR of their own. Check the
