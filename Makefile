@@ -3,6 +3,8 @@
 #   make test    the whole suite, with vLLM on the CPU where it can be had
 #   make bench   reads per second and tokens computed, as ratios within one run
 #   make docs    the documentation, as pages in site/
+#   make test-frameworks    the adapters inside verl, ms-swift and others, each in an environment of its own (7 GB);
+#                           some of them: make test-frameworks FRAMEWORKS="verl areal"
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,7 +12,7 @@ RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
 CAPPED := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-$$(nproc 2>/dev/null || echo 2)} HF_HUB_OFFLINE=1
 
-.PHONY: demo test bench docs lint clean
+.PHONY: demo test test-frameworks bench docs lint clean
 
 demo: $(VENV)/.installed
 	$(CAPPED) $(RUN) -m checklist_rewards.cli demo --output runs/demo
@@ -23,6 +25,9 @@ test: $(VENV)/.installed-test
 	said() { [ $$1 = 0 ] && echo passed || echo "FAILED (exit $$1)"; }; \
 	echo "make test: all but the vLLM tests $$(said $$most), the vLLM tests $$(said $$vllm)"; \
 	exit $$((most ? most : vllm))
+
+test-frameworks: $(VENV)/.installed-test
+	$(CAPPED) $(RUN) tests/frameworks/run.py $(FRAMEWORKS)
 
 bench: $(VENV)/.installed-test
 	$(CAPPED) $(RUN) -P recipes/benchmarks/reads.py
@@ -37,7 +42,7 @@ lint: $(VENV)/.installed-test
 	$(VENV)/bin/ruff format . && $(VENV)/bin/ruff check . && $(VENV)/bin/mypy && $(VENV)/bin/lint-imports
 
 clean:
-	rm -rf $(VENV) runs site .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) .venv-frameworks runs site .pytest_cache .ruff_cache .mypy_cache .hypothesis
 
 $(RUN):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -17,6 +17,7 @@ os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="checklist-rewards-tests-
 _cache.mkdir(parents=True, exist_ok=True)  # Python in WebAssembly, compiled once and not in every run
 Path(os.environ["XDG_CACHE_HOME"], "wasmtime").symlink_to(_cache)
 
+collect_ignore = ["frameworks"]  # other environments: make test-frameworks
 REPO = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(REPO / "recipes"), str(REPO / "recipes" / "evaluate")]
 

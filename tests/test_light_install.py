@@ -183,7 +183,7 @@ assert score.primary_score > 0.5, score
 def test_every_integration_is_imported_and_rewards(light, reward_server):
     (light.folder / "reward.yaml").write_text(f"backend: remote\nbase_url: {reward_server}\n")
     names = sorted(path.stem for path in (REPO / "checklist_rewards/rewards/integrations").glob("[a-z]*.py"))
-    assert {"nemo_rl", "open_instruct", "openrlhf", "skyrl", "verifiers", "verl"} <= set(names)
+    assert {"areal", "nemo_rl", "open_instruct", "openrlhf", "skyrl", "swift", "verifiers", "verl"} <= set(names)
     light.python(
         """
 import asyncio, importlib, os, sys
@@ -204,7 +204,11 @@ skyrl = env.step(text)["reward"]
 open_instruct = here["open_instruct"].ChecklistVerifier()([], text, label, "Ask something.").score
 task = SimpleNamespace(checklist=label, prompt_text="Ask something.")
 verifiers = asyncio.run(here["verifiers"].ChecklistJudge().score(task, SimpleNamespace(last_reply=text)))
-assert all(0.5 < reward <= 1 for reward in (verl, skyrl, open_instruct, verifiers)), (verl, skyrl, open_instruct)
+messages = [{"role": "user", "content": "Ask something."}, {"role": "assistant", "content": text}]
+[swift] = here["swift"].ChecklistORM()([text], messages=[messages], checklist=[label])
+areal = here["areal"].checklist_reward("Ask something.", text, [1], [2], checklist=label)
+rewards = {"verl": verl, "skyrl": skyrl, "open_instruct": open_instruct, "verifiers": verifiers, "swift": swift}
+assert all(0.5 < reward <= 1 for reward in (*rewards.values(), areal)), (rewards, areal)
 
 from checklist_rewards.rewards.trl import ChecklistReward
 [reward] = ChecklistReward(**remote)(prompts=["Ask something."], completions=[text], checklist=[label])

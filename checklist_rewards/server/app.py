@@ -19,7 +19,8 @@ Errors have the body `{"error": sentence, "errors": [{"row", "field", "message"}
 
 An invalid row of `/score` does not affect the others: its place in `scores` is null and `errors` has the row (from 1)
 and the field. The response of `/reward` has no place for errors, so a single invalid or unscored row fails the
-request; OpenRLHF retries and then skips the reward. A failure of the judge is never a number.
+request. OpenRLHF sends a request five times whatever its status, and then skips the reward, so invalid rows of
+`/reward` are also logged here as errors. A failure of the judge is never a number.
 
 Rows are parsed and validated in threads, because large rows would block the event loop. A client that disconnects is
 counted with status 499, and its rows leave the queue unless they are being scored.
@@ -31,8 +32,10 @@ connections, answers the requests it has received, and then closes the queue.
 from __future__ import annotations
 
 import asyncio
+import functools
 import hmac
 import json
+import logging
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -47,7 +50,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from checklist_rewards.errors import BackendError, ChecklistRewardsError, ConfigError, ModelError, StoreError
-from checklist_rewards.rewards.integrations.labelled import unscored_reason
+from checklist_rewards.rewards.integrations.labelled import score_details, unscored_reason
 from checklist_rewards.rewards.integrations.queue import (
     DEFAULT_MAX_BATCH,
     DEFAULT_MAX_QUEUE,
@@ -75,6 +78,8 @@ from checklist_rewards.server.rows import (
     score_samples,
 )
 from checklist_rewards.version import __version__
+
+logger = logging.getLogger(__name__)
 
 Parse = Callable[[bytes, ChecklistScorer], DecisionRequest]
 Answers = Callable[[DecisionRequest, Score, str], dict[str, Any]]
@@ -139,7 +144,10 @@ def build_app(
     app.add_middleware(_AuthAndMetrics, metrics=request_metrics, token=token)
 
     @app.exception_handler(Refused)
-    async def _refused(_: Request, error: Refused) -> Response:
+    async def _refused(request: Request, error: Refused) -> Response:
+        if request.url.path == "/reward" and error.status == 422:
+            for record in error.errors:
+                _log_invalid(record["field"], record["message"])
         headers = {429: {"Retry-After": "1"}, 503: {"Retry-After": "1"}, 408: {"Connection": "close"}}
         return _AsciiJson(_error(error.message, error.errors), error.status, headers=headers.get(error.status))
 
@@ -180,7 +188,7 @@ def build_app(
     async def reward(request: Request) -> Response:
         samples = await asyncio.to_thread(reward_samples, await _body(request, max_body), scorer)
         rewards: list[float] = []
-        rates: list[float] = []
+        logs: list[dict[str, float]] = []
         errors: list[ErrorRecord] = []
         unscored: list[ErrorRecord] = []
         for number, outcome in enumerate(await _scored(request, queue, samples, "query", request_metrics), start=1):
@@ -190,13 +198,14 @@ def build_app(
                 unscored.append(error_record(number, "query", unscored_reason(outcome)))
             else:
                 rewards.append(outcome.primary_score)
-                rates.append(-1.0 if outcome.pass_rate is None else outcome.pass_rate)
+                logs.append(score_details(outcome))
         if errors:
             raise refused_rows(errors, len(samples))
         if unscored:
             message = f"the judge could not score {len(unscored)} of the {len(samples)} rows."
             raise Refused(503, message, errors=unscored)
-        return _AsciiJson({"rewards": rewards, "scores": rewards, "extra_logs": {"checklist_pass_rate": rates}})
+        extra_logs = {name: [numbers[name] for numbers in logs] for name in logs[0]}
+        return _AsciiJson({"rewards": rewards, "scores": rewards, "extra_logs": extra_logs})
 
     async def decide(request: Request, parse: Parse, answers: Answers) -> Response:
         asked = await asyncio.to_thread(parse, await _body(request, max_body), scorer)
@@ -265,6 +274,12 @@ class _AuthAndMetrics:
         # Compare bytes, because hmac.compare_digest raises for strings that are not ASCII.
         scheme, _, token = Headers(scope=scope).get("authorization", "").encode("latin-1").partition(b" ")
         return hmac.compare_digest(token.strip(), self.token) and scheme.lower() == b"bearer"
+
+
+@functools.lru_cache(maxsize=1024)
+def _log_invalid(field: str, message: str) -> None:
+    """Log an invalid row of `/reward` once: OpenRLHF hides the response and repeats the request."""
+    logger.error("POST /reward: %s: %s", field, message)
 
 
 def _error(message: str, errors: Sequence[ErrorRecord]) -> dict[str, Any]:

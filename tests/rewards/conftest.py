@@ -7,7 +7,7 @@ import pytest
 
 from tests.rewards.hosts import host_modules
 
-MODULES = ("open_instruct", "skyrl", "nemo_rl", "verifiers")
+MODULES = ("open_instruct", "skyrl", "nemo_rl", "verifiers", "swift")
 
 
 @pytest.fixture

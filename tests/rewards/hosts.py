@@ -83,6 +83,14 @@ class Judge:
         self.config = config
 
 
+class ORM:
+    def __init__(self, args=None, **kwargs):
+        self.args = args
+
+
+orms: dict[str, type[ORM]] = {}
+
+
 def host_modules() -> dict[str, ModuleType]:
     """The packages that the adapters import, with what they take from them."""
     return {
@@ -98,6 +106,7 @@ def host_modules() -> dict[str, ModuleType]:
             EnvironmentReturn=EnvironmentReturn,
         ),
         **module("verifiers.v1.judge", Judge=Judge),
+        **module("swift.rewards", ORM=ORM, orms=orms),
     }
 
 
@@ -133,3 +142,12 @@ def openrlhf_executor(reward_func, queries, prompts, labels) -> list[float]:
     found = asyncio.run(all_of_them())
     assert all(torch.tensor([value]).shape == (1,) for info in found for value in info["extra_logs"].values())
     return [torch.tensor([info["rewards"]]).item() for info in found]
+
+
+def swift_rewards(reward, conversations, **columns) -> list[float]:
+    """`compute_rewards_per_func`: the completions first, the columns by name, None as NaN."""
+    import torch
+
+    completions = [messages[-1]["content"] for messages in conversations]
+    found = reward(completions, trainer_state=object(), messages=conversations, **columns)
+    return torch.tensor([torch.nan if value is None else value for value in found], dtype=torch.float32).tolist()

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from tests.conftest import REPO
+
 TRAINERS = {"trl", "accelerate", "torch", "transformers", "datasets"}
 WRITERS = {f"checklist_rewards.{room}" for room in ("generators", "refiners", "pipelines", "datasets", "cli")}
 
@@ -19,6 +21,7 @@ def imported_with(module: str) -> set[str]:
     "module",
     [
         "checklist_rewards.rewards.trl",
+        "checklist_rewards.rewards.integrations.areal",
         "checklist_rewards.rewards.integrations.configured",
         "checklist_rewards.rewards.integrations.openrlhf",
         "checklist_rewards.rewards.integrations.verl",
@@ -34,3 +37,13 @@ def test_labelled_rewards_and_the_server_do_without_the_reward_of_trainers(modul
     names = imported_with(module)
     assert not names & (TRAINERS | WRITERS)
     assert not names & {f"checklist_rewards.rewards.{name}" for name in ("trl", "reward", "configured")}
+
+
+@pytest.mark.parametrize("name", ["nemo_rl", "open_instruct", "skyrl", "swift", "verifiers"])
+def test_adapters_import_their_host_and_no_other_trainer(name):
+    module = f"checklist_rewards.rewards.integrations.{name}"
+    hosts = "import sys; from tests.rewards.hosts import host_modules; sys.modules.update(host_modules())"
+    code = f"{hosts}; import {module}; print('\\n'.join(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], cwd=REPO, capture_output=True, text=True, check=True)
+    names = set(run.stdout.split())
+    assert module in names and not names & (TRAINERS | WRITERS)

@@ -15,10 +15,11 @@ from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.chat import strip_thinking
 from checklist_rewards.cli import app as command_line
 from checklist_rewards.rerank import rerank
+from checklist_rewards.rewards.integrations.areal import checklist_reward, checklist_reward_async
 from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
 from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore
 from checklist_rewards.rewards.trl import ChecklistReward
-from tests.rewards.hosts import VerifierFunction, openrlhf_executor, verl_reward_loop
+from tests.rewards.hosts import VerifierFunction, openrlhf_executor, orms, swift_rewards, verl_reward_loop
 
 CHECKLIST = [
     "Does the response end with a question mark?",
@@ -177,6 +178,38 @@ def through_the_command_line_and_a_remote_scorer(adapter):
         return scored_by_command("--backend", "remote", "--base-url", url)
 
 
+def through_verifiers_configuration(adapter):
+    """A reward that `TaskConfig.rewards` names by its path."""
+    reward = adapter("verifiers").checklist_reward
+    task = SimpleNamespace(checklist=LABEL, prompt_text="")
+    return [asyncio.run(reward(task=task, trace=SimpleNamespace(last_reply=text))) for text in TEXTS]
+
+
+def through_swift(adapter):
+    """`--reward_funcs checklist`, after the module was imported as a plugin."""
+    adapter("swift")
+    conversations = [
+        [{"role": "user", "content": "Say something."}, {"role": "assistant", "content": text}] for text in TEXTS
+    ]
+    return swift_rewards(orms["checklist"](), conversations, checklist=[json.dumps(CHECKLIST)] * len(TEXTS))
+
+
+def through_areal(adapter):
+    """`AsyncRewardWrapper`: a call per sample, with decoded texts, token ids and the columns of the row."""
+    row = {"messages": [{"role": "user", "content": "Say something."}], "checklist": json.dumps(CHECKLIST)}
+    with ThreadPoolExecutor(4) as threads:
+        calls = [threads.submit(checklist_reward, PROMPT, f"{t}<|im_end|>", [1], [2], **row) for t in TEXTS]
+        return [call.result() for call in calls]
+
+
+def through_areal_async(adapter):
+    async def all_of_them():
+        calls = [checklist_reward_async(PROMPT, text, [1], [2], checklist=LABEL, task="d") for text in TEXTS]
+        return await asyncio.gather(*calls)
+
+    return asyncio.run(all_of_them())
+
+
 def through_rerank(adapter):
     ranking = rerank(pocket_scorer(), CHECKLIST, [strip_thinking(text) for text in TEXTS], "Say something.")
     return [score.primary_score for score in ranking.scores]
@@ -215,6 +248,10 @@ def scored_by_command(*options: str) -> list[float | None]:
         through_skyrl,
         through_nemo_rl,
         through_verifiers,
+        through_verifiers_configuration,
+        through_swift,
+        through_areal,
+        through_areal_async,
         through_rerank,
         through_the_server,
         through_the_server_in_openrlhfs_form,

@@ -29,7 +29,19 @@ def test_openrlhf_gets_rewards_scores_and_logs(client):
     answer = client.post("/reward", json=openrlhf("a red thing", "<think>blue?</think>green"))
     assert answer.status_code == 200
     assert answer.json()["rewards"] == answer.json()["scores"] == pytest.approx([0.5, 0.1])
-    assert answer.json()["extra_logs"] == {"checklist_pass_rate": [0.5, 0.0]}
+    assert answer.json()["extra_logs"] == {
+        "checklist/pass_rate": [0.5, 0.0],
+        "checklist/answered_weight": [1.0, 1.0],
+        "checklist/scored": [1.0, 1.0],
+    }
+
+
+def test_an_invalid_row_of_openrlhf_is_logged_once(client, caplog):
+    body = openrlhf("red") | {"labels": ['{"checklist": [], "input": "logged once"}']}
+    for _ in range(2):
+        assert client.post("/reward", json=body).status_code == 422
+    [record] = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert record.getMessage().startswith("POST /reward: labels: row 1: ")
 
 
 def test_a_malformed_row_fails_alone_and_is_named(client):

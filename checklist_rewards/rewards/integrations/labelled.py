@@ -111,13 +111,8 @@ class SamplewiseReward:
         return float(self.unscored)
 
     def details(self, score: Score) -> dict[str, float]:
-        """Metrics to log with a reward. Frameworks require the same keys for every sample; a missing value is -1."""
-        numbers = {
-            "pass_rate": score.pass_rate,
-            "answered_weight": score.answered_weight,
-            "scored": float(score.primary_score is not None),
-        }
-        return {f"checklist/{name}": -1.0 if value is None else value for name, value in numbers.items()}
+        """Metrics to log with a reward; see [`score_details`]."""
+        return score_details(score)
 
     def _samples(self, labels: Sequence[Any], completions: Sequence[Any], prompts: Sequence[Any]) -> list[Sample]:
         if not len(labels) == len(completions) == len(prompts):
@@ -186,6 +181,16 @@ def answer_after(prompt: str, query: str, where: str) -> str:
             "the prompt truncated?"
         )
     return _END_TOKENS.sub("", answer)
+
+
+def score_details(score: Score) -> dict[str, float]:
+    """Metrics to log with a reward. Frameworks require the same keys for every sample; a missing value is -1."""
+    numbers = {
+        "pass_rate": score.pass_rate,
+        "answered_weight": score.answered_weight,
+        "scored": float(score.primary_score is not None),
+    }
+    return {f"checklist/{name}": -1.0 if value is None else value for name, value in numbers.items()}
 
 
 def unscored_reason(score: Score) -> str:

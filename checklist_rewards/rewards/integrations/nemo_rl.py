@@ -3,10 +3,10 @@
 NeMo-RL runs environments as Ray actors, so pass it `ray.remote(ChecklistEnvironment)`. The config holds the keyword
 arguments of [`SamplewiseReward`]. The label (see `labelled.py`) is the key "checklist" of a row's `extra_env_info`.
 
-Based on NVIDIA-NeMo/RL: `nemo_rl/environments/interfaces.py` (0b8a793),
-`EnvironmentInterface.step(message_log_batch, metadata)` returns an `EnvironmentReturn` of lists and tensors over the
-batch. Its content for a single-turn environment follows `reward_model_environment.py` (01be4c6),
-`RewardModelEnvironment.step`.
+Not run inside NeMo-RL: the tests use a minimal host. Based on NVIDIA-NeMo/RL:
+`nemo_rl/environments/interfaces.py` (0b8a793), `EnvironmentInterface.step(message_log_batch, metadata)` returns an
+`EnvironmentReturn` of lists and tensors over the batch. Its content for a single-turn environment follows
+`reward_model_environment.py` (01be4c6), `RewardModelEnvironment.step`.
 
 NeMo-RL passes whole batches, so `max_wait` is 0 by default. Unscored samples raise [`Unscored`] unless `unscored` is
 set, because rewards are a tensor.

@@ -3,10 +3,10 @@
 Import this module in a launcher script before the verifiers are built, set `CHECKLIST_REWARDS_CONFIG` to the YAML file
 of settings, and use rows with the dataset name "checklist" and the label (see `labelled.py`) as ground truth.
 
-Based on allenai/open-instruct: `open_instruct/ground_truth_utils.py` (0039262): `build_all_verifiers` creates every
-direct subclass of `VerifierFunction` with its config only and registers it by name. `VerifierFunction.async_call` and
-`__call__` take (tokenized_prediction, prediction, label, query) and return a `VerificationResult` with a score from 0
-to 1.
+Not run inside open-instruct: the tests use a minimal host. Based on allenai/open-instruct:
+`open_instruct/ground_truth_utils.py` (0039262): `build_all_verifiers` creates every direct subclass of
+`VerifierFunction` with its config only and registers it by name. `VerifierFunction.async_call` and `__call__` take
+(tokenized_prediction, prediction, label, query) and return a `VerificationResult` with a score from 0 to 1.
 
 Unscored samples raise [`Unscored`], because a `VerificationResult` requires a score.
 """

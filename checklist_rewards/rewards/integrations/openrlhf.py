@@ -8,19 +8,27 @@ Set `--reward.remote_url` (formerly `--remote_rm_url`) to a file with:
 The label (see `labelled.py`) is the row's label. OpenRLHF passes the prompt as the text of a chat template; put the
 plain input into the label's `input` for the judge.
 
-Based on OpenRLHF/OpenRLHF: `openrlhf/utils/agent.py` (04655bc), `SingleTurnAgentExecutor._fetch_rewards_via_func`,
-calls `reward_func(queries, prompts, labels)` with lists of length 1, each in its own thread. A query is the prompt and
-the completion decoded with special tokens. `examples/python/reward_func.py` (2cedb6a): the result is a dict of tensors
-`rewards` (for the advantage), `scores` (for dynamic filtering) and `extra_logs`. An exception is logged and the reward
-is skipped (`execute`), so unscored samples raise [`Unscored`].
+Run inside OpenRLHF 0.11.2 (`make test-frameworks`): `SingleTurnAgentExecutor.execute` (`openrlhf/utils/agent.py`)
+calls `reward_func(queries, prompts, labels)` with lists of length 1, each in its own thread, or posts the same lists
+to the server. A query is the prompt and the completion decoded with special tokens. The result is a dict of `rewards`
+(for the advantage), `scores` (for dynamic filtering) and `extra_logs`; the function and the server return the same
+keys.
+
+The executor turns every exception into a reward of None and a log line of level INFO, and it repeats a request five
+times whatever its status. So this function and the server log an invalid label as an ERROR of their own. Check the
+labels before training with [`labelled_sample`]. Unscored samples raise [`Unscored`], which the executor skips too.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
+from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.rewards.integrations.labelled import SamplewiseReward, answer_after
+
+logger = logging.getLogger(__name__)
 
 
 class ChecklistRewardFunc(SamplewiseReward):
@@ -43,8 +51,12 @@ class ChecklistRewardFunc(SamplewiseReward):
         import torch  # imported here, since the reward server uses this module's package without torch
 
         rows = enumerate(zip(prompts, queries, strict=True), start=1)
-        answers = [answer_after(prompt, query, f"row {row}") for row, (prompt, query) in rows]
-        scores = self.scores(labels, answers, prompts)
+        try:
+            answers = [answer_after(prompt, query, f"row {row}") for row, (prompt, query) in rows]
+            scores = self.scores(labels, answers, prompts)
+        except (SampleError, ChecklistError) as error:
+            logger.error("OpenRLHF gets no reward for an invalid row: %s", error)  # OpenRLHF hides the exception
+            raise
         rewards = torch.tensor([self.reward(score) for score in scores], dtype=torch.float32)
         details = [self.details(score) for score in scores]
         logs = {name: torch.tensor([numbers[name] for numbers in details]) for name in details[0]} if details else {}

@@ -6,9 +6,9 @@ Register it before training, set `CHECKLIST_REWARDS_CONFIG` to the YAML file of 
     from skyrl_gym.envs import register
     register(id="checklist", entry_point="checklist_rewards.rewards.integrations.skyrl:ChecklistEnv")
 
-Based on NovaSky-AI/SkyRL: `skyrl-gym/skyrl_gym/envs/base_text_env.py` (4855491), `BaseTextEnv.init(prompt)`
-returns the prompt and a dict, `step(action)` a `BaseTextEnvStepOutput`; `envs/llm_as_judge/env.py` (28d060d):
-environments are created with (env_config, extras), and `extras["reward_spec"]["ground_truth"]` comes from the row.
+Run inside skyrl-gym 0.4.0 (`make test-frameworks`): `skyrl_gym.make` creates the registered environment with
+(env_config, extras), where `extras["reward_spec"]["ground_truth"]` comes from the row. `BaseTextEnv.init(prompt)`
+returns the prompt and a dict, `step(action)` a `BaseTextEnvStepOutput`.
 
 Unscored samples raise [`Unscored`], because the reward of a step is a float.
 """

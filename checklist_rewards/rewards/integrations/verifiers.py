@@ -1,7 +1,11 @@
-"""A verifiers (v1) judge with one checklist per row.
+"""A verifiers (v1) reward with one checklist per row.
 
-Judges set in a verifiers config have no access to rows. Call this judge from a task's reward instead; it reads the
-field `checklist` of the row (a label, see `labelled.py`):
+The task data needs a field `checklist` (a label, see `labelled.py`). A task of any taskset gets the reward by
+configuration:
+
+    --env.taskset.task.rewards.checklist.fn checklist_rewards.rewards.integrations.verifiers:checklist_reward
+
+or in its own code:
 
     class MyTask(vf.Task[MyData, vf.State]):
         @vf.reward
@@ -10,10 +14,9 @@ field `checklist` of the row (a label, see `labelled.py`):
 
 Settings are read from the YAML file in `CHECKLIST_REWARDS_CONFIG`. Instances are cheap and share one scorer.
 
-Based on PrimeIntellect-ai/verifiers: `verifiers/v1/judge.py` (0296b9d), `Judge.score(task, trace)` returns a
-float; `judge_response` uses `trace.last_reply`, `judge_question` `task.prompt_text`. A judge that raises does not
-score the model (`judge_verdict`), so unscored samples raise [`Unscored`]. The `Rubric` of version 0
-(`verifiers/rubrics/rubric.py`, 0034333) is not supported, because it turns every exception into 0.0.
+Run inside verifiers 0.4.0 (`make test-frameworks`): `Task.score` calls decorated and configured rewards, and
+`Judge.score(task, trace)` returns a float; `trace.last_reply` is the completion and `task.prompt_text` the prompt. An
+exception becomes a `TaskError` and the reward stays None, so unscored samples raise [`Unscored`].
 """
 
 from __future__ import annotations
@@ -53,3 +56,8 @@ class ChecklistJudge(Judge):
             raise SampleError(f"the task data requires a field 'checklist', got {type(task).__name__} without it.")
         scores = await self.reward.scores_async([label], [trace.last_reply], [task.prompt_text or None])
         return self.reward.reward(scores[0])
+
+
+async def checklist_reward(task: Any, trace: Any) -> float:
+    """[`ChecklistJudge.score`] for `TaskConfig.rewards`, which takes the path of a function."""
+    return await ChecklistJudge().score(task, trace)

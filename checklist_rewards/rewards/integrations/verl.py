@@ -1,6 +1,6 @@
-"""A custom reward function for verl's per-sample and batch reward managers.
+"""A custom reward function for verl's reward managers.
 
-Set `custom_reward_function.name=compute_score` and `custom_reward_function.path` to a file with:
+Set `reward.custom_reward_function.name=compute_score` and `reward.custom_reward_function.path` to a file with:
 
     from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore
     compute_score = ChecklistComputeScore(model="org/judge").compute_score_async
@@ -8,15 +8,22 @@ Set `custom_reward_function.name=compute_score` and `custom_reward_function.path
 The label (see `labelled.py`) is the row's `reward_model.ground_truth`. verl passes no prompt, so put the input into
 the label: `{"checklist": [...], "input": "..."}`.
 
-Based on volcengine/verl: `verl/experimental/reward_loop/reward_manager/dapo.py` (13c4d3a),
-`DAPORewardManager.run_single`, awaits `compute_score(data_source=, solution_str=, ground_truth=, extra_info=, ...)` if
-it is a coroutine function and otherwise runs it in a thread. It uses the key "score" of the returned dict as reward
-and logs the other keys. `reward_loop.py` (14af4d3), `RewardLoopManager.compute_rm_score`, takes the names of those
-keys from the first sample and looks them up in every other, so the keys are always the same here.
-`verl/workers/reward_manager/batch.py` (abddec4), `BatchRewardManager.verify`, calls with the plural names.
+| reward manager | function | calls |
+|---|---|---|
+| `naive`, `dapo`, `gdpo` | `compute_score_async` or `compute_score` | batched in each reward worker |
+| `remote` | `compute_score`; it refuses coroutines | one at a time in each Ray actor, not batched |
+| `rate_limited` | `compute_score_async` or `compute_score` | at most `reward.max_concurrent` at once (1 by default) |
+| `BatchRewardManager` of older trainers | `compute_score_batch` | one call per batch |
 
-verl has no reward None. Unscored samples raise [`Unscored`] unless `unscored` is set; some reward managers catch the
-exception and use 0.0.
+Each process that computes rewards builds its own scorer, so use a served judge, for example `backend="remote"`.
+
+Run inside verl 0.9.1 (`make test-frameworks`): `load_reward_manager` loads the file, `run_single` of the managers
+uses the key "score" of the returned dict as reward and logs the other keys, and `RewardLoopManager.compute_rm_score`
+takes the names of those keys from the first sample, so the keys are always the same here.
+
+verl has no reward None. Unscored samples raise [`Unscored`] unless `unscored` is set, which stops the step.
+`rate_limited` is the exception: it turns errors and timeouts into a reward of 0.0, so a judge failure punishes the
+completion. Prefer `naive` and set `concurrency` on the scorer.
 """
 
 from __future__ import annotations
@@ -40,7 +47,7 @@ class ChecklistComputeScore(SamplewiseReward):
     async def compute_score_async(
         self, data_source: Any, solution_str: str, ground_truth: Any, extra_info: Any = None, **kwargs: Any
     ) -> dict[str, float]:
-        """[`compute_score`] as a coroutine."""
+        """[`compute_score`] as a coroutine. The `remote` manager does not accept it."""
         return self._result((await self.scores_async([ground_truth], [solution_str], [None]))[0])
 
     def compute_score_batch(
@@ -51,7 +58,7 @@ class ChecklistComputeScore(SamplewiseReward):
         extra_infos: Sequence[Any] | None = None,
         **kwargs: Any,
     ) -> list[dict[str, float]]:
-        """[`compute_score`] for the batch reward manager."""
+        """[`compute_score`] for `BatchRewardManager`."""
         return [self._result(s) for s in self.scores(ground_truths, solution_strs, [None] * len(solution_strs))]
 
     def _result(self, score: Score) -> dict[str, float]:

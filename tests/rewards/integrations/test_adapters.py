@@ -7,17 +7,21 @@ import asyncio
 import pickle
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import ChecklistError, SampleError
+from checklist_rewards.rewards.integrations import areal
+from checklist_rewards.rewards.integrations.areal import checklist_reward
 from checklist_rewards.rewards.integrations.configured import configured
 from checklist_rewards.rewards.integrations.labelled import SamplewiseReward, Unscored, answer_after
 from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
 from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore
+from checklist_rewards.rewards.reward import ChecklistReward
 from tests.conftest import HANG
 from tests.fakes import FakeBackend
-from tests.rewards.hosts import openrlhf_executor
+from tests.rewards.hosts import openrlhf_executor, orms, swift_rewards
 
 CHECKLIST = ["Does the response end with a question mark?"]
 
@@ -125,6 +129,43 @@ def test_rows_without_a_checklist_are_refused_where_the_host_holds_it(pocket, ad
     judge = adapter("verifiers").ChecklistJudge()
     with pytest.raises(SampleError, match="requires a field 'checklist'"):
         asyncio.run(judge.score(SimpleNamespace(prompt_text=""), SimpleNamespace(last_reply="x")))
+
+
+def test_swift_rewards_no_group_in_which_the_judge_failed(adapter):
+    """ms-swift counts NaN as 0 in its sum, so a failure must not be NaN for one completion alone."""
+    adapter("swift")
+    reward = ChecklistReward(broken_scorer(), retries=0)
+    ask, other = [{"role": "user", "content": "Ask."}], [{"role": "user", "content": "Say."}]
+    conversations = [
+        [*prompt, {"role": "assistant", "content": text}]
+        for prompt, text in ((ask, "fine"), (ask, "boom"), (other, "fine"), (other, "fine"))
+    ]
+    columns = {"checklist": [["Is it?"]] * 4, "request_id": ["a", "b", "c", "d"]}
+    grouped = orms["checklist"](reward=reward)
+    assert np.isnan(swift_rewards(grouped, conversations, **columns)).tolist() == [True, True, False, False]
+    alone = orms["checklist"](SimpleNamespace(scale_rewards="gdpo"), reward=reward)
+    assert np.isnan(swift_rewards(alone, conversations, **columns)).tolist() == [False, True, False, False]
+    assert reward.on_failure == "row"  # the reward that was given stays as it is
+    with pytest.raises(SampleError, match="expected a column 'messages'"):
+        grouped(["fine"], checklist=[["Is it?"]])
+
+
+def test_areal_rows_without_a_checklist_are_refused_and_failures_raise(adapter, monkeypatch, tmp_path):
+    with pytest.raises(SampleError, match="requires a column 'checklist', got the columns answer"):
+        checklist_reward("Ask.", "fine", [1], [2], answer="x")
+    with pytest.raises(ChecklistError, match="empty"):
+        checklist_reward("Ask.", "fine", [1], [2], checklist="[]")
+    monkeypatch.setattr(areal, "configured", lambda: SamplewiseReward(broken_scorer()))
+    with pytest.raises(Unscored, match="answered 0 of 1 items"):
+        checklist_reward("Ask.", "boom", [1], [2], checklist=["Is it?"])
+    assert pickle.loads(pickle.dumps(checklist_reward)) is checklist_reward
+
+
+def test_openrlhf_hides_exceptions_so_invalid_rows_are_logged(caplog):
+    reward = ChecklistRewardFunc(broken_scorer())
+    with pytest.raises(ChecklistError):
+        reward(["Ask. fine"], ["Ask. "], ["[]"])
+    assert "OpenRLHF gets no reward for an invalid row: row 1" in caplog.text
 
 
 def test_the_configured_reward_is_one_per_process_and_needs_its_file(adapter, monkeypatch):

@@ -1,0 +1,80 @@
+"""Reward functions for AReaL's rollout workflows.
+
+Rows need a column `checklist` with the label (see `labelled.py`). Settings are read from the YAML file in the
+environment variable `CHECKLIST_REWARDS_CONFIG`, which must be set on every rollout worker. If a row has a column
+`messages`, it is the input that the judge sees; otherwise this is the decoded prompt.
+
+There are two functions:
+
+- `checklist_reward`: a plain function that AReaL can pickle. `AsyncRewardWrapper` calls it in a few processes, one
+  sample at a time, so nothing is batched and each process has its own scorer. Use a served judge (`backend: remote`).
+- `checklist_reward_async`: a coroutine for the workflow itself. All concurrent episodes share batches and one judge.
+
+AReaL's wrapper gives a call 15 seconds, including the wait for a free process, and returns the reward 0 when it has
+timed out four times. So either use the coroutine, which has no such limit, or raise the limit:
+
+    from areal.api import AsyncRewardWrapper
+    from areal.workflow.rlvr import RLVRWorkflow
+    from checklist_rewards.rewards.integrations.areal import checklist_reward, checklist_reward_async
+
+    class ChecklistWorkflow(RLVRWorkflow):
+        def __init__(self, *args, **kwargs):
+            super().__init__(checklist_reward, *args, **kwargs)
+            self.async_reward_fn = checklist_reward_async
+            # or: self.async_reward_fn = AsyncRewardWrapper(checklist_reward, timeout_seconds=600, max_workers=16)
+
+Run inside AReaL 1.0.4 (`make test-frameworks`): `AsyncRewardWrapper` (`areal/api/reward_api.py`) and
+`RLVRWorkflow.arun_episode` (`areal/workflow/rlvr.py`) call `reward_fn(prompt, completion, prompt_ids, completion_ids,
+**row)`, with both texts decoded with special tokens, and require a number.
+
+Unscored samples raise [`Unscored`], because AReaL has no reward None. The wrapper repeats a call that raises three
+times before the episode fails.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from checklist_rewards.errors import SampleError
+from checklist_rewards.rewards.integrations.configured import configured
+from checklist_rewards.rewards.integrations.labelled import answer_after
+
+
+def checklist_reward(
+    prompt: str | None, completions: str, prompt_ids: Any = None, completion_ids: Any = None, **row: Any
+) -> float:
+    """Reward one completion, blocking until it is scored.
+
+    Args:
+        prompt (`str`, *optional*):
+            The decoded prompt; used if the row has no `messages`.
+        completions (`str`):
+            The decoded completion. Special tokens at its end are removed.
+        prompt_ids, completion_ids:
+            Not used.
+        **row:
+            The columns of the row: `checklist`, and optionally `messages`.
+
+    Returns:
+        `float`: The reward in [0, 1].
+
+    Raises:
+        SampleError, ChecklistError: If the row has no valid checklist.
+        Unscored: If the judge answered too few items.
+    """
+    reward = configured()
+    return reward.reward(reward.scores(*_columns(prompt, completions, row))[0])
+
+
+async def checklist_reward_async(
+    prompt: str | None, completions: str, prompt_ids: Any = None, completion_ids: Any = None, **row: Any
+) -> float:
+    """[`checklist_reward`] as a coroutine. Concurrent calls are batched."""
+    reward = configured()
+    return reward.reward((await reward.scores_async(*_columns(prompt, completions, row)))[0])
+
+
+def _columns(prompt: str | None, completion: str, row: dict[str, Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    if row.get("checklist") is None:
+        raise SampleError(f"the row requires a column 'checklist', got the columns {', '.join(row) or 'none'}.")
+    return [row["checklist"]], [answer_after("", completion, "the row")], [row.get("messages") or prompt]

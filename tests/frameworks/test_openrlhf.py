@@ -1,0 +1,87 @@
+"""OpenRLHF: its single-turn executor, with the reward function in a file and with the reward server."""
+
+import asyncio
+import logging
+import pickle
+from types import SimpleNamespace
+
+import pytest
+import torch
+from conftest import BROKEN, INPUT, LABEL, TEXTS, Engine
+from openrlhf.utils.agent import SingleTurnAgentExecutor
+
+from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
+
+LABELS = [LABEL] * len(TEXTS)
+LOGGED = {"checklist/pass_rate", "checklist/answered_weight", "checklist/scored"}
+
+
+@pytest.fixture
+def function(tmp_path):
+    """`function(judge)`: the file that `--reward.remote_url` names."""
+
+    def write(judge) -> str:
+        path = tmp_path / "reward_func.py"
+        path.write_text(
+            "from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc\n"
+            f"reward_func = ChecklistRewardFunc(**{judge!r})\n"
+        )
+        return str(path)
+
+    return write
+
+
+def outputs_of(endpoint: str, tokenizer, labels=LABELS) -> list[dict]:
+    executor = SingleTurnAgentExecutor(endpoint)
+    prompt = tokenizer.apply_chat_template(
+        [{"role": "user", "content": INPUT}], tokenize=False, add_generation_prompt=True
+    )
+    engine, sampling = Engine(tokenizer), SimpleNamespace(max_tokens=64, logprobs=None)
+
+    async def all_of_them():
+        calls = [executor.execute(prompt, label, sampling, 512, tokenizer, engine) for label in labels]
+        return await asyncio.gather(*calls)
+
+    return asyncio.run(all_of_them())
+
+
+def numbers(outputs: list[dict], key: str) -> list[float]:
+    """The values as the sample generator makes tensors of them."""
+    return [torch.tensor([output[key]]).flatten().item() for output in outputs]
+
+
+def test_the_function_rewards(judge, function, tokenizer, expected):
+    outputs = outputs_of(function(judge), tokenizer)
+    assert numbers(outputs, "reward") == pytest.approx(expected, abs=1e-4)
+    assert numbers(outputs, "scores") == pytest.approx(expected, abs=1e-4)
+    assert all(set(output["extra_logs"]) == LOGGED for output in outputs)
+
+
+def test_the_server_rewards_and_logs_the_same(server, function, tokenizer, expected):
+    outputs = outputs_of(f"{server}/reward", tokenizer)
+    assert numbers(outputs, "reward") == pytest.approx(expected, abs=1e-4)
+    by_function = outputs_of(function({"backend": "remote", "base_url": server}), tokenizer)
+    for key in LOGGED:
+        logs = [
+            [torch.tensor([o["extra_logs"][key]]).flatten().item() for o in each] for each in (outputs, by_function)
+        ]
+        assert logs[0] == pytest.approx(logs[1], abs=1e-4)
+
+
+def test_an_invalid_label_is_an_error_in_the_log_and_no_reward(server, function, tokenizer, caplog):
+    with caplog.at_level(logging.ERROR):
+        [output] = outputs_of(function({"backend": "remote", "base_url": server}), tokenizer, [BROKEN])
+    assert output["reward"] is None and output["scores"] is None
+    assert "OpenRLHF gets no reward for an invalid row: row 1" in caplog.text
+    [output] = outputs_of(f"{server}/reward", tokenizer, [BROKEN])  # five requests, one second apart
+    assert output["reward"] is None
+
+
+def test_an_unscored_sample_has_no_reward(function, silent_judge, tokenizer):
+    [output] = outputs_of(function(silent_judge), tokenizer, [LABEL])
+    assert output["reward"] is None
+
+
+def test_the_function_can_be_pickled(server):
+    copy = pickle.loads(pickle.dumps(ChecklistRewardFunc(backend="remote", base_url=server)))
+    assert copy.__name__ == "reward_func"
