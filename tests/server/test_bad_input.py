@@ -170,7 +170,7 @@ def test_a_body_that_is_no_request_is_refused_with_a_sentence(client, path, body
 def test_a_path_that_does_not_exist_is_answered_with_those_that_do(client, method, path, status):
     answer = client.request(method, path)
     assert refused(answer, status) == [(None, "path")]
-    assert "the paths are /score, /reward, /health, /metrics" in answer.json()["error"]
+    assert "the paths are /score, /reward, /v1/decisions, /v1/systemone, /v1/models, /health" in answer.json()["error"]
     assert status == 404 or answer.headers["allow"] == "POST"
 
 
