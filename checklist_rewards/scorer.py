@@ -5,8 +5,8 @@
     >>> score.primary_score  # doctest: +SKIP
     0.99
 
-Everything that can be refused (a missing model, a bad weight, a target that is no string) is refused before the judge
-is asked anything. What the judge then fails to answer is unanswered in the score, with the reason.
+Invalid arguments and samples (a missing model, a bad weight, a target that is not a string) raise an error before
+anything is sent to the judge. A read that the judge then fails to answer is unanswered in the score, with the reason.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """The judge behind a reward server (`checklist-rewards serve`), and the client of that server.
 
 [`RemoteJudge`] sends the reads of a target as one row and takes the verdicts from the server's scores: probabilities,
-mass, reasons, who answered and how. Weights, thresholds and the primary metric are those of this process. How the
-questions are asked (model, prompt, mode, samples) and where answers are stored is set on the server.
+label mass, reasons, judge and method. Weights, thresholds and the primary metric are those of this process. The model,
+prompt, mode and samples of the judge, and the store of its answers, are set on the server.
 
-[`RewardServer`] sends rows in requests of [`ROWS`], several at a time. Requests are repeated with growing pauses while
-the server is busy (429), fails (5xx) or cannot be reached, until their deadline. A request that is too large, or in
-which the server can use no row, is halved until the one row to blame is alone. A row that could not be scored is
-unanswered, with its reason. What no retry can repair (no server, a wrong token, another judge than the one named) is a
-[`ModelError`].
+[`RewardServer`] sends requests of [`ROWS`] rows, several at a time. Requests are repeated with growing pauses while
+the server is busy (429), fails (5xx) or cannot be reached, until their deadline. A request that is too large, or whose
+rows are all invalid, is halved until the invalid row is alone. A row that could not be scored is unanswered, with the
+reason. Errors that no retry can fix (no server, a wrong token, another judge than the named one) raise [`ModelError`].
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ JUDGE_BACKENDS: tuple[str, ...] = get_args(JudgeBackend)
 REMOTE = "remote"
 TOKEN_VARIABLE = "CHECKLIST_REWARDS_TOKEN"
 ROWS = 32
-"""Rows in one request: enough to fill a batch with a few, few enough that one that fails costs little."""
+"""Rows per request: a few requests fill a batch of the server, and a failed request repeats little work."""
 CONCURRENCY = 16
 _PATHS = (("GET", "/health"), ("POST", "/score"))
 _PATIENCE = 4.0  # as for lists of prompts: a request is answered when its last row is
@@ -58,9 +57,10 @@ class RemoteJudge(Paid):
     """Answers items through a reward server.
 
     Args:
-        server (`str` or [`RewardServer`]): its address, or the client, where that needs settings.
-        model (`str`, *optional*, defaults to `"pocket"`): a name other than "pocket" must be that of the server's
-            judge, which is compared before the first row is sent.
+        server (`str` or [`RewardServer`]):
+            Address of the server, or a client with its own settings.
+        model (`str`, *optional*, defaults to `"pocket"`):
+            Name of the server's judge, which is checked before the first row is sent. "pocket" accepts any judge.
     """
 
     def __init__(self, server: str | RewardServer, *, model: str = POCKET):
@@ -69,20 +69,22 @@ class RemoteJudge(Paid):
         self._model = None if model == POCKET else model
 
     def check(self) -> None:
-        """Nothing can be known before the server is asked."""
+        """Do nothing: the server checks its judge when it starts."""
 
     def check_item(self, item: ChecklistItem, where: str) -> None:
-        """What the server cannot answer it says itself, row by row."""
+        """Do nothing: the server rejects rows that it cannot score."""
 
     def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
         """Answer every read, in order.
 
         Args:
-            reads (sequence of [`Read`]).
-            progress (callable, *optional*): called with the number of reads answered since its last call.
+            reads (sequence of [`Read`]):
+                Reads to answer.
+            progress (`Callable[[int], None]`, *optional*):
+                Called with the number of reads answered since the last call.
 
         Raises:
-            ModelError: If no reward server answers, it does not accept the token, or its judge is another one.
+            ModelError: If no reward server answers, if it does not accept the token, or if it has another judge.
         """
         if reads:
             self._compare()
@@ -132,7 +134,7 @@ class RemoteJudge(Paid):
         return [self._usable(item, verdict) for item, verdict in zip(items, verdicts, strict=True)]
 
     def _usable(self, item: ChecklistItem, verdict: Verdict) -> Verdict:
-        """A server whose answer does not fit the question has not answered it."""
+        """The verdict, or an unanswered one if its labels are not those of the item."""
         if verdict.unanswered is None:
             try:
                 answer_of(item, verdict)
@@ -145,13 +147,15 @@ class RewardServer:
     """A reward server at an address. Pickles as its settings: a copy in another process opens its own connections.
 
     Args:
-        base_url (`str`): such as "http://localhost:8090".
-        token (`str`, *optional*): what the server wants to be shown. Defaults to what `CHECKLIST_REWARDS_TOKEN` says,
-            in the process that asks.
-        **settings: see [`Settings`] of `backends/servers.py`: `concurrency` (here 16 unless given),
-            `timeout`, `deadline`, `attempts` ...
+        base_url (`str`):
+            URL of the server, such as "http://localhost:8090".
+        token (`str`, *optional*):
+            Bearer token. Defaults to the environment variable `CHECKLIST_REWARDS_TOKEN`.
+        **settings:
+            Fields of [`Settings`], such as `concurrency` (16 by default), `timeout`, `deadline` or `attempts`.
 
-    Raises [`ModelError`] for an address that is none, and for settings that there are not.
+    Raises:
+        ModelError: If `base_url` is not a URL, or if a setting is unknown or invalid.
     """
 
     def __init__(self, base_url: str, *, token: str | None = None, **settings: Any):
@@ -202,17 +206,18 @@ class RewardServer:
         return self._judge
 
     def score(self, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Score | Unanswered], int]:
-        """Have rows scored.
+        """Score rows.
 
         Args:
-            rows: mappings of `checklist`, `target` and, if known, `input`, `reference`, `history`.
+            rows (sequence of mappings):
+                With `checklist` and `target`, and optionally `input`, `reference` and `history`.
 
         Returns:
-            `tuple[list[Score | Unanswered], int]`: A score per row, in order, or in its place why there is none; and
-            the number of requests this took.
+            `tuple[list[Score | Unanswered], int]`: A score or the reason for its absence per row, in order; and the
+            number of requests.
 
         Raises:
-            ModelError: if the server does not accept the token, or has no such path.
+            ModelError: If the server does not accept the token, or if it is not a reward server.
         """
         from checklist_rewards.backends.openai.loop import run
 
@@ -256,11 +261,11 @@ class RewardServer:
 
 
 def _row(reads: Sequence[Read]) -> dict[str, Any]:
-    """What the server is sent of one target."""
+    """The row of one target."""
     first = reads[0]
     row: dict[str, Any] = {"checklist": [_item(read.item) for read in reads], "target": first.target}
-    beside = {"input": first.input, "reference": first.reference, "history": first.history}
-    return row | {name: text for name, text in beside.items() if text is not None}
+    context = {"input": first.input, "reference": first.reference, "history": first.history}
+    return row | {name: text for name, text in context.items() if text is not None}
 
 
 def _item(item: ChecklistItem) -> dict[str, Any]:
@@ -272,16 +277,16 @@ def _joined(parts: Sequence[tuple[list[Score | Unanswered], int]]) -> tuple[list
     return list(chain.from_iterable(outcomes for outcomes, _ in parts)), sum(requests for _, requests in parts)
 
 
-def _outcomes(found: Mapping[str, Any], rows: int) -> list[Score | Unanswered]:
+def _outcomes(response: Mapping[str, Any], rows: int) -> list[Score | Unanswered]:
     """A score or a reason per row."""
-    scores, errors = found["scores"], found.get("errors")
+    scores, errors = response["scores"], response.get("errors")
     if len(scores) != rows:
         return [Unanswered(Reason.ERROR_BODY)] * rows
-    said = {error.get("row"): error.get("message") for error in errors or () if isinstance(error, Mapping)}
+    messages = {error.get("row"): error.get("message") for error in errors or () if isinstance(error, Mapping)}
     outcomes: list[Score | Unanswered] = []
     for number, score in enumerate(scores, start=1):
         if score is None:
-            outcomes.append(Unanswered(Reason.REFUSED, str(said.get(number, "the server gave no reason"))))
+            outcomes.append(Unanswered(Reason.REFUSED, str(messages.get(number, "the server gave no reason"))))
             continue
         try:
             outcomes.append(Score.model_validate(score))

@@ -98,7 +98,7 @@ def test_an_engine_that_fails_at_the_second_attempt_leaves_both_errors():
     backend = Replies(lambda text, sampling: "Well ..." if sampling.seed == 0 else Reply(None, unanswered="too_long"))
     (error,) = ask(Engine("m", backend), prompts("x"), Answer, Sampling(temperature=1))
     for each in (error, pickle.loads(pickle.dumps(error))):
-        assert isinstance(each, NoReply) and each.reason == "too_long" and "no JSON" in str(each.first)
+        assert isinstance(each, NoReply) and each.unanswered == "too_long" and "no JSON" in str(each.first)
 
 
 def test_several_samples_are_parsed_alone_and_none_is_repeated():

@@ -12,7 +12,7 @@ A sample that cannot be scored fails alone: the batch is halved until the sample
 its caller. Invalid samples (no text, a broken checklist) are rejected before the judge is called, so nothing is read
 twice. If a sample fails later, its halves are read again unless they are stored; one such sample costs less than three
 times the reads of the batch. An error of the model or the engine goes to all callers of the batch. A read that the
-judge does not answer is no error here: it is unanswered in the score.
+judge does not answer is not an error here: it is unanswered in the score.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class MicroBatcher:
             return
         try:
             scores = self.scorer.score_batch([sample for sample, _ in batch])
-        # Errors of any kind go to the callers, because nobody would see them in this thread.
+        # Errors of any kind go to the callers, because in this thread they would be lost.
         except BaseException as error:
             if isinstance(error, _BATCH_ERRORS) or not isinstance(error, _SAMPLE_DATA_ERRORS):
                 for _, future in batch:
