@@ -1,8 +1,8 @@
 """The page as one file: `page/` with its style, its modules and the data.
 
-A page that is opened from a disk cannot import modules, so they are joined: each becomes a function that returns what the
-module exports, in the order of their imports. Only the two forms that the page uses are supported, `import { a, b } from
-"./module.js";` on one line, and `export` before `function`, `class`, `const` or `async function`.
+A page that is opened from a disk cannot import modules, so they are joined: each becomes a function that returns what
+the module exports, in the order of their imports. Only the two forms that the page uses are supported, `import { a, b
+} from "./module.js";` on one line, and `export` before `function`, `class`, `const` or `async function`.
 
 The page may run this script and no other (Content-Security-Policy), load nothing, and connect to nothing.
 """
@@ -113,7 +113,7 @@ def _write_data(file: IO[str], chunks: Iterable[str]) -> None:
 
 def _compressed(chunks: Iterable[str]) -> Iterator[bytes]:
     sink = _Sink()
-    with gzip.GzipFile(filename="", mode="wb", fileobj=sink, compresslevel=6, mtime=0) as packed:  # type: ignore[call-overload]
+    with gzip.GzipFile(filename="", mode="wb", fileobj=sink, compresslevel=6, mtime=0) as packed:
         for chunk in chunks:
             packed.write(chunk.encode())
             yield sink.taken()

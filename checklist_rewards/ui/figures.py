@@ -1,7 +1,7 @@
 """The figures of one file, over all of its rows.
 
-Rows are added one at a time. Means and pass rates are those of [`Tally`], as in the summary of `score`; item statistics
-are those of [`ItemAnalysis`], as in `inspect`; both commands show the same numbers.
+Rows are added one at a time. Means and pass rates are those of [`Tally`], as in the summary of `score`; item
+statistics are those of [`ItemAnalysis`], as in `inspect`; both commands show the same numbers.
 """
 
 from __future__ import annotations
@@ -58,9 +58,7 @@ class FileFigures:
         if score.primary_score is not None:
             self.score_bins[_bin(score.primary_score, SCORE_BINS)] += 1
         for line in score.items:
-            _, _, rate, reasons = self.items.setdefault(
-                line.id, (line.question, line.category, PassRate(), Counter())
-            )
+            _, _, rate, reasons = self.items.setdefault(line.id, (line.question, line.category, PassRate(), Counter()))
             if line.passed is not None:
                 rate.add(int(line.passed), 1)
             if line.unanswered is not None:
