@@ -7,14 +7,13 @@ statistics are those of [`ItemAnalysis`], as in `inspect`; both commands show th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from checklist_rewards.checklists import Checklist, content_hash
 from checklist_rewards.errors import ChecklistError
-from checklist_rewards.evaluation.items.items import FLAGS, ItemAnalysis
-from checklist_rewards.refiners.embedding import Embedder
+from checklist_rewards.evaluation.items.items import FLAGS, ItemAnalysis, ItemReport
 from checklist_rewards.scores import Score
 from checklist_rewards.scores.reasons import ADVICE
 from checklist_rewards.scores.tally import PassRate, Tally
@@ -110,17 +109,16 @@ class FileFigures:
             ],
         }
 
-    def item_analysis(self, embedder: Embedder | None = None) -> dict[str, Any]:
+    def item_analysis(self) -> dict[str, Any]:
         """The figures of `inspect`, or why there are none."""
         if missing("numpy"):
             return {"missing": f"Item analysis requires numpy: {install('evaluation')}."}
-        return analysed(self.analysis, embedder)
+        return analysed(self.analysis, self.analysis.report())
 
 
-def analysed(analysis: ItemAnalysis, embedder: Embedder | None = None) -> dict[str, Any]:
+def analysed(analysis: ItemAnalysis, reports: Sequence[ItemReport]) -> dict[str, Any]:
     """An item analysis for the page."""
-    reports = [asdict(line) for line in analysis.report(embedder)]
-    return {"targets": analysis.targets, "items": reports, "flags": FLAGS}
+    return {"targets": analysis.targets, "items": list(map(asdict, reports)), "flags": FLAGS}
 
 
 def rates(rate: PassRate) -> dict[str, Any]:

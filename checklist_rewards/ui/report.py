@@ -85,8 +85,8 @@ def write_report(
         id_key (`str`, *optional*):
             Column of row ids in scored files.
         extra (mapping, *optional*):
-            Further parts of the page: `items`, an item analysis of the first file, and `tables`, heading -> {name:
-            number}.
+            Further parts of the page: `items`, an item analysis of the first file; `tables`, heading -> {name:
+            number}; and `view`, the name of the view that opens first.
         progress (callable, *optional*):
             Adds a progress bar.
 

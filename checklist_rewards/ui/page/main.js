@@ -37,7 +37,7 @@ function show(report, main) {
   }
 
   function draw() {
-    const [, number = "0", name = "overview", row] = location.hash.split("/");
+    const [, number = "0", name = report.extra.view ?? "overview", row] = location.hash.split("/");
     const index = Math.min(report.files.length - 1, Math.max(0, Number(number) || 0));
     const file = report.files[index], state = states[index];
     const known = VIEWS.filter(([, , has]) => has(report, file));

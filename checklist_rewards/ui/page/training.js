@@ -1,6 +1,6 @@
 // Training: curves over steps, what the policy learned, one group side by side, and one prompt over the run.
 
-import { lines, rateBar, sparkline } from "./charts.js";
+import { lines, sparkline } from "./charts.js";
 import { bounds, count, el, fixed, note, num, plural, section, table, written } from "./dom.js";
 import { sampled } from "./overview.js";
 
@@ -21,10 +21,30 @@ export function training(report, file, open) {
   return [
     sampled(file),
     section("What the policy learned", learnedTable(learned)),
+    runs(report.files.filter((one) => one.training)),
     section("Over the steps", el("div", { class: "columns" }, charts)),
     section("One group of completions", groups(file, open)),
     section("One prompt over the run", history(file, open)),
   ];
+}
+
+/** Several runs on the same axes, and their last thirds question by question. */
+function runs(files) {
+  if (files.length < 2) return null;
+  const steps = [...new Set(files.flatMap((file) => file.training.steps))].sort((a, b) => a - b);
+  const spread = (file, name) => {
+    const values = new Map(file.training.steps.map((step, i) => [step, file.training.series[name][i]]));
+    return { name: file.name, values: steps.map((step) => values.get(step) ?? null) };
+  };
+  const last = files.map((file) => new Map(file.training.learned.map((line) => [line.pattern, line.after])));
+  const shared = [...last[0].keys()].filter((pattern) => last.every((own) => own.get(pattern)?.counted));
+  const cells = (pattern) => last.map((own) => [num(own.get(pattern).rate), bounds(own.get(pattern).interval)]);
+  return section(
+    "Runs",
+    el("div", { class: "columns" }, lines(steps, files.map((file) => spread(file, "reward")), { label: "Reward", low: 0, high: 1 }), lines(steps, files.map((file) => spread(file, "words")), { label: "Words", digits: 1 })),
+    note("Pass rates in the last third of each run."),
+    table(["question", ...files.map((file) => [file.name, "n"])], shared.slice(0, MOST_LEARNED).map((pattern) => [pattern, ...cells(pattern)]), { "aria-label": "Runs" }),
+  );
 }
 
 function learnedTable(learned) {
@@ -34,9 +54,9 @@ function learnedTable(learned) {
   const side = (part) => [num(part.rate), bounds(part.interval), el("div", { class: "muted" }, plural(part.counted, "answer"))];
   const rows = shown.map((line) => [
     line.pattern,
+    el("strong", { class: line.change >= 0 ? "good" : "bad" }, `${line.change >= 0 ? "+" : ""}${fixed(line.change)}`),
     side(line.before),
     side(line.after),
-    el("strong", { class: line.change >= 0 ? "good" : "bad" }, `${line.change >= 0 ? "+" : ""}${fixed(line.change)}`),
     sparkline(line.series),
   ]);
   return [
@@ -45,7 +65,7 @@ function learnedTable(learned) {
       "Questions that differ only in a quoted text or a number are one line.",
       known.length > shown.length ? ` Shown are the ${MOST_LEARNED} of ${known.length} that changed most.` : "",
     ),
-    table(["question", ["first third", "n"], ["last third", "n"], ["change", "n"], "over the steps"], rows, { class: "learned", "aria-label": "What the policy learned" }),
+    table(["question", ["change", "n"], ["first third", "n"], ["last third", "n"], "over the steps"], rows, { class: "learned", "aria-label": "What the policy learned" }),
   ];
 }
 

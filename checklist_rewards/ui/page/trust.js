@@ -65,6 +65,7 @@ function analysis(heading, figures, file, filter) {
   const order = figures.items.slice().sort((a, b) => b.flags.length - a.flags.length);
   const flagged = order.filter((line) => line.flags.length).length;
   const twin = (line) => [...new Set([line.flags.includes("same_answers") && line.same_answers, line.flags.includes("same_words") && line.same_words])].filter(Boolean).map((question) => el("div", { class: "muted" }, `like: ${question}`));
+  const measured = ["similarity", "stability"].filter((name) => order.some((line) => line[name] !== null));
   const rows = order.slice(0, MOST_ITEMS).map((line) => [
     [file ? el("button", { class: "link", onclick: () => filter(file, { item: line.id }) }, line.question) : line.question, twin(line)],
     count(line.answered),
@@ -72,12 +73,11 @@ function analysis(heading, figures, file, filter) {
     num(line.variance),
     num(line.discrimination),
     num(line.phi),
-    num(line.similarity),
-    num(line.stability),
+    ...measured.map((name) => num(line[name])),
     line.flags.map((name) => [el("span", { class: "flag", title: figures.flags[name] }, name.replaceAll("_", " ")), " "]),
   ]);
   const known = figures.items.filter((line) => line.discrimination !== null && line.pass_rate !== null);
-  const heads = ["question", ["answered", "n"], ["pass rate", "n"], ["variance", "n"], ["discrimination", "n"], ["phi", "n"], ["similarity", "n"], ["stability", "n"], "flags"];
+  const heads = ["question", ["answered", "n"], ["pass rate", "n"], ["variance", "n"], ["discrimination", "n"], ["phi", "n"], ...measured.map((name) => [name, "n"]), "flags"];
   const used = Object.entries(figures.flags).filter(([name]) => order.some((line) => line.flags.includes(name)));
   return section(
     heading,
