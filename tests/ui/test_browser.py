@@ -9,6 +9,7 @@ import pytest
 from checklist_rewards.cli.labels import Labelled
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.ui.report import write_report
+from tests.conftest import REPO
 from tests.ui import browser
 from tests.ui.files import HOSTILE, pair_rows, reward_rows, scored_rows, write
 
@@ -22,6 +23,13 @@ JUDGES = {
 }
 RUN = {"overview": "mean score", "matrix": "rows", "training": "What the policy learned", "trust": "Item analysis"}
 """What each view of a page shows."""
+
+
+AXE = """
+const rules = {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'], resultTypes: ['violations']};
+const told = (one) => [one.id, one.nodes.map((node) => node.target.join(' '))];
+axe.run(document, rules).then((result) => arguments[0](result.violations.map(told)));
+"""
 
 
 @dataclass
@@ -139,6 +147,21 @@ def test_every_view_opens(judges, run_page, folder, chromium, sizes):
             links = page.run("return [...document.querySelectorAll('nav a')].map((a) => a.textContent.toLowerCase())")
             assert set(views) <= set(links)
             page.check()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_no_view_has_an_accessibility_problem(judges, run_page, dark):
+    """axe-core's rules: WCAG 2.1 A and AA, with contrast, and best practices."""
+    axe = (REPO / "tests" / "ui" / "axe" / "axe.min.js").read_text(encoding="utf-8")
+    browser.scheme(judges.driver, dark)
+    judges.driver.set_script_timeout(60)
+    for page, views in ((judges, JUDGES), (run_page, RUN)):
+        for view in (*views, "matrix/3"):
+            page.open(f"0/{view}")
+            page.driver.execute_async_script("setTimeout(arguments[0], 300)")
+            page.run(f"{axe}; window.axe = axe")
+            assert page.driver.execute_async_script(AXE) == [], view
+    browser.scheme(judges.driver, False)
 
 
 def test_the_matrix_filters_sorts_and_opens_rows(judges):

@@ -2,6 +2,8 @@
 
 import { count, el, figure, fixed, note, num, table } from "./dom.js";
 
+const MOST_ITEMS = 50;
+
 /** A comparison of `agree`: all sections side by side, and confusion matrices. */
 export function comparisonTables(comparison) {
   const sections = Object.entries({ ...comparison.items, "target scores": comparison.targets, preferences: comparison.preferences }).filter(([, section]) => section && section.units);
@@ -23,15 +25,20 @@ export function comparisonTables(comparison) {
   ];
 }
 
+/** The last part of a path. */
+export function fileName(path) {
+  return path.split(/[\\/]/).pop();
+}
+
 function confusion(kind, section, comparison) {
   const heads = ["", ...section.labels.map((label) => [label, "n"])];
   const rows = section.confusion.map((row, i) => [section.labels[i], ...row.map(count)]);
-  return el("div", {}, el("h3", {}, `Answers to ${kind} items`), note(`Rows: ${comparison.one}. Columns: ${comparison.other}.`), table(heads, rows));
+  return el("div", {}, el("h3", {}, `Answers to ${kind} items`), note(`Rows: ${fileName(comparison.one)}. Columns: ${fileName(comparison.other)}.`), table(heads, rows));
 }
 
 /** Per item: how often the two sides answered differently, and kappa. `pick(id)` is called for a question. */
 export function itemTable(items, against, pick) {
-  const rows = items.map((line) => [
+  const rows = items.slice(0, MOST_ITEMS).map((line) => [
     el("button", { class: "link", onclick: () => pick(line.id) }, line.question),
     count(line.answered),
     [count(line.flipped), el("span", { class: "bounds" }, line.answered ? ` ${fixed((100 * line.flipped) / line.answered, 1)} %` : "")],
@@ -41,7 +48,8 @@ export function itemTable(items, against, pick) {
     ...(against ? [num(line.f1 ?? null)] : []),
   ]);
   const heads = ["item", ["both answered", "n"], [against ? "wrong" : "flips", "n"], against ? "judge → people" : "first → second", ["accuracy", "n"], ["kappa", "n"], ...(against ? [["F1", "n"]] : [])];
-  return table(heads, rows, { "aria-label": "Items" });
+  const more = items.length - MOST_ITEMS;
+  return [table(heads, rows, { "aria-label": "Items" }), more > 0 ? note(`${count(more)} more items, with fewer differences.`) : null];
 }
 
 /** Figures with intervals: heads are the names of columns, each a mapping of figures. */

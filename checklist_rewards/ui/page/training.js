@@ -92,7 +92,7 @@ function groups(file, open) {
   const draw = () => {
     const rows = [...byStep.get(steps[slider.value]).values()][select.value || 0];
     const order = rows.slice().sort((a, b) => (file.rows.advantage[b] || 0) - (file.rows.advantage[a] || 0));
-    cards.replaceChildren(written(file.prompt(rows[0])), el("div", { class: "cards", tabindex: "0", role: "region", "aria-label": "completions of the group" }, order.map((row) => card(file, row, open))));
+    cards.replaceChildren(written(file.prompt(rows[0])), el("div", { class: "cards", tabindex: "0", role: "group", "aria-label": "completions of the group" }, order.map((row) => card(file, row, open))));
   };
   slider.addEventListener("input", fill);
   select.addEventListener("change", draw);

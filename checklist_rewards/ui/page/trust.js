@@ -1,6 +1,6 @@
 // Trust: agreement with labels, calibration, and item analysis.
 
-import { comparisonTables, figureTable, itemTable } from "./agreement.js";
+import { comparisonTables, figureTable, fileName, itemTable } from "./agreement.js";
 import { reliabilityChart, scatter } from "./charts.js";
 import { count, el, fixed, note, num, plural, section, table } from "./dom.js";
 
@@ -40,7 +40,7 @@ function labels(file, figures, filter) {
 }
 
 function documented(one) {
-  if (one.kind === "agree") return [...one.value.comparisons.map((figures) => section(`${one.name}: ${figures.one} and ${figures.other}`, comparisonTables(figures))), ...tests(one)];
+  if (one.kind === "agree") return [...one.value.comparisons.map((figures) => section(`${one.name}: ${fileName(figures.one)} and ${fileName(figures.other)}`, comparisonTables(figures))), ...tests(one)];
   if (one.kind === "calibrate")
     return section(
       `${one.name}: calibration of ${one.value.judge}`,
@@ -52,7 +52,7 @@ function documented(one) {
 }
 
 function tests(one) {
-  return one.value.tests.map((test) => section(`${one.name}: ${test.one} against ${test.other}`, table(["", ["", "n"]], Object.entries(test).filter(([, value]) => typeof value === "number" || value === null).map(([name, value]) => [name.replaceAll("_", " "), num(value, 4)]))));
+  return one.value.tests.map((test) => section(`${one.name}: ${fileName(test.one)} against ${fileName(test.other)}`, table(["", ["", "n"]], Object.entries(test).filter(([, value]) => typeof value === "number" || value === null).map(([name, value]) => [name.replaceAll("_", " "), num(value, 4)]))));
 }
 
 function itemAnalysis(figures, file, filter) {
