@@ -74,6 +74,21 @@ def scored_rows(
         }
 
 
+def reasoned_rows() -> Iterator[dict[str, Any]]:
+    """One row answered by a judge that explains itself and one that votes."""
+    checklist = Checklist.parse(["Is it polite?", "Is it short?"])
+    votes = [
+        Verdict(answer=answer, judge="voter", reasoning=f"{answer}: {HOSTILE}") for answer in ("yes", "yes", "no")
+    ]
+    shares = {"yes": 2 / 3, "no": 1 / 3}
+    given = [
+        Verdict(answer="no", judge="thinker", method="reply", reasoning=f"It says {HOSTILE}"),
+        Verdict(shares, answer="yes", judge="voter", method="votes", votes=tuple(votes)),
+    ]
+    score = score_checklist(checklist, given).model_dump(mode="json")
+    yield {"prompt": "p", "target": "t", "checklist_score": score}
+
+
 def reward_rows(steps: int = 12, groups: int = 2, size: int = 4, seed: int = 0) -> Iterator[dict[str, Any]]:
     """A reward log in which the policy learns to mention a word, and keeps failing to end with a question."""
     rng = random.Random(seed)

@@ -11,7 +11,7 @@ from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.ui.report import write_report
 from tests.conftest import REPO
 from tests.ui import browser
-from tests.ui.files import HOSTILE, pair_rows, reward_rows, scored_rows, write
+from tests.ui.files import HOSTILE, pair_rows, reasoned_rows, reward_rows, scored_rows, write
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 ROWS = 20_000
@@ -250,6 +250,19 @@ def test_from_an_item_of_the_overview_and_of_the_comparison_to_its_rows(judges):
     judges.open("1/overview")
     assert judges.run("return document.querySelector('header select').value") == "1"
     judges.check()
+
+
+def test_reasoning_and_votes(folder, chromium):
+    path = write(folder / "reasoned.jsonl", reasoned_rows())
+    write_report(folder / "reasoned.html", [path])
+    page = Page(chromium, folder / "reasoned.html")
+    page.open("0/matrix/0")
+    page.wait("return document.querySelector('.panel:not([hidden])') !== null")
+    page.run("document.querySelector('.panel details').open = true")
+    shown = page.run("return document.querySelector('.panel').innerText")
+    assert f"It says {HOSTILE}" in shown and "3 votes" in shown and f"no: {HOSTILE}" in shown
+    assert "agreement 0.667" in shown
+    page.check()
 
 
 def test_the_training_view(run_page):

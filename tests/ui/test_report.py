@@ -7,6 +7,7 @@ import pytest
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.items.items import ItemAnalysis
+from checklist_rewards.files.rows import write_rows
 from checklist_rewards.scores import Score
 from checklist_rewards.scores.tally import tally, wilson
 from checklist_rewards.ui.bundle import joined_modules, read_data
@@ -48,6 +49,19 @@ def test_rows_and_cells_are_those_of_the_file(tmp_path):
     assert column(cells["p"]) == p  # to the last digit
     more = file["table"]["more"]["4"]["probabilities"]
     assert more == scores[0].items[4].probabilities
+
+
+@pytest.mark.parametrize("name", ["scored.csv", "scored.parquet"])
+def test_every_format_gives_the_same_page(tmp_path, name):
+    rows = list(scored_rows(8))
+    with write_rows(tmp_path / name) as writer:
+        for row in rows:
+            writer.write(row)
+    data = data_of(tmp_path, tmp_path / name)
+    expected = data_of(tmp_path, write(tmp_path / "scored.jsonl", rows))
+    for place in ("table", "overview", "analysis"):
+        assert data["files"][0][place] == expected["files"][0][place]
+    assert data["texts"] == expected["texts"]
 
 
 def test_figures_are_those_of_the_tally_and_of_inspect(tmp_path):
