@@ -37,9 +37,10 @@ function show(report, main) {
   }
 
   function draw() {
-    const [, number = "0", name = report.extra.view ?? "overview", row] = location.hash.split("/");
+    const [, number = "0", asked, row] = location.hash.split("/");
     const index = Math.min(report.files.length - 1, Math.max(0, Number(number) || 0));
     const file = report.files[index], state = states[index];
+    const name = asked ?? report.extra.view ?? (file.training ? "training" : "overview");
     const known = VIEWS.filter(([, , has]) => has(report, file));
     const [view, title, , make] = known.find(([key]) => key === name) ?? known[0];
     if (row !== undefined && row !== "") state.row = Number(row);

@@ -22,7 +22,7 @@ export function training(report, file, open) {
     sampled(file),
     section("What the policy learned", learnedTable(learned)),
     runs(report.files.filter((one) => one.training)),
-    section("Over the steps", el("div", { class: "columns" }, charts)),
+    section("Over the steps", note("Faint lines are the values of the steps, strong lines their moving average."), el("div", { class: "columns" }, charts)),
     section("One group of completions", groups(file, open)),
     section("One prompt over the run", history(file, open)),
   ];
