@@ -23,6 +23,7 @@ from checklist_rewards.cli import (
     pairs,
     probe,
     refine,
+    report_page,
     rerank,
     score,
     serve,
@@ -103,6 +104,7 @@ app.command("refine", rich_help_panel="Checklists")(refine.refine)
 app.command("rerank", rich_help_panel="Checklists")(rerank.rerank)
 app.command("pairs", rich_help_panel="Checklists")(pairs.pairs)
 app.command("inspect", rich_help_panel="Checklists")(inspect.inspect)
+app.command("report", rich_help_panel="Checklists")(report_page.report)
 app.add_typer(checklists.app, name="checklists", rich_help_panel="Checklists")
 app.command("list", rich_help_panel="Pipelines")(listing.show)
 app.command("lint", rich_help_panel="Pipelines")(lint.lint)

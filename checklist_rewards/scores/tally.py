@@ -7,11 +7,15 @@ counted by category. Unanswered items do not count. A mean of nothing is None.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from checklist_rewards.scores.score import Score, ratio
+
+_Z_95 = 1.959963984540054
+"""97.5 % quantile of the standard normal distribution."""
 
 
 @dataclass(slots=True)
@@ -32,6 +36,11 @@ class PassRate:
     def micro(self) -> float | None:
         """Passed / answered items of the whole batch."""
         return ratio(self.passed, self.counted)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """95 % Wilson interval of `micro`; see [`wilson`]."""
+        return wilson(self.passed, self.counted)
 
     def add(self, passed: int, counted: int) -> None:
         """Add the counts of one target."""
@@ -95,3 +104,18 @@ def tally(scores: Iterable[Score]) -> Tally:
     for score in scores:
         result.add(score)
     return result
+
+
+def wilson(passed: int, counted: int) -> tuple[float, float] | None:
+    """95 % Wilson score interval of a proportion (Wilson 1927), for independent answers; None for `counted=0`.
+
+    >>> [round(bound, 3) for bound in wilson(8, 10)]
+    [0.49, 0.943]
+    """
+    if not counted:
+        return None
+    rate, z2 = passed / counted, _Z_95**2
+    middle = rate + z2 / (2 * counted)
+    half = _Z_95 * math.sqrt(rate * (1 - rate) / counted + z2 / (4 * counted**2))
+    scale = 1 + z2 / counted
+    return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)

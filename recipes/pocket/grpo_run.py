@@ -120,7 +120,9 @@ def train(
     seed: int,
     save_steps: int | None = None,
 ) -> list[dict[str, float]]:
-    """Train the pocket policy by GRPO with the pocket judge. The trained policy is saved in `output/policy`.
+    """Train the pocket policy by GRPO with the pocket judge.
+
+    The trained policy is saved in `output/policy`, and every completion with its score in `output/rewards.jsonl`.
 
     Args:
         dataset, items: prompts with checklists, and their tasks.
@@ -129,6 +131,8 @@ def train(
     Returns:
         The log, with one entry per step: `step` and the keys of `LOGGED`.
     """
+    rewards = output / "rewards.jsonl"
+    rewards.unlink(missing_ok=True)  # a log is appended to, and this is a new run
     config = GRPOConfig(
         output_dir=str(output / "trainer"),
         use_cpu=True,
@@ -158,7 +162,7 @@ def train(
         args=config,
         train_dataset=dataset,
         processing_class=AutoTokenizer.from_pretrained(pocket_dir()),
-        reward_funcs=[WatchedReward(scorer), GoldReward({task.instruction: task for task in items})],
+        reward_funcs=[WatchedReward(scorer, log=rewards), GoldReward({task.instruction: task for task in items})],
         callbacks=[Bar()],
     )
     trainer.remove_callback(ProgressCallback)

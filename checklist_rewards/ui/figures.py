@@ -1,0 +1,162 @@
+"""The figures of one file, over all of its rows.
+
+Rows are added one at a time. Means and pass rates are those of [`Tally`], as in the summary of `score`; item
+statistics are those of [`ItemAnalysis`], as in `inspect`; both commands show the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from checklist_rewards.checklists import Checklist, content_hash
+from checklist_rewards.errors import ChecklistError
+from checklist_rewards.evaluation.items.items import FLAGS, ItemAnalysis, ItemReport
+from checklist_rewards.scores import Score
+from checklist_rewards.scores.reasons import ADVICE
+from checklist_rewards.scores.tally import PassRate, Tally
+from checklist_rewards.ui.records import Record
+from checklist_rewards.validation import install, missing
+
+SCORE_BINS, MASS_BINS = 20, 20
+_CHECKLISTS = 1000
+_SHOWN_CHECKLISTS = 5
+
+
+class FileFigures:
+    """Figures of one file."""
+
+    def __init__(self) -> None:
+        self.tally = Tally()
+        self.analysis = ItemAnalysis()
+        self.rows = self.without_score = 0
+        self.items: dict[str, tuple[str, str | None, PassRate, Counter[str]]] = {}
+        self.judges: Counter[tuple[str, str]] = Counter()
+        self.settings: Counter[str] = Counter()
+        self.details: dict[str, str] = {}
+        self.checklists: Counter[str] = Counter()
+        self.score_bins, self.mass_bins = [0] * SCORE_BINS, [0] * MASS_BINS
+        self._mass = 0.0
+        self._masses = 0
+
+    def add(self, record: Record) -> None:
+        """Add a row."""
+        self.rows += 1
+        score = record.score
+        if score is None:
+            self.without_score += 1
+            return
+        self.tally.add(score)
+        self.analysis.add(score)
+        self.settings[_settings(score)] += 1
+        name = checklist_id(record)
+        if name in self.checklists or len(self.checklists) < _CHECKLISTS:
+            self.checklists[name] += 1
+        if score.primary_score is not None:
+            self.score_bins[_bin(score.primary_score, SCORE_BINS)] += 1
+        for line in score.items:
+            _, _, rate, reasons = self.items.setdefault(line.id, (line.question, line.category, PassRate(), Counter()))
+            if line.passed is not None:
+                rate.add(int(line.passed), 1)
+            if line.unanswered is not None:
+                reason = str(line.unanswered.reason)
+                reasons[reason] += 1
+                self.details.setdefault(reason, line.unanswered.detail)
+            self.judges[line.judge or "", line.method or ""] += 1
+            if line.mass is not None:
+                self.mass_bins[_bin(line.mass, MASS_BINS)] += 1
+                self._mass += line.mass
+                self._masses += 1
+
+    def overview(self) -> dict[str, Any]:
+        """The figures of the overview."""
+        tally = self.tally
+        return {
+            "rows": self.rows,
+            "without_score": self.without_score,
+            "scored": tally.scored,
+            "unscored": tally.unscored,
+            "mean": tally.mean,
+            "macro": tally.macro,
+            "micro": tally.micro,
+            "micro_interval": tally.all.interval,
+            "reads": tally.reads,
+            "answered": tally.reads - sum(tally.unanswered.values()),
+            "unanswered": [
+                {"reason": reason, "count": count, "advice": ADVICE.get(reason), "detail": self.details.get(reason)}
+                for reason, count in sorted(tally.unanswered.items())
+            ],
+            "score_bins": self.score_bins,
+            "mass_bins": self.mass_bins if self._masses else None,
+            "mass": self._mass / self._masses if self._masses else None,
+            "masses": self._masses,
+            "items": [
+                {"id": id, "question": question, "category": category, **rates(rate), "unanswered": dict(reasons)}
+                for id, (question, category, rate, reasons) in self.items.items()
+            ],
+            "categories": [{"category": name, **rates(rate)} for name, rate in tally.by_category.items()],
+            "judges": [
+                {"judge": judge, "method": method, "reads": count}
+                for (judge, method), count in self.judges.most_common()
+            ],
+            "settings": [{"settings": text, "rows": count} for text, count in self.settings.most_common()],
+            "checklists": len(self.checklists),
+            "checklists_more": len(self.checklists) >= _CHECKLISTS,
+            "checklist_ids": [
+                {"id": name, "rows": count} for name, count in self.checklists.most_common(_SHOWN_CHECKLISTS)
+            ],
+        }
+
+    def item_analysis(self) -> dict[str, Any]:
+        """The figures of `inspect`, or why there are none."""
+        if missing("numpy"):
+            return {"missing": f"Item analysis requires numpy: {install('evaluation')}."}
+        return analysed(self.analysis, self.analysis.report())
+
+
+def analysed(analysis: ItemAnalysis, reports: Sequence[ItemReport]) -> dict[str, Any]:
+    """An item analysis for the page."""
+    return {"targets": analysis.targets, "items": list(map(asdict, reports)), "flags": FLAGS}
+
+
+def rates(rate: PassRate) -> dict[str, Any]:
+    """A pass rate with its counts and its Wilson interval."""
+    return {
+        "passed": rate.passed,
+        "counted": rate.counted,
+        "rate": rate.micro,
+        "interval": rate.interval,
+        "macro": rate.macro,
+    }
+
+
+def checklist_id(record: Record) -> str:
+    """The content hash of a row's checklist; without a checklist column, a hash of the items of the score."""
+    if record.checklist not in (None, ""):
+        try:
+            return Checklist.parse(record.checklist, record.where).id
+        except ChecklistError:  # a column of this name with other content
+            pass
+    items = () if record.score is None else record.score.items
+    return content_hash(*(f"{line.id} {line.weight} {line.required} {line.category}" for line in items))
+
+
+def _settings(score: Score) -> str:
+    rules = score.aggregation
+    if rules is None:
+        return f"metric {score.primary_metric}"
+    return (
+        f"metric {rules.primary_metric}, threshold {rules.threshold:g}, min_answered {rules.min_answered:g}, "
+        f"abstention {rules.abstention}"
+    )
+
+
+def _bin(value: float, bins: int) -> int:
+    return min(bins - 1, max(0, int(value * bins)))
+
+
+def dumped(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Figures with intervals as plain mappings."""
+    return {name: figure.model_dump() for name, figure in figures.items()}

@@ -1,0 +1,128 @@
+// The data of a report. Views read it through Report and RunFile only, so that a server can take the place of the embedded table.
+
+const ROW_INTEGERS = ["id", "prompt", "target", "counts", "words", "step", "group"];
+const CELL_INTEGERS = ["item", "answer", "passed", "reason", "judge", "method", "reasoning", "label"];
+
+/** The report in this page: gzip in base64, in the element with the id "data". */
+export async function openEmbedded() {
+  const encoded = atob(document.getElementById("data").textContent);
+  const bytes = new Uint8Array(encoded.length);
+  for (let i = 0; i < encoded.length; i++) bytes[i] = encoded.charCodeAt(i);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  document.getElementById("data").remove(); // its text is no longer needed
+  return new Report(await new Response(stream).json());
+}
+
+/** A report: its files, and what was computed of several of them. */
+export class Report {
+  constructor(data) {
+    this.title = data.title;
+    this.version = data.version;
+    this.notes = data.notes;
+    this.comparisons = data.comparisons;
+    this.trust = data.trust;
+    this.documents = data.documents;
+    this.extra = data.extra;
+    this.files = data.files.map((file) => new RunFile(file, data.texts));
+  }
+
+  file(path) {
+    return this.files.find((file) => file.path === path);
+  }
+
+  /** The first other file with the same kind of rows, in which `row` of `file` is looked up by its id. */
+  partner(file) {
+    return this.files.find((other) => other !== file && other.kind === "scored" && file.kind === "scored");
+  }
+}
+
+/** The rows of one file. A row is a number from 0; a cell is one item of one row, also a number from 0. */
+export class RunFile {
+  constructor(data, texts) {
+    Object.assign(this, { name: data.name, path: data.path, kind: data.kind, total: data.total, seed: data.seed });
+    Object.assign(this, { overview: data.overview, analysis: data.analysis, training: data.training });
+    const table = data.table;
+    this.texts = texts;
+    this.items = table.items;
+    this.answers = table.answers;
+    this.judges = table.judges;
+    this.methods = table.methods;
+    this.reasons = table.reasons;
+    this.more = table.more;
+    this.pairs = table.pairs;
+    this.rows = columns(table.rows, ROW_INTEGERS);
+    this.cells = columns(table.cells, CELL_INTEGERS);
+    this.length = this.rows.id.length;
+    this.starts = new Int32Array(this.length + 1);
+    for (let row = 0; row < this.length; row++) this.starts[row + 1] = this.starts[row] + this.rows.counts[row];
+    this.places = new Map();
+    for (let row = 0; row < this.length; row++) this.places.set(this.id(row), row);
+  }
+
+  id(row) {
+    return this.texts[this.rows.id[row]];
+  }
+  prompt(row) {
+    return this.text(this.rows.prompt[row]);
+  }
+  target(row) {
+    return this.text(this.rows.target[row]);
+  }
+  text(place) {
+    return place < 0 ? null : this.texts[place];
+  }
+  rowOf(id) {
+    return this.places.get(id);
+  }
+
+  /** Whether any row has this number. */
+  has(name) {
+    this.known ??= {};
+    return (this.known[name] ??= this.rows[name].some((value) => !Number.isNaN(value)));
+  }
+
+  /** Whether any cell has a value other than none. */
+  hasCells(name) {
+    this.known ??= {};
+    return (this.known["cell " + name] ??= this.cells[name].some((value) => value >= 0));
+  }
+
+  /** The cell of the k-th item with this id in a row, or -1: a checklist may repeat a question. */
+  cellOf(row, id, k = 0) {
+    for (let cell = this.starts[row]; cell < this.starts[row + 1]; cell++)
+      if (this.items[this.cells.item[cell]].id === id && k-- === 0) return cell;
+    return -1;
+  }
+
+  /** One cell as an object, for details. */
+  cell(cell) {
+    const { cells } = this;
+    const name = (list, place) => (place < 0 ? null : list[place]);
+    return {
+      item: this.items[cells.item[cell]],
+      answer: name(this.answers, cells.answer[cell]),
+      label: name(this.answers, cells.label[cell]),
+      reason: name(this.reasons, cells.reason[cell]),
+      judge: name(this.judges, cells.judge[cell]),
+      method: name(this.methods, cells.method[cell]),
+      reasoning: this.text(cells.reasoning[cell]),
+      passed: cells.passed[cell],
+      p: cells.p[cell],
+      mass: cells.mass[cell],
+      ...(this.more[cell] ?? {}),
+    };
+  }
+}
+
+function columns(specs, integers) {
+  const result = {};
+  for (const [name, spec] of Object.entries(specs)) {
+    const Kind = integers.includes(name) ? Int32Array : Float64Array;
+    if (Array.isArray(spec)) {
+      result[name] = Kind.from(spec, (value) => (value === null ? NaN : value));
+    } else {
+      result[name] = new Kind(spec.length).fill(spec.all === null ? NaN : spec.all);
+    }
+  }
+  return result;
+}

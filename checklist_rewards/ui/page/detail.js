@@ -1,0 +1,125 @@
+// Detail: one row with its prompt, its text, and every answer.
+
+import { el, fixed, num, written } from "./dom.js";
+
+const METRICS = [
+  ["pass_rate", "pass rate"],
+  ["weighted_score", "weighted"],
+  ["expected_score", "expected"],
+  ["normalized_score", "normalized"],
+  ["raw_score", "raw"],
+  ["quality", "quality (1-5)"],
+  ["answered_weight", "answered weight"],
+];
+
+/** The details of a row. `partner` is another file with answers to the same rows, or undefined. */
+export function detail(file, row, partner, advice) {
+  const { rows } = file;
+  const lower = rows.lower[row], upper = rows.upper[row];
+  const bounded = !Number.isNaN(lower) && lower !== upper;
+  const known = METRICS.filter(([name]) => !Number.isNaN(rows[name][row]));
+  const reward = rows.step[row] >= 0;
+  return [
+    el(
+      "div",
+      { class: "scores" },
+      fact("score", num(rows.score[row], 4), bounded ? `from ${fixed(lower)} to ${fixed(upper)}, whatever the missing answers` : null),
+      reward ? fact("reward", num(rows.reward[row], 4), shaped(rows, row)) : null,
+      reward ? fact("advantage", num(rows.advantage[row], 4), "reward minus the mean of its group") : null,
+      reward ? fact("step", String(rows.step[row])) : null,
+      fact("words", String(rows.words[row])),
+    ),
+    el("dl", { class: "metrics" }, known.map(([name, shown]) => el("div", {}, el("dt", {}, shown), el("dd", {}, num(rows[name][row], 4))))),
+    file.prompt(row) === null ? null : part("Prompt", written(file.prompt(row))),
+    part("Response", written(file.target(row), { class: "written response" })),
+    file.rows.counts[row] ? part("Answers", answers(file, row, partner, advice)) : el("p", { class: "note" }, "This row has no answers."),
+  ];
+}
+
+function shaped(rows, row) {
+  const reward = rows.reward[row], score = rows.score[row];
+  if (Number.isNaN(reward)) return "none: the trainer leaves this completion out";
+  return Number.isNaN(score) || Math.abs(reward - score) < 1e-9 ? null : `shaping changed the score by ${fixed(reward - score, 4)}`;
+}
+
+function fact(name, value, below = null) {
+  return el("div", { class: "fact" }, el("span", { class: "muted" }, name), el("strong", {}, value), below && el("small", {}, below));
+}
+
+function part(heading, ...children) {
+  return el("section", {}, el("h3", {}, heading), ...children);
+}
+
+function answers(file, row, partner, advice) {
+  const other = partner?.rowOf(file.id(row));
+  const seen = new Map();
+  const list = [];
+  for (let cell = file.starts[row]; cell < file.starts[row + 1]; cell++) {
+    const line = file.cell(cell);
+    const k = seen.get(line.item.id) ?? 0;
+    seen.set(line.item.id, k + 1);
+    const theirs = other === undefined ? -1 : partner.cellOf(other, line.item.id, k);
+    list.push(answer(file, line, theirs < 0 ? null : [partner.name, partner.cell(theirs)], advice));
+  }
+  return el("ol", { class: "answers" }, list);
+}
+
+function answer(file, line, theirs, advice) {
+  const weight = line.weight ?? line.item.weight;
+  return el(
+    "li",
+    {},
+    el("div", { class: "question" }, line.item.question),
+    el(
+      "div",
+      { class: "given" },
+      pill(line),
+      probability(line),
+      weight === null || weight === undefined ? null : tag(weight < 0 ? `penalty ${weight}` : `weight ${weight}`),
+      line.item.required ? tag("required") : null,
+      line.item.category ? tag(line.item.category) : null,
+      Number.isNaN(line.mass) ? null : el("span", { class: "muted" }, "mass ", num(line.mass)),
+      line.agreement === undefined ? null : el("span", { class: "muted" }, "agreement ", num(line.agreement)),
+      line.judge || line.method ? el("span", { class: "muted" }, [line.judge, line.method].filter(Boolean).join(", ")) : null,
+    ),
+    line.label === null ? null : compared("people", line.label, line.label !== line.answer),
+    theirs === null ? null : compared(theirs[0], theirs[1].answer ?? `unanswered: ${theirs[1].reason}`, theirs[1].answer !== line.answer, theirs[1]),
+    line.reason === null ? null : el("p", { class: "reason" }, [advice[line.reason], line.detail].filter(Boolean).join(": ")),
+    line.probabilities ? el("p", { class: "muted" }, Object.entries(line.probabilities).map(([name, p]) => [`${name} `, num(p), "  "])) : null,
+    line.uncalibrated ? el("p", { class: "muted" }, "before calibration: ", Object.entries(line.uncalibrated).map(([name, p]) => [`${name} `, num(p), "  "])) : null,
+    line.reasoning === null ? null : written(line.reasoning, { class: "written reasoning" }),
+    line.votes ? el("details", {}, el("summary", {}, `${line.votes.length} votes`), el("ul", {}, line.votes.map((vote) => voted(file, vote)))) : null,
+  );
+}
+
+function voted(file, vote) {
+  return el(
+    "li",
+    {},
+    `${vote.judge ?? "judge"}: ${vote.answer ?? `unanswered: ${vote.unanswered}`} `,
+    vote.p === null ? null : num(vote.p),
+    vote.reasoning < 0 ? null : written(file.text(vote.reasoning), { class: "written reasoning" }),
+  );
+}
+
+/** The answer with the colour of its outcome, and a word for it: colour alone says nothing to some readers. */
+function pill(line) {
+  const kind = line.passed === 1 ? "pass" : line.passed === 0 ? "fail" : "open";
+  const shown = line.answer ?? `unanswered: ${line.reason ?? "no reason"}`;
+  return el("span", { class: `pill ${kind}` }, shown, kind === "open" ? null : el("small", {}, kind === "pass" ? " passes" : " fails"));
+}
+
+function probability(line) {
+  if (Number.isNaN(line.p)) return null;
+  const named = line.probabilities && !("yes" in line.probabilities) ? `P(${line.answer})` : "P(yes)";
+  return el("span", {}, `${named} `, num(line.p, 4));
+}
+
+function compared(who, answer, differs, line = null) {
+  const p = line === null || Number.isNaN(line.p) ? null : [" P(yes) ", num(line.p, 4)];
+  return el("div", { class: differs ? "compared differs" : "compared" }, `${who}: ${answer}`, p, differs ? " (differs)" : "");
+}
+
+function tag(text) {
+  return el("span", { class: "tag" }, text);
+}

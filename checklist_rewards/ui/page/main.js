@@ -1,0 +1,76 @@
+// The page: a header with the files and views of the report, and the view that the address names (#/FILE/VIEW/ROW).
+
+import { compare } from "./compare.js";
+import { openEmbedded } from "./data.js";
+import { el } from "./dom.js";
+import { EMPTY } from "./filters.js";
+import { matrix } from "./matrix.js";
+import { overview } from "./overview.js";
+import { pairs } from "./pairs.js";
+import { training } from "./training.js";
+import { hasTrust, trust } from "./trust.js";
+
+const VIEWS = [
+  ["overview", "Overview", () => true, (report, file, at) => overview(report, file, at.open)],
+  ["matrix", "Matrix", (report, file) => file.kind !== "pairs", (report, file, at) => matrix(report, file, at.state, at.opened)],
+  ["pairs", "Pairs", (report, file) => file.kind === "pairs", (report, file) => pairs(file)],
+  ["training", "Training", (report, file) => file.training !== null, (report, file, at) => training(report, file, (row) => at.openRow(file, row))],
+  ["compare", "Compare", (report) => report.comparisons.length > 0, (report, file, at) => compare(report, at.openRow, at.openFilter)],
+  ["trust", "Trust", hasTrust, (report, file, at) => trust(report, file, at.openFilter)],
+];
+
+async function start() {
+  const main = document.getElementById("view");
+  try {
+    show(await openEmbedded(), main);
+  } catch (error) {
+    main.replaceChildren(el("p", { class: "note", role: "alert" }, `This page cannot be shown (${error.message}). It needs a browser from 2023 or later.`));
+    throw error;
+  }
+}
+
+function show(report, main) {
+  const states = report.files.map(() => ({}));
+
+  function go(number, view, row = null) {
+    location.hash = `#/${number}/${view}${row === null ? "" : `/${row}`}`;
+  }
+
+  function draw() {
+    const [, number = "0", asked, row] = location.hash.split("/");
+    const index = Math.min(report.files.length - 1, Math.max(0, Number(number) || 0));
+    const file = report.files[index], state = states[index];
+    const name = asked ?? report.extra.view ?? (file.training ? "training" : "overview");
+    const known = VIEWS.filter(([, , has]) => has(report, file));
+    const [view, title, , make] = known.find(([key]) => key === name) ?? known[0];
+    if (row !== undefined && row !== "") state.row = Number(row);
+    const at = {
+      state,
+      open: (where, filter = {}) => at.openFilter(file, filter),
+      openFilter: (other, filter) => {
+        const place = report.files.indexOf(other);
+        Object.assign(states[place], { filter: { ...EMPTY, ...filter }, row: null });
+        go(place, "matrix");
+      },
+      openRow: (other, place) => go(report.files.indexOf(other), "matrix", place),
+      opened: (place) => history.replaceState(null, "", `#/${index}/matrix${place === null ? "" : `/${place}`}`),
+    };
+    const files = el("select", { "aria-label": "file", onchange: (event) => go(event.target.value, view) }, report.files.map((one, i) => el("option", { value: i }, one.name)));
+    files.value = index;
+    const links = known.map(([key, shown]) => el("a", { href: `#/${index}/${key}`, "aria-current": key === view ? "page" : null }, shown));
+    document.getElementById("header").replaceChildren(
+      el("h1", {}, report.title),
+      report.files.length > 1 ? files : "",
+      el("nav", { "aria-label": "views" }, links),
+    );
+    document.title = `${title}: ${report.title}`;
+    const notes = report.notes.map((text) => el("p", { class: "note warning" }, text));
+    main.replaceChildren(...notes, ...make(report, file, at).flat(Infinity).filter(Boolean));
+    main.dataset.view = view;
+  }
+
+  addEventListener("hashchange", draw);
+  draw();
+}
+
+start();

@@ -1,0 +1,284 @@
+// Matrix: rows x items. Only the rows in sight are in the document, so any number of rows scrolls.
+
+import { detail } from "./detail.js";
+import { el, fixed, note, count } from "./dom.js";
+import { EMPTY, differingCells, matching, sorted } from "./filters.js";
+import { sampled } from "./overview.js";
+
+const ROW_HEIGHT = 30;
+const SPARE_ROWS = 8;
+const MOST_COLUMNS = 100;
+const DENSE = 0.3;
+const STEPS = 5;
+
+/** The matrix of a file. `state` keeps filter, order and row while other views are open; `opened(row)` is told of them. */
+export function matrix(report, file, state, opened) {
+  const partner = report.partner(file);
+  const differs = partner ? differingCells(file, partner) : null;
+  state.filter ??= { ...EMPTY };
+  state.order ??= ["row", false];
+  const heads = columnsOf(file);
+  let kept = [], column = 0, place = 0;
+
+  const status = el("p", { class: "note", role: "status" });
+  const body = el("div", { class: "grid-body", role: "rowgroup" });
+  const head = el("div", { class: "grid-head", role: "row", "aria-rowindex": "1" });
+  const widths = heads.map((one) => (one.grows ? `minmax(${one.width}px, 1fr)` : `${one.width}px`)).join(" ");
+  const least = heads.reduce((sum, one) => sum + one.width, 0);
+  const grid = el(
+    "div",
+    {
+      class: "grid", role: "grid", tabindex: "0", "aria-label": "Rows and items", "aria-colcount": heads.length,
+      vars: { "--widths": widths, "--least": `${least}px`, "--row": `${ROW_HEIGHT}px` }, onkeydown: keys, onscroll: () => requestAnimationFrame(draw),
+    },
+    head,
+    body,
+  );
+  const panel = el("aside", { class: "panel", "aria-label": "Row details", hidden: true });
+
+  function refresh() {
+    const started = performance.now();
+    kept = sorted(file, matching(file, state.filter, partner), ...state.order);
+    const milliseconds = performance.now() - started;
+    status.textContent = `${count(kept.length)} of ${count(file.length)} rows`;
+    status.dataset.milliseconds = milliseconds.toFixed(1);
+    grid.setAttribute("aria-rowcount", kept.length + 1);
+    body.style.setProperty("height", `${kept.length * ROW_HEIGHT}px`);
+    head.replaceChildren(...heads.map(headCell));
+    place = Math.max(0, kept.indexOf(state.row));
+    if (kept.length && !kept.includes(state.row)) grid.scrollTop = 0;
+    drawn = "";
+    draw();
+  }
+
+  let drawn = "";
+  function draw() {
+    const first = Math.max(0, Math.floor(grid.scrollTop / ROW_HEIGHT) - SPARE_ROWS);
+    const last = Math.min(kept.length, first + Math.ceil((grid.clientHeight || 600) / ROW_HEIGHT) + 2 * SPARE_ROWS);
+    const now = `${first} ${last} ${place} ${column} ${state.row}`;
+    if (now === drawn) return;
+    drawn = now;
+    const shown = [];
+    for (let i = first; i < last; i++) shown.push(rowOf(i));
+    body.replaceChildren(...shown);
+    grid.setAttribute("aria-activedescendant", `cell-${place}-${column}`);
+  }
+
+  function headCell(one, i) {
+    const [key, descending] = state.order;
+    const sort = key === one.key ? (descending ? "descending" : "ascending") : "none";
+    const turn = () => {
+      state.order = [one.key, key === one.key ? !descending : one.falling];
+      refresh();
+    };
+    return el(
+      "div",
+      { role: "columnheader", class: one.tall ? "tall" : "", "aria-sort": sort, "aria-colindex": i + 1 },
+      el("button", { title: `${one.title}. Click to sort.`, onclick: turn }, el("span", {}, one.name, sort === "none" ? "" : sort === "ascending" ? " ▲" : " ▼")),
+    );
+  }
+
+  function rowOf(i) {
+    const row = kept[i];
+    const cells = heads.map((one, k) => {
+      const attributes = { role: "gridcell", id: `cell-${i}-${k}`, "aria-colindex": k + 1 };
+      const node = one.draw(row, attributes);
+      if (i === place && k === column) node.classList.add("here");
+      return node;
+    });
+    return el(
+      "div",
+      { class: row === state.row ? "grid-row open" : "grid-row", role: "row", "aria-rowindex": i + 2, vars: { top: `${i * ROW_HEIGHT}px` }, onclick: () => (place = i, open(row)) },
+      cells,
+    );
+  }
+
+  function open(row) {
+    state.row = row;
+    opened(row);
+    if (row === null) {
+      panel.hidden = true;
+      wrap.classList.remove("with-panel");
+      grid.focus();
+    } else {
+      const advice = Object.fromEntries(file.overview.unanswered.map((line) => [line.reason, line.advice]));
+      const step = (by) => () => {
+        place = Math.min(kept.length - 1, Math.max(0, place + by));
+        reveal();
+        open(kept[place]);
+      };
+      panel.replaceChildren(
+        el(
+          "div",
+          { class: "panel-head" },
+          el("h2", {}, `Row ${file.id(row)}`),
+          el("button", { onclick: step(-1), "aria-label": "previous row", title: "previous row (k)" }, "↑"),
+          el("button", { onclick: step(1), "aria-label": "next row", title: "next row (j)" }, "↓"),
+          el("button", { onclick: () => open(null), "aria-label": "close", title: "close (Esc)" }, "✕"),
+        ),
+        ...detail(file, row, partner, advice).filter(Boolean),
+      );
+      panel.hidden = false;
+      panel.scrollTop = 0;
+      wrap.classList.add("with-panel");
+    }
+    drawn = "";
+    draw();
+  }
+
+  function reveal() {
+    const top = place * ROW_HEIGHT, space = grid.clientHeight - head.offsetHeight - ROW_HEIGHT;
+    if (top < grid.scrollTop) grid.scrollTop = top;
+    else if (top > grid.scrollTop + space) grid.scrollTop = top - space;
+    const cell = head.children[column];
+    if (cell && column > 2) {
+      const right = cell.offsetLeft + cell.offsetWidth;
+      if (right > grid.scrollLeft + grid.clientWidth) grid.scrollLeft = right - grid.clientWidth;
+      else if (cell.offsetLeft < grid.scrollLeft) grid.scrollLeft = cell.offsetLeft;
+    }
+  }
+
+  function keys(event) {
+    const page = Math.max(1, Math.floor(grid.clientHeight / ROW_HEIGHT) - 3);
+    const moves = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, j: 1, k: -1, Home: -Infinity, End: Infinity };
+    if (event.target !== grid || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key in moves) place = Math.min(kept.length - 1, Math.max(0, place + moves[event.key]));
+    else if (event.key === "ArrowRight") column = Math.min(heads.length - 1, column + 1);
+    else if (event.key === "ArrowLeft") column = Math.max(0, column - 1);
+    else if (event.key === "Enter" || event.key === " ") open(kept[place]);
+    else if (event.key === "Escape") open(null);
+    else if (event.key === "/") form.querySelector("input").focus();
+    else return;
+    event.preventDefault();
+    reveal();
+    if (event.key in moves && !panel.hidden && kept.length) open(kept[place]);
+    draw();
+  }
+
+  const form = filterForm(file, state.filter, partner, refresh);
+  panel.addEventListener("keydown", (event) => event.key === "Escape" && open(null));
+  const wrap = el("div", { class: "matrix" }, grid, panel);
+  const legend = el(
+    "p",
+    { class: "note" },
+    el("span", { class: "sample", "data-passed": "1", "data-step": "5" }, "passes"),
+    " ",
+    el("span", { class: "sample", "data-passed": "0", "data-step": "5" }, "fails"),
+    " ",
+    el("span", { class: "sample", "data-passed": "-1" }, "–"),
+    " unanswered. The number is P(yes); the line below it is the label mass.",
+    differs ? " A dot marks answers that the other file does not give." : "",
+    file.hasCells("label") ? " A corner marks answers that people do not give." : "",
+    " Keys: arrows, Enter to open, Esc to close, / to search.",
+  );
+  // The grid has no height before it is in the document.
+  requestAnimationFrame(() => {
+    refresh();
+    if (state.row !== undefined && state.row !== null) {
+      reveal();
+      open(state.row);
+    }
+  });
+  return [sampled(file), form, status, wrap, legend];
+
+  function columnsOf(file) {
+    const { rows, cells, items } = file;
+    const narrow = innerWidth < 700;
+    const longest = rows.id.reduce((most, place) => Math.max(most, file.texts[place].length), 0);
+    const idWidth = Math.min(narrow ? 80 : 130, Math.max(62, 14 + 8 * longest));
+    const number = (key, name, title, digits) => ({
+      key, name, title, falling: true, width: 66,
+      draw: (row, attributes) => el("div", { ...attributes, class: "number" }, fixed(rows[key][row], digits)),
+    });
+    const result = [
+      { key: "row", name: "row", title: "Order of the file", falling: false, width: idWidth, draw: (row, a) => el("div", { ...a, class: "name", dir: "auto" }, file.id(row)) },
+      number("score", "score", "Primary score", 3),
+    ];
+    if (file.kind === "rewards") {
+      result.push({ ...number("step", "step", "Training step", 0), width: 56, falling: false });
+      if (!narrow) result.push(number("reward", "reward", "Reward", 3), number("advantage", "adv.", "Reward minus the mean of its group", 3));
+    }
+    const response = { key: "words", name: "response", title: "Length of the response in words", falling: true, width: 240, grows: true, draw: (row, a) => el("div", { ...a, class: "snippet", dir: "auto" }, snippet(file.target(row) ?? file.prompt(row) ?? "")) };
+    if (!narrow) result.push(response);
+    const dense = cells.item.length >= DENSE * items.length * file.length && items.length <= MOST_COLUMNS;
+    const most = rows.counts.reduce((a, b) => Math.max(a, b), 0);
+    const places = Array.from({ length: Math.min(dense ? items.length : most, MOST_COLUMNS) }, (_, k) => k);
+    for (const k of places) {
+      result.push({
+        key: dense ? `item:${items[k].id}` : `place:${k}`,
+        name: dense ? items[k].question : `${k + 1}`,
+        title: dense ? items[k].question : `Item ${k + 1} of the row's checklist`,
+        falling: true,
+        width: 46,
+        tall: dense,
+        draw: (row, attributes) => itemCell(dense ? file.cellOf(row, items[k].id) : k < rows.counts[row] ? file.starts[row] + k : -1, attributes),
+      });
+    }
+    if (narrow) result.push(response); // the items first, where there is no room for both
+    return result;
+  }
+
+  function itemCell(cell, attributes) {
+    if (cell < 0) return el("div", { ...attributes, class: "cell absent", "aria-label": "not in this checklist" });
+    const { cells } = file, p = cells.p[cell], passed = cells.passed[cell], mass = cells.mass[cell];
+    const answer = cells.answer[cell] < 0 ? null : file.answers[cells.answer[cell]];
+    const shown = answer === null ? "–" : answer === "yes" || answer === "no" ? (Number.isNaN(p) ? answer : fixed(p, 2).replace(/^0/, "")) : answer;
+    const sure = Number.isNaN(p) ? STEPS : Math.min(STEPS, 1 + Math.floor((answer === "yes" || answer === "no" ? Math.abs(p - 0.5) * 2 : p) * STEPS));
+    const question = file.items[cells.item[cell]].question;
+    const outcome = answer === null ? `unanswered: ${file.reasons[cells.reason[cell]] ?? ""}` : `${answer}${Number.isNaN(p) ? "" : ", P(yes) " + fixed(p)}${Number.isNaN(mass) ? "" : ", mass " + fixed(mass)}`;
+    const marks = [
+      answer !== null && answer !== "yes" && answer !== "no" ? "word" : "",
+      differs && differs[cell] ? "other" : "",
+      cells.label[cell] >= 0 && cells.label[cell] !== cells.answer[cell] ? "people" : "",
+    ].join(" ");
+    return el(
+      "div",
+      { ...attributes, class: `cell ${marks}`, "data-passed": passed, "data-step": sure, title: `${question}\n${outcome}`, vars: Number.isNaN(mass) ? {} : { "--mass": mass } },
+      shown,
+    );
+  }
+}
+
+function snippet(text) {
+  return text.slice(0, 160).replace(/\s+/g, " ");
+}
+
+function filterForm(file, filter, partner, refresh) {
+  let timer = 0;
+  const change = (name, value) => {
+    filter[name] = value;
+    clearTimeout(timer);
+    timer = setTimeout(refresh, 60);
+  };
+  const field = (label, input) => el("label", {}, el("span", {}, label), input);
+  const text = (name, attributes) => el("input", { value: filter[name], oninput: (event) => change(name, event.target.value.trim()), ...attributes });
+  const select = (name, options) => {
+    const node = el("select", { onchange: (event) => change(name, event.target.value) }, options.map(([value, shown]) => el("option", { value }, shown)));
+    node.value = filter[name];
+    return node;
+  };
+  const check = (name, label) => el("label", { class: "check" }, el("input", { type: "checkbox", checked: filter[name], onchange: (event) => change(name, event.target.checked) }), el("span", {}, label));
+  const shorter = (question) => (question.length > 80 ? `${question.slice(0, 79)}…` : question);
+  const items = file.items.map((one) => [one.id, shorter(one.question)]).sort((a, b) => a[1].localeCompare(b[1]));
+  const answers = file.answers.map((name) => [`=${name}`, name]);
+  const number = { type: "number", step: "any", class: "short" };
+  return el(
+    "form",
+    { class: "filters", onsubmit: (event) => event.preventDefault() },
+    field("search", text("text", { type: "search", placeholder: "prompt or response" })),
+    field("item", select("item", [["", "any item"], ...items])),
+    field("answer", select("answer", [["", "any answer"], ["pass", "passes"], ["fail", "fails"], ["unanswered", "unanswered"], ...answers])),
+    file.reasons.length ? field("reason", select("reason", [["", "any reason"], ...file.reasons.map((name) => [name, name])])) : null,
+    field("score from", text("low", number)),
+    field("to", text("high", number)),
+    file.kind === "rewards" ? [field("step from", text("from", number)), field("to", text("to", number))] : null,
+    partner ? check("judgesDiffer", "judges differ") : null,
+    file.hasCells("label") ? check("peopleDiffer", "people differ") : null,
+    el("button", { type: "button", onclick: () => {
+      Object.assign(filter, EMPTY);
+      const fresh = filterForm(file, filter, partner, refresh);
+      document.querySelector(".filters").replaceWith(fresh);
+      refresh();
+    } }, "Clear"),
+  );
+}

@@ -1,0 +1,198 @@
+"""Files of a run as one HTML page.
+
+[`write_report`] reads every file once, row by row, and holds the rows that the page shows in columns, so memory is
+bounded by `max_rows`. All figures are computed over all rows by the functions of the other commands; a page of a
+larger file shows a sample of its rows and says so. Files with labels, and two scored files, are compared as `agree`
+does, which reads them completely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.agreement import Bootstrap, JudgedRow, read_scored
+from checklist_rewards.progress import AddBar
+from checklist_rewards.ui.bundle import write_page
+from checklist_rewards.ui.documents import read_document
+from checklist_rewards.ui.figures import FileFigures
+from checklist_rewards.ui.records import Kind, RecordFile, draw, kept
+from checklist_rewards.ui.table import Names, Table, json_chunks
+from checklist_rewards.ui.training import TrainingFigures
+from checklist_rewards.ui.trust import Labels, against_labels, between
+from checklist_rewards.validation import install, missing, whole_number
+from checklist_rewards.version import __version__
+
+FORMAT = "report-1"
+MAX_ROWS = 20_000
+_NUMERICAL = ("numpy", "scipy")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A file of the report."""
+
+    name: str
+    kind: Kind
+    rows: int
+    """Number of rows in the file."""
+    shown: int
+    """Number of rows on the page: `rows`, or about `max_rows` of a larger file."""
+
+
+def write_report(
+    output: Path,
+    paths: Sequence[Path],
+    *,
+    title: str | None = None,
+    labels: Labels | None = None,
+    max_rows: int = MAX_ROWS,
+    seed: int = 0,
+    intervals: Bootstrap | None = None,
+    inputs: Sequence[str] | None = None,
+    target: str | None = None,
+    id_key: str | None = None,
+    extra: Mapping[str, Any] | None = None,
+    progress: AddBar | None = None,
+) -> list[Shown]:
+    """Write a report.
+
+    Args:
+        output (`Path`):
+            The HTML file.
+        paths (sequence of `Path`):
+            Scored files, reward logs and pairs (.jsonl, .csv, .parquet), and results of `agree`, `calibrate` and
+            `inspect` and summaries (.json).
+        title (`str`, *optional*):
+            Defaults to the names of the files.
+        labels ([`Labels`], *optional*):
+            Labels of the scored files.
+        max_rows (`int`, *optional*, defaults to `20000`):
+            Most rows of a file on the page. Of a larger file a random sample of rows, or of the groups of a training
+            run, is shown; its figures are those of all rows.
+        seed (`int`, *optional*, defaults to `0`):
+            Seed of the sample.
+        intervals ([`Bootstrap`], *optional*):
+            Settings of the confidence intervals of comparisons.
+        inputs (sequence of `str`, *optional*):
+            Columns of the prompt in scored files.
+        target (`str`, *optional*):
+            Column of the judged text in scored files.
+        id_key (`str`, *optional*):
+            Column of row ids in scored files.
+        extra (mapping, *optional*):
+            Further parts of the page: `items`, an item analysis of the first file; `tables`, heading -> {name:
+            number}; and `view`, the name of the view that opens first.
+        progress (callable, *optional*):
+            Adds a progress bar.
+
+    Returns:
+        `list[Shown]`: One per file of rows.
+
+    Raises:
+        SampleError: If a file cannot be read or shown, or the page cannot be written.
+    """
+    whole_number("max_rows", max_rows)
+    intervals = intervals or Bootstrap()
+    documents = [read_document(path) for path in paths if path.suffix.lower() == ".json"]
+    files = [RecordFile(path, inputs, target, id_key) for path in paths if path.suffix.lower() != ".json"]
+    others = {path for file in files for path in file.paths[1:]}
+    files = [file for file in files if file.path not in others]
+    kinds = [file.kind() for file in files]
+    scored = [str(file.path) for file, kind in zip(files, kinds, strict=True) if kind == "scored"]
+    judged: dict[str, list[JudgedRow]] = {}
+    notes: list[str] = []
+    if labels is not None or len(scored) > 1:
+        if lacking := missing(*_NUMERICAL):
+            notes.append(f"Comparisons require {lacking[0]}: {install('evaluation')}.")
+        else:
+            judged = {
+                name: labels.read(Path(name)) if labels is not None else read_scored(name, id_key=id_key)
+                for name in scored
+            }
+    if labels is not None and not scored:
+        raise SampleError("labels require a scored file; none of the files has scores.")
+    texts, parts, shown = Names(), [], []
+    trust: dict[str, Any] = {}
+    for file, kind in zip(files, kinds, strict=True):
+        given: dict[str, list[str | None]] = {}
+        if labels is not None and str(file.path) in judged:
+            rows = judged[str(file.path)]
+            answers, unmatched = labels.of(rows)
+            name = str(file.path)
+            trust[file.path.name] = against_labels(name, labels.shown, rows, answers, unmatched, intervals)
+            given = {
+                row.id: [None if label is None else label.label for label in own]
+                for row, own in zip(rows, answers, strict=True)
+                if isinstance(own, list)
+            }
+        part = _part(file, kind, texts, given, max_rows, seed, progress)
+        parts.append(part)
+        shown.append(Shown(part["name"], kind, part["total"], part["shown"]))
+    title = title or ", ".join(path.name for path in paths)
+    compared = _comparisons(judged, intervals, notes)
+    data = {
+        "format": FORMAT,
+        "version": __version__,
+        "title": title,
+        "notes": notes,
+        "files": parts,
+        "comparisons": compared,
+        "trust": trust,
+        "documents": documents,
+        "extra": dict(extra or {}),
+        "texts": texts,  # last: the tables before it have added all of them
+    }
+    write_page(output, title, json_chunks(data))
+    return shown
+
+
+def _part(
+    file: RecordFile,
+    kind: Kind,
+    texts: Names,
+    given: Mapping[str, list[str | None]],
+    max_rows: int,
+    seed: int,
+    progress: AddBar | None,
+) -> dict[str, Any]:
+    count = file.count()
+    threshold = kept(file, count, max_rows, seed)
+    table, figures, training = Table(texts), FileFigures(), TrainingFigures()
+    advance = None if progress is None else progress(file.path.name, count)
+    for record in file:
+        figures.add(record)
+        if kind == "rewards":
+            training.add(record)
+        if threshold is None or draw(record.key, seed) <= threshold:
+            table.add(record, given.get(record.id, ()))
+        if advance is not None:
+            advance(1)
+    return {
+        "name": file.path.name,
+        "path": str(file.path),
+        "kind": kind,
+        "total": figures.rows,
+        "shown": len(table),
+        "seed": seed,
+        "overview": figures.overview(),
+        "analysis": figures.item_analysis() if figures.analysis.targets else None,
+        "training": training.as_json() if kind == "rewards" else None,
+        "table": table.as_json(),
+    }
+
+
+def _comparisons(
+    judged: Mapping[str, list[JudgedRow]], intervals: Bootstrap, notes: list[str]
+) -> list[dict[str, Any]]:
+    compared = []
+    for (one, rows), (other, others) in combinations(judged.items(), 2):
+        try:
+            compared.append(between((one, other), rows, others, intervals))
+        except SampleError as error:
+            notes.append(str(error))
+    return compared

@@ -1,0 +1,242 @@
+"""Rows in columns, as the page reads them: one JSON document with every distinct text once.
+
+A [`Table`] has the rows of one file. Its *cells* are the reads of all rows in order: row r has `counts[r]` cells.
+Numbers are stored in arrays, NaN where there is none (null in JSON). In JSON, a column whose values are all equal is
+written as `{"all": value}`, so that a column that a file does not use costs nothing. Texts, and the names of items,
+answers and judges, are written as an index into a list; -1 is none.
+
+Details that few cells have (probabilities of options, votes, details of a failure) are in `more`, by number of the
+cell.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from checklist_rewards.checklists import NO, YES
+from checklist_rewards.rewards.shaping import centred, length
+from checklist_rewards.scores import ItemScore, Score
+from checklist_rewards.ui.records import Record, number_or_none
+
+_CHUNK = 8192
+METRICS = (
+    "pass_rate",
+    "weighted_score",
+    "expected_score",
+    "normalized_score",
+    "raw_score",
+    "quality",
+    "answered_weight",
+    "lower",
+    "upper",
+)
+"""The aggregates of a score that the page shows together with its primary score."""
+
+
+class Names:
+    """A list of distinct strings; `place` gives the index of a string, -1 for None."""
+
+    def __init__(self) -> None:
+        self.values: list[str] = []
+        self._places: dict[str, int] = {}
+
+    def place(self, name: str | None) -> int:
+        """The index of a string, which is added if it is new."""
+        if name is None:
+            return -1
+        place = self._places.setdefault(name, len(self.values))
+        if place == len(self.values):
+            self.values.append(name)
+        return place
+
+
+@dataclass
+class Column:
+    """A column of numbers."""
+
+    values: array[Any]
+
+    @classmethod
+    def numbers(cls) -> Column:
+        """A column of floats."""
+        return cls(array("d"))
+
+    @classmethod
+    def places(cls) -> Column:
+        """A column of integers."""
+        return cls(array("l"))
+
+    def add(self, value: float | None) -> None:
+        """Append a number; None is NaN."""
+        self.values.append(math.nan if value is None else value)
+
+
+def json_chunks(value: Any) -> Iterator[str]:
+    """A value with [`Column`]s and [`Names`] in it as pieces of one JSON text. NaN and infinities become null."""
+    if isinstance(value, Column):
+        yield from _column(value.values)
+    elif isinstance(value, Names):
+        yield from _list(value.values)
+    elif isinstance(value, Mapping):
+        yield "{"
+        for place, (name, entry) in enumerate(value.items()):
+            yield f"{',' if place else ''}{json.dumps(str(name))}:"
+            yield from json_chunks(entry)
+        yield "}"
+    elif isinstance(value, list | tuple):
+        yield from _list(value)
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield "null"
+    else:
+        yield json.dumps(value)
+
+
+def _list(values: Sequence[Any]) -> Iterator[str]:
+    yield "["
+    for place, entry in enumerate(values):
+        if place:
+            yield ","
+        yield from json_chunks(entry)
+    yield "]"
+
+
+def _column(values: array[Any]) -> Iterator[str]:
+    first = values[0] if values else None
+    if first is None or all(value == first or (value != value and first != first) for value in values):
+        yield json.dumps({"all": None if first is None or first != first else first, "length": len(values)})
+        return
+    yield "["
+    for start in range(0, len(values), _CHUNK):
+        chunk = values[start : start + _CHUNK]
+        yield ("," if start else "") + ",".join("null" if v - v != 0 else repr(v) for v in chunk)
+    yield "]"
+
+
+@dataclass
+class Table:
+    """The rows of one file in columns."""
+
+    texts: Names
+    """All texts of the report, shared by its files."""
+    items: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By id: question, weight, category and answers of every item, in order of first appearance."""
+
+    def __post_init__(self) -> None:
+        self.answers, self.judges, self.methods, self.reasons = Names(), Names(), Names(), Names()
+        self.places: dict[str, int] = {}
+        rows = ("id", "prompt", "target", "counts", "words", "step", "group")
+        self.rows = {name: Column.places() for name in rows}
+        self.rows |= {name: Column.numbers() for name in ("score", "reward", "advantage", *METRICS)}
+        cells = ("item", "answer", "passed", "reason", "judge", "method", "reasoning", "label")
+        self.cells = {name: Column.places() for name in cells}
+        self.cells |= {name: Column.numbers() for name in ("p", "mass")}
+        self.more: dict[int, dict[str, Any]] = {}
+        self.pairs: dict[int, dict[str, Any]] = {}
+        self._groups = Names()
+
+    def __len__(self) -> int:
+        return len(self.rows["id"].values)
+
+    def add(self, record: Record, labels: Sequence[str | None] = ()) -> None:
+        """Append a row, with one label per item if people have labelled it."""
+        score = record.score
+        values: dict[str, Any] = {
+            "id": self.texts.place(record.id),
+            "prompt": self.texts.place(record.prompt),
+            "target": self.texts.place(record.target),
+            "counts": 0 if score is None else len(score.items),
+            "words": 0 if record.target is None else length(record.target),
+            "step": -1 if record.step is None else record.step,
+            "group": -1 if record.step is None else self._groups.place(record.key),
+            "score": None if score is None else score.primary_score,
+            "reward": record.reward,
+            **{name: number_or_none(getattr(score, name, None)) for name in METRICS},
+        }
+        for name, value in values.items():
+            self.rows[name].add(value)
+        if record.pair:
+            rejected = self.texts.place(record.pair["rejected"])
+            self.pairs[len(self) - 1] = {**record.pair, "rejected": rejected}
+        if score is not None:
+            self._add_cells(score, labels)
+
+    def _add_cells(self, score: Score, labels: Sequence[str | None]) -> None:
+        for place, line in enumerate(score.items):
+            why = line.unanswered
+            probabilities = line.probabilities or {}
+            values: dict[str, Any] = {
+                "item": self._item(line),
+                "answer": self.answers.place(line.answer),
+                "passed": -1 if line.passed is None else int(line.passed),
+                "reason": -1 if why is None else self.reasons.place(str(why.reason)),
+                "judge": self.judges.place(line.judge),
+                "method": self.methods.place(line.method),
+                "reasoning": self.texts.place(line.reasoning),
+                "label": self.answers.place(labels[place] if place < len(labels) else None),
+                "p": number_or_none(probabilities.get(YES, line.confidence)),
+                "mass": number_or_none(line.mass),
+            }
+            more = self._more(line, place)
+            if more:
+                self.more[len(self.cells["item"].values)] = more
+            for name, value in values.items():
+                self.cells[name].add(value)
+
+    def _item(self, line: ItemScore) -> int:
+        if line.id not in self.items:
+            self.places[line.id] = len(self.items)
+            self.items[line.id] = {
+                "id": line.id,
+                "question": line.question,
+                "category": line.category,
+                "weight": line.weight,
+                "required": line.required,
+            }
+        return self.places[line.id]
+
+    def _more(self, line: ItemScore, place: int) -> dict[str, Any]:
+        first = self.items[line.id]
+        probabilities = line.probabilities or {}
+        details = {
+            "weight": line.weight if line.weight != first["weight"] else None,
+            "detail": line.unanswered.detail or None if line.unanswered is not None else None,
+            "probabilities": dict(probabilities) if set(probabilities) - {YES, NO} else None,
+            "uncalibrated": dict(line.uncalibrated) if line.uncalibrated else None,
+            "agreement": line.agreement,
+            "votes": [self._vote(vote) for vote in line.votes or ()] or None,
+        }
+        return {name: value for name, value in details.items() if value is not None}
+
+    def _vote(self, vote: Any) -> dict[str, Any]:
+        probabilities = vote.probabilities or {}
+        return {
+            "judge": vote.judge,
+            "answer": vote.answer,
+            "p": probabilities.get(YES, probabilities.get(vote.answer)),
+            "mass": vote.mass,
+            "unanswered": None if vote.unanswered is None else str(vote.unanswered),
+            "reasoning": self.texts.place(vote.reasoning),
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """The table as a mapping for [`json_chunks`]."""
+        rewards = [None if math.isnan(value) else value for value in self.rows["reward"].values]
+        self.rows["advantage"] = Column.numbers()
+        for value in centred(rewards, self.rows["group"].values):
+            self.rows["advantage"].add(value)
+        return {
+            "items": list(self.items.values()),
+            "answers": self.answers,
+            "judges": self.judges,
+            "methods": self.methods,
+            "reasons": self.reasons,
+            "rows": {name: column for name, column in self.rows.items()},
+            "cells": {name: column for name, column in self.cells.items()},
+            "more": self.more,
+            "pairs": self.pairs,
+        }
