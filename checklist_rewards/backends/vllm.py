@@ -30,15 +30,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from checklist_rewards.backends.base import (
-    Arrived,
-    Messages,
-    ReadGroup,
-    ReadResult,
-    Reply,
-    Sampling,
-    reply_seed,
-)
+from checklist_rewards.backends.base import Arrived, Messages, ReadGroup, ReadResult, Reply, Sampling, reply_seed
 from checklist_rewards.backends.chat_tokenizer import load_chat_tokenizer
 from checklist_rewards.backends.loading import warn_about_copies
 from checklist_rewards.backends.models import adapter_dir, model_identity, pinned, resolve_model
