@@ -116,7 +116,7 @@ def question_of(item: ChecklistItem, target: str, judge: str, prompt: PromptTemp
 
 
 def levels_of(item: ChecklistItem) -> tuple[str, ...] | None:
-    """The labels of an ordered scale from the lowest value to the highest; None if the options are no ordered scale.
+    """The labels of an ordered scale from the lowest value to the highest; None for other options.
 
     A scale has 3 to 10 options, declared in ascending or descending order of distinct values, and no abstention.
     """

@@ -1,9 +1,9 @@
 """Files of a run as one HTML page.
 
 [`write_report`] reads every file once, row by row, and holds the rows that the page shows in columns, so memory is
-bounded by `max_rows`. All figures are computed over all rows by the functions of the other commands; a page of a
-larger file shows a sample of its rows and says so. Files with labels, and two scored files, are compared as `agree`
-does, which reads them completely.
+bounded by `max_rows`. A larger file is sampled, and the page reports this. All figures are computed over all rows by
+the functions of the other commands. Files with labels, and two scored files, are compared as `agree` does, which reads
+them completely.
 """
 
 from __future__ import annotations

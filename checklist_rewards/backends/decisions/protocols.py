@@ -5,7 +5,7 @@ order. [`SystemOne`] is `POST /systemone`: a map of questions of type `noul`, `c
 diagnostics that include the label mass.
 
 Answers are matched to questions by name. An answer that is missing, has another type than its question, or whose
-probabilities do not belong to the question's labels is no answer.
+probabilities do not belong to the question's labels cannot be used.
 """
 
 from __future__ import annotations
