@@ -26,7 +26,7 @@ from rich.table import Table
 from typing_extensions import override
 
 from checklist_rewards.backends import (
-    SERVED,
+    OPENAI,
     Arrived,
     Engine,
     LabelRead,
@@ -66,7 +66,7 @@ class Counter(Wrapper):
     @cached_property
     def bounds(self) -> Bounds:
         """Counts the tokens of requests."""
-        requests = 2 if served(self.engine) else 1
+        requests = 2 if _may_ask_twice(self.engine) else 1
         return Bounds(self.engine.model, local_tokenizer(self.engine.model), requests=requests)
 
     @override
@@ -142,10 +142,10 @@ def show(rows: int, lines: Sequence[Line], prices: Prices, notes: Sequence[str])
         out.print(escape(note))
 
 
-def served(engine: Engine) -> bool:
-    """Whether the engine is an OpenAI-compatible server."""
+def _may_ask_twice(engine: Engine) -> bool:
+    """Whether a read may take a second request, as on an OpenAI-compatible server."""
     named = isinstance(engine.backend, str)
-    return named and choose_backend(engine.model, str(engine.backend), engine.base_url) in SERVED
+    return named and choose_backend(engine.model, str(engine.backend), engine.base_url) == OPENAI
 
 
 def prices_from(options: Sequence[str] | None) -> Prices:

@@ -54,3 +54,11 @@ def test_the_tokenizer_of_a_model_on_this_machine_counts_the_prompts_exactly(run
     scorer.score_batch([Sample(row["checklist"], row["target"], row["prompt"]) for row in ROWS])
     assert int(line[3].replace(",", "")) == scorer.receipt.prompt_tokens and line[4] == "6"
     assert "a token per byte" not in shown.stdout
+
+
+def test_a_decision_is_one_request(run):
+    write_jsonl("rows.jsonl", ROWS[0])
+    options = ("--model", "m", "--base-url", "http://localhost:1/v1", "--dry-run")
+    chats = run("score", "rows.jsonl", "-o", "out.jsonl", *options)
+    decisions = run("score", "rows.jsonl", "-o", "out.jsonl", *options, "--backend", "decisions")
+    assert "two requests" in chats.output and "two requests" not in decisions.output and decisions.exit_code == 0
