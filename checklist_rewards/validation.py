@@ -85,7 +85,7 @@ def one_sentence(error: ValidationError, model: type[BaseModel] | None = None) -
         message = f"unknown key; allowed: {', '.join(allowed)}" if allowed else "unknown key"
     elif kind == "model_type":
         message = f"expected a mapping, got {shown(detail['input'])}"
-    elif kind != "value_error" or (place and " got " not in message):
+    elif kind != "value_error" or (place and " got " not in message and not isinstance(detail["input"], Mapping)):
         message += f", got {shown(detail['input'])}"
     return f"{place}: {message}." if place else f"{message}."
 

@@ -170,3 +170,11 @@ def test_replacing_changes_only_what_is_named():
     assert changed.generator.max_items == 20 and changed.generator.prompt == tick.generator.prompt
     assert changed.scorer == tick.scorer and [refiner.kind for refiner in changed.refiners] == ["selector"]
     assert tick.generator.max_items == 8
+
+
+def test_a_file_of_judges_that_cannot_be_used_is_named_without_the_rest_of_the_config(tmp_path):
+    judges = tmp_path / "judges.yaml"
+    judges.write_text("panel: {rule: mean}\njudges: [{backend: unheard}, {model: b}]\n")
+    with pytest.raises(ConfigError) as caught:
+        PipelineConfig.parse({"scorer": {"judge": str(judges)}})
+    assert str(caught.value).endswith("remote'.") and "backend='unheard'" in str(caught.value)
