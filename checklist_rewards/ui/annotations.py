@@ -147,7 +147,6 @@ def progress(tasks: Sequence[Task], people: Sequence[Annotator]) -> dict[str, An
     """Counts per annotator, and their agreement as `agree` computes it, without intervals."""
     return {
         "items": sum(len(task.items) for task in tasks),
-        "rows": len(tasks),
         "annotators": [
             {
                 "name": person.name,

@@ -84,10 +84,9 @@ class Judging:
             config = self._pipeline_named(values.pop("pipeline"))
         for name in _FILES:
             if name in values:
-                file = values[name]
-                values[name] = str(self.project.existing(file))
                 if name == "judge":
-                    self._check_judges(file)
+                    self._check(values[name])
+                values[name] = str(self.project.existing(values[name]))
         return config.replace({"scorer": values}, "settings") if values else config
 
     def pipeline(self, settings: Mapping[str, Any], writes: bool = False) -> Pipeline:
@@ -180,7 +179,7 @@ class Judging:
             return
         singles = [
             # A weight of 0 alone would make no checklist; the answer does not depend on weights.
-            Sample(Checklist(items=(item.model_copy(update={"weight": 1.0}),)), *_rest(sample))
+            Sample(Checklist(items=(item.model_copy(update={"weight": item.weight or 1.0}),)), *_rest(sample))
             for item in sample.checklist.items
         ]
         verdicts = {}
@@ -204,37 +203,41 @@ class Judging:
         if name in list_pipelines():
             config = load_config(name)
         else:
+            self._check(name)
             config = load_config(self.project.existing(name))
-            self._check(name, config)
         return config.replace({"scorer": dict(self.given)}, "options") if self.given else config
 
-    def _check(self, name: str, config: PipelineConfig) -> None:
-        """Refuse a pipeline of the project that reads files outside of it, or lets code run."""
-        scorer, generator = config.scorer, config.generator
-        named = [generator.prompt, *(generator.prompts or {}).values(), scorer.prompt]
-        paths = [path for path in named if path is not None and not (prompts_dir() / f"{path}.md").is_file()]
-        for path in [*paths, *filter(None, (scorer.judge, scorer.examples, scorer.calibration))]:
-            if not self.project.holds(path):
-                raise SampleError(f"{name} names {path}, which is not in the project folder.")
-        if scorer.allow_code and not self.given.get("allow_code"):
-            raise SampleError(f"{name} sets allow_code; start the app with --allow-code to let checks run code.")
+    def _check(self, name: str) -> None:
+        """Refuse a pipeline or a file of judges of the project that names files outside of it, or lets code run.
 
-
-    def _check_judges(self, name: str) -> None:
-        """Refuse a file of judges of the project that names files outside of it."""
+        The files it names are not opened before: an error about their content would show it.
+        """
         path = self.project.existing(name)
-        pending = [read_value(read_text(path), path)]
-        while pending:
-            part = pending.pop()
-            if isinstance(part, Mapping):
-                for key, value in part.items():
-                    if key in ("judge", *FILE_SETTINGS) and isinstance(value, str):
-                        packaged = key == "prompt" and (prompts_dir() / f"{value}.md").is_file()
-                        if not packaged and not self.project.holds(path.parent / value):
-                            raise SampleError(f"{name} names {value}, which is not in the project folder.")
-                    pending.append(value)
-            elif isinstance(part, list):
-                pending += part
+        for key, value in _settings_in(read_value(read_text(path), path)):
+            if key == "allow_code" and value and not self.given.get("allow_code"):
+                raise SampleError(f"{name} sets allow_code; start the app with --allow-code to let checks run code.")
+            if key not in ("judge", *FILE_SETTINGS) or not isinstance(value, str):
+                continue
+            if key == "prompt" and (prompts_dir() / f"{value}.md").is_file() and ".." not in value:
+                continue
+            there = path.parent.joinpath(value).expanduser().resolve()
+            if not there.is_relative_to(self.project.folder):
+                raise SampleError(f"{name} names {value}, which is not in the project folder.")
+            if key == "judge":
+                self._check(there.relative_to(self.project.folder).as_posix())
+
+
+def _settings_in(value: Any) -> Iterator[tuple[str, Any]]:
+    """All settings of a file with their names, at any depth; the prompts of stages as `prompt`."""
+    if isinstance(value, Mapping):
+        for key, entry in value.items():
+            yield str(key), entry
+            if key == "prompts" and isinstance(entry, Mapping):
+                yield from (("prompt", prompt) for prompt in entry.values())
+            yield from _settings_in(entry)
+    elif isinstance(value, list):
+        for entry in value:
+            yield from _settings_in(entry)
 
 
 def _rest(sample: Sample) -> tuple[str, str | None, str | None, str | None]:
