@@ -49,8 +49,9 @@ async function queue(main, given) {
   const { rows, ...first } = await getJson("annotate/queue", given);
   const place = (row) => ({ file: given.file, annotator: given.annotator, place: rows[row].place });
   const undo = [];
-  let at = Math.max(0, rows.findIndex((row) => row.done < row.items)), task = null, current = 0, saving = Promise.resolve(), loading = 0;
+  let at = Math.max(0, rows.findIndex((row) => row.done < row.items)), task = null, current = 0, saving = Promise.resolve(), unsaved = 0, loading = 0;
 
+  const savedShown = el("span", { class: "muted saved" }, "saved");
   const status = el("div", { class: "progress-line", "aria-live": "polite" });
   const people = el("div", { class: "people" });
   const problem = el("div", {});
@@ -115,7 +116,8 @@ async function queue(main, given) {
     status.replaceChildren(
       el("progress", { max: all, value: answered, "aria-label": "answered" }),
       el("span", { class: "num" }, `${answered} of ${plural(all, "item")}, response ${at + 1} of ${rows.length}`),
-      answered === all ? el("strong", {}, " All items are answered.") : null,
+      savedShown,
+      ...(answered === all ? [el("strong", {}, "All items are answered.")] : []),
     );
   }
 
@@ -172,7 +174,16 @@ async function queue(main, given) {
     items.children[i]?.replaceWith(itemOf(item, i));
     mark();
     const body = { file: given.file, annotator: given.annotator, row: shown.id, item: item.key, text: shown.text, ...value };
-    saving = saving.then(() => act(async () => drawPeople(await post("annotate/answer", body)), row));
+    unsaved++;
+    saving = saving.then(() => act(async () => drawPeople(await post("annotate/answer", body)), row)).then(() => {
+      unsaved--;
+      saved();
+    });
+    saved();
+  }
+
+  function saved() {
+    savedShown.textContent = unsaved ? "saving …" : "saved";
   }
 
   async function takeBack() {
@@ -276,6 +287,7 @@ async function queue(main, given) {
     event.preventDefault();
   });
 
+  addEventListener("beforeunload", (event) => unsaved && event.preventDefault());
   drawPeople(first);
   await open(at);
 }
