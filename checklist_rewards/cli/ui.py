@@ -41,8 +41,8 @@ def ui(
     r"""Open the app: look at files, annotate responses, judge and compare, and export settings as code.
 
     The app runs on this machine, for one browser: the printed URL has a random token, without which every request is
-    refused. It reads and writes only the files of FOLDER. Judge options are those of **score**; keys of servers stay in
-    the environment.
+    refused. It reads and writes only the files of FOLDER. Judge options are those of **score**; keys of servers stay
+    in the environment.
 
     **Examples**
 

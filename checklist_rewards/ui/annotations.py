@@ -1,8 +1,8 @@
 """Answers of people, stored as plain JSONL in the project folder: `annotations/<name>.jsonl`, one file per annotator.
 
 Lines are only appended; the last one of a row and item counts, and a `label` of null withdraws an answer. Two branches
-merge as text. A line that a crash cut off is skipped, and the next one starts on a new line. Every line holds a hash of
-the text that was shown: answers about another text are not used, and are counted as outdated.
+merge as text. A line that a crash cut off is skipped, and the next one starts on a new line. Every line holds a hash
+of the text that was shown: answers about another text are not used, and are counted as outdated.
 """
 
 from __future__ import annotations
@@ -126,21 +126,29 @@ def annotators(project: Project, file: str, tasks: Sequence[Task]) -> list[Annot
         answers: dict[Key, Annotation] = {}
         outdated: set[Key] = set()
         for line in _lines(path):
-            key = (line.get("row"), line.get("item"))
-            if line.get("file") != file or not all(isinstance(part, str) for part in key):
+            row, item = line.get("row"), line.get("item")
+            if line.get("file") != file or not isinstance(row, str) or not isinstance(item, str):
                 continue
-            answers.pop(key, None)  # type: ignore[arg-type]
-            outdated.discard(key)  # type: ignore[arg-type]
-            if line.get("label") is None and not line.get("note") and not line.get("spans"):
+            key = row, item
+            answers.pop(key, None)
+            outdated.discard(key)
+            label, note, spans = line.get("label"), line.get("note") or "", line.get("spans") or []
+            if not isinstance(label, str | None) or not isinstance(note, str) or not isinstance(spans, list):
                 continue
-            if key not in keys or line.get("text") != texts[key[0]]:  # type: ignore[index]
-                outdated.add(key)  # type: ignore[arg-type]
+            if label is None and not note and not spans:
+                continue
+            if key not in keys or line.get("text") != texts[row]:
+                outdated.add(key)
             else:
-                note, spans = line.get("note") or "", tuple(line.get("spans") or ())
-                answers[key] = Annotation(line.get("label"), note, spans)  # type: ignore[index]
+                answers[key] = Annotation(label, note, tuple(spans))
         if answers or outdated:
             found.append(Annotator(path.stem, answers, len(outdated)))
     return found
+
+
+def answers_of(people: Sequence[Annotator], name: str) -> Mapping[Key, Annotation]:
+    """The answers of one of the annotators; none if there is no such annotator yet."""
+    return next((person.answers for person in people if person.name == name), {})
 
 
 def progress(tasks: Sequence[Task], people: Sequence[Annotator]) -> dict[str, Any]:
@@ -234,8 +242,14 @@ def export(
     with write_rows(path) as output:
         for row in rows:
             output.write(row)
-    return {"name": name, "rows": len(rows), "labels": counts["labels"], "ties": counts["ties"],
-            "cannot_assess": counts["cannot_assess"], "annotators": [person.name for person in chosen]}
+    return {
+        "name": name,
+        "rows": len(rows),
+        "labels": counts["labels"],
+        "ties": counts["ties"],
+        "cannot_assess": counts["cannot_assess"],
+        "annotators": [person.name for person in chosen],
+    }
 
 
 def _label(person: Annotator, task: Task, key: str, values: Mapping[str, Any]) -> str | None:
@@ -248,12 +262,15 @@ def _spans(value: Any, target: str) -> tuple[dict[str, Any], ...]:
         raise SampleError(f"spans must be a list of up to {MOST_SPANS} spans.")
     spans = []
     for span in value:
-        start, end = (span.get(name) if isinstance(span, Mapping) else None for name in ("start", "end"))
-        known = all(isinstance(place, int) and not isinstance(place, bool) for place in (start, end))
-        if not known or not 0 <= start < end <= len(target):
+        start, end = (_place(span.get(name)) if isinstance(span, Mapping) else -1 for name in ("start", "end"))
+        if not 0 <= start < end <= len(target):
             raise SampleError(f"the span {span!r:.80} is not a part of the response.")
         spans.append({"start": start, "end": end, "text": target[start:end]})
     return tuple(spans)
+
+
+def _place(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else -1
 
 
 def _append(path: Path, line: str) -> None:

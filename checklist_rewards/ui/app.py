@@ -23,13 +23,13 @@ from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, Response, StreamingResponse
 
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
-from checklist_rewards.ui import annotations
+from checklist_rewards.ui import annotations as answers
 from checklist_rewards.ui.bundle import page_file, read_data
 from checklist_rewards.ui.guard import Guard, TooLarge, cookie_name, json_body, page_token
 from checklist_rewards.ui.judging import Judging
-from checklist_rewards.ui.project import OutsideError, Project
+from checklist_rewards.ui.project import OutsideError
 from checklist_rewards.ui.report import write_report
-from checklist_rewards.ui.snippets import items_of, snippets, without_secrets
+from checklist_rewards.ui.snippets import items_of, loop_commands, snippets, without_secrets
 from checklist_rewards.ui.tasks import Task, ordered, read_tasks
 from checklist_rewards.version import __version__
 
@@ -101,55 +101,62 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
     @app.get("/api/annotate/queue")
     async def queue(request: Request) -> Response:
         query = request.query_params
-        name = annotations.check_name(query.get("annotator"))
+        name = answers.check_name(query.get("annotator"))
         file, tasks = await _tasks(query)
         other = query.get("other")
         others = None if not other else await asyncio.to_thread(queues.get, project.existing(other))
         places = ordered(tasks, query.get("order", "random"), _whole(query.get("seed", "0"), "seed"), others)  # type: ignore[arg-type]
-        people = await asyncio.to_thread(annotations.annotators, project, file, tasks)
-        own = next((person.answers for person in people if person.name == name), {})
+        people = await asyncio.to_thread(answers.annotators, project, file, tasks)
+        own = answers.answers_of(people, name)
         done: dict[str, int] = {}
         for (row, _), answer in own.items():
             done[row] = done.get(row, 0) + (answer.label is not None)
         rows = [
-            {"place": place, "id": tasks[place].id, "items": len(tasks[place].items), "done": done.get(tasks[place].id, 0)}
+            {
+                "place": place,
+                "id": tasks[place].id,
+                "items": len(tasks[place].items),
+                "done": done.get(tasks[place].id, 0),
+            }
             for place in places
         ]
-        return _json({"rows": rows, **annotations.progress(tasks, people)})
+        return _json({"rows": rows, **answers.progress(tasks, people)})
 
     @app.get("/api/annotate/task")
     async def task(request: Request) -> Response:
         query = request.query_params
-        name = annotations.check_name(query.get("annotator"))
+        name = answers.check_name(query.get("annotator"))
         file, tasks = await _tasks(query)
         place = _whole(query.get("place", ""), "place")
         if place >= len(tasks):
             raise SampleError(f"{file} has {len(tasks)} rows; there is no row {place + 1}.")
         shown = tasks[place]
-        people = await asyncio.to_thread(annotations.annotators, project, file, tasks)
-        own = next((person.answers for person in people if person.name == name), {})
+        people = await asyncio.to_thread(answers.annotators, project, file, tasks)
+        own = answers.answers_of(people, name)
         mine = {key: own[shown.id, key].shown() for key in shown.keys if (shown.id, key) in own}
         return _json({**shown.shown(), "mine": mine})
 
     @app.post("/api/annotate/answer")
     async def answer(request: Request) -> Response:
         body = await json_body(request)
-        name = annotations.check_name(body.get("annotator"))
+        name = answers.check_name(body.get("annotator"))
         file, tasks = await _tasks(body)
         annotated = next((one for one in tasks if one.id == body.get("row")), None)
         if annotated is None:
             raise SampleError(f"{file} has no row {body.get('row')!r:.80}.")
-        await asyncio.to_thread(annotations.record, project, file, annotated, name, str(body.get("item")), body)
-        people = await asyncio.to_thread(annotations.annotators, project, file, tasks)
-        return _json(await asyncio.to_thread(annotations.progress, tasks, people))
+        await asyncio.to_thread(answers.record, project, file, annotated, name, str(body.get("item")), body)
+        people = await asyncio.to_thread(answers.annotators, project, file, tasks)
+        return _json(await asyncio.to_thread(answers.progress, tasks, people))
 
     @app.post("/api/annotate/export")
     async def export(request: Request) -> Response:
         body = await json_body(request)
         file, tasks = await _tasks(body)
-        people = await asyncio.to_thread(annotations.annotators, project, file, tasks)
+        people = await asyncio.to_thread(answers.annotators, project, file, tasks)
         names = body.get("annotators")
-        return _json(await asyncio.to_thread(annotations.export, project, file, tasks, people, names))
+        done = await asyncio.to_thread(answers.export, project, file, tasks, people, names)
+        scored = all(task.score is not None for task in tasks)
+        return _json({**done, "commands": loop_commands(file, done["name"], scored, judging.judge)})
 
     @app.post("/api/judge")
     async def judge(request: Request) -> Response:

@@ -50,6 +50,7 @@ class Guard:
         self.page_token = page_token(token)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse the request, or pass it on; the response gets the security headers in both cases."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
 

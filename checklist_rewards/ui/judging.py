@@ -1,7 +1,7 @@
 """Judging and writing checklists in the app, by the pipeline that the command line would build.
 
-A page sends settings with every request; [`Judging`] turns them into a pipeline of the engines that the app was started
-with. Answers are sent as they arrive: a served judge answers the items one by one, a judge in this process answers a
+A page sends settings with every request; [`Judging`] turns them into a pipeline of the engines that the app was
+started with. Answers are sent as they arrive: a served judge answers the items one by one, a judge in this process answers a
 checklist in one pass, as `score` does. The score is computed from these answers, so its figures are those of
 `ChecklistScorer.score`. Answers are kept in the store: after an edit, only the edited item is read again.
 """
@@ -23,11 +23,11 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.store import Store
+from checklist_rewards.generators import Request
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import FILE_SETTINGS
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble, list_pipelines, load_config
 from checklist_rewards.pipelines.requests import fields_of
-from checklist_rewards.generators import Request
 from checklist_rewards.prompts import prompts_dir
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score, score_checklist
@@ -122,8 +122,9 @@ class Judging:
             pipe.scorer.check()
             yield {"event": "start", "items": len(sample.checklist), "judge": self.shown}
             started = time.perf_counter()
-            score = None
-            for score, events in self._answers(pipe, sample):
+            score: Score | None = None
+            for found, events in self._answers(pipe, sample):
+                score = found
                 yield from events
             assert score is not None
             seconds = time.perf_counter() - started
@@ -135,7 +136,9 @@ class Judging:
         """Write a checklist for the input. Raises [`GenerationError`] if the model could not."""
         pipe = self.pipeline(body.get("settings") or {}, writes=True)
         if pipe.corpus_level:
-            raise SampleError(f"{pipe.name} writes one checklist for many inputs; use `checklist-rewards run --source`.")
+            raise SampleError(
+                f"{pipe.name} writes one checklist for many inputs; use `checklist-rewards run --source`."
+            )
         values = {name: body[name] for name in _FIELDS if body.get(name)}
         request = Request(_text(body, "input") or "", **fields_of(values, "the prompt"))
         pipe.check_request(request, "the prompt")
@@ -148,7 +151,9 @@ class Judging:
     @property
     def shown(self) -> str:
         """The name of the judge."""
-        return str(self.config.scorer.judge or (self.judge.base_url if self.judge.backend == REMOTE else self.judge.model))
+        return str(
+            self.config.scorer.judge or (self.judge.base_url if self.judge.backend == REMOTE else self.judge.model)
+        )
 
     def choices(self) -> dict[str, Any]:
         """What the page can choose from, and what the command line has set."""

@@ -60,6 +60,32 @@ def items_of(checklist: Checklist) -> list[str | dict[str, Any]]:
     return items
 
 
+def loop_commands(file: str, labels: str, scored: bool, judge: Engine) -> list[str]:
+    """The commands that use a labels file: agreement, calibration, few-shot examples and distillation."""
+    options = _engine_options(judge)
+    first = [] if scored else [["score", file, "-o", "scored.jsonl", *options]]
+    answers = file if scored else "scored.jsonl"
+    commands = [
+        *first,
+        ["agree", answers, "--labels", labels],
+        ["calibrate", answers, "--labels", labels, "-o", "calibration.json"],
+        ["score", file, "-o", "calibrated.jsonl", "--calibration", "calibration.json", *options],
+        ["score", file, "-o", "with_examples.jsonl", "--examples", labels, *options],
+        ["distill", labels, "-o", "judge"],
+    ]
+    return [shlex.join(["checklist-rewards", *command]) for command in commands]
+
+
+def _engine_options(judge: Engine) -> list[str]:
+    options: list[str] = []
+    for name, value in engine_arguments(judge).items():
+        if name == "engine":
+            options += ["--engine", json.dumps(value)]
+        else:
+            options += [f"--{name.replace('_', '-')}", value]
+    return options
+
+
 def _python(config: PipelineConfig, judge: Engine, sample: Sample, store_path: str | None) -> str:
     scale = config.scorer.scale
     arguments = {**config.scorer.settings(), "store": store_path}
@@ -84,12 +110,7 @@ def _python(config: PipelineConfig, judge: Engine, sample: Sample, store_path: s
 
 def _command(text: str, judge: Engine, sample: Sample, store_path: str | None) -> str:
     row: dict[str, Any] = {"prompt": sample.input, "target": sample.target, "checklist": items_of(sample.checklist)}
-    options = []
-    for name, value in engine_arguments(judge).items():
-        if name == "engine":
-            options += ["--engine", json.dumps(value)]
-        else:
-            options += [f"--{name.replace('_', '-')}", value]
+    options = _engine_options(judge)
     for name in ("reference", "history"):
         value = getattr(sample, name)
         if value is not None:

@@ -84,8 +84,8 @@ def ordered(tasks: Sequence[Task], order: Order, seed: int, others: Sequence[Tas
         tasks (sequence of [`Task`]):
             All tasks.
         order (`str`):
-            `random`; `uncertain`: those first whose least certain answer of the judge is least certain; `differ`: those
-            first about which most items differ between the judges, in `others` or in the votes of a panel.
+            `random`; `uncertain`: those first about which the judge is least certain; `differ`: those first
+            about which most items differ between the judges, in `others` or in the votes of a panel.
         seed (`int`):
             Seed of the random order, which also orders equal tasks.
         others (sequence of [`Task`], *optional*):

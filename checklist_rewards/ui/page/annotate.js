@@ -251,22 +251,14 @@ async function queue(main, given) {
     await saving;
     await act(async () => {
       const done = await post("annotate/export", { file: given.file });
-      const quoted = (name) => (/^[\w./-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`);
-      const [scored, labels] = [quoted(given.file), quoted(done.name)];
-      const commands = [
-        `checklist-rewards agree ${scored} --labels ${labels}`,
-        `checklist-rewards calibrate ${scored} --labels ${labels} -o calibration.json`,
-        `checklist-rewards score ${scored} -o calibrated.jsonl --calibration calibration.json`,
-        `checklist-rewards score ${scored} -o with_examples.jsonl --examples ${labels}`,
-        `checklist-rewards distill ${labels} -o judge`,
-      ];
       exported.replaceChildren(
         note(
           `${done.name}: ${plural(done.labels, "label")} of ${plural(done.rows, "response")} by ${done.annotators.join(", ")}.`,
           done.ties ? ` ${plural(done.ties, "item")} without a majority: no label.` : "",
           done.cannot_assess ? ` ${plural(done.cannot_assess, "answer")} “cannot assess” to items without that option: no label.` : "",
         ),
-        copyable(commands.join("\n"), "commands"),
+        note("Run in the project folder:"),
+        copyable(done.commands.join("\n"), "commands"),
       );
     });
   }

@@ -28,7 +28,7 @@ export async function judge(main) {
   main.replaceChildren(
     el(
       "div",
-      { class: "columns judge" },
+      { class: "judge" },
       section("Response", field("prompt", prompt), field("response", response), el("details", { open: Boolean(kept.reference) }, el("summary", {}, "Reference answer"), field("reference", reference))),
       el(
         "section",
@@ -39,16 +39,15 @@ export async function judge(main) {
         el("div", { class: "controls" }, el("button", { type: "button", name: "add", onclick: () => add({ question: "" }).node.querySelector("textarea").focus() }, "Add item")),
         asJson(),
       ),
+      el("section", { class: "part" }, el("div", { class: "controls" }, scoreButton, state), problem, result),
     ),
     el("details", { class: "part settings" }, el("summary", {}, `Settings of the judge (${choices.judge})`), form.node),
-    el("div", { class: "controls" }, scoreButton, state),
-    problem,
-    result,
     el("details", { class: "part", ontoggle: (event) => event.target.open && exported() }, el("summary", {}, "Export as code"), code),
   );
   for (const control of [prompt, response, reference]) control.addEventListener("change", keep);
   for (const item of kept.checklist ?? []) add(item);
   if (!items.length) add({ question: "" });
+  addEventListener("resize", () => items.forEach((item) => fit(item.question)));
   document.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) score();
   });

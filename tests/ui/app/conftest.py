@@ -38,8 +38,13 @@ def scored_rows(rule=colours) -> list[dict]:
     scorer = ChecklistScorer(backend=FakeBackend(rule), store=False)
     scores = scorer.score_batch([Sample(QUESTIONS, text, "Name a colour.") for text in TEXTS])
     return [
-        {"id": f"r{number}", "prompt": "Name a colour.", "target": text, "checklist": QUESTIONS,
-         "checklist_score": score.model_dump(mode="json")}
+        {
+            "id": f"r{number}",
+            "prompt": "Name a colour.",
+            "target": text,
+            "checklist": QUESTIONS,
+            "checklist_score": score.model_dump(mode="json"),
+        }
         for number, (text, score) in enumerate(zip(TEXTS, scores, strict=True), start=1)
     ]
 

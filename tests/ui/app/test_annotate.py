@@ -18,7 +18,13 @@ FILE = {"file": "scored.jsonl"}
 
 def answer(client, place, item, label, annotator="ann", **more):
     task = client.get("/api/annotate/task", params={**FILE, "annotator": annotator, "place": place}).json()
-    body = {**FILE, "annotator": annotator, "row": task["id"], "item": task["items"][item]["key"], "text": task["text"]}
+    body = {
+        **FILE,
+        "annotator": annotator,
+        "row": task["id"],
+        "item": task["items"][item]["key"],
+        "text": task["text"],
+    }
     return client.post("/api/annotate/answer", json={**body, "label": label, **more})
 
 
@@ -31,8 +37,14 @@ def test_a_task_shows_neither_the_judge_nor_others(client):
         "target": "a red thing",
         "text": task.json()["text"],
         "items": [
-            {"key": item.id, "question": item.question, "category": None, "labels": ["yes", "no"],
-             "abstention": "cannot_assess", "yes_no": True}
+            {
+                "key": item.id,
+                "question": item.question,
+                "category": None,
+                "labels": ["yes", "no"],
+                "abstention": "cannot_assess",
+                "yes_no": True,
+            }
             for item in Checklist.parse(QUESTIONS).items
         ],
         "mine": {},
@@ -80,7 +92,14 @@ def test_a_line_that_a_crash_cut_off_is_skipped_and_the_next_is_whole(client, fo
 )
 def test_what_cannot_be_stored_is_refused_with_a_sentence(client, folder, change, sentence):
     task = client.get("/api/annotate/task", params={**FILE, "annotator": "ann", "place": 0}).json()
-    body = {**FILE, "annotator": "ann", "row": "r1", "item": task["items"][0]["key"], "text": task["text"], "label": "yes"}
+    body = {
+        **FILE,
+        "annotator": "ann",
+        "row": "r1",
+        "item": task["items"][0]["key"],
+        "text": task["text"],
+        "label": "yes",
+    }
     found = client.post("/api/annotate/answer", json=body | change)
     assert found.status_code == 400 and sentence in found.json()["error"].replace("'none'", "none")
     assert not (folder / "annotations").exists()
@@ -98,14 +117,20 @@ def test_answers_about_another_text_are_not_used(client, folder):
 
 
 def test_alpha_is_krippendorffs(client):
-    given = {"ann": ["yes", "no", "no", "yes", "yes"], "bob": ["yes", "yes", "no", "yes", None], "cy": ["no", None, "no", "yes", "cannot_assess"]}
+    given = {
+        "ann": ["yes", "no", "no", "yes", "yes"],
+        "bob": ["yes", "yes", "no", "yes", None],
+        "cy": ["no", None, "no", "yes", "cannot_assess"],
+    }
     for name, labels in given.items():
         for place, label in enumerate(labels):
             if label is not None:
                 progress = answer(client, place, 0, label, name).json()
     codes = [[{"yes": 1.0, "no": 0.0}.get(label, float("nan")) for label in labels] for labels in given.values()]
     section = progress["agreement"]["yes/no"]
-    assert section["figures"]["alpha"]["value"] == pytest.approx(krippendorff.alpha(codes, level_of_measurement="nominal"))
+    assert section["figures"]["alpha"]["value"] == pytest.approx(
+        krippendorff.alpha(codes, level_of_measurement="nominal")
+    )
     assert section["units"] == 4
 
 
@@ -114,7 +139,10 @@ def test_orders(folder):
     first = ordered(tasks, "random", 1)
     assert sorted(first) == [0, 1, 2, 3, 4] and first == ordered(tasks, "random", 1) != ordered(tasks, "random", 2)
     assert ordered(tasks, "uncertain", 0)[0] == 1  # "red and blue"
-    write_jsonl(folder / "other.jsonl", scored_rows(lambda prefix, tail: 1 - colours(prefix, tail) if "grey" in prefix else colours(prefix, tail)))
+    write_jsonl(
+        folder / "other.jsonl",
+        scored_rows(lambda prefix, tail: 1 - colours(prefix, tail) if "grey" in prefix else colours(prefix, tail)),
+    )
     assert ordered(tasks, "differ", 0, read_tasks(folder / "other.jsonl"))[0] == 2
 
 
@@ -134,11 +162,23 @@ def test_rows_without_scores_are_annotated_too(client):
 
 
 def test_the_labels_file_is_that_of_a_majority(client, folder):
-    for name, labels in {"ann": ["yes", "no", "yes"], "bob": ["yes", "no", "no"], "cy": ["no", "cannot_assess", None]}.items():
+    for name, labels in {
+        "ann": ["yes", "no", "yes"],
+        "bob": ["yes", "no", "no"],
+        "cy": ["no", "cannot_assess", None],
+    }.items():
         for place, label in enumerate(labels):
             answer(client, place, 0, label, name, note=f"{name} says {label}")
     done = client.post("/api/annotate/export", json=FILE).json()
-    assert done == {"name": "labels/scored.jsonl", "rows": 2, "labels": 2, "ties": 1, "cannot_assess": 1, "annotators": ["ann", "bob", "cy"]}
+    assert done.pop("commands")[0] == "checklist-rewards agree scored.jsonl --labels labels/scored.jsonl"
+    assert done == {
+        "name": "labels/scored.jsonl",
+        "rows": 2,
+        "labels": 2,
+        "ties": 1,
+        "cannot_assess": 1,
+        "annotators": ["ann", "bob", "cy"],
+    }
     rows = [json.loads(line) for line in (folder / "labels" / "scored.jsonl").read_text().splitlines()]
     assert [(row["id"], row["labels"], row["reasons"]) for row in rows] == [
         ("r1", ["yes", None], ["ann says yes", None]),

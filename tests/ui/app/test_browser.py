@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(browser.found() is None, reas
 
 QUESTIONS = [
     "Does the response end with a question mark?",
-    "Does the response contain the word \"rain\"?",
+    'Does the response contain the word "rain"?',
     "Does the response have exactly 2 sentences?",
 ]
 RESPONSES = [
@@ -42,7 +42,10 @@ NOTED = 0
 def project(tmp_path_factory):
     """A project folder with ten responses, scored by the pocket judge."""
     folder = tmp_path_factory.mktemp("project")
-    rows = [{"id": f"r{n}", "prompt": "Write about the weather.", "target": text, "checklist": QUESTIONS} for n, text in enumerate(RESPONSES)]
+    rows = [
+        {"id": f"r{n}", "prompt": "Write about the weather.", "target": text, "checklist": QUESTIONS}
+        for n, text in enumerate(RESPONSES)
+    ]
     write_jsonl(folder / "rows.jsonl", rows)
     run("score", folder / "rows.jsonl", "-o", folder / "scored.jsonl", "--backend", "transformers")
     return folder
@@ -51,7 +54,18 @@ def project(tmp_path_factory):
 @pytest.fixture(scope="module")
 def url(project):
     """The URL that `checklist-rewards ui` prints."""
-    command = [sys.executable, "-m", "checklist_rewards.cli", "ui", str(project), "--port", "0", "--no-browser", "--backend", "transformers"]
+    command = [
+        sys.executable,
+        "-m",
+        "checklist_rewards.cli",
+        "ui",
+        str(project),
+        "--port",
+        "0",
+        "--no-browser",
+        "--backend",
+        "transformers",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "400"}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd=REPO) as server:
         assert server.stderr is not None
@@ -111,7 +125,9 @@ def fill(page, selector, text):
 
 def test_the_files_of_the_project_are_listed_and_the_address_has_no_token(page):
     assert "token" not in page.driver.current_url
-    rows = page.js("return [...document.querySelectorAll('#view tbody tr td:first-child')].map((td) => td.textContent)")
+    rows = page.js(
+        "return [...document.querySelectorAll('#view tbody tr td:first-child')].map((td) => td.textContent)"
+    )
     assert rows == ["rows.jsonl", "scored.jsonl"]
 
 
@@ -161,7 +177,10 @@ def test_thirty_answers_by_keyboard_then_agree_calibrate_and_new_scores(page, pr
             if name == "ann" and place == NOTED:
                 annotate_with_evidence(page)
             for k, yes in enumerate(right):
-                assert page.js("return document.querySelector('.item[aria-current] .question').textContent") == QUESTIONS[k]
+                assert (
+                    page.js("return document.querySelector('.item[aria-current] .question').textContent")
+                    == QUESTIONS[k]
+                )
                 wrong = name == "bob" and place == 3 and k == 0
                 keys(page, "u" if name == "ann" and place == 9 and k == 2 else "y" if yes != wrong else "n")
             page.wait(f"document.querySelector('.progress-line').textContent.startsWith('{3 * place + 3} of 30')")
@@ -187,7 +206,16 @@ def test_thirty_answers_by_keyboard_then_agree_calibrate_and_new_scores(page, pr
     assert float(alpha) == pytest.approx(alpha_of(project))
     run("calibrate", project / "scored.jsonl", *labels, "-o", tmp_path / "map.json")
     calibrated = tmp_path / "calibrated.jsonl"
-    run("score", project / "rows.jsonl", "-o", calibrated, "--backend", "transformers", "--calibration", tmp_path / "map.json")
+    run(
+        "score",
+        project / "rows.jsonl",
+        "-o",
+        calibrated,
+        "--backend",
+        "transformers",
+        "--calibration",
+        tmp_path / "map.json",
+    )
     before, after = (scores(path) for path in (project / "scored.jsonl", calibrated))
     assert before != after and len(after) == 10 and None not in after
 
@@ -219,7 +247,9 @@ def alpha_of(project) -> float:
         for line in map(json.loads, (project / "annotations" / f"{name}.jsonl").read_text().splitlines()):
             given[name, line["row"], line["item"]] = {"yes": 1.0, "no": 0.0}.get(line["label"], float("nan"))
     units = sorted({key[1:] for key in given})
-    return krippendorff.alpha([[given[name, *unit] for unit in units] for name in ("ann", "bob")], level_of_measurement="nominal")
+    return krippendorff.alpha(
+        [[given[name, *unit] for unit in units] for name in ("ann", "bob")], level_of_measurement="nominal"
+    )
 
 
 def scores(path):
@@ -240,8 +270,10 @@ def test_a_response_is_scored_and_an_edit_reads_one_item(page, project):
     [row] = [row for row in map(json.loads, (project / "scored.jsonl").read_text().splitlines()) if row["id"] == "r0"]
     assert float(shown) == row["checklist_score"]["primary_score"]  # to the last digit
     assert page.js("return document.querySelectorAll('.editor .pill').length") == 3
-    fill(page, ".editor li:nth-child(2) textarea.question", "Does the response contain the word \"sun\"?")
-    assert page.js("return [...document.querySelectorAll('.editor .given')].map((one) => one.classList.contains('stale'))") == [False, True, False]
+    fill(page, ".editor li:nth-child(2) textarea.question", 'Does the response contain the word "sun"?')
+    assert page.js(
+        "return [...document.querySelectorAll('.editor .given')].map((one) => one.classList.contains('stale'))"
+    ) == [False, True, False]
     page.driver.find_element("css selector", "[name=score]").click()
     page.wait("document.querySelectorAll('.stale').length === 0")
     assert float(page.js("return document.querySelector('.score .num').title")) != float(shown)
@@ -278,7 +310,8 @@ def test_columns_are_scored_together_and_a_failure_stays_in_its_own(page):
 
 def test_without_the_token_the_browser_gets_nothing(page):
     page.driver.execute_cdp_cmd("Network.enable", {})
-    page.js("localStorage.setItem('kept', localStorage.getItem('checklist-rewards-token')); localStorage.removeItem('checklist-rewards-token')")
+    page.js("localStorage.setItem('kept', localStorage.getItem('checklist-rewards-token'))")
+    page.js("localStorage.removeItem('checklist-rewards-token')")
     page.driver.get(f"{page.base}/judge")
     page.wait("document.querySelector('[role=alert]') !== null")
     assert "open the URL" in page.js("return document.querySelector('[role=alert]').textContent")

@@ -91,7 +91,10 @@ def test_no_name_leaves_the_project(folder, client, name):
     answer = client.get("/api/report", params={"file": name})
     assert answer.status_code == 403 and "secret" not in answer.json()["error"].replace(repr(name), "")
     asked = {"settings": {"calibration": name or "x/../y.json"}, "checklist": ["Is it red?"], "target": "red"}
-    assert "project folder" in client.post("/api/judge", json=asked).text or "not opened" in client.post("/api/judge", json=asked).text
+    assert (
+        "project folder" in client.post("/api/judge", json=asked).text
+        or "not opened" in client.post("/api/judge", json=asked).text
+    )
 
 
 def test_no_symbolic_link_leaves_the_project(folder, client):

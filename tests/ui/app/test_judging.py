@@ -51,7 +51,11 @@ def test_an_edited_item_alone_is_read_again(folder, tmp_path):
 
 def test_a_served_judge_answers_one_by_one_with_the_same_score(folder, monkeypatch):
     engine = Engine("fake", FakeBackend(colours))
-    checklist = [*QUESTIONS, {"question": "Is it red? (not counted)", "weight": 0}, {"question": "Is it (red?)", "required": True}]
+    checklist = [
+        *QUESTIONS,
+        {"question": "Is it red? (not counted)", "weight": 0},
+        {"question": "Is it (red?)", "required": True},
+    ]
     for config in (PipelineConfig(), PipelineConfig.parse({"scorer": {"metric": "pass", "threshold": 0.95}})):
         judging = Judging(Project.at(folder), config, {}, engine, engine)
         *_, at_once = judging.score({**BODY, "checklist": checklist})
@@ -106,7 +110,9 @@ def test_a_checklist_is_written_by_a_pipeline(client):
 
 def test_no_key_reaches_the_page(folder, monkeypatch, client):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1234567890")
-    engine = Engine("org/judge", "openai", "http://me:hunter2@localhost:8000/v1?key=5", {"api_key": "sk-abc", "concurrency": 4})
+    engine = Engine(
+        "org/judge", "openai", "http://me:hunter2@localhost:8000/v1?key=5", {"api_key": "sk-abc", "concurrency": 4}
+    )
     judging = Judging(Project.at(folder), PipelineConfig(), {}, engine, engine)
     sent = json.dumps([judging.choices(), snippets(judging.config, engine, judging.sample(BODY))])
     assert "hunter2" not in sent and "sk-" not in sent and "concurrency" in sent
@@ -132,7 +138,7 @@ def test_python_command_and_yaml_give_the_figures_of_the_page(folder, tmp_path, 
         "target": "<think>hm</think>Who's there?\nEND\n",
         "checklist": [
             "Does the response end with a question mark?",
-            {"question": "Does the response mention \"it's\"?", "weight": -0.3, "category": "form"},
+            {"question": 'Does the response mention "it\'s"?', "weight": -0.3, "category": "form"},
             {"question": "Is it short?", "required": True},
         ],
         "settings": settings,
