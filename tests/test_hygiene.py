@@ -79,6 +79,8 @@ def test_the_wheel_carries_prompts_recipes_and_the_pocket_model_and_works_alone(
         "_recipes/pocket/world.py",
         "pocket/model.safetensors",
         "py.typed",
+        "ui/page/index.html",
+        "ui/page/main.js",
     ):
         assert f"checklist_rewards/{name}" in names
     assert sum(size for name, size in sizes.items() if "/pocket/" in name) < 12 * 2**20

@@ -9,7 +9,6 @@ from checklist_rewards import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Numbers
 from checklist_rewards.evaluation.cascade_replay import Point, plot_curve
-from checklist_rewards.evaluation.items.page import page
 from checklist_rewards.evaluation.items.similarity import similarity
 from checklist_rewards.validation import finite, fraction, one_of, one_sentence, string, whole_number
 
@@ -22,7 +21,6 @@ QUESTIONS = [Checklist.parse(["Is it short?"])]
     [
         ("scipy.stats", lambda: Numbers([0.1, 0.3], [0.2, 0.1]).figures()),
         ("matplotlib.figure", lambda: plot_curve([POINT], POINT, "curve.png")),
-        ("matplotlib.figure", lambda: page([], title="items", targets=0)),
         ("sacrebleu", lambda: similarity(QUESTIONS, QUESTIONS)),
     ],
 )

@@ -21,15 +21,15 @@ from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.items.items import FLAGS, ItemAnalysis, flagged
 from checklist_rewards.evaluation.items.meta import Review, reads_of, review
-from checklist_rewards.evaluation.items.page import page
 from checklist_rewards.evaluation.items.paraphrase import Paraphraser, reworded
 from checklist_rewards.evaluation.items.similarity import category_figures, similarity
-from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.refiners.embedding import SentenceEmbedder
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
 from checklist_rewards.scores.table import SCORE_COLUMN, score_from
+from checklist_rewards.ui.figures import analysed
+from checklist_rewards.ui.report import write_report
 
 _WHAT = "Analyses"
 _SHOWN = 20
@@ -76,7 +76,7 @@ def inspect(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", show_default=False, rich_help_panel=o.OUTPUT, help="HTML page with plots to write."
+            "--output", "-o", show_default=False, rich_help_panel=o.OUTPUT, help="HTML page to write; see `report`."
         ),
     ] = None,
     json: Annotated[
@@ -138,7 +138,7 @@ def inspect(
             collected.reviews = review([(collected.checklists[id], input) for id, input in inputs], scorer, progress)
     if scorer is not None and analyses.paraphrases:
         _paraphrase(analysis, collected, columns, rows, analyses, judge, scorer, store_options)
-    _print(analysis, collected, embedder, rows, output, json)
+    _print(analysis, collected, embedder, rows, output, json, keys.input_key)
     missing = sum(score.total - score.answered for one in collected.reviews for score in (*one.items, one.whole))
     if missing:
         console.print(f"{missing} questions of the meta-checklist were not answered.", style="yellow")
@@ -290,6 +290,7 @@ def _print(
     rows: Path,
     output: Path | None,
     json: Path | None,
+    inputs: Sequence[str] | None,
 ) -> None:
     reports, figures = analysis.report(embedder), collected.figures
     flagged_items = flagged(reports)
@@ -323,4 +324,5 @@ def _print(
             },
         )
     if output is not None:
-        write_text(output, page(reports, title=f"Items of {rows.name}", targets=analysis.targets, figures=figures))
+        extra = {"items": analysed(analysis, reports), "tables": figures, "view": "trust"}
+        write_report(output, [rows], title=f"Items of {rows.name}", inputs=inputs, extra=extra)

@@ -61,9 +61,9 @@ def report(
 ) -> None:
     r"""Write one HTML page about a run: scores, every answer, training curves, comparisons, agreement with labels.
 
-    The page is a single file that opens from disk and loads nothing. A reward log (**log=** of a reward) shows what the
-    policy learned. Two scored files with the same rows are compared as **agree** compares them. With **--label-key** or
-    **--labels** the page shows how far the judge agrees with people.
+    The page is a single file that opens from disk and loads nothing. A reward log (**log=** of a reward) shows what
+    the policy learned. Two scored files with the same rows are compared as **agree** compares them. With
+    **--label-key** or **--labels** the page shows how far the judge agrees with people.
 
     **Examples**
 

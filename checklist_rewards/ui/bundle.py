@@ -1,8 +1,8 @@
 """The page as one file: `page/` with its style, its modules and the data.
 
-A page that is opened from a disk cannot import modules, so they are joined: each becomes a function that returns what the
-module exports, in the order of their imports. Only the two forms that the page uses are supported, `import { a, b } from
-"./module.js";` on one line, and `export` before `function`, `class`, `const` or `async function`.
+A page that is opened from a disk cannot import modules, so they are joined: each becomes a function that returns what
+the module exports, in the order of their imports. Only the two forms that the page uses are supported, `import { a, b
+} from "./module.js";` on one line, and `export` before `function`, `class`, `const` or `async function`.
 
 The page may run this script and no other (Content-Security-Policy), load nothing, and connect to nothing.
 """
@@ -26,6 +26,7 @@ _IMPORT = re.compile(r"""^import \{ ([^}]+) \} from "\./([\w-]+\.js)";\n""", re.
 _EXPORT = re.compile(r"^export ((?:async )?(?:function\*?|class|const) (\w+))", re.M)
 _START = "main.js"
 _ENCODED = 3 * 2**16
+_BLOCK = 2**16
 
 
 def write_page(path: Path, title: str, chunks: Iterable[str]) -> None:
@@ -113,11 +114,24 @@ def _write_data(file: IO[str], chunks: Iterable[str]) -> None:
 
 def _compressed(chunks: Iterable[str]) -> Iterator[bytes]:
     sink = _Sink()
-    with gzip.GzipFile(filename="", mode="wb", fileobj=sink, compresslevel=6, mtime=0) as packed:  # type: ignore[call-overload]
-        for chunk in chunks:
-            packed.write(chunk.encode())
+    with gzip.GzipFile(filename="", mode="wb", fileobj=sink, compresslevel=6, mtime=0) as packed:
+        for block in _blocks(chunks):
+            packed.write(block)
             yield sink.taken()
     yield sink.taken()
+
+
+def _blocks(chunks: Iterable[str]) -> Iterator[bytes]:
+    """The pieces joined to blocks of some size: one call of the compressor per block."""
+    parts: list[str] = []
+    size = 0
+    for chunk in chunks:
+        parts.append(chunk)
+        size += len(chunk)
+        if size >= _BLOCK:
+            yield "".join(parts).encode()
+            parts, size = [], 0
+    yield "".join(parts).encode()
 
 
 class _Sink:

@@ -1,4 +1,4 @@
-"""JSON files that a report can show: results of `agree`, `calibrate`, `inspect`, and summaries of `score` and others."""
+"""JSON results that a report can show: of `agree`, `calibrate` and `inspect`, and summaries of `score` and others."""
 
 from __future__ import annotations
 
@@ -29,5 +29,6 @@ def read_document(path: Path) -> dict[str, Any]:
         if isinstance(value, Mapping) and all(key in value for key in keys):
             return {"name": path.name, "kind": kind, "value": dict(value)}
     raise SampleError(
-        f"{path} is not a result that a report can show; allowed: --json of agree, calibrate or inspect, and --summary."
+        f"{path} is not a result that a report can show; allowed: --json of agree, calibrate or inspect, and "
+        "--summary."
     )

@@ -1,20 +1,19 @@
 """The figures of one file, over all of its rows.
 
-Rows are added one at a time. Means and pass rates are those of [`Tally`], as in the summary of `score`; item statistics
-are those of [`ItemAnalysis`], as in `inspect`; both commands show the same numbers.
+Rows are added one at a time. Means and pass rates are those of [`Tally`], as in the summary of `score`; item
+statistics are those of [`ItemAnalysis`], as in `inspect`; both commands show the same numbers.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from checklist_rewards.checklists import Checklist, content_hash
 from checklist_rewards.errors import ChecklistError
-from checklist_rewards.evaluation.items.items import FLAGS, ItemAnalysis
-from checklist_rewards.refiners.embedding import Embedder
+from checklist_rewards.evaluation.items.items import FLAGS, ItemAnalysis, ItemReport
 from checklist_rewards.scores import Score
 from checklist_rewards.scores.reasons import ADVICE
 from checklist_rewards.scores.tally import PassRate, Tally
@@ -58,9 +57,7 @@ class FileFigures:
         if score.primary_score is not None:
             self.score_bins[_bin(score.primary_score, SCORE_BINS)] += 1
         for line in score.items:
-            _, _, rate, reasons = self.items.setdefault(
-                line.id, (line.question, line.category, PassRate(), Counter())
-            )
+            _, _, rate, reasons = self.items.setdefault(line.id, (line.question, line.category, PassRate(), Counter()))
             if line.passed is not None:
                 rate.add(int(line.passed), 1)
             if line.unanswered is not None:
@@ -112,17 +109,16 @@ class FileFigures:
             ],
         }
 
-    def item_analysis(self, embedder: Embedder | None = None) -> dict[str, Any]:
+    def item_analysis(self) -> dict[str, Any]:
         """The figures of `inspect`, or why there are none."""
         if missing("numpy"):
             return {"missing": f"Item analysis requires numpy: {install('evaluation')}."}
-        return analysed(self.analysis, embedder)
+        return analysed(self.analysis, self.analysis.report())
 
 
-def analysed(analysis: ItemAnalysis, embedder: Embedder | None = None) -> dict[str, Any]:
+def analysed(analysis: ItemAnalysis, reports: Sequence[ItemReport]) -> dict[str, Any]:
     """An item analysis for the page."""
-    reports = [asdict(line) for line in analysis.report(embedder)]
-    return {"targets": analysis.targets, "items": reports, "flags": FLAGS}
+    return {"targets": analysis.targets, "items": list(map(asdict, reports)), "flags": FLAGS}
 
 
 def rates(rate: PassRate) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """Files of a run as one HTML page.
 
 [`write_report`] reads every file once, row by row, and holds the rows that the page shows in columns, so memory is
-bounded by `max_rows`. All figures are computed over all rows by the functions of the other commands; a page of a larger
-file shows a sample of its rows and says so. Files with labels, and two scored files, are compared as `agree` does, which
-reads them completely.
+bounded by `max_rows`. All figures are computed over all rows by the functions of the other commands; a page of a
+larger file shows a sample of its rows and says so. Files with labels, and two scored files, are compared as `agree`
+does, which reads them completely.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def write_report(
         id_key (`str`, *optional*):
             Column of row ids in scored files.
         extra (mapping, *optional*):
-            Further parts of the page: `items`, an item analysis of the first file, and `tables`, heading -> {name:
-            number}.
+            Further parts of the page: `items`, an item analysis of the first file; `tables`, heading -> {name:
+            number}; and `view`, the name of the view that opens first.
         progress (callable, *optional*):
             Adds a progress bar.
 
@@ -110,7 +110,10 @@ def write_report(
         if lacking := missing(*_NUMERICAL):
             notes.append(f"Comparisons require {lacking[0]}: {install('evaluation')}.")
         else:
-            judged = {name: labels.read(Path(name)) if labels is not None else read_scored(name, id_key=id_key) for name in scored}
+            judged = {
+                name: labels.read(Path(name)) if labels is not None else read_scored(name, id_key=id_key)
+                for name in scored
+            }
     if labels is not None and not scored:
         raise SampleError("labels require a scored file; none of the files has scores.")
     texts, parts, shown = Names(), [], []
@@ -130,11 +133,12 @@ def write_report(
         part = _part(file, kind, texts, given, max_rows, seed, progress)
         parts.append(part)
         shown.append(Shown(part["name"], kind, part["total"], part["shown"]))
+    title = title or ", ".join(path.name for path in paths)
     compared = _comparisons(judged, intervals, notes)
     data = {
         "format": FORMAT,
         "version": __version__,
-        "title": title or ", ".join(path.name for path in paths),
+        "title": title,
         "notes": notes,
         "files": parts,
         "comparisons": compared,
@@ -143,7 +147,7 @@ def write_report(
         "extra": dict(extra or {}),
         "texts": texts,  # last: the tables before it have added all of them
     }
-    write_page(output, data["title"], json_chunks(data))
+    write_page(output, title, json_chunks(data))
     return shown
 
 

@@ -1,11 +1,12 @@
 """Rows in columns, as the page reads them: one JSON document with every distinct text once.
 
-A [`Table`] has the rows of one file. Its *cells* are the reads of all rows in order: row r has `counts[r]` cells. Numbers
-are stored in arrays, NaN where there is none (null in JSON). In JSON, a column whose values are all equal is written as
-`{"all": value}`, so that a column that a file does not use costs nothing. Texts, and the names of items, answers and judges,
-are written as an index into a list; -1 is none.
+A [`Table`] has the rows of one file. Its *cells* are the reads of all rows in order: row r has `counts[r]` cells.
+Numbers are stored in arrays, NaN where there is none (null in JSON). In JSON, a column whose values are all equal is
+written as `{"all": value}`, so that a column that a file does not use costs nothing. Texts, and the names of items,
+answers and judges, are written as an index into a list; -1 is none.
 
-Details that few cells have (probabilities of options, votes, details of a failure) are in `more`, by number of the cell.
+Details that few cells have (probabilities of options, votes, details of a failure) are in `more`, by number of the
+cell.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The figures of a training run: reward, scores, items and lengths over steps, and what the policy learned.
 
-Questions that differ only in a quoted text or a number are shown as one *pattern*: checklists of single prompts rarely
-repeat a question, but often ask the same about another word. What was learned compares the answers of the first and the
-last third of the steps.
+Questions that differ only in a quoted text or a number are shown as one *pattern*: checklists of single prompts
+rarely repeat a question, but often ask the same about another word. What was learned compares the answers of the
+first and the last third of the steps.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Agreement figures for the page: a file against labels, and two files against each other, as `agree` computes them."""
+"""Agreement for the page: a file against labels, and two files against each other, computed as by `agree`."""
 
 from __future__ import annotations
 
@@ -73,8 +73,15 @@ def between(
     """The figures of `agree` for two files, and the flips of every item."""
     pairs, unmatched_rows = pairs_of(one, other, names)
     units, targets, unmatched_items = units_of_judges(pairs)
-    counts = {"unmatched_rows": unmatched_rows, "unmatched_items": unmatched_items}
-    compared = compare(names, units, targets, intervals, against_labels=False, **counts)
+    compared = compare(
+        names,
+        units,
+        targets,
+        intervals,
+        against_labels=False,
+        unmatched_rows=unmatched_rows,
+        unmatched_items=unmatched_items,
+    )
     return {"comparison": compared.model_dump(), "items": _per_item(units, against=False)}
 
 

@@ -1,9 +1,11 @@
 """`inspect`: what a scored file tells about its items."""
 
 import json
+from pathlib import Path
 
 import pytest
 
+from checklist_rewards.ui.bundle import read_data
 from tests.cli.conftest import read_jsonl, write_jsonl
 
 ROWS = [
@@ -31,8 +33,10 @@ def test_figures_in_json_and_on_the_page(run, scored):
     assert record["targets"] == 6
     assert [item["answered"] for item in record["items"]] == [6, 6]
     assert 0 < record["items"][0]["pass_rate"] < 1
-    page = open("items.html").read()
-    assert "Is it long?" in page and "data:image/png" in page
+    page = json.loads(read_data(Path("items.html")))
+    assert [item["question"] for item in page["extra"]["items"]["items"]] == ["Is it long?", "Is it red?"]
+    assert page["extra"]["items"]["items"] == record["items"]
+    assert page["extra"]["view"] == "trust" and page["files"][0]["overview"]["rows"] == 6
 
 
 @pytest.mark.parametrize("name", ["scored.csv", "scored.parquet"])

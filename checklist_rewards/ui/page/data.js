@@ -3,7 +3,7 @@
 const ROW_INTEGERS = ["id", "prompt", "target", "counts", "words", "step", "group"];
 const CELL_INTEGERS = ["item", "answer", "passed", "reason", "judge", "method", "reasoning", "label"];
 
-/** The report in this page's <script id="data">: gzip in base64. */
+/** The report in this page: gzip in base64, in the element with the id "data". */
 export async function openEmbedded() {
   const encoded = atob(document.getElementById("data").textContent);
   const bytes = new Uint8Array(encoded.length);

@@ -59,12 +59,12 @@ function answers(file, row, partner, advice) {
     const k = seen.get(line.item.id) ?? 0;
     seen.set(line.item.id, k + 1);
     const theirs = other === undefined ? -1 : partner.cellOf(other, line.item.id, k);
-    list.push(answer(line, theirs < 0 ? null : [partner.name, partner.cell(theirs)], advice));
+    list.push(answer(file, line, theirs < 0 ? null : [partner.name, partner.cell(theirs)], advice));
   }
   return el("ol", { class: "answers" }, list);
 }
 
-function answer(line, theirs, advice) {
+function answer(file, line, theirs, advice) {
   const weight = line.weight ?? line.item.weight;
   return el(
     "li",
@@ -88,7 +88,17 @@ function answer(line, theirs, advice) {
     line.probabilities ? el("p", { class: "muted" }, Object.entries(line.probabilities).map(([name, p]) => [`${name} `, num(p), "  "])) : null,
     line.uncalibrated ? el("p", { class: "muted" }, "before calibration: ", Object.entries(line.uncalibrated).map(([name, p]) => [`${name} `, num(p), "  "])) : null,
     line.reasoning === null ? null : written(line.reasoning, { class: "written reasoning" }),
-    line.votes ? el("details", {}, el("summary", {}, `${line.votes.length} votes`), el("ul", {}, line.votes.map((vote) => el("li", {}, `${vote.judge ?? "judge"}: ${vote.answer ?? vote.unanswered} `, vote.p === null ? null : num(vote.p))))) : null,
+    line.votes ? el("details", {}, el("summary", {}, `${line.votes.length} votes`), el("ul", {}, line.votes.map((vote) => voted(file, vote)))) : null,
+  );
+}
+
+function voted(file, vote) {
+  return el(
+    "li",
+    {},
+    `${vote.judge ?? "judge"}: ${vote.answer ?? `unanswered: ${vote.unanswered}`} `,
+    vote.p === null ? null : num(vote.p),
+    vote.reasoning < 0 ? null : written(file.text(vote.reasoning), { class: "written reasoning" }),
   );
 }
 

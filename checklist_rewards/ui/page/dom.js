@@ -64,14 +64,18 @@ export function table(heads, rows, attributes = {}) {
   const kinds = heads.map((head) => (Array.isArray(head) ? head[1] : null));
   return el(
     "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": attributes["aria-label"] ?? "table" },
+    { class: "scroll", tabindex: "0", role: "group", "aria-label": attributes["aria-label"] ?? "table" },
     el(
       "table",
       { class: attributes.class },
-      el("thead", {}, el("tr", {}, heads.map((head, i) => el("th", { scope: "col", class: kinds[i] }, [head].flat()[0])))),
+      el("thead", {}, el("tr", {}, heads.map((head, i) => headCell([head].flat()[0], kinds[i])))),
       el("tbody", {}, rows.map((row) => el("tr", {}, row.map((cell, i) => el("td", { class: kinds[i] }, cell))))),
     ),
   );
+}
+
+function headCell(text, kind) {
+  return text ? el("th", { scope: "col", class: kind }, text) : el("td", { class: kind }); // a header needs a text
 }
 
 /** A part of a view with a heading. */

@@ -1,14 +1,22 @@
 // The page: a header with the files and views of the report, and the view that the address names (#/FILE/VIEW/ROW).
 
+import { compare } from "./compare.js";
 import { openEmbedded } from "./data.js";
 import { el } from "./dom.js";
 import { EMPTY } from "./filters.js";
 import { matrix } from "./matrix.js";
 import { overview } from "./overview.js";
+import { pairs } from "./pairs.js";
+import { training } from "./training.js";
+import { hasTrust, trust } from "./trust.js";
 
 const VIEWS = [
   ["overview", "Overview", () => true, (report, file, at) => overview(report, file, at.open)],
   ["matrix", "Matrix", (report, file) => file.kind !== "pairs", (report, file, at) => matrix(report, file, at.state, at.opened)],
+  ["pairs", "Pairs", (report, file) => file.kind === "pairs", (report, file) => pairs(file)],
+  ["training", "Training", (report, file) => file.training !== null, (report, file, at) => training(report, file, (row) => at.openRow(file, row))],
+  ["compare", "Compare", (report) => report.comparisons.length > 0, (report, file, at) => compare(report, at.openRow, at.openFilter)],
+  ["trust", "Trust", hasTrust, (report, file, at) => trust(report, file, at.openFilter)],
 ];
 
 async function start() {
@@ -30,18 +38,20 @@ export function show(report, main) {
   }
 
   function draw() {
-    const [, number = "0", name = "overview", row] = location.hash.split("/");
+    const [, number = "0", asked, row] = location.hash.split("/");
     const index = Math.min(report.files.length - 1, Math.max(0, Number(number) || 0));
     const file = report.files[index], state = states[index];
+    const name = asked ?? report.extra.view ?? (file.training ? "training" : "overview");
     const known = VIEWS.filter(([, , has]) => has(report, file));
     const [view, title, , make] = known.find(([key]) => key === name) ?? known[0];
     if (row !== undefined && row !== "") state.row = Number(row);
     const at = {
       state,
-      open: (where, filter = {}) => {
-        state.filter = { ...EMPTY, ...filter };
-        state.row = null;
-        go(index, where);
+      open: (where, filter = {}) => at.openFilter(file, filter),
+      openFilter: (other, filter) => {
+        const place = report.files.indexOf(other);
+        Object.assign(states[place], { filter: { ...EMPTY, ...filter }, row: null });
+        go(place, "matrix");
       },
       openRow: (other, place) => go(report.files.indexOf(other), "matrix", place),
       opened: (place) => history.replaceState(null, "", `#/${index}/matrix${place === null ? "" : `/${place}`}`),

@@ -160,10 +160,13 @@ export function matrix(report, file, state, opened) {
   const wrap = el("div", { class: "matrix" }, grid, panel);
   const legend = el(
     "p",
-    { class: "note legend" },
+    { class: "note" },
     el("span", { class: "sample", "data-passed": "1", "data-step": "5" }, "passes"),
+    " ",
     el("span", { class: "sample", "data-passed": "0", "data-step": "5" }, "fails"),
-    el("span", { class: "sample", "data-passed": "-1" }, "–"), "unanswered. The number is P(yes); the line below it is the label mass.",
+    " ",
+    el("span", { class: "sample", "data-passed": "-1" }, "–"),
+    " unanswered. The number is P(yes); the line below it is the label mass.",
     differs ? " A dot marks answers that the other file does not give." : "",
     file.hasCells("label") ? " A corner marks answers that people do not give." : "",
     " Keys: arrows, Enter to open, Esc to close, / to search.",
@@ -181,12 +184,14 @@ export function matrix(report, file, state, opened) {
   function columnsOf(file) {
     const { rows, cells, items } = file;
     const narrow = innerWidth < 700;
+    const longest = rows.id.reduce((most, place) => Math.max(most, file.texts[place].length), 0);
+    const idWidth = Math.min(narrow ? 80 : 130, Math.max(62, 14 + 8 * longest));
     const number = (key, name, title, digits) => ({
       key, name, title, falling: true, width: 66,
       draw: (row, attributes) => el("div", { ...attributes, class: "number" }, fixed(rows[key][row], digits)),
     });
     const result = [
-      { key: "row", name: "row", title: "Order of the file", falling: false, width: 62, draw: (row, a) => el("div", { ...a, class: "name", dir: "auto" }, file.id(row)) },
+      { key: "row", name: "row", title: "Order of the file", falling: false, width: idWidth, draw: (row, a) => el("div", { ...a, class: "name", dir: "auto" }, file.id(row)) },
       number("score", "score", "Primary score", 3),
     ];
     if (file.kind === "rewards") {
@@ -217,11 +222,12 @@ export function matrix(report, file, state, opened) {
     if (cell < 0) return el("div", { ...attributes, class: "cell absent", "aria-label": "not in this checklist" });
     const { cells } = file, p = cells.p[cell], passed = cells.passed[cell], mass = cells.mass[cell];
     const answer = cells.answer[cell] < 0 ? null : file.answers[cells.answer[cell]];
-    const shown = answer === null ? "–" : answer === "yes" || answer === "no" ? (Number.isNaN(p) ? answer : fixed(p, 2).replace(/^0/, "")) : answer.slice(0, 5);
+    const shown = answer === null ? "–" : answer === "yes" || answer === "no" ? (Number.isNaN(p) ? answer : fixed(p, 2).replace(/^0/, "")) : answer;
     const sure = Number.isNaN(p) ? STEPS : Math.min(STEPS, 1 + Math.floor((answer === "yes" || answer === "no" ? Math.abs(p - 0.5) * 2 : p) * STEPS));
     const question = file.items[cells.item[cell]].question;
     const outcome = answer === null ? `unanswered: ${file.reasons[cells.reason[cell]] ?? ""}` : `${answer}${Number.isNaN(p) ? "" : ", P(yes) " + fixed(p)}${Number.isNaN(mass) ? "" : ", mass " + fixed(mass)}`;
     const marks = [
+      answer !== null && answer !== "yes" && answer !== "no" ? "word" : "",
       differs && differs[cell] ? "other" : "",
       cells.label[cell] >= 0 && cells.label[cell] !== cells.answer[cell] ? "people" : "",
     ].join(" ");

@@ -108,5 +108,6 @@ function about(report, file, facts) {
 function receipt(summary) {
   const lines = Object.entries({ ...summary.value, ...summary.value.receipt }).filter(([, value]) => value !== null && typeof value !== "object");
   const rows = lines.map(([name, value]) => [name.replaceAll("_", " "), typeof value === "number" && !Number.isInteger(value) ? num(value, 4) : String(value)]);
+  for (const [model, [prompt, reply]] of Object.entries(summary.value.receipt?.tokens ?? {})) rows.push([`tokens of ${model}`, `${count(prompt)} in, ${count(reply)} out`]);
   return section(`Cost (${summary.name})`, table(["", ["", "n"]], rows, { "aria-label": "Cost" }));
 }

@@ -6,7 +6,6 @@ import pytest
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.items.items import ItemAnalysis, flagged
-from checklist_rewards.evaluation.items.page import page
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
 
 CHECKLIST = Checklist.parse(["a?", "b?", {"question": "c?", "weight": -1, "category": "penalty"}])
@@ -111,11 +110,3 @@ def test_wordings_are_compared_where_they_could_be_the_same_question():
     assert "same_words" in polite.flags
     assert negated.similarity is None  # no other question has its "not"
     assert rain.similarity < 0.2 and "same_words" not in rain.flags
-
-
-def test_the_page_holds_every_item_escaped_and_the_plots():
-    checklist = Checklist.parse(["Is <b> bold?", "Is it short?"])
-    reports = analysed(["yy", "nn", "yy", "nn", "yn"], checklist).report()
-    text = page(reports, title="a & b", targets=5, figures={"Meta": {"atomic": None, "BLEU": 12.5}})
-    assert "Is &lt;b&gt; bold?" in text and "a &amp; b" in text and "<b>" not in text
-    assert "data:image/png;base64," in text and "12.500" in text and "<script" not in text

@@ -1,0 +1,175 @@
+// Training: curves over steps, what the policy learned, one group side by side, and one prompt over the run.
+
+import { lines, sparkline } from "./charts.js";
+import { bounds, count, el, fixed, note, num, plural, section, table, written } from "./dom.js";
+import { sampled } from "./overview.js";
+
+const MOST_LEARNED = 30;
+const MOST_HISTORY = 40;
+
+/** The training view. `open(row)` shows the details of a row. */
+export function training(report, file, open) {
+  const { steps, series, categories, learned } = file.training;
+  const line = (name, shown = name) => ({ name: shown, values: series[name] });
+  const names = Object.keys(categories);
+  const charts = [
+    lines(steps, [line("reward"), line("score"), line("pass_rate", "pass rate")], { label: "Reward, score and pass rate", low: 0, high: 1 }),
+    names.length ? lines(steps, names.slice(0, 6).map((name) => ({ name, values: categories[name] })), { label: "Pass rate by category", low: 0, high: 1 }) : null,
+    lines(steps, [line("words", "words")], { label: "Length of the completions", digits: 1 }),
+    lines(steps, [line("reward_std_in_group", "standard deviation of the reward in a group"), line("groups_without_variance", "groups without variance"), line("without_reward", "completions without a reward")], { label: "Variance and failures", low: 0 }),
+  ];
+  return [
+    sampled(file),
+    section("What the policy learned", learnedTable(learned)),
+    runs(report.files.filter((one) => one.training)),
+    section("Over the steps", note("Faint lines are the values of the steps, strong lines their moving average."), el("div", { class: "columns" }, charts)),
+    section("One group of completions", groups(file, open)),
+    section("One prompt over the run", history(file, open)),
+  ];
+}
+
+/** Several runs on the same axes, and their last thirds question by question. */
+function runs(files) {
+  if (files.length < 2) return null;
+  const steps = [...new Set(files.flatMap((file) => file.training.steps))].sort((a, b) => a - b);
+  const spread = (file, name) => {
+    const values = new Map(file.training.steps.map((step, i) => [step, file.training.series[name][i]]));
+    return { name: file.name, values: steps.map((step) => values.get(step) ?? null) };
+  };
+  const last = files.map((file) => new Map(file.training.learned.map((line) => [line.pattern, line.after])));
+  const shared = [...last[0].keys()].filter((pattern) => last.every((own) => own.get(pattern)?.counted));
+  const cells = (pattern) => last.map((own) => [num(own.get(pattern).rate), bounds(own.get(pattern).interval)]);
+  return section(
+    "Runs",
+    el("div", { class: "columns" }, lines(steps, files.map((file) => spread(file, "reward")), { label: "Reward", low: 0, high: 1 }), lines(steps, files.map((file) => spread(file, "words")), { label: "Words", digits: 1 })),
+    note("Pass rates in the last third of each run."),
+    table(["question", ...files.map((file) => [file.name, "n"])], shared.slice(0, MOST_LEARNED).map((pattern) => [pattern, ...cells(pattern)]), { "aria-label": "Runs" }),
+  );
+}
+
+function learnedTable(learned) {
+  const known = learned.filter((line) => line.change !== null);
+  if (!known.length) return note("No question has enough answers in the first and in the last third of the steps.");
+  const shown = known.length > MOST_LEARNED ? [...known.slice(0, MOST_LEARNED / 2), ...known.slice(-MOST_LEARNED / 2)] : known;
+  const side = (part) => [num(part.rate), bounds(part.interval), el("div", { class: "muted" }, plural(part.counted, "answer"))];
+  const rows = shown.map((line) => [
+    line.pattern,
+    el("strong", { class: line.change >= 0 ? "good" : "bad" }, `${line.change >= 0 ? "+" : ""}${fixed(line.change)}`),
+    side(line.before),
+    side(line.after),
+    sparkline(line.series),
+  ]);
+  return [
+    note(
+      "Pass rates in the first and in the last third of the steps, with 95 % Wilson intervals, by how much they changed. ",
+      "Questions that differ only in a quoted text or a number are one line.",
+      known.length > shown.length ? ` Shown are the ${MOST_LEARNED} of ${known.length} that changed most.` : "",
+    ),
+    table(["question", ["change", "n"], ["first third", "n"], ["last third", "n"], "over the steps"], rows, { class: "learned", "aria-label": "What the policy learned" }),
+  ];
+}
+
+function groups(file, open) {
+  const { step, group } = file.rows;
+  const byStep = new Map();
+  for (let row = 0; row < file.length; row++) {
+    if (!byStep.has(step[row])) byStep.set(step[row], new Map());
+    const inStep = byStep.get(step[row]);
+    if (!inStep.has(group[row])) inStep.set(group[row], []);
+    inStep.get(group[row]).push(row);
+  }
+  const steps = [...byStep.keys()].sort((a, b) => a - b);
+  const slider = el("input", { type: "range", min: 0, max: steps.length - 1, value: 0, "aria-label": "step" });
+  const shown = el("output", { class: "num" });
+  const select = el("select", { "aria-label": "prompt" });
+  const cards = el("div");
+  const fill = () => {
+    const at = steps[slider.value], inStep = [...byStep.get(at).values()];
+    shown.textContent = `step ${at}, ${plural(inStep.length, "group")}`;
+    select.replaceChildren(...inStep.map((rows, i) => el("option", { value: i }, shorter(file.prompt(rows[0]) ?? "no prompt"))));
+    draw();
+  };
+  const draw = () => {
+    const rows = [...byStep.get(steps[slider.value]).values()][select.value || 0];
+    const order = rows.slice().sort((a, b) => (file.rows.advantage[b] || 0) - (file.rows.advantage[a] || 0));
+    cards.replaceChildren(written(file.prompt(rows[0])), el("div", { class: "cards", tabindex: "0", role: "group", "aria-label": "completions of the group" }, order.map((row) => card(file, row, open))));
+  };
+  slider.addEventListener("input", fill);
+  select.addEventListener("change", draw);
+  fill();
+  return [note("Advantage: the reward minus the mean of its group, before the trainer scales it. Highest first."), el("div", { class: "controls" }, slider, shown, select), cards];
+}
+
+function history(file, open) {
+  const byPrompt = new Map();
+  for (let row = 0; row < file.length; row++) {
+    const prompt = file.rows.prompt[row];
+    if (!byPrompt.has(prompt)) byPrompt.set(prompt, []);
+    byPrompt.get(prompt).push(row);
+  }
+  const spread = (rows) => new Set(rows.map((row) => file.rows.step[row])).size;
+  const prompts = [...byPrompt].map(([prompt, rows]) => [prompt, rows, spread(rows)]).sort((a, b) => b[2] - a[2]);
+  const select = el("select", { "aria-label": "prompt" }, prompts.slice(0, 500).map(([prompt, , steps], i) => el("option", { value: i }, `${plural(steps, "step")}: ${shorter(file.text(prompt) ?? "no prompt")}`)));
+  const body = el("div");
+  const draw = () => {
+    const rows = prompts[select.value || 0][1].slice().sort((a, b) => file.rows.step[a] - file.rows.step[b]);
+    const best = new Map(); // per step the completion with the median reward: what the policy then usually wrote
+    for (const row of rows) best.set(file.rows.step[row], [...(best.get(file.rows.step[row]) ?? []), row]);
+    const picked = [...best.values()].map((own) => {
+      const order = own.slice().sort((a, b) => (file.rows.reward[a] || 0) - (file.rows.reward[b] || 0));
+      const rewards = own.map((row) => file.rows.reward[row]).filter((reward) => !Number.isNaN(reward));
+      return [order[Math.floor((order.length - 1) / 2)], own.length, rewards];
+    });
+    body.replaceChildren(
+      written(file.prompt(rows[0])),
+      table(
+        ["step", ["completions", "n"], ["lowest", "n"], ["median", "n"], ["highest", "n"], "the completion with the median reward"],
+        picked.slice(0, MOST_HISTORY).map(([row, size, rewards]) => [
+          el("button", { class: "link", onclick: () => open(row) }, `step ${file.rows.step[row]}`),
+          count(size),
+          num(rewards.length ? Math.min(...rewards) : null),
+          num(file.rows.reward[row]),
+          num(rewards.length ? Math.max(...rewards) : null),
+          [marks(file, row), el("div", { dir: "auto" }, file.target(row) ?? "no text")],
+        ]),
+        { "aria-label": "Completions of the prompt" },
+      ),
+    );
+  };
+  select.addEventListener("change", draw);
+  draw();
+  return [note("How the completions of one prompt changed; prompts seen in the most steps first."), el("div", { class: "controls" }, select), body];
+}
+
+function card(file, row, open) {
+  const { rows } = file;
+  const advantage = rows.advantage[row];
+  return el(
+    "div",
+    { class: "card" },
+    el(
+      "div",
+      { class: "given" },
+      el("strong", { class: advantage >= 0 ? "good" : "bad" }, Number.isNaN(advantage) ? "no reward" : `${advantage >= 0 ? "+" : ""}${fixed(advantage)}`),
+      el("span", { class: "muted" }, "reward ", num(rows.reward[row])),
+      el("button", { class: "link", onclick: () => open(row) }, "details"),
+    ),
+    marks(file, row),
+    written(file.target(row)),
+  );
+}
+
+function marks(file, row) {
+  const cells = [];
+  for (let cell = file.starts[row]; cell < file.starts[row + 1]; cell++) {
+    const line = file.cell(cell);
+    const shown = line.answer ?? "–";
+    cells.push(el("span", { class: "cell", "data-passed": line.passed, "data-step": 4, title: `${line.item.question}\nP(yes) ${fixed(line.p)}` }, shown));
+  }
+  return el("div", { class: "marks" }, cells);
+}
+
+function shorter(text) {
+  const line = text.replace(/\s+/g, " ");
+  return line.length > 110 ? `${line.slice(0, 109)}…` : line;
+}

@@ -1,0 +1,94 @@
+// Trust: agreement with labels, calibration, and item analysis.
+
+import { comparisonTables, figureTable, fileName, itemTable } from "./agreement.js";
+import { reliabilityChart, scatter } from "./charts.js";
+import { count, el, fixed, note, num, plural, section, table } from "./dom.js";
+
+const MOST_ITEMS = 200;
+
+/** Whether the trust view has anything to show about a file. */
+export function hasTrust(report, file) {
+  return Boolean(report.trust[file.name] || file.analysis || report.documents.some((one) => one.kind !== "summary"));
+}
+
+/** The trust view of a file. */
+export function trust(report, file, filter) {
+  return [
+    report.trust[file.name] ? labels(file, report.trust[file.name], filter) : note("This report has no labels. Add --label-key or --labels to see how far the judge agrees with people."),
+    ...report.documents.map(documented),
+    ...Object.entries(report.extra.tables ?? {}).map(([heading, values]) => section(heading, table(["", ["", "n"]], Object.entries(values).map(([name, value]) => [name, typeof value === "number" && !Number.isInteger(value) ? num(value) : String(value ?? "–")])))),
+    itemAnalysis(report.extra.items && report.files[0] === file ? report.extra.items : file.analysis, file, filter),
+  ];
+}
+
+function labels(file, figures, filter) {
+  const calibrated = figures.calibration;
+  const read = figures.reliability.reduce((sum, bin) => sum + bin.count, 0);
+  return [
+    section("Agreement with labels", comparisonTables(figures.comparison)),
+    section(
+      "Calibration",
+      el(
+        "div",
+        { class: "columns" },
+        read ? el("div", {}, reliabilityChart(figures.reliability, "Reliability diagram"), note(`${plural(read, "yes/no read")}: a calibrated judge lies on the diagonal. The size of a dot is its number of reads.`)) : note("No yes/no item has both a label and a probability."),
+        typeof calibrated === "string" ? note(calibrated) : el("div", {}, Object.entries(calibrated).map(([kind, part]) => [el("h3", {}, `${kind} items, ${plural(part.reads, "read")}`), figureTable({ "before calibration": part.figures })])),
+      ),
+    ),
+    section("Items against labels", note("Click an item to see where people give another answer."), itemTable(figures.items, true, (id) => filter(file, { item: id, peopleDiffer: true }))),
+  ];
+}
+
+function documented(one) {
+  if (one.kind === "agree") return [...one.value.comparisons.map((figures) => section(`${one.name}: ${fileName(figures.one)} and ${fileName(figures.other)}`, comparisonTables(figures))), ...tests(one)];
+  if (one.kind === "calibrate")
+    return section(
+      `${one.name}: calibration of ${one.value.judge}`,
+      note("Held-out figures before calibration and with each method."),
+      Object.entries(one.value.kinds).map(([kind, part]) => [el("h3", {}, `${kind} items: ${plural(part.reads, "read")}, ${plural(part.groups, "group")}; chosen: ${part.method}`), figureTable({ before: part.before, ...part.after })]),
+    );
+  if (one.kind === "inspect") return analysis(`${one.name}: items`, one.value, null, null);
+  return null;
+}
+
+function tests(one) {
+  return one.value.tests.map((test) => section(`${one.name}: ${fileName(test.one)} against ${fileName(test.other)}`, table(["", ["", "n"]], Object.entries(test).filter(([, value]) => typeof value === "number" || value === null).map(([name, value]) => [name.replaceAll("_", " "), num(value, 4)]))));
+}
+
+function itemAnalysis(figures, file, filter) {
+  if (!figures) return null;
+  if (figures.missing) return section("Item analysis", note(figures.missing));
+  return analysis("Item analysis", figures, file, filter);
+}
+
+function analysis(heading, figures, file, filter) {
+  const order = figures.items.slice().sort((a, b) => b.flags.length - a.flags.length);
+  const flagged = order.filter((line) => line.flags.length).length;
+  const twin = (line) => [...new Set([line.flags.includes("same_answers") && line.same_answers, line.flags.includes("same_words") && line.same_words])].filter(Boolean).map((question) => el("div", { class: "muted" }, `like: ${question}`));
+  const measured = ["similarity", "stability"].filter((name) => order.some((line) => line[name] !== null));
+  const rows = order.slice(0, MOST_ITEMS).map((line) => [
+    [file ? el("button", { class: "link", onclick: () => filter(file, { item: line.id }) }, line.question) : line.question, twin(line)],
+    count(line.answered),
+    num(line.pass_rate),
+    num(line.variance),
+    num(line.discrimination),
+    num(line.phi),
+    ...measured.map((name) => num(line[name])),
+    line.flags.map((name) => [el("span", { class: "flag", title: figures.flags[name] }, name.replaceAll("_", " ")), " "]),
+  ]);
+  const known = figures.items.filter((line) => line.discrimination !== null && line.pass_rate !== null);
+  const heads = ["question", ["answered", "n"], ["pass rate", "n"], ["variance", "n"], ["discrimination", "n"], ["phi", "n"], ...measured.map((name) => [name, "n"]), "flags"];
+  const used = Object.entries(figures.flags).filter(([name]) => order.some((line) => line.flags.includes(name)));
+  return section(
+    heading,
+    note(`${plural(figures.items.length, "item")} over ${plural(figures.targets, "target")}; ${count(flagged)} with flags. Discrimination is the correlation of an item with the rest of its checklist; phi that with the most similar item.`),
+    el(
+      "div",
+      { class: "columns" },
+      known.length ? el("div", {}, scatter(known.map((line) => line.pass_rate), known.map((line) => line.discrimination), { label: "Discrimination against pass rate of the items", xLabel: "pass rate", yLabel: "discrimination", y: [-1, 1] })) : null,
+      used.length ? el("div", {}, el("h3", {}, "Flags"), table(["flag", "meaning"], used.map(([name, meaning]) => [el("span", { class: "flag" }, name.replaceAll("_", " ")), meaning]))) : null,
+    ),
+    table(heads, rows, { "aria-label": heading }),
+    order.length > MOST_ITEMS ? note(`${fixed(order.length - MOST_ITEMS, 0)} more items: see --json of inspect.`) : null,
+  );
+}

@@ -1,0 +1,123 @@
+"""Files for reports: scored rows, a reward log, pairs."""
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from checklist_rewards import Checklist
+from checklist_rewards.scores import Reason, Unanswered, Verdict, score_checklist
+
+HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
+CHECKLIST = Checklist.parse(
+    [
+        "Is it polite?",
+        {"question": "Does it insult?", "weight": -2.0},
+        {"question": "Is it true?", "required": True, "category": "facts"},
+        {"question": "Are all numbers right?", "category": "facts"},
+        {
+            "question": "How clear is it?",
+            "options": [
+                {"label": "unclear", "value": 0},
+                {"label": "fair", "value": 0.5},
+                {"label": "clear", "value": 1},
+            ],
+        },
+    ]
+)
+QUESTIONS = CHECKLIST.model_dump(mode="json")["items"]
+WORDS = "the a answer source number fact clear rain river stone glass green slow bright under over with people".split()
+
+
+def write(path: Path, rows) -> Path:
+    with path.open("w", encoding="utf-8") as file:
+        for row in rows:
+            file.write(json.dumps(row) + "\n")
+    return path
+
+
+def verdicts(rng: random.Random, labels: list[str], checklist: Checklist, judge: str) -> list[Verdict]:
+    """Answers of a judge that is better than chance and at times gives none."""
+    result = []
+    for item, truth in zip(checklist.items, labels, strict=True):
+        if rng.random() < 0.02:
+            result.append(Verdict(unanswered=Unanswered(Reason.TIMEOUT, "60 s"), judge=judge))
+            continue
+        shares = [rng.random() + 0.6 * (label == truth) for label in item.values]
+        probabilities = {label: share / sum(shares) for label, share in zip(item.values, shares, strict=True)}
+        result.append(Verdict(probabilities, mass=0.9 + 0.1 * rng.random(), judge=judge, method="logprobs"))
+    return result
+
+
+def text(rng: random.Random) -> str:
+    return " ".join(rng.choices(WORDS, k=rng.randint(5, 40)))
+
+
+def scored_rows(
+    count: int, judge: str = "one", seed: int = 0, checklist: Checklist = CHECKLIST
+) -> Iterator[dict[str, Any]]:
+    """Scored rows. The texts depend on the number of the row only, the answers on the seed too."""
+    texts, answers = random.Random(1), random.Random(seed)
+    listed = checklist.model_dump(mode="json")["items"]
+    for number in range(count):
+        target = HOSTILE if number == 3 else text(texts)
+        labels = [texts.choice(list(item.values)) for item in checklist.items]
+        given = verdicts(answers, labels, checklist, judge)
+        yield {
+            "id": f"r{number}",
+            "prompt": f"Tell me about {texts.choice(WORDS)}.",
+            "target": target,
+            "checklist": listed,
+            "labels": labels,
+            "checklist_score": score_checklist(checklist, given).model_dump(mode="json"),
+        }
+
+
+def reasoned_rows() -> Iterator[dict[str, Any]]:
+    """One row answered by a judge that explains itself and one that votes."""
+    checklist = Checklist.parse(["Is it polite?", "Is it short?"])
+    votes = [
+        Verdict(answer=answer, judge="voter", reasoning=f"{answer}: {HOSTILE}") for answer in ("yes", "yes", "no")
+    ]
+    shares = {"yes": 2 / 3, "no": 1 / 3}
+    given = [
+        Verdict(answer="no", judge="thinker", method="reply", reasoning=f"It says {HOSTILE}"),
+        Verdict(shares, answer="yes", judge="voter", method="votes", votes=tuple(votes)),
+    ]
+    score = score_checklist(checklist, given).model_dump(mode="json")
+    yield {"prompt": "p", "target": "t", "checklist_score": score}
+
+
+def reward_rows(steps: int = 12, groups: int = 2, size: int = 4, seed: int = 0) -> Iterator[dict[str, Any]]:
+    """A reward log in which the policy learns to mention a word, and keeps failing to end with a question."""
+    rng = random.Random(seed)
+    for step in range(steps):
+        for group in range(groups):
+            word = WORDS[(step * groups + group) % 6]
+            checklist = Checklist.parse([f'Does it mention the word "{word}"?', "Does it end with a question?"])
+            for number in range(size):
+                p = [min(0.99, 0.05 + 0.9 * step / steps + 0.05 * rng.random()), 0.2 * rng.random()]
+                both = [Verdict({"yes": each, "no": 1 - each}, mass=1.0, judge="pocket") for each in p]
+                whole = score_checklist(checklist, both)
+                missing = step == 2 and group == 0 and number == 0
+                yield {
+                    "step": step,
+                    "prompt": [{"role": "user", "content": f"Write about {word}."}],
+                    "completion": text(rng),
+                    "reward": None if missing else whole.primary_score,
+                    "score": None if missing else whole.model_dump(),
+                }
+
+
+def pair_rows(count: int = 3) -> Iterator[dict[str, Any]]:
+    for number in range(count):
+        yield {
+            "prompt": f"Prompt {number}",
+            "chosen": f"good {number}",
+            "rejected": HOSTILE,
+            "score_chosen": 0.9,
+            "score_rejected": 0.1 * number,
+            "checklist": QUESTIONS,
+            "flipped": [{"id": "x", "question": "Is it polite?", "chosen": "yes", "rejected": "no"}],
+        }

@@ -1,0 +1,318 @@
+"""Every view of the report in a real browser: opened, clicked through, and without a message on the console."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from checklist_rewards.cli.labels import Labelled
+from checklist_rewards.evaluation.agreement import Bootstrap
+from checklist_rewards.ui.report import write_report
+from tests.conftest import REPO
+from tests.ui import browser
+from tests.ui.files import HOSTILE, pair_rows, reasoned_rows, reward_rows, scored_rows, write
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
+ROWS = 20_000
+JUDGES = {
+    "overview": "Unanswered reads",
+    "matrix": "rows",
+    "compare": "Rows that differ most",
+    "trust": "Agreement with labels",
+}
+RUN = {"overview": "mean score", "matrix": "rows", "training": "What the policy learned", "trust": "Item analysis"}
+"""What each view of a page shows."""
+
+
+AXE = """
+const rules = {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'], resultTypes: ['violations']};
+const told = (one) => [one.id, one.nodes.map((node) => node.target.join(' '))];
+axe.run(document, rules).then((result) => arguments[0](result.violations.map(told)));
+"""
+
+
+@dataclass
+class Page:
+    """A report in the browser."""
+
+    driver: object
+    path: Path
+
+    def open(self, where: str = "") -> None:
+        """Load the page at a place such as "0/matrix/3"."""
+        self.driver.get("about:blank")
+        self.driver.get(f"file://{self.path}#/{where}")
+        self.wait("return Boolean(document.querySelector('main').dataset.view)")
+
+    def wait(self, condition: str, *arguments, seconds: float = 20):
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        return WebDriverWait(self.driver, seconds, 0.02).until(lambda d: d.execute_script(condition, *arguments))
+
+    def run(self, script: str, *arguments):
+        return self.driver.execute_script(script, *arguments)
+
+    def click(self, text: str, tag: str = "*") -> None:
+        """Click the first element of this text."""
+        from selenium.webdriver.common.by import By
+
+        self.driver.find_element(By.XPATH, f"//{tag}[normalize-space()={json.dumps(text)}]").click()
+
+    def keys(self, *names: str) -> None:
+        from selenium.webdriver import ActionChains
+
+        ActionChains(self.driver).send_keys(*names).perform()
+
+    def fill(self, label: str, value) -> None:
+        """Set a filter of the matrix and wait for its rows."""
+        self.run(
+            """
+            const labels = [...document.querySelectorAll('.filters label')];
+            const label = labels.find((one) => one.textContent.startsWith(arguments[0]));
+            const input = label.querySelector('input, select');
+            if (input.type === 'checkbox') input.click();
+            else {
+                input.value = arguments[1];
+                input.dispatchEvent(new Event(input.tagName === 'SELECT' ? 'change' : 'input'));
+            }
+            """,
+            label,
+            value,
+        )
+        self.driver.execute_async_script("setTimeout(arguments[0], 200)")
+
+    @property
+    def status(self) -> str:
+        return self.run("return document.querySelector('[role=status]').textContent")
+
+    @property
+    def text(self) -> str:
+        return self.run("return document.querySelector('main').innerText")
+
+    def check(self) -> None:
+        """Nothing on the console, nothing hostile ran, nothing wider than the window."""
+        assert browser.errors(self.driver) == []
+        assert self.run("return window.hacked === undefined && !document.querySelector('main img, main script')")
+        assert self.run("return document.documentElement.scrollWidth <= innerWidth"), (
+            "the page is wider than the window"
+        )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("reports")
+
+
+@pytest.fixture(scope="module")
+def judges(folder, chromium) -> Page:
+    """Two judges and labels."""
+    one = write(folder / "one.jsonl", scored_rows(120))
+    two = write(folder / "two.jsonl", scored_rows(120, "two", seed=5))
+    path = folder / "judges.html"
+    write_report(path, [one, two], labels=Labelled(label_key="labels"), intervals=Bootstrap(20))
+    return Page(chromium, path)
+
+
+@pytest.fixture(scope="module")
+def run_page(folder, chromium) -> Page:
+    """Two training runs."""
+    one = write(folder / "rewards.jsonl", reward_rows())
+    other = write(folder / "other.jsonl", reward_rows(seed=9))
+    write_report(folder / "run.html", [one, other])
+    return Page(chromium, folder / "run.html")
+
+
+@pytest.fixture(params=[(1280, False), (390, True)], ids=["1280-light", "390-dark"])
+def sizes(request, chromium):
+    width, dark = request.param
+    browser.resize(chromium, width)
+    browser.scheme(chromium, dark)
+    yield width
+    browser.resize(chromium, 1280)
+    browser.scheme(chromium, False)
+
+
+def test_every_view_opens(judges, run_page, folder, chromium, sizes):
+    write_report(folder / "pairs.html", [write(folder / "pairs.jsonl", pair_rows(30))])
+    pairs = Page(chromium, folder / "pairs.html")
+    for page, views in (
+        (judges, JUDGES),
+        (run_page, RUN),
+        (pairs, {"overview": "Pairs", "pairs": "only one of them passes"}),
+    ):
+        for view, expected in views.items():
+            page.open(f"0/{view}")
+            page.wait("return document.querySelector('main').innerText.includes(arguments[0])", expected)
+            links = page.run("return [...document.querySelectorAll('nav a')].map((a) => a.textContent.toLowerCase())")
+            assert set(views) <= set(links)
+            page.check()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_no_view_has_an_accessibility_problem(judges, run_page, dark):
+    """axe-core's rules: WCAG 2.1 A and AA, with contrast, and best practices."""
+    axe = (REPO / "tests" / "ui" / "axe" / "axe.min.js").read_text(encoding="utf-8")
+    browser.scheme(judges.driver, dark)
+    judges.driver.set_script_timeout(60)
+    for page, views in ((judges, JUDGES), (run_page, RUN)):
+        for view in (*views, "matrix/3"):
+            page.open(f"0/{view}")
+            page.driver.execute_async_script("setTimeout(arguments[0], 300)")
+            page.run(f"{axe}; window.axe = axe")
+            assert page.driver.execute_async_script(AXE) == [], view
+    browser.scheme(judges.driver, False)
+
+
+def test_the_matrix_filters_sorts_and_opens_rows(judges):
+    judges.open("0/matrix")
+    judges.wait("return document.querySelectorAll('.grid-row').length > 5")
+    assert judges.status == "120 of 120 rows"
+    judges.fill("search", "onerror")
+    assert judges.status == "1 of 120 rows"
+    judges.run("document.querySelector('.grid-row').click()")
+    judges.wait("return !document.querySelector('.panel').hidden")
+    assert HOSTILE in judges.run("return document.querySelector('.panel').textContent")
+    assert "two.jsonl:" in judges.text and "people:" in judges.text
+    judges.click("Clear")
+    judges.fill("answer", "unanswered")
+    rows = [json.loads(line) for line in (judges.path.parent / "one.jsonl").read_text().splitlines()]
+    scores = [row["checklist_score"] for row in rows]
+    missing = sum(any(item["unanswered"] for item in score["items"]) for score in scores)
+    assert 0 < missing < 120 and judges.status == f"{missing} of 120 rows"
+    judges.fill("answer", "")
+    judges.fill("score from", "0.5")
+    assert judges.status == f"{sum((score['primary_score'] or 0) >= 0.5 for score in scores)} of 120 rows"
+    judges.fill("score from", "")
+    judges.fill("people differ", True)
+    wrong = sum(
+        any(
+            item["answer"] != label for item, label in zip(row["checklist_score"]["items"], row["labels"], strict=True)
+        )
+        for row in rows
+    )
+    assert judges.status == f"{wrong} of 120 rows"
+    judges.fill("people differ", False)
+    judges.fill("judges differ", True)
+    others = [
+        json.loads(line)["checklist_score"] for line in (judges.path.parent / "two.jsonl").read_text().splitlines()
+    ]
+    differ = sum(
+        any(
+            a["answer"] and b["answer"] and a["answer"] != b["answer"]
+            for a, b in zip(one["items"], two["items"], strict=True)
+        )
+        for one, two in zip(scores, others, strict=True)
+    )
+    assert judges.status == f"{differ} of 120 rows"
+    judges.fill("judges differ", False)
+    judges.click("score", "button")
+    best = min(range(120), key=lambda n: (-(scores[n]["primary_score"] or -1.0), n))
+    first = judges.run("return document.querySelector('.grid-row [role=gridcell]').textContent")
+    assert first == f"r{best}"
+    judges.check()
+
+
+def test_the_matrix_by_keyboard(judges):
+    from selenium.webdriver import Keys
+
+    judges.open("0/matrix")
+    judges.wait("return document.querySelectorAll('.grid-row').length > 5")
+    judges.run("document.querySelector('.grid').focus()")
+    judges.keys(Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ARROW_RIGHT, Keys.ENTER)
+    assert judges.run("return document.querySelector('.panel h2').textContent") == "Row r2"
+    assert judges.run("return location.hash") == "#/0/matrix/2"
+    judges.keys("j")
+    assert judges.run("return document.querySelector('.panel h2').textContent") == "Row r3"
+    active = "document.querySelector('.grid').getAttribute('aria-activedescendant')"
+    active = judges.run(f"return document.getElementById({active}).className")
+    assert "here" in active
+    judges.keys(Keys.END)
+    assert judges.run("return document.querySelector('.panel h2').textContent") == "Row r119"
+    judges.keys(Keys.ESCAPE)
+    assert judges.run("return document.querySelector('.panel').hidden")
+    judges.keys("/")
+    judges.keys("rain")
+    judges.wait("return document.querySelector('[role=status]').textContent !== '120 of 120 rows'")
+    judges.check()
+
+
+def test_from_an_item_of_the_overview_and_of_the_comparison_to_its_rows(judges):
+    judges.open("0/overview")
+    judges.click("timeout", "button")
+    judges.wait("return document.querySelector('main').dataset.view === 'matrix'")
+    judges.wait("return document.querySelector('[role=status]').textContent.includes(' of 120')")
+    assert not judges.status.startswith("120 ")
+    judges.open("0/compare")
+    judges.click("Is it polite?", "button")
+    judges.wait("return document.querySelector('main').dataset.view === 'matrix'")
+    judges.wait("return document.querySelector('.cell.other') !== null")
+    judges.open("1/overview")
+    assert judges.run("return document.querySelector('header select').value") == "1"
+    judges.check()
+
+
+def test_reasoning_and_votes(folder, chromium):
+    path = write(folder / "reasoned.jsonl", reasoned_rows())
+    write_report(folder / "reasoned.html", [path])
+    page = Page(chromium, folder / "reasoned.html")
+    page.open("0/matrix/0")
+    page.wait("return document.querySelector('.panel:not([hidden])') !== null")
+    page.run("document.querySelector('.panel details').open = true")
+    shown = page.run("return document.querySelector('.panel').innerText")
+    assert f"It says {HOSTILE}" in shown and "3 votes" in shown and f"no: {HOSTILE}" in shown
+    assert "agreement 0.667" in shown
+    page.check()
+
+
+def test_the_training_view(run_page):
+    run_page.driver.get("about:blank")
+    run_page.driver.get(f"file://{run_page.path}")  # without a place, a log opens with what was learned
+    run_page.wait("return document.querySelector('main').dataset.view === 'training'")
+    assert (
+        "Does it mention the word …?" in run_page.text and "Pass rates in the last third of each run" in run_page.text
+    )
+    assert run_page.run("return document.querySelectorAll('.cards .card').length") == 4
+    run_page.run(
+        "const s = document.querySelector('input[type=range]'); s.value = 2; s.dispatchEvent(new Event('input'))"
+    )
+    assert "step 2, 2 groups" in run_page.text
+    assert "no reward" in run_page.run("return document.querySelector('.cards').textContent")
+    run_page.run("document.querySelector('details').open = true")
+    run_page.wait("return document.querySelector('details table') !== null")
+    run_page.run("document.querySelector('.cards button').click()")
+    run_page.wait("return document.querySelector('main').dataset.view === 'matrix'")
+    run_page.wait("return document.querySelector('.panel:not([hidden])') !== null")
+    assert "advantage" in run_page.text
+    run_page.check()
+
+
+def test_numbers_are_those_of_the_file_rounded_as_python_rounds(judges):
+    """0.0625 is 0.062 in Python, and all digits are in the title."""
+    judges.open("0/overview")
+    values = [0.0625, 0.03125, 0.5, 1 / 3, -0.0002, 12.3455, 0.9995, 1e-9]
+    from checklist_rewards.ui.bundle import joined_modules
+
+    script = joined_modules().replace("start();", "window.fixed = dom_module.fixed;")
+    shown = judges.run(f"{script}; return arguments[0].map((value) => window.fixed(value, 3))", values)
+    assert shown == [f"{value:.3f}" for value in values]
+    mean = judges.run("return document.querySelectorAll('.tile .num')[0].title")
+    data = [json.loads(line)["checklist_score"]["primary_score"] for line in (judges.path.parent / "one.jsonl").open()]
+    from checklist_rewards.scores import ratio
+
+    known = [score for score in data if score is not None]
+    assert float(mean) == ratio(sum(known), len(known))
+
+
+def test_twenty_thousand_rows(folder, chromium):
+    path = write(folder / "large.jsonl", scored_rows(ROWS))
+    write_report(folder / "large.html", [path])
+    page = Page(chromium, folder / "large.html")
+    page.open("0/matrix")
+    page.wait("return document.querySelector('[role=status]').textContent === arguments[0]", "20,000 of 20,000 rows")
+    assert page.run("return document.querySelectorAll('.grid-row').length") < 100
+    page.run("const g = document.querySelector('.grid'); g.scrollTop = g.scrollHeight")
+    page.wait("return [...document.querySelectorAll('.grid-row')].some((row) => row.textContent.startsWith('r19999'))")
+    page.fill("answer", "fail")
+    assert float(page.run("return document.querySelector('[role=status]').dataset.milliseconds")) < 2000
+    page.check()

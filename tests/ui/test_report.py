@@ -1,0 +1,210 @@
+"""The report's data: what the page shows is what the rows and the other commands say."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.items.items import ItemAnalysis
+from checklist_rewards.files.rows import write_rows
+from checklist_rewards.scores import Score
+from checklist_rewards.scores.tally import tally, wilson
+from checklist_rewards.ui.bundle import joined_modules, read_data
+from checklist_rewards.ui.report import write_report
+from checklist_rewards.ui.training import pattern_of
+from tests.cli.conftest import read_jsonl
+from tests.ui.files import CHECKLIST, HOSTILE, pair_rows, reward_rows, scored_rows, write
+
+
+def data_of(tmp_path: Path, *paths: Path, **options) -> dict:
+    write_report(tmp_path / "report.html", list(paths), **options)
+    return json.loads(read_data(tmp_path / "report.html"))
+
+
+def column(spec) -> list:
+    return spec if isinstance(spec, list) else [spec["all"]] * spec["length"]
+
+
+def scores_of(path: Path) -> list[Score]:
+    return [Score.model_validate(row["checklist_score"]) for row in read_jsonl(path)]
+
+
+def test_rows_and_cells_are_those_of_the_file(tmp_path):
+    path = write(tmp_path / "scored.jsonl", scored_rows(6))
+    data = data_of(tmp_path, path)
+    [file] = data["files"]
+    rows, cells, texts = file["table"]["rows"], file["table"]["cells"], data["texts"]
+    scores = scores_of(path)
+    assert [texts[place] for place in column(rows["id"])] == [f"r{number}" for number in range(6)]
+    assert texts[column(rows["target"])[3]] == HOSTILE
+    assert column(rows["score"]) == [score.primary_score for score in scores]
+    assert column(rows["counts"]) == [5] * 6
+    lines = [line for score in scores for line in score.items]
+    assert column(cells["mass"]) == [line.mass for line in lines]
+    answers = [None if place < 0 else file["table"]["answers"][place] for place in column(cells["answer"])]
+    assert answers == [line.answer for line in lines]
+    assert [item["id"] for item in file["table"]["items"]] == [item.id for item in CHECKLIST.items]
+    p = [(line.probabilities or {}).get("yes", line.confidence) for line in lines]
+    assert column(cells["p"]) == p  # to the last digit
+    more = file["table"]["more"]["4"]["probabilities"]
+    assert more == scores[0].items[4].probabilities
+
+
+@pytest.mark.parametrize("name", ["scored.csv", "scored.parquet"])
+def test_every_format_gives_the_same_page(tmp_path, name):
+    rows = list(scored_rows(8))
+    with write_rows(tmp_path / name) as writer:
+        for row in rows:
+            writer.write(row)
+    data = data_of(tmp_path, tmp_path / name)
+    expected = data_of(tmp_path, write(tmp_path / "scored.jsonl", rows))
+    for place in ("table", "overview", "analysis"):
+        assert data["files"][0][place] == expected["files"][0][place]
+    assert data["texts"] == expected["texts"]
+
+
+def test_figures_are_those_of_the_tally_and_of_inspect(tmp_path):
+    path = write(tmp_path / "scored.jsonl", scored_rows(40))
+    [file] = data_of(tmp_path, path)["files"]
+    overview, counted, analysis = file["overview"], tally(scores_of(path)), ItemAnalysis()
+    for score in scores_of(path):
+        analysis.add(score)
+    assert (overview["mean"], overview["macro"], overview["micro"]) == (counted.mean, counted.macro, counted.micro)
+    assert overview["reads"] == counted.reads == 200
+    [timeout] = overview["unanswered"]
+    assert timeout["count"] == counted.unanswered["timeout"] and "rerun" in timeout["advice"]
+    assert timeout["detail"] == "60 s"
+    for shown, line, other in zip(overview["items"], analysis.report(), file["analysis"]["items"], strict=True):
+        assert shown["rate"] == line.pass_rate == other["pass_rate"] and shown["counted"] == line.answered
+        low, high = shown["interval"]
+        assert low < shown["rate"] < high
+        assert other["discrimination"] == line.discrimination
+    assert overview["checklist_ids"] == [{"id": CHECKLIST.id, "rows": 40}]
+    assert overview["settings"][0]["settings"].startswith("metric expected, threshold 0.6")
+    assert sum(overview["score_bins"]) == overview["scored"] and sum(overview["mass_bins"]) == overview["masses"]
+
+
+def test_wilson_intervals_are_those_of_statsmodels():
+    from statsmodels.stats.proportion import proportion_confint
+
+    for passed, counted in ((0, 5), (3, 7), (50, 50), (999, 2000)):
+        assert wilson(passed, counted) == pytest.approx(proportion_confint(passed, counted, method="wilson"))
+    assert wilson(0, 0) is None
+
+
+@pytest.mark.parametrize("kind", ["scored", "rewards"])
+def test_a_large_file_is_sampled_by_whole_groups_and_says_so(tmp_path, kind):
+    rows = scored_rows(60) if kind == "scored" else reward_rows(steps=10)
+    data = data_of(tmp_path, write(tmp_path / "rows.jsonl", rows), max_rows=20, seed=3)
+    [file] = data["files"]
+    total = 60 if kind == "scored" else 80
+    assert (file["total"], file["overview"]["rows"]) == (total, total)
+    assert file["shown"] == len(column(file["table"]["rows"]["id"])) == 20
+    groups = column(file["table"]["rows"]["group"])
+    assert kind == "scored" or all(groups.count(group) == 4 for group in groups)
+    again = data_of(tmp_path, tmp_path / "rows.jsonl", max_rows=20, seed=3)
+    assert again == data
+
+
+def test_two_files_of_the_same_rows_keep_the_same_sample(tmp_path):
+    one = write(tmp_path / "one.jsonl", scored_rows(60))
+    other = write(tmp_path / "other.jsonl", scored_rows(60, "two", seed=5))
+    from checklist_rewards.evaluation.agreement import Bootstrap
+
+    data = data_of(tmp_path, one, other, max_rows=20, intervals=Bootstrap(0))
+    first, second = ([data["texts"][place] for place in column(file["table"]["rows"]["id"])] for file in data["files"])
+    assert first == second and len(first) == 20
+    assert data["comparisons"][0]["comparison"]["units"] == 60 * 5  # of all rows
+
+
+def test_what_was_learned_and_the_groups_of_a_run(tmp_path):
+    path = write(tmp_path / "rewards.jsonl", reward_rows())
+    [file] = data_of(tmp_path, path)["files"]
+    training = file["training"]
+    assert training["steps"] == list(range(12))
+    first, *_, last = training["learned"]
+    assert first["pattern"] == "Does it mention the word …?" and first["change"] > 0.5
+    assert last["pattern"] == "Does it end with a question?" and last["change"] == 0
+    rewards = [row["reward"] for row in read_jsonl(path)]
+    known = [reward for reward in rewards[16:24] if reward is not None]
+    assert training["series"]["reward"][2] == pytest.approx(sum(known) / len(known), abs=1e-15)
+    assert training["series"]["without_reward"][2] == 1 / 8
+    rows = file["table"]["rows"]
+    advantages, groups = column(rows["advantage"]), column(rows["group"])
+    for group in set(groups):
+        members = [a for a, own in zip(advantages, groups, strict=True) if own == group and a is not None]
+        assert sum(members) == pytest.approx(0, abs=1e-12) and len(members) in (3, 4)
+    assert data_texts(tmp_path)[column(rows["prompt"])[0]] == "Write about the."
+
+
+def data_texts(tmp_path: Path) -> list[str]:
+    return json.loads(read_data(tmp_path / "report.html"))["texts"]
+
+
+def test_logs_of_several_ranks_are_one_run(tmp_path):
+    one = write(tmp_path / "rewards.jsonl", reward_rows(seed=1))
+    two = write(tmp_path / "rewards.rank1.jsonl", reward_rows(seed=2))
+    [file] = data_of(tmp_path, one, two)["files"]
+    assert file["name"] == "rewards.jsonl" and file["total"] == 2 * 96
+
+
+@pytest.mark.parametrize(
+    ("question", "pattern"),
+    [
+        ('Does it say "rain" 3 times?', "Does it say … … times?"),
+        ("Is the user's tone and others' kept?", "Is the user's tone and others' kept?"),
+        ("Does it mention 'x'?", "Does it mention …?"),
+        ("Is H2O mentioned?", "Is H2O mentioned?"),
+    ],
+)
+def test_patterns(question, pattern):
+    assert pattern_of(question) == pattern
+
+
+def test_pairs_and_their_texts(tmp_path):
+    data = data_of(tmp_path, write(tmp_path / "pairs.jsonl", pair_rows()))
+    [file] = data["files"]
+    assert file["kind"] == "pairs" and len(file["table"]["pairs"]) == 3
+    assert data["texts"][file["table"]["pairs"]["0"]["rejected"]] == HOSTILE
+    assert file["table"]["pairs"]["1"]["flipped"][0]["question"] == "Is it polite?"
+
+
+def test_the_same_files_give_the_same_bytes_and_no_text_reaches_the_html(tmp_path):
+    path = write(tmp_path / "scored.jsonl", scored_rows(10))
+    write_report(tmp_path / "one.html", [path], title="</title><script>")
+    write_report(tmp_path / "two.html", [path], title="</title><script>")
+    page = (tmp_path / "one.html").read_text(encoding="utf-8")
+    assert page == (tmp_path / "two.html").read_text(encoding="utf-8")
+    assert "hacked" not in page and "</title><script>" not in page
+    assert page.count("<script") == 2 and "http://" not in page.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_the_modules_of_the_page_use_no_html_from_texts_and_load_nothing():
+    script = joined_modules()
+    for word in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "fetch(",
+        "import ",
+        "export ",
+    ):
+        assert word not in script, word
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "message"),
+    [
+        ("rows.jsonl", [{"prompt": "p"}], r"line 1: the row has 'prompt'; expected a scored file"),
+        ("rows.jsonl", [], r"rows.jsonl has no rows"),
+        ("rows.txt", [{}], r"unknown extension '.txt'"),
+        ("result.json", [{"a": 1}], r"not a result that a report can show"),
+    ],
+)
+def test_files_that_cannot_be_shown_are_refused_in_one_sentence(tmp_path, name, rows, message):
+    with pytest.raises(SampleError, match=message):
+        write_report(tmp_path / "report.html", [write(tmp_path / name, rows)])
+    assert not (tmp_path / "report.html").exists()
