@@ -1,8 +1,8 @@
 """Judging and writing checklists in the app, by the pipeline that the command line would build.
 
 A page sends settings with every request; [`Judging`] turns them into a pipeline of the engines that the app was
-started with. Answers are sent as they arrive: a served judge answers the items one by one, a judge in this process answers a
-checklist in one pass, as `score` does. The score is computed from these answers, so its figures are those of
+started with. Answers are sent as they arrive: a served judge answers the items one by one, a judge in this process
+answers a checklist in one pass, as `score` does. The score is computed from these answers, so its figures are those of
 `ChecklistScorer.score`. Answers are kept in the store: after an edit, only the edited item is read again.
 """
 

@@ -46,7 +46,7 @@ function files(main, project) {
     section(
       "Files",
       note("The files of the project folder. A report opens scored files, reward logs and pairs; people can annotate files with checklists."),
-      rows.length ? table(["file", ["bytes", "n"], "changed", ""], rows, { "aria-label": "Files" }) : note("The folder has no file that the app can open."),
+      rows.length ? table(["file", ["bytes", "n"], ["changed", "changed"], "open"], rows, { "aria-label": "Files", class: "files" }) : note("The folder has no file that the app can open."),
     ),
   );
 }
