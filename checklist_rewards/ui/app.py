@@ -24,16 +24,18 @@ from fastapi.responses import HTMLResponse, Response, StreamingResponse
 
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.ui import annotations as answers
+from checklist_rewards.ui import library
 from checklist_rewards.ui.bundle import page_file, read_data
 from checklist_rewards.ui.guard import Guard, TooLarge, cookie_name, json_body, page_token
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import OutsideError
+from checklist_rewards.ui.records import RecordFile
 from checklist_rewards.ui.report import write_report
 from checklist_rewards.ui.snippets import items_of, loop_commands, snippets, without_secrets
 from checklist_rewards.ui.tasks import Task, ordered, read_tasks
 from checklist_rewards.version import __version__
 
-VIEWS = ("", "report", "annotate", "judge", "compare")
+VIEWS = ("", "report", "annotate", "judge", "compare", "library")
 _TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 _KEPT = 8
 
@@ -92,10 +94,13 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
     @app.get("/api/report")
     async def report(request: Request) -> Response:
         path = project.existing(request.query_params.get("file", ""))
-        stamp = _stamp(path)
+        paths = RecordFile(path).paths  # a reward log includes those of the other ranks
+        for one in paths:
+            project.existing(one.relative_to(project.folder).as_posix())
+        stamp = " ".join(map(_stamp, paths))
         if request.query_params.get("known") == stamp:
             return Response(status_code=204)
-        data = await asyncio.to_thread(reports.get, path)
+        data = await asyncio.to_thread(reports.get, path, stamp)
         return Response(data, media_type="application/json", headers={"x-stamp": stamp})
 
     @app.get("/api/annotate/queue")
@@ -158,6 +163,23 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         scored = all(task.score is not None for task in tasks)
         return _json({**done, "commands": loop_commands(file, done["name"], scored, judging.judge)})
 
+    @app.get("/api/library")
+    async def library_files() -> Response:
+        return _json(await asyncio.to_thread(library.listed, judging))
+
+    @app.get("/api/library/file")
+    async def library_file(request: Request) -> Response:
+        return _json(await asyncio.to_thread(library.opened, judging, request.query_params.get("name", "")))
+
+    @app.post("/api/library/file")
+    async def save_file(request: Request) -> Response:
+        body = await json_body(request)
+        text = body.get("text")
+        if "checklist" in body:
+            text = library.checklist_text(body["checklist"])
+        done = await asyncio.to_thread(library.saved, judging, body.get("name"), text, body.get("stamp"))
+        return _json(done)
+
     @app.post("/api/judge")
     async def judge(request: Request) -> Response:
         body = await json_body(request)
@@ -189,9 +211,9 @@ class _Files:
         self._known: OrderedDict[Path, tuple[str, Any]] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, path: Path) -> Any:
-        """What `read` gives for the file."""
-        stamp = _stamp(path)
+    def get(self, path: Path, stamp: str | None = None) -> Any:
+        """What `read` gives for the file, as long as it has the same stamp."""
+        stamp = stamp or _stamp(path)
         with self._lock:
             if path in self._known and self._known[path][0] == stamp:
                 self._known.move_to_end(path)

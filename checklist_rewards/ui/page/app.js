@@ -7,9 +7,10 @@ import { Report } from "./data.js";
 import { count, el, note, section, table } from "./dom.js";
 import { alertOf } from "./forms.js";
 import { judge } from "./judge.js";
+import { library } from "./library.js";
 import { show } from "./main.js";
 
-const VIEWS = [["/", "Files", files], ["/annotate", "Annotate", annotate], ["/judge", "Judge", judge], ["/compare", "Compare", columns]];
+const VIEWS = [["/", "Files", files], ["/annotate", "Annotate", annotate], ["/judge", "Judge", judge], ["/compare", "Compare", columns], ["/library", "Library", library]];
 const TABLES = [".jsonl", ".csv", ".parquet"];
 const FOLLOWED = 3000;
 
@@ -66,9 +67,10 @@ async function report(main) {
     document.getElementById("header").append(el("label", { class: "check" }, follow, " follow the file"));
   }
   await load();
-  let failed = null;
+  let failed = null, busy = false;
   setInterval(async () => {
-    if (!follow.checked) return;
+    if (!follow.checked || busy) return;
+    busy = true;
     try {
       await load();
       failed?.remove();
@@ -76,6 +78,7 @@ async function report(main) {
       failed?.remove();
       main.prepend((failed = alertOf(error.message)));
     }
+    busy = false;
   }, FOLLOWED);
 }
 

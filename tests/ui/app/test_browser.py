@@ -43,6 +43,7 @@ READY = {
     "/annotate?file=scored.jsonl&annotator=ann": ".item",
     "/judge": "[name=score]",
     "/compare": ".card",
+    "/library": "[name=new]",
     "/report?file=scored.jsonl": ".tile",
 }
 """Each view, and what it shows when it is complete."""
@@ -303,6 +304,28 @@ def test_a_checklist_is_written_and_scored(page):
     assert page.js("return document.querySelectorAll('.editor .item').length") >= 1
     page.driver.find_element("css selector", "[name=score]").click()
     page.wait("document.querySelector('.score .num') !== null")
+
+
+def test_a_checklist_is_saved_and_opened_from_the_library(page, project):
+    page.driver.get(f"{page.base}/library")
+    page.wait("document.querySelector('[name=new]') !== null")
+    page.driver.find_element("css selector", "[name=new]").click()
+    fill(page, "[name=name]", "checklists/weather.json")
+    fill(page, "[name=text]", json.dumps(QUESTIONS))
+    page.driver.find_element("css selector", "[name=save]").click()
+    page.wait("document.querySelector('[role=status]').textContent.includes('is saved')")
+    assert json.loads((project / "checklists" / "weather.json").read_text()) == QUESTIONS
+    page.driver.get(f"{page.base}/judge")
+    page.wait("document.querySelector('[name=saved]') !== null")
+    page.js(
+        "const s = document.querySelector('[name=saved]'); s.value = 'checklists/weather.json';"
+        "s.dispatchEvent(new Event('change'))"
+    )
+    page.wait("document.querySelectorAll('.editor .item').length === 3")
+    fill(page, "[name=checklist-name]", "again")
+    page.driver.find_element("css selector", ".controls [name=save]").click()
+    page.wait("document.querySelector('[role=status]').textContent.includes('again.json is saved')")
+    assert json.loads((project / "checklists" / "again.json").read_text())[0]["question"] == QUESTIONS[0]
 
 
 def test_columns_are_scored_together_and_a_failure_stays_in_its_own(page):
