@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 import yaml
@@ -65,6 +66,22 @@ def test_a_served_judge_answers_one_by_one_with_the_same_score(folder, monkeypat
         assert sorted(item["index"] for item in items) == [0, 1, 2, 3]
         assert one_by_one["score"] == at_once["score"]
         assert {item["index"]: item["item"] for item in items} == dict(enumerate(at_once["score"]["items"]))
+
+
+def test_the_answers_of_a_server_arrive_as_it_gives_them(folder, fault_server):
+    """With a server that takes from 0 to 2 s: the score is that of the scorer, and the first answer comes before it."""
+    checklist = [f"Is it {word} ({answer})?" for word in ("red", "blue", "fine", "short") for answer in ("yes", "no")]
+    engine = Engine("uneven", "openai", fault_server)
+    judging = Judging(Project.at(folder), PipelineConfig(), {}, engine, engine)
+    assert judging.served
+    times = {}
+    for event in judging.score({**BODY, "checklist": checklist}):
+        times.setdefault(event["event"], time.monotonic())
+    expected = ChecklistScorer("uneven", base_url=fault_server, store=False).score(
+        checklist, BODY["target"], BODY["input"]
+    )
+    assert event["score"] == expected.model_dump(mode="json")
+    assert times["item"] < times["score"] - 0.05
 
 
 @pytest.mark.parametrize(
