@@ -27,6 +27,7 @@ from checklist_rewards.cli import (
     rerank,
     score,
     serve,
+    ui,
 )
 from checklist_rewards.cli.report import console, refuse
 from checklist_rewards.errors import ChecklistRewardsError
@@ -114,6 +115,7 @@ app.command("calibrate", rich_help_panel="Judges")(calibrate.calibrate)
 app.command("distill", rich_help_panel="Judges")(distill.distill)
 app.command("probe", rich_help_panel="Judges")(probe.probe)
 app.command("serve", rich_help_panel="Judges")(serve.serve)
+app.command("ui", rich_help_panel="Judges")(ui.ui)
 app.command("demo", rich_help_panel="Judges", context_settings=demo.PASS_THROUGH)(demo.demo)
 
 

@@ -1,8 +1,9 @@
 """The training data of a distilled judge: targets, questions and soft labels.
 
-A file has either one row per answer (**target**, **question**, **label** in [0, 1], and optionally a **group**, such
-as the document), or it was written by `checklist-rewards score`. In the latter case the P(yes) of the judge are the
-labels, which distills a large judge into a small one.
+A file has one row per answer (**target**, **question**, **label** in [0, 1], and optionally a **group**, such as the
+document), or one row per response with the labels of its checklist (**target**, **checklist**, **labels**: one "yes",
+"no" or null per item), or it was written by `checklist-rewards score`. In the last case the P(yes) of the judge are
+the labels, which distills a large judge into a small one.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from checklist_rewards.checklists import NO, YES
+from checklist_rewards.checklists import NO, YES, Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import Row, read_rows
+from checklist_rewards.judges.answers import named
 from checklist_rewards.validation import string
 
-SCORE = "checklist_score"
+SCORE, CHECKLIST, LABELS = "checklist_score", "checklist", "labels"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,8 @@ def read_labels(
     """Read labelled pairs from a JSONL, CSV or Parquet file.
 
     Args:
-        path (`str` or `Path`): rows with a label, or rows with a `checklist_score`.
+        path (`str` or `Path`): rows with a label, rows with a `checklist` and its `labels`, or rows with a
+            `checklist_score`.
         target_key (`str`, *optional*): key of the target. Defaults to "target", or "completion" if missing.
         question_key, label_key (`str`, *optional*, default to `"question"` and `"label"`): keys of rows with a label.
         group_key (`str`, *optional*): key of the group that is held out together. Defaults to "group" if rows have it,
@@ -68,6 +71,8 @@ def read_labels(
         group = target if key is None else str(row.data[key])
         if row.data.get(SCORE) is not None and label_key not in row.data:
             pairs += [LabelledPair(target, question, label, group) for question, label in _answers(row)]
+        elif CHECKLIST in row.data and LABELS in row.data and label_key not in row.data:
+            pairs += [LabelledPair(target, question, label, group) for question, label in _given(row)]
         else:
             label = _label(row, label_key)
             pairs.append(LabelledPair(target, _text(row, question_key, "--question-key"), label, group))
@@ -115,6 +120,22 @@ def _answers(row: Row) -> Iterator[tuple[str, float]]:
                 yield line["question"], float(probabilities[YES])
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise SampleError(f"{row.where}: {SCORE} is not a valid score ({type(error).__name__}: {error}).") from None
+
+
+def _given(row: Row) -> Iterator[tuple[str, float]]:
+    """The labelled yes/no items of a row; other items have no soft label."""
+    checklist, labels = Checklist.parse(row.data[CHECKLIST], f"{row.where}, checklist"), row.data[LABELS]
+    labels = json.loads(labels) if isinstance(labels, str) and labels else labels
+    if not isinstance(labels, list) or len(labels) != len(checklist):
+        raise SampleError(
+            f"{row.where}: {LABELS!r} must be a list of {len(checklist)} labels, one per item, got {labels!r:.60}."
+        )
+    for item, label in zip(checklist.items, labels, strict=True):
+        if label is not None and item.options is None:
+            name = named(label, item)
+            if name is None:
+                raise SampleError(f"{row.where}: the label {label!r:.60} of {item.question!r:.60} is not yes or no.")
+            yield item.question, float(name == YES)
 
 
 def _text(row: Row, key: str, option: str) -> str:

@@ -121,7 +121,7 @@ class Pipeline:
         """Check that the scorer can answer a checklist. Raises a [`ChecklistError`] that begins with `where`."""
         check_item = getattr(self.scorer, "check_item", None)
         if check_item is not None:
-            for item in self._scaled(checklist).items:
+            for item in self.scaled(checklist).items:
                 check_item(item, where)
 
     def __call__(
@@ -209,7 +209,7 @@ class Pipeline:
 
     def score_batch(self, samples: Sequence[Sample], progress: Progress | None = None) -> list[Score]:
         """Score every sample, with all reads in one plan; see [`ChecklistScorer.score_batch`]."""
-        scaled = [replace(sample, checklist=self._scaled(sample.checklist)) for sample in samples]
+        scaled = [replace(sample, checklist=self.scaled(sample.checklist)) for sample in samples]
         return self.scorer.score_batch(scaled, progress)
 
     def run_batch(
@@ -284,6 +284,7 @@ class Pipeline:
         items = (*checklist.items, *(item for item in self.config.universal if item.id not in ids))
         return Checklist(items=items, source=checklist.source, model=checklist.model)
 
-    def _scaled(self, checklist: Any) -> Any:
+    def scaled(self, checklist: Any) -> Any:
+        """The checklist as the scorer answers it: on the scale of the config, if it has one."""
         steps = self.config.scorer.scale
         return checklist if steps is None else on_scale(checklist, ordinal_scale(steps))

@@ -182,8 +182,7 @@ def compare(
 def compare_raters(files: Sequence[Sequence[JudgedRow]], bootstrap: Bootstrap) -> dict[str, Section]:
     """Agreement among several judges, by kind of item, on the rows and items that all files contain."""
     shared = [{row.id: row for row in rows} for rows in files]
-    kinds: dict[str, list[tuple[str, list[str | None]]]] = {}
-    values: dict[str, dict[str, float | None]] = {}
+    units: list[tuple[ChecklistItem, str, list[str | None]]] = []
     for row in files[0]:
         if any(row.id not in rows for rows in shared):
             continue
@@ -192,8 +191,24 @@ def compare_raters(files: Sequence[Sequence[JudgedRow]], bootstrap: Bootstrap) -
         for key, item in zip(row.keys, row.items, strict=True):
             if all(key in answers for answers in lines):
                 given = [None if a[key].unanswered is not None else a[key].answer for a in lines]
-                kinds.setdefault(kind_of(item), []).append((row.group, given))
-                values[kind_of(item)] = item.values
+                units.append((item, row.group, given))
+    return agreement_of(units, bootstrap)
+
+
+def agreement_of(
+    units: Sequence[tuple[ChecklistItem, str, Sequence[str | None]]], bootstrap: Bootstrap
+) -> dict[str, Section]:
+    """Agreement among several judges or annotators, by kind of item.
+
+    Args:
+        units (sequence of item, group and answers): the answers of all judges to an item, None if unanswered.
+        bootstrap ([`Bootstrap`]): settings of the confidence intervals.
+    """
+    kinds: dict[str, list[tuple[str, Sequence[str | None]]]] = {}
+    values: dict[str, dict[str, float | None]] = {}
+    for item, group, given in units:
+        kinds.setdefault(kind_of(item), []).append((group, given))
+        values[kind_of(item)] = item.values
     return {
         kind: Section(
             units=len(members),

@@ -29,7 +29,8 @@ async function start() {
   }
 }
 
-function show(report, main) {
+/** Show a report. Returns a function that stops following the address, for a page that shows another report. */
+export function show(report, main) {
   const states = report.files.map(() => ({}));
 
   function go(number, view, row = null) {
@@ -71,6 +72,7 @@ function show(report, main) {
 
   addEventListener("hashchange", draw);
   draw();
+  return () => removeEventListener("hashchange", draw);
 }
 
-start();
+if (document.getElementById("data")) start(); // the app imports this module and has no embedded report

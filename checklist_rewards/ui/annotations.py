@@ -1,0 +1,304 @@
+"""Answers of people, stored as plain JSONL in the project folder: `annotations/<name>.jsonl`, one file per annotator.
+
+Lines are only appended; the last one of a row and item counts, and a `label` of null withdraws an answer. Two branches
+merge as text. A line that a crash cut off is skipped, and the next one starts on a new line. Every line holds a hash
+of the text that was shown: answers about another text are not used, and are counted as outdated.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.agreement import Bootstrap, Section, agreement_of
+from checklist_rewards.files.rows import write_rows
+from checklist_rewards.ui.project import Project
+from checklist_rewards.ui.tasks import Task, abstention
+from checklist_rewards.validation import missing
+
+if sys.platform != "win32":
+    import fcntl
+
+FOLDER, LABELS = "annotations", "labels"
+LONGEST_NOTE = 10_000
+MOST_SPANS = 100
+_NAME = re.compile(r"\w[\w.-]{0,63}")
+_lock = threading.Lock()
+
+Key = tuple[str, str]
+"""Row id and item key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """The answer of one person to one item about one response."""
+
+    label: str | None
+    note: str = ""
+    spans: tuple[Mapping[str, Any], ...] = ()
+    """Evidence: `start` and `end` in the response, in characters, and its `text`."""
+
+    def shown(self) -> dict[str, Any]:
+        """The annotation for the page."""
+        return {"label": self.label, "note": self.note, "spans": list(self.spans)}
+
+
+@dataclass(frozen=True)
+class Annotator:
+    """The answers of one person about one file."""
+
+    name: str
+    answers: Mapping[Key, Annotation] = field(default_factory=dict)
+    outdated: int = 0
+    """Answers about a text that the file no longer has."""
+
+
+def check_name(name: Any) -> str:
+    """The name of an annotator, which is the name of a file. Raises [`SampleError`]."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise SampleError(
+            f"{name!r:.80} is not a name for an annotator: use up to 64 letters, digits, '.', '-' and '_', and begin "
+            "with a letter or digit."
+        )
+    return name
+
+
+def record(project: Project, file: str, task: Task, name: str, item: str, value: Mapping[str, Any]) -> Annotation:
+    """Check an answer and append it.
+
+    Args:
+        project ([`Project`]): The project.
+        file (`str`): The annotated file.
+        task ([`Task`]): The annotated row.
+        name (`str`): The annotator.
+        item (`str`): Key of the item.
+        value (mapping): `label` (null withdraws the answer), `note`, `spans`, and `text`, the hash of what was shown.
+
+    Raises:
+        SampleError: For an answer that the item does not have, or about another text. Nothing is written.
+    """
+    path = project.path(f"{FOLDER}/{check_name(name)}.jsonl")
+    if item not in task.keys:
+        raise SampleError(f"row {task.id!r} has no item {item!r:.80}.")
+    if value.get("text") != task.text:
+        raise SampleError(f"row {task.id!r} of {file} has changed since it was shown; reload the page.")
+    asked = task.items[task.keys.index(item)]
+    label = value.get("label")
+    allowed = [*asked.values, abstention(asked)]
+    if label is not None and label not in allowed:
+        raise SampleError(f"{label!r:.80} is not an answer to {asked.question!r:.80}; allowed: {', '.join(allowed)}.")
+    note = value.get("note") or ""
+    if not isinstance(note, str) or len(note) > LONGEST_NOTE:
+        raise SampleError(f"a note must be a text of up to {LONGEST_NOTE:,} characters.")
+    annotation = Annotation(label, note, _spans(value.get("spans") or (), task.target))
+    line = {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "file": file,
+        "row": task.id,
+        "item": item,
+        "question": asked.question,
+        **annotation.shown(),
+        "text": task.text,
+    }
+    _append(path, json.dumps(line))
+    return annotation
+
+
+def annotators(project: Project, file: str, tasks: Sequence[Task]) -> list[Annotator]:
+    """Everybody who has answered about a file, by name."""
+    texts = {task.id: task.text for task in tasks}
+    keys = {(task.id, key) for task in tasks for key in task.keys}
+    folder = project.folder / FOLDER
+    found = []
+    for path in sorted(folder.glob("*.jsonl")) if folder.is_dir() else ():
+        if not _NAME.fullmatch(path.stem) or not project.holds(path):
+            continue
+        answers: dict[Key, Annotation] = {}
+        outdated: set[Key] = set()
+        for line in _lines(path):
+            row, item = line.get("row"), line.get("item")
+            if line.get("file") != file or not isinstance(row, str) or not isinstance(item, str):
+                continue
+            key = row, item
+            answers.pop(key, None)
+            outdated.discard(key)
+            label, note, spans = line.get("label"), line.get("note") or "", line.get("spans") or []
+            if not isinstance(label, str | None) or not isinstance(note, str) or not isinstance(spans, list):
+                continue
+            if label is None and not note and not spans:
+                continue
+            if key not in keys or line.get("text") != texts[row]:
+                outdated.add(key)
+            else:
+                answers[key] = Annotation(label, note, tuple(spans))
+        if answers or outdated:
+            found.append(Annotator(path.stem, answers, len(outdated)))
+    return found
+
+
+def answers_of(people: Sequence[Annotator], name: str) -> Mapping[Key, Annotation]:
+    """The answers of one of the annotators; none if there is no such annotator yet."""
+    return next((person.answers for person in people if person.name == name), {})
+
+
+def progress(tasks: Sequence[Task], people: Sequence[Annotator]) -> dict[str, Any]:
+    """Counts per annotator, and their agreement as `agree` computes it, without intervals."""
+    return {
+        "items": sum(len(task.items) for task in tasks),
+        "annotators": [
+            {
+                "name": person.name,
+                "answered": sum(one.label is not None for one in person.answers.values()),
+                "rows": len({row for (row, _), one in person.answers.items() if one.label is not None}),
+                "outdated": person.outdated,
+            }
+            for person in people
+        ],
+        "agreement": {kind: section.model_dump() for kind, section in agreement(tasks, people).items()},
+        "missing": "Agreement requires numpy: pip install 'checklist-rewards[ui]'." if missing("numpy") else None,
+    }
+
+
+def agreement(tasks: Sequence[Task], people: Sequence[Annotator]) -> dict[str, Section]:
+    """Krippendorff's alpha and Fleiss' kappa of the annotators, by kind of item, on items that two of them answered.
+
+    "Cannot assess" counts as an answer where the item has this option, and as none where it has not.
+    """
+    if len(people) < 2 or missing("numpy"):
+        return {}
+    units = []
+    for task in tasks:
+        for key, item in zip(task.keys, task.items, strict=True):
+            given = [_label(person, task, key, item.values) for person in people]
+            if sum(label is not None for label in given) > 1:
+                units.append((item, task.group or task.id, given))
+    return agreement_of(units, Bootstrap(0))
+
+
+def export(
+    project: Project, file: str, tasks: Sequence[Task], people: Sequence[Annotator], names: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Write the labels file that `agree`, `calibrate`, `distill` and few-shot examples read.
+
+    A row has `id`, `prompt`, `target`, `checklist`, `labels` (one per item, null for none) and `reasons` (the notes).
+    The label of several annotators is that of the majority; without a majority there is none.
+
+    Args:
+        project ([`Project`]): The project.
+        file (`str`): The annotated file.
+        tasks (sequence of [`Task`]): Its rows.
+        people (sequence of [`Annotator`]): The annotators.
+        names (sequence of `str`, *optional*): Annotators to use. Defaults to all.
+
+    Returns:
+        `dict`: The name of the file, and its numbers of rows, labels, ties and answers without a label.
+
+    Raises:
+        SampleError: If there is no answer to export.
+    """
+    chosen = [person for person in people if names is None or person.name in names]
+    name = f"{LABELS}/{Path(file).stem}.jsonl"
+    counts: Counter[str] = Counter()
+    rows = []
+    for task in tasks:
+        labels, reasons = [], []
+        for key, item in zip(task.keys, task.items, strict=True):
+            given = [person.answers[task.id, key] for person in chosen if (task.id, key) in person.answers]
+            votes = Counter(one.label for one in given if one.label in item.values)
+            counts["cannot_assess"] += sum(one.label is not None and one.label not in item.values for one in given)
+            top = votes.most_common(2)
+            tied = len(top) > 1 and top[0][1] == top[1][1]
+            counts["ties"] += tied
+            label = top[0][0] if top and not tied else None
+            labels.append(label)
+            notes = [one.note for one in given if one.note and one.label == label is not None]
+            reasons.append(notes[0] if notes else None)
+        if any(label is not None for label in labels):
+            counts["labels"] += sum(label is not None for label in labels)
+            rows.append(
+                {
+                    "id": task.id,
+                    "prompt": task.prompt,
+                    "target": task.target,
+                    "checklist": [item.model_dump(mode="json", exclude_defaults=True) for item in task.items],
+                    "labels": labels,
+                    "reasons": reasons,
+                    **({} if task.group is None else {"group": task.group}),
+                }
+            )
+    if not rows:
+        raise SampleError(f"nobody has answered an item of {file} yet, so there are no labels to export.")
+    path = project.path(name)
+    with write_rows(path) as output:
+        for row in rows:
+            output.write(row)
+    return {
+        "name": name,
+        "rows": len(rows),
+        "labels": counts["labels"],
+        "ties": counts["ties"],
+        "cannot_assess": counts["cannot_assess"],
+        "annotators": [person.name for person in chosen],
+    }
+
+
+def _label(person: Annotator, task: Task, key: str, values: Mapping[str, Any]) -> str | None:
+    annotation = person.answers.get((task.id, key))
+    return annotation.label if annotation is not None and annotation.label in values else None
+
+
+def _spans(value: Any, target: str) -> tuple[dict[str, Any], ...]:
+    if not isinstance(value, list | tuple) or len(value) > MOST_SPANS:
+        raise SampleError(f"spans must be a list of up to {MOST_SPANS} spans.")
+    spans = []
+    for span in value:
+        start, end = (_place(span.get(name)) if isinstance(span, Mapping) else -1 for name in ("start", "end"))
+        if not 0 <= start < end <= len(target):
+            raise SampleError(f"the span {span!r:.80} is not a part of the response.")
+        spans.append({"start": start, "end": end, "text": target[start:end]})
+    return tuple(spans)
+
+
+def _place(value: Any) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else -1
+
+
+def _append(path: Path, line: str) -> None:
+    """Append a line in one write, on a line of its own."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _lock, path.open("ab+") as file:
+            if sys.platform != "win32":
+                fcntl.flock(file, fcntl.LOCK_EX)
+            size = file.seek(0, os.SEEK_END)
+            torn = b""
+            if size:
+                file.seek(size - 1)
+                torn = b"" if file.read(1) == b"\n" else b"\n"
+            file.write(torn + line.encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise SampleError(f"{path}: the answer cannot be written ({error.strerror or error}).") from error
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    lines = []
+    for line in path.read_bytes().splitlines():
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            continue  # cut off by a crash, or by an editor
+        if isinstance(value, dict):
+            lines.append(value)
+    return lines

@@ -1,0 +1,125 @@
+"""Who may talk to the app: one browser on this machine, with the token of the printed URL.
+
+- The printed URL has a random token. The page keeps it and sends it as a header with every request for data; its own
+  scripts and style are sent to a browser with the cookie of that URL. The cookie alone opens no data, because browsers
+  send cookies to every server of this machine, whatever its port.
+- Requests for another host name (DNS rebinding) and from another origin are refused. There is no CORS.
+- All responses carry a Content-Security-Policy without inline scripts, and `nosniff`.
+- Request bodies are bounded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from fastapi import Request
+from fastapi.responses import JSONResponse, PlainTextResponse
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from checklist_rewards.errors import SampleError
+
+HEADER = "x-checklist-rewards-token"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+MAX_BODY = 16 * 2**20
+COOKIE = "checklist_rewards_page"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_SECURITY = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+class Guard:
+    """ASGI middleware that refuses requests without the token, from other origins, and for other hosts."""
+
+    def __init__(self, app: ASGIApp, token: str):
+        self.app, self.token = app, token
+        self.page_token = page_token(token)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse the request, or pass it on; the response gets the security headers in both cases."""
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+
+        async def secured(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _SECURITY.items():
+                    headers[name] = value
+            await send(message)
+
+        refusal = self._refusal(Request(scope))
+        await (self.app if refusal is None else refusal)(scope, receive, secured)
+
+    def _refusal(self, request: Request) -> ASGIApp | None:
+        headers = request.headers
+        host = headers.get("host", "")
+        if urlsplit(f"//{host}").hostname not in LOOPBACK:
+            return _refused(403, "this app answers on the loopback addresses of this machine only.")
+        site = headers.get("sec-fetch-site", "same-origin")
+        foreign = headers.get("origin", f"http://{host}") != f"http://{host}"
+        if foreign or (request.url.path.startswith("/api/") and site not in ("same-origin", "none")):
+            return _refused(403, "this request comes from another page.")
+        if request.url.path.startswith("/api/"):
+            if _equal(headers.get(HEADER), self.token):
+                return None
+            return _refused(401, "this request has no valid token; open the URL that `checklist-rewards ui` printed.")
+        if _equal(request.query_params.get("token"), self.token) or _equal(
+            request.cookies.get(cookie_name(headers)), self.page_token
+        ):
+            return None
+        return PlainTextResponse("Open the URL that `checklist-rewards ui` printed; it has the token.\n", 401)
+
+
+def page_token(token: str) -> str:
+    """The value of the cookie for scripts and style: it follows from the token, and not the token from it."""
+    return hashlib.sha256(f"page {token}".encode()).hexdigest()
+
+
+def cookie_name(headers: Headers) -> str:
+    """The name of the cookie, with the port: browsers share cookies between the ports of a host."""
+    return f"{COOKIE}_{urlsplit('//' + headers.get('host', '')).port or 80}"
+
+
+async def json_body(request: Request, limit: int = MAX_BODY) -> dict[str, Any]:
+    """The JSON object of a request. Raises [`SampleError`] for another body and [`TooLarge`] above the limit."""
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > limit:
+            raise TooLarge(f"the request is larger than {limit:,} bytes.")
+        parts.append(part)
+    try:
+        value = json.loads(b"".join(parts))
+    except (ValueError, RecursionError) as error:
+        raise SampleError(f"the request is not valid JSON ({error}).") from None
+    if not isinstance(value, dict):
+        raise SampleError(f"the request must be a JSON object, got {type(value).__name__}.")
+    return value
+
+
+class TooLarge(SampleError):
+    """A request body above the limit."""
+
+
+def _equal(given: str | None, expected: str) -> bool:
+    return given is not None and hmac.compare_digest(given.encode(), expected.encode())
+
+
+def _refused(status: int, message: str) -> JSONResponse:
+    body: Mapping[str, str] = {"error": message}
+    return JSONResponse(body, status)

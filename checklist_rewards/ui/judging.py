@@ -1,0 +1,259 @@
+"""Judging and writing checklists in the app, by the pipeline that the command line would build.
+
+A page sends settings with every request; [`Judging`] turns them into a pipeline of the engines that the app was
+started with. Answers are sent as they arrive: a served judge answers the items one by one, a judge in this process
+answers a checklist in one pass, as `score` does. The score is computed from these answers, so its figures are those of
+`ChecklistScorer.score`. Answers are kept in the store: after an edit, only the edited item is read again.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from typing import Any
+
+from checklist_rewards.backends import Engine, choose_backend
+from checklist_rewards.backends.servers import OPENAI
+from checklist_rewards.chat import completion_text
+from checklist_rewards.checklists import Checklist
+from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
+from checklist_rewards.files.documents import read_text, read_value
+from checklist_rewards.files.store import Store
+from checklist_rewards.generators import Request
+from checklist_rewards.judges.remote import REMOTE
+from checklist_rewards.judges.settings import FILE_SETTINGS
+from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble, list_pipelines, load_config
+from checklist_rewards.pipelines.requests import fields_of
+from checklist_rewards.prompts import prompts_dir
+from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.scores import Score, score_checklist
+from checklist_rewards.ui.project import Project
+
+SETTINGS = ("mode", "metric", "threshold", "min_answered", "abstention", "scale", "capture_reasoning", "samples")
+"""Settings of the scorer that the page has fields for. `pipeline`, `judge` and `calibration` are names of files."""
+_FILES = ("judge", "calibration")
+_FIELDS = ("reference", "history", "context", "chosen", "rejected", "candidates")
+_CONCURRENT = 8
+_MOST_PIPELINES = 64
+
+
+@dataclass(frozen=True)
+class Judging:
+    """What the app was started with.
+
+    Args:
+        project ([`Project`]): Where the files of settings are.
+        config ([`PipelineConfig`]): The pipeline of the command line, with its judge options.
+        given (mapping): The judge options of the command line alone; they also apply to other pipelines.
+        judge, writer ([`Engine`]): The engines.
+        store ([`Store`], *optional*): Where answers are kept.
+        store_path (`str`, *optional*): The store that the user chose, for the exported command.
+    """
+
+    project: Project
+    config: PipelineConfig
+    given: Mapping[str, Any]
+    judge: Engine
+    writer: Engine
+    store: Store | None = None
+    store_path: str | None = None
+    _pipelines: dict[str, Pipeline] = field(default_factory=dict)
+    _building: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def served(self) -> bool:
+        """Whether the judge is a server, which answers every item in a request of its own."""
+        backend = self.judge.backend
+        if not isinstance(backend, str):
+            return False
+        return backend == REMOTE or choose_backend(self.judge.model, backend, self.judge.base_url) == OPENAI
+
+    def config_of(self, settings: Mapping[str, Any]) -> PipelineConfig:
+        """The pipeline's config with the settings of the page. Raises a [`ChecklistRewardsError`]."""
+        known = (*SETTINGS, *_FILES, "pipeline")
+        unknown = sorted(set(settings) - set(known))
+        if unknown:
+            raise SampleError(f"{unknown[0]!r:.80} is not a setting; allowed: {', '.join(known)}.")
+        values = {name: value for name, value in settings.items() if value not in (None, "")}
+        config = self.config
+        if "pipeline" in values:
+            config = self._pipeline_named(values.pop("pipeline"))
+        for name in _FILES:
+            if name in values:
+                if name == "judge":
+                    self.check_file(values[name])
+                values[name] = str(self.project.existing(values[name]))
+        return config.replace({"scorer": values}, "settings") if values else config
+
+    def pipeline(self, settings: Mapping[str, Any], writes: bool = False) -> Pipeline:
+        """The pipeline for the settings of the page. Pipelines of equal settings are the same, and all share engines.
+
+        With `writes`, it has a generator as well; without, it only scores.
+        """
+        if not isinstance(settings, Mapping):
+            raise SampleError(f"settings must be an object, got {type(settings).__name__}.")
+        key = json.dumps([settings, writes], sort_keys=True)
+        with self._building:
+            if key not in self._pipelines:
+                if len(self._pipelines) >= _MOST_PIPELINES:
+                    self._pipelines.clear()
+                config = self.config_of(settings)
+                writer = self.writer if writes else None
+                self._pipelines[key] = assemble(config, writer, self.judge, self.store, self.writer.named)
+            return self._pipelines[key]
+
+    def sample(self, body: Mapping[str, Any]) -> Sample:
+        """What the page wants to have scored. As in `score`, thinking is removed from the response."""
+        checklist = Checklist.parse(body.get("checklist"))
+        target = completion_text(_text(body, "target") or "")
+        input, reference = (_text(body, name) or None for name in ("input", "reference"))
+        return Sample(checklist, target, input, reference, _text(body, "history") or None)
+
+    def score(self, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Score a response: an event per item as it is answered, then one with the score, or one with an error."""
+        try:
+            pipe = self.pipeline(body.get("settings") or {})
+            sample = self.sample(body)
+            pipe.check_checklist(sample.checklist, "checklist")
+            pipe.scorer.check()
+            yield {"event": "start", "items": len(sample.checklist), "judge": self.shown}
+            started = time.perf_counter()
+            score: Score | None = None
+            for found, events in self._answers(pipe, sample):
+                score = found
+                yield from events
+            assert score is not None
+            seconds = time.perf_counter() - started
+            yield {"event": "score", "score": score.model_dump(mode="json"), "seconds": round(seconds, 3)}
+        except ChecklistRewardsError as error:
+            yield {"event": "error", "message": str(error)}
+
+    def write(self, body: Mapping[str, Any]) -> Checklist:
+        """Write a checklist for the input. Raises [`GenerationError`] if the model could not."""
+        pipe = self.pipeline(body.get("settings") or {}, writes=True)
+        if pipe.corpus_level:
+            raise SampleError(
+                f"{pipe.name} writes one checklist for many inputs; use `checklist-rewards run --source`."
+            )
+        values = {name: body[name] for name in _FIELDS if body.get(name)}
+        request = Request(_text(body, "input") or "", **fields_of(values, "the prompt"))
+        pipe.check_request(request, "the prompt")
+        pipe.check_writers()
+        [result] = pipe.write_batch([request])
+        if isinstance(result, GenerationError):
+            raise result
+        return result
+
+    @property
+    def shown(self) -> str:
+        """The name of the judge."""
+        return str(
+            self.config.scorer.judge or (self.judge.base_url if self.judge.backend == REMOTE else self.judge.model)
+        )
+
+    def choices(self) -> dict[str, Any]:
+        """What the page can choose from, and what the command line has set."""
+        scorer = self.config.scorer
+        files = [file.name for file in self.project.files()]
+        return {
+            "judge": self.shown,
+            "served": self.served,
+            "pipelines": [
+                {"name": name, "description": config.description, "corpus_level": config.corpus_level}
+                for name, config in ((name, load_config(name)) for name in list_pipelines())
+            ],
+            "pipeline_files": [name for name in files if name.startswith("pipelines/")],
+            "judge_files": [name for name in files if name.startswith("judges/")],
+            "checklists": [name for name in files if name.startswith("checklists/") and name.endswith(".json")],
+            "calibrations": [name for name in files if name.endswith(".json") and "/" not in name],
+            "set": {name: getattr(scorer, name) for name in SETTINGS if getattr(scorer, name) is not None},
+        }
+
+    def _answers(self, pipe: Pipeline, sample: Sample) -> Iterator[tuple[Score | None, list[dict[str, Any]]]]:
+        """The events of the answers in the order of their arrival; the score comes with the last ones."""
+        scorer = pipe.scorer
+        one_by_one = isinstance(scorer, ChecklistScorer) and scorer.mode == "item" and self.served
+        one_by_one = one_by_one and pipe.config.scorer.judge is None
+        if not one_by_one:
+            [score] = pipe.score_batch([sample])
+            lines = score.model_dump(mode="json")["items"]
+            yield score, [{"event": "item", "index": index, "item": line} for index, line in enumerate(lines)]
+            return
+        singles = [
+            # A weight of 0 alone would make no checklist; the answer does not depend on weights.
+            Sample(Checklist(items=(item.model_copy(update={"weight": item.weight or 1.0}),)), *_rest(sample))
+            for item in sample.checklist.items
+        ]
+        verdicts = {}
+        with ThreadPoolExecutor(_CONCURRENT) as threads:
+            futures = {threads.submit(pipe.score_batch, [single]): place for place, single in enumerate(singles)}
+            try:
+                for done in as_completed(futures):
+                    place, [score] = futures[done], done.result()
+                    verdicts[place] = score.items[0].verdict()
+                    line = score.model_dump(mode="json")["items"][0]
+                    line["weight"] = sample.checklist.items[place].weight
+                    yield None, [{"event": "item", "index": place, "item": line}]
+            finally:
+                for future in futures:
+                    future.cancel()
+        checklist = pipe.scaled(sample.checklist)
+        assert isinstance(scorer, ChecklistScorer)
+        yield score_checklist(checklist, [verdicts[place] for place in range(len(checklist))], scorer.aggregation), []
+
+    def _pipeline_named(self, name: Any) -> PipelineConfig:
+        if name in list_pipelines():
+            config = load_config(name)
+        else:
+            self.check_file(name)
+            config = load_config(self.project.existing(name))
+        return config.replace({"scorer": dict(self.given)}, "options") if self.given else config
+
+    def check_file(self, name: str, content: Any = None) -> None:
+        """Refuse a pipeline or a file of judges of the project that names files outside of it, or lets code run.
+
+        The files it names are not opened before: an error about their content would show it.
+        """
+        path = self.project.path(name)
+        if content is None:
+            content = read_value(read_text(self.project.existing(name)), path)
+        for key, value in _settings_in(content):
+            if key == "allow_code" and value and not self.given.get("allow_code"):
+                raise SampleError(f"{name} sets allow_code; start the app with --allow-code to let checks run code.")
+            if key not in ("judge", *FILE_SETTINGS) or not isinstance(value, str):
+                continue
+            if key == "prompt" and (prompts_dir() / f"{value}.md").is_file() and ".." not in value:
+                continue
+            there = path.parent.joinpath(value).expanduser().resolve()
+            if not there.is_relative_to(self.project.folder):
+                raise SampleError(f"{name} names {value}, which is not in the project folder.")
+            if key == "judge":
+                self.check_file(there.relative_to(self.project.folder).as_posix())
+
+
+def _settings_in(value: Any) -> Iterator[tuple[str, Any]]:
+    """All settings of a file with their names, at any depth; the prompts of stages as `prompt`."""
+    if isinstance(value, Mapping):
+        for key, entry in value.items():
+            yield str(key), entry
+            if key == "prompts" and isinstance(entry, Mapping):
+                yield from (("prompt", prompt) for prompt in entry.values())
+            yield from _settings_in(entry)
+    elif isinstance(value, list):
+        for entry in value:
+            yield from _settings_in(entry)
+
+
+def _rest(sample: Sample) -> tuple[str, str | None, str | None, str | None]:
+    return sample.target, sample.input, sample.reference, sample.history
+
+
+def _text(body: Mapping[str, Any], name: str) -> str | None:
+    value = body.get(name)
+    if value is not None and not isinstance(value, str):
+        raise SampleError(f"{name} must be a text, got {type(value).__name__}.")
+    return value

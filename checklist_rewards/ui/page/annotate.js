@@ -1,0 +1,285 @@
+// Annotate: people answer the items of a queue of responses. The page never gets an answer of the judge or of others.
+
+import { getJson, post } from "./api.js";
+import { el, note, num, plural, section, written } from "./dom.js";
+import { alertOf, area, choice, copyable, field } from "./forms.js";
+
+const ORDERS = [["random", "random"], ["uncertain", "judge least certain first"], ["differ", "judges differ first"]];
+const KEYS = [["y n", "yes, no"], ["1 2 …", "an option"], ["u", "cannot assess"], ["j k", "next, previous item"], ["z", "undo"], ["e", "selected text as evidence"], ["m", "note"]];
+
+export async function annotate(main, project) {
+  const given = Object.fromEntries(new URLSearchParams(location.search));
+  if (given.file && given.annotator) await queue(main, given);
+  else setup(main, project, given);
+}
+
+function setup(main, project, given) {
+  const tables = project.files.map((file) => file.name).filter((name) => /\.(jsonl|csv|parquet)$/i.test(name) && !/^(annotations|labels)\//.test(name));
+  const file = choice(tables, { value: given.file ?? tables[0], name: "file" });
+  const name = el("input", { name: "annotator", required: true, maxlength: 64, autocomplete: "username", pattern: "[\\p{L}\\p{N}_][\\p{L}\\p{N}_.\\-]*" });
+  name.value = localStorage.getItem("annotator") ?? "";
+  const order = choice(ORDERS, { name: "order" });
+  const seed = el("input", { name: "seed", type: "number", min: 0, value: 0, class: "short" });
+  const other = choice([["", "none"], ...tables], { name: "other" });
+  const form = el(
+    "form",
+    { class: "setup" },
+    field("file", file),
+    field("your name", name),
+    field("order", order),
+    field("seed of the random order", seed),
+    field("second scored file, for “judges differ”", other),
+    el("button", { class: "primary" }, "Start"),
+  );
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    localStorage.setItem("annotator", name.value);
+    location.search = String(new URLSearchParams(new FormData(form)));
+  });
+  main.replaceChildren(
+    section(
+      "Annotate",
+      note("Answer the items of a checklist about each response. You see neither the judge's answers nor those of others. Answers are stored in ", el("code", {}, "annotations/NAME.jsonl"), " of the project."),
+      tables.length ? form : note("The project folder has no .jsonl, .csv or .parquet file."),
+    ),
+  );
+}
+
+async function queue(main, given) {
+  const { rows, ...first } = await getJson("annotate/queue", given);
+  const place = (row) => ({ file: given.file, annotator: given.annotator, place: rows[row].place });
+  const undo = [];
+  let at = Math.max(0, rows.findIndex((row) => row.done < row.items)), task = null, current = 0, saving = Promise.resolve(), unsaved = 0, loading = 0;
+
+  const savedShown = el("span", { class: "muted saved" }, "saved");
+  const status = el("div", { class: "progress-line", "aria-live": "polite" });
+  const people = el("div", { class: "people" });
+  const problem = el("div", {});
+  const text = el("section", { class: "part text" });
+  const items = el("ol", { class: "items" });
+  const exported = el("div", {});
+  main.replaceChildren(
+    status,
+    problem,
+    el("div", { class: "annotate" }, text, el("section", { class: "part" }, el("h2", {}, "Items"), items)),
+    el("details", { class: "keys" }, el("summary", {}, "Keys"), el("dl", { class: "metrics" }, KEYS.map(([key, what]) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, what))))),
+    section("Progress", people, el("p", {}, el("button", { type: "button", onclick: exportLabels }, "Export labels")), exported),
+  );
+
+  async function open(row, item = null) {
+    const number = ++loading;
+    await saving; // so that the answers of a row that is opened again are complete
+    const found = await getJson("annotate/task", place(row));
+    if (number !== loading) return; // another row was opened meanwhile
+    [at, task] = [row, found];
+    const unanswered = task.items.findIndex((one) => !task.mine[one.key]?.label);
+    current = item ?? Math.max(0, unanswered);
+    drawText();
+    drawItems();
+  }
+
+  function drawText() {
+    text.replaceChildren(
+      ...(task.prompt === null ? [] : [el("h2", {}, "Prompt"), written(task.prompt)]),
+      el("h2", {}, "Response"),
+      written(null, { class: "written response", id: "response" }),
+    );
+    drawMarks();
+  }
+
+  /** The response, with the evidence of the current item marked. */
+  function drawMarks() {
+    const response = document.getElementById("response");
+    const letters = [...task.target], marked = new Uint8Array(letters.length);
+    for (const span of task.mine[task.items[current].key]?.spans ?? []) marked.fill(1, span.start, span.end);
+    const parts = [];
+    for (let start = 0; start < letters.length; ) {
+      let end = start;
+      while (end < letters.length && marked[end] === marked[start]) end++;
+      const part = letters.slice(start, end).join("");
+      parts.push(marked[start] ? el("mark", {}, part) : part);
+      start = end;
+    }
+    response.replaceChildren(...parts);
+  }
+
+  function drawItems() {
+    items.replaceChildren(...task.items.map(itemOf));
+    mark();
+  }
+
+  function mark() {
+    [...items.children].forEach((one, i) => (i === current ? one.setAttribute("aria-current", "true") : one.removeAttribute("aria-current")));
+    items.children[current]?.scrollIntoView({ block: "nearest" });
+    drawMarks();
+    const answered = rows.reduce((sum, row) => sum + row.done, 0), all = rows.reduce((sum, row) => sum + row.items, 0);
+    status.replaceChildren(
+      el("progress", { max: all, value: answered, "aria-label": "answered" }),
+      el("span", { class: "num" }, `${answered} of ${plural(all, "item")}, response ${at + 1} of ${rows.length}`),
+      savedShown,
+      ...(answered === all ? [el("strong", {}, "All items are answered.")] : []),
+    );
+  }
+
+  function itemOf(item, i) {
+    const mine = task.mine[item.key] ?? { label: null, note: "", spans: [] };
+    const labels = [...item.labels, item.abstention];
+    const buttons = labels.map((label, k) => {
+      const key = label === item.abstention ? "u" : item.yes_no ? label[0] : String(k + 1);
+      const shown = label === "cannot_assess" ? "cannot assess" : label;
+      return el("button", { type: "button", "aria-pressed": String(mine.label === label), onclick: () => answer(i, label) }, shown, " ", el("kbd", {}, key));
+    });
+    const remark = area(mine.note, { rows: 1, placeholder: "note", "aria-label": "note", class: "remark" });
+    remark.addEventListener("change", () => store(i, { ...state(i), note: remark.value }));
+    remark.addEventListener("keydown", (event) => event.key === "Escape" && remark.blur());
+    const spans = mine.spans.map((span, k) =>
+      el("li", {}, el("q", {}, span.text), " ", el("button", { type: "button", class: "link", onclick: () => store(i, { ...state(i), spans: state(i).spans.filter((_, n) => n !== k) }) }, "remove")),
+    );
+    const node = el(
+      "li",
+      { class: "item" },
+      el("div", { class: "question" }, item.question, item.category ? el("span", { class: "tag" }, item.category) : null),
+      el("div", { class: "buttons", role: "group", "aria-label": "answer" }, buttons),
+      remark,
+      spans.length ? el("ul", { class: "spans" }, spans) : null,
+    );
+    node.addEventListener("pointerdown", () => i !== current && move(i));
+    return node;
+  }
+
+  function state(i) {
+    return task.mine[task.items[i].key] ?? { label: null, note: "", spans: [] };
+  }
+
+  function answer(i, label) {
+    if (task === null) return;
+    const before = state(i);
+    store(i, { ...before, label: before.label === label ? null : label });
+    if (before.label === label) return; // withdrawn: stay
+    const next = task.items.findIndex((one, k) => k > i && !task.mine[one.key]?.label);
+    if (next >= 0) return move(next);
+    const open_ = task.items.findIndex((one) => !task.mine[one.key]?.label);
+    if (open_ >= 0) return move(open_);
+    const later = rows.findIndex((row, k) => k > at && row.done < row.items);
+    const row = later >= 0 ? later : rows.findIndex((one) => one.done < one.items);
+    if (row >= 0) act(() => open(row));
+  }
+
+  /** Keep an answer on the page at once, and send it; answers are sent one after the other. */
+  function store(i, value, remember = true) {
+    const item = task.items[i], before = state(i), [row, shown] = [at, task];
+    if (remember) undo.push({ row, key: item.key, before });
+    shown.mine[item.key] = value;
+    rows[row].done += (value.label !== null) - (before.label !== null);
+    items.children[i]?.replaceWith(itemOf(item, i));
+    mark();
+    const body = { file: given.file, annotator: given.annotator, row: shown.id, item: item.key, text: shown.text, ...value };
+    unsaved++;
+    saving = saving.then(() => act(async () => drawPeople(await post("annotate/answer", body)), row)).then(() => {
+      unsaved--;
+      saved();
+    });
+    saved();
+  }
+
+  function saved() {
+    savedShown.textContent = unsaved ? "saving …" : "saved";
+  }
+
+  async function takeBack() {
+    const last = undo.pop();
+    if (last === undefined) return;
+    await saving;
+    if (last.row !== at) await open(last.row);
+    const i = task.items.findIndex((one) => one.key === last.key);
+    current = i;
+    store(i, last.before, false);
+  }
+
+  function move(i) {
+    if (i >= 0 && i < task.items.length) {
+      current = i;
+      return mark();
+    }
+    const row = at + (i < 0 ? -1 : 1);
+    if (rows[row]) act(() => open(row, i < 0 ? rows[row].items - 1 : 0));
+  }
+
+  /** The selected part of the response becomes evidence for the current item. */
+  function evidence() {
+    const selection = getSelection(), response = document.getElementById("response");
+    if (!selection.rangeCount || selection.isCollapsed) return;
+    const range = selection.getRangeAt(0);
+    if (!response.contains(range.startContainer) || !response.contains(range.endContainer)) return;
+    const before = document.createRange();
+    before.setStart(response, 0);
+    before.setEnd(range.startContainer, range.startOffset);
+    const start = [...before.toString()].length, end = start + [...range.toString()].length;
+    selection.removeAllRanges();
+    if (end > start) store(current, { ...state(current), spans: [...state(current).spans, { start, end, text: [...task.target].slice(start, end).join("") }] });
+  }
+
+  async function act(work, row = null) {
+    try {
+      await work();
+      problem.replaceChildren();
+    } catch (error) {
+      problem.replaceChildren(alertOf(`Not saved: ${error.message}`));
+      if (row !== null) await refresh(row);
+    }
+  }
+
+  /** After a failure, show what the server has. */
+  async function refresh(row) {
+    const { rows: known } = await getJson("annotate/queue", given);
+    rows.forEach((one, i) => (one.done = known[i].done));
+    if (row === at) await open(row, current);
+  }
+
+  function drawPeople(progress) {
+    const lines = progress.annotators.map((one) =>
+      el("li", {}, `${one.name}: ${plural(one.answered, "item")} of ${progress.items}, ${plural(one.rows, "response")}`, one.outdated ? `; ${plural(one.outdated, "answer")} about an older text` : ""),
+    );
+    const sections = Object.entries(progress.agreement).map(([kind, one]) =>
+      el("p", { class: "agreement" }, `Krippendorff's alpha, ${kind}: `, el("strong", {}, num(one.figures.alpha.value)), ` over ${plural(one.units, "item")} with two or more answers`),
+    );
+    const none = progress.missing ?? "Agreement appears when two annotators have answered the same item.";
+    people.replaceChildren(el("ul", {}, lines.length ? lines : el("li", {}, "no answers yet")), ...(sections.length ? sections : [note(none)]));
+  }
+
+  async function exportLabels() {
+    await saving;
+    await act(async () => {
+      const done = await post("annotate/export", { file: given.file });
+      exported.replaceChildren(
+        note(
+          `${done.name}: ${plural(done.labels, "label")} of ${plural(done.rows, "response")} by ${done.annotators.join(", ")}.`,
+          done.ties ? ` ${plural(done.ties, "item")} without a majority: no label.` : "",
+          done.cannot_assess ? ` ${plural(done.cannot_assess, "answer")} “cannot assess” to items without that option: no label.` : "",
+        ),
+        note("Run in the project folder:"),
+        copyable(done.commands.join("\n"), "commands"),
+      );
+    });
+  }
+
+  document.addEventListener("keydown", (event) => {
+    if (task === null || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
+    const item = task.items[current], key = event.key.toLowerCase();
+    const named = item.yes_no ? item.labels.find((label) => label[0] === key) : undefined;
+    if (named !== undefined) answer(current, named);
+    else if (key === "u") answer(current, item.abstention);
+    else if (/^[1-9]$/.test(key) && item.labels[key - 1] !== undefined) answer(current, item.labels[key - 1]);
+    else if (key === "j") move(current + 1);
+    else if (key === "k") move(current - 1);
+    else if (key === "z") takeBack();
+    else if (key === "e") evidence();
+    else if (key === "m") items.children[current].querySelector("textarea").focus();
+    else return;
+    event.preventDefault();
+  });
+
+  addEventListener("beforeunload", (event) => unsaved && event.preventDefault());
+  drawPeople(first);
+  await open(at);
+}

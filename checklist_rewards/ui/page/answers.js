@@ -1,0 +1,31 @@
+// One answer of the judge while a score arrives, as text: nothing that a model wrote is read as HTML.
+
+import { el, fixed, num, written } from "./dom.js";
+
+/** An answer with its probability, label mass and reason. */
+export function answerLine(line) {
+  const kind = line.passed === true ? "pass" : line.passed === false ? "fail" : "open";
+  const word = line.passed === true ? "passes" : line.passed === false ? "fails" : "";
+  const shown = line.answer ?? "unanswered";
+  const p = line.probabilities?.yes ?? line.confidence;
+  const name = line.probabilities && "yes" in line.probabilities ? "P(yes)" : `P(${shown})`;
+  return [
+    el("span", { class: `pill ${kind}` }, shown, word ? el("small", {}, ` ${word}`) : null),
+    p === null || p === undefined ? null : el("span", {}, `${name} `, num(p, 4)),
+    line.mass === null ? null : el("span", { class: "muted" }, "mass ", num(line.mass, 4)),
+    line.unanswered ? el("span", { class: "reason" }, line.unanswered) : null,
+    line.uncalibrated ? el("span", { class: "muted" }, `before calibration ${Object.entries(line.uncalibrated).map(([label, q]) => `${label} ${fixed(q, 4)}`).join(", ")}`) : null,
+    line.reasoning ? written(line.reasoning, { class: "written reasoning" }) : null,
+  ];
+}
+
+const METRICS = ["pass_rate", "weighted_score", "expected_score", "normalized_score", "raw_score", "quality"];
+
+/** The figures of a score. */
+export function scoreLine(score) {
+  const known = METRICS.filter((name) => score[name] !== null);
+  return [
+    el("div", { class: "fact" }, el("span", { class: "muted" }, `score (${score.primary_metric})`), el("strong", { class: "score" }, num(score.primary_score, 4)), score.lower !== score.upper && score.lower !== null ? el("small", {}, `from ${fixed(score.lower, 4)} to ${fixed(score.upper, 4)}, whatever the missing answers`) : null),
+    el("dl", { class: "metrics" }, known.map((name) => el("div", {}, el("dt", {}, name.replaceAll("_", " ")), el("dd", {}, num(score[name], 4))))),
+  ];
+}

@@ -1,0 +1,60 @@
+// Requests to the app's server. The token of the printed URL is kept for this address and sent as a header.
+
+const KEPT = "checklist-rewards-token", HEADER = "x-checklist-rewards-token";
+
+/** Keep the token of the address, and remove it from the address: it should not be copied with it. */
+export function keepToken() {
+  const given = new URLSearchParams(location.search);
+  if (!given.has("token")) return;
+  localStorage.setItem(KEPT, given.get("token"));
+  given.delete("token");
+  history.replaceState(null, "", location.pathname + (given.size ? `?${given}` : "") + location.hash);
+}
+
+/** The answer to a GET. Throws an Error with the server's sentence. */
+export async function get(path, params = {}) {
+  const known = Object.entries(params).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return checked(await fetch(`/api/${path}?${new URLSearchParams(known)}`, { headers: headers() }));
+}
+
+export async function getJson(path, params) {
+  return (await get(path, params)).json();
+}
+
+export async function post(path, body) {
+  return (await send(path, body)).json();
+}
+
+/** The lines of an answer as they arrive, each a JSON object. */
+export async function* lines(path, body, signal) {
+  const reader = (await send(path, body, signal)).body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    rest += value ?? "";
+    const parts = rest.split("\n");
+    rest = parts.pop();
+    for (const part of parts) yield JSON.parse(part);
+    if (done) return;
+  }
+}
+
+async function send(path, body, signal) {
+  const init = { method: "POST", headers: { ...headers(), "content-type": "application/json" }, body: JSON.stringify(body), signal };
+  return checked(await fetch(`/api/${path}`, init));
+}
+
+function headers() {
+  return { [HEADER]: localStorage.getItem(KEPT) ?? "" };
+}
+
+async function checked(answer) {
+  if (answer.ok) return answer;
+  let sentence = `${answer.status} ${answer.statusText}`;
+  try {
+    sentence = (await answer.json()).error ?? sentence;
+  } catch {
+    // not JSON: the status says enough
+  }
+  throw new Error(sentence);
+}

@@ -1,0 +1,108 @@
+"""The project folder of the app: the only files that the page can read or write.
+
+Names are relative to the folder and use "/". A name that leaves the folder, through "..", an absolute path or a
+symbolic link, is refused, and so are hidden files such as `.env` or `.git/config` and files of other kinds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from checklist_rewards.errors import SampleError
+from checklist_rewards.files.rows import FORMATS
+
+DOCUMENTS = (".json", ".yaml", ".yml", ".md")
+READABLE = (*FORMATS, *DOCUMENTS)
+LARGEST = 512 * 2**20
+"""Most bytes of a file that the page can open."""
+_MOST_LISTED = 2000
+_DEEPEST = 6
+
+
+class OutsideError(SampleError):
+    """A name that the page may not open."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectFile:
+    """A file of the project."""
+
+    name: str
+    size: int
+    changed: float
+    """Time of the last change, in seconds since 1970."""
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project folder.
+
+    Args:
+        folder (`Path`): The folder, without symbolic links.
+    """
+
+    folder: Path
+
+    @classmethod
+    def at(cls, folder: str | Path) -> Project:
+        """The project in an existing folder. Raises [`SampleError`]."""
+        path = Path(folder)
+        if not path.is_dir():
+            raise SampleError(f"{folder} is not a folder; give the folder that holds the project's files.")
+        return cls(path.resolve())
+
+    def path(self, name: str) -> Path:
+        """The path of a name in the folder, which need not exist.
+
+        Raises:
+            OutsideError: If the name leaves the folder, is hidden, or is of another kind.
+        """
+        parts = name.split("/") if isinstance(name, str) else []
+        bad = not name or "\\" in name or "\0" in name or any(part in ("", "..") or part[0] == "." for part in parts)
+        if bad or ":" in parts[0]:
+            raise OutsideError(f"{name!r:.120} is not the name of a file of the project folder.")
+        path = self.folder.joinpath(*parts)
+        if path.suffix.lower() not in READABLE:
+            raise OutsideError(f"{name!r:.120}: files of this kind are not opened; allowed: {', '.join(READABLE)}.")
+        if not path.resolve().is_relative_to(self.folder):
+            raise OutsideError(f"{name!r:.120} leads out of the project folder.")
+        return path
+
+    def existing(self, name: str) -> Path:
+        """The path of an existing file. Raises [`SampleError`] if there is none, or if it is too large."""
+        path = self.path(name)
+        if not path.is_file():
+            raise SampleError(f"{name}: not found in the project folder.")
+        if (size := path.stat().st_size) > LARGEST:
+            raise SampleError(f"{name} has {size:,} bytes; the app opens files of up to {LARGEST:,} bytes.")
+        return path
+
+    def holds(self, path: str | Path) -> bool:
+        """Whether a path, with its symbolic links followed, lies in the folder."""
+        return Path(path).resolve().is_relative_to(self.folder)
+
+    def files(self) -> list[ProjectFile]:
+        """The files that the page can open, by name."""
+        found = []
+        for path in self._walk():
+            name = path.relative_to(self.folder).as_posix()
+            try:
+                self.path(name)
+                status = path.stat()
+            except (OutsideError, OSError):
+                continue
+            found.append(ProjectFile(name, status.st_size, status.st_mtime))
+            if len(found) == _MOST_LISTED:
+                break
+        return sorted(found, key=lambda file: file.name)
+
+    def _walk(self) -> Iterator[Path]:
+        for folder, below, names in os.walk(self.folder):
+            depth = len(Path(folder).relative_to(self.folder).parts)
+            below[:] = sorted(name for name in below if name[0] != "." and depth < _DEEPEST)
+            for name in sorted(names):
+                if name[0] != "." and Path(name).suffix.lower() in READABLE:
+                    yield Path(folder, name)

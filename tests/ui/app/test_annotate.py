@@ -1,0 +1,201 @@
+"""Annotations: the queue is blind, answers are plain lines, and the labels file feeds the other commands."""
+
+import json
+
+import krippendorff
+import pytest
+
+from checklist_rewards.checklists import Checklist
+from checklist_rewards.distill.labels import read_labels
+from checklist_rewards.judges.examples import FewShot
+from checklist_rewards.ui.annotations import annotators
+from checklist_rewards.ui.project import Project
+from checklist_rewards.ui.tasks import ordered, read_tasks
+from tests.ui.app.conftest import QUESTIONS, TEXTS, colours, scored_rows, write_jsonl
+
+FILE = {"file": "scored.jsonl"}
+
+
+def answer(client, place, item, label, annotator="ann", **more):
+    task = client.get("/api/annotate/task", params={**FILE, "annotator": annotator, "place": place}).json()
+    body = {
+        **FILE,
+        "annotator": annotator,
+        "row": task["id"],
+        "item": task["items"][item]["key"],
+        "text": task["text"],
+    }
+    return client.post("/api/annotate/answer", json={**body, "label": label, **more})
+
+
+def test_a_task_shows_neither_the_judge_nor_others(client):
+    answer(client, 0, 0, "yes", "bob", note="bob's note")
+    task = client.get("/api/annotate/task", params={**FILE, "annotator": "ann", "place": 0})
+    assert task.json() == {
+        "id": "r1",
+        "prompt": "Name a colour.",
+        "target": "a red thing",
+        "text": task.json()["text"],
+        "items": [
+            {
+                "key": item.id,
+                "question": item.question,
+                "category": None,
+                "labels": ["yes", "no"],
+                "abstention": "cannot_assess",
+                "yes_no": True,
+            }
+            for item in Checklist.parse(QUESTIONS).items
+        ],
+        "mine": {},
+    }
+    queue = client.get("/api/annotate/queue", params={**FILE, "annotator": "ann"}).text
+    assert "note" not in queue and "probabilities" not in queue
+
+
+def test_answers_are_lines_of_a_file_and_the_last_one_counts(client, folder):
+    answer(client, 0, 0, "yes")
+    answer(client, 0, 0, "no", note="it is not", spans=[{"start": 2, "end": 5}])
+    answer(client, 0, 1, "yes")
+    progress = answer(client, 0, 1, None).json()
+    assert progress["annotators"] == [{"name": "ann", "answered": 1, "rows": 1, "outdated": 0}]
+    lines = [json.loads(line) for line in (folder / "annotations" / "ann.jsonl").read_text().splitlines()]
+    assert [line["label"] for line in lines] == ["yes", "no", "yes", None]
+    assert lines[1]["row"] == "r1" and lines[1]["question"] == "Is it red?" and lines[1]["file"] == "scored.jsonl"
+    assert lines[1]["spans"] == [{"start": 2, "end": 5, "text": "red"}]
+    task = client.get("/api/annotate/task", params={**FILE, "annotator": "ann", "place": 0}).json()
+    assert [mine["label"] for mine in task["mine"].values()] == ["no"]
+
+
+def test_a_line_that_a_crash_cut_off_is_skipped_and_the_next_is_whole(client, folder):
+    answer(client, 0, 0, "yes")
+    path = folder / "annotations" / "ann.jsonl"
+    with path.open("a") as file:
+        file.write('{"file": "scored.jsonl", "row": "r1", "lab')
+    assert answer(client, 1, 0, "no").json()["annotators"][0]["answered"] == 2
+    assert len(path.read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"label": "maybe"}, "'maybe' is not an answer to 'Is it red?'; allowed: yes, no, cannot_assess."),
+        ({"item": "none"}, "row 'r1' has no item none."),
+        ({"text": "old"}, "row 'r1' of scored.jsonl has changed since it was shown; reload the page."),
+        ({"row": "r9"}, "scored.jsonl has no row 'r9'."),
+        ({"spans": [{"start": 0, "end": 99}]}, "is not a part of the response"),
+        ({"spans": [{"start": True, "end": 2}]}, "is not a part of the response"),
+        ({"note": 3}, "a note must be a text"),
+        ({"annotator": "../ann"}, "is not a name for an annotator"),
+        ({"annotator": ""}, "is not a name for an annotator"),
+    ],
+)
+def test_what_cannot_be_stored_is_refused_with_a_sentence(client, folder, change, sentence):
+    task = client.get("/api/annotate/task", params={**FILE, "annotator": "ann", "place": 0}).json()
+    body = {
+        **FILE,
+        "annotator": "ann",
+        "row": "r1",
+        "item": task["items"][0]["key"],
+        "text": task["text"],
+        "label": "yes",
+    }
+    found = client.post("/api/annotate/answer", json=body | change)
+    assert found.status_code == 400 and sentence in found.json()["error"].replace("'none'", "none")
+    assert not (folder / "annotations").exists()
+
+
+def test_answers_about_another_text_are_not_used(client, folder):
+    answer(client, 0, 0, "yes")
+    answer(client, 1, 0, "yes")
+    rows = scored_rows()
+    rows[0]["target"] = "something else"
+    write_jsonl(folder / "scored.jsonl", rows)
+    tasks = read_tasks(folder / "scored.jsonl")
+    [ann] = annotators(Project.at(folder), "scored.jsonl", tasks)
+    assert [row for row, _ in ann.answers] == ["r2"] and ann.outdated == 1
+
+
+def test_alpha_is_krippendorffs(client):
+    given = {
+        "ann": ["yes", "no", "no", "yes", "yes"],
+        "bob": ["yes", "yes", "no", "yes", None],
+        "cy": ["no", None, "no", "yes", "cannot_assess"],
+    }
+    for name, labels in given.items():
+        for place, label in enumerate(labels):
+            if label is not None:
+                progress = answer(client, place, 0, label, name).json()
+    codes = [[{"yes": 1.0, "no": 0.0}.get(label, float("nan")) for label in labels] for labels in given.values()]
+    section = progress["agreement"]["yes/no"]
+    assert section["figures"]["alpha"]["value"] == pytest.approx(
+        krippendorff.alpha(codes, level_of_measurement="nominal")
+    )
+    assert section["units"] == 4
+
+
+def test_orders(folder):
+    tasks = read_tasks(folder / "scored.jsonl")
+    first = ordered(tasks, "random", 1)
+    assert sorted(first) == [0, 1, 2, 3, 4] and first == ordered(tasks, "random", 1) != ordered(tasks, "random", 2)
+    assert ordered(tasks, "uncertain", 0)[0] == 1  # "red and blue"
+    write_jsonl(
+        folder / "other.jsonl",
+        scored_rows(lambda prefix, tail: 1 - colours(prefix, tail) if "grey" in prefix else colours(prefix, tail)),
+    )
+    assert ordered(tasks, "differ", 0, read_tasks(folder / "other.jsonl"))[0] == 2
+
+
+def test_an_order_that_needs_scores_says_so(client):
+    for order, file, sentence in (
+        ("uncertain", "rows.jsonl", "requires a scored file"),
+        ("differ", "scored.jsonl", "requires a second scored file"),
+        ("best", "scored.jsonl", "allowed: random, uncertain, differ"),
+    ):
+        found = client.get("/api/annotate/queue", params={"file": file, "annotator": "ann", "order": order})
+        assert found.status_code == 400 and sentence in found.json()["error"]
+
+
+def test_rows_without_scores_are_annotated_too(client):
+    queue = client.get("/api/annotate/queue", params={"file": "rows.jsonl", "annotator": "ann"}).json()
+    assert queue["items"] == 10 and sorted(row["id"] for row in queue["rows"]) == ["1", "2", "3", "4", "5"]
+
+
+def test_the_labels_file_is_that_of_a_majority(client, folder):
+    for name, labels in {
+        "ann": ["yes", "no", "yes"],
+        "bob": ["yes", "no", "no"],
+        "cy": ["no", "cannot_assess", None],
+    }.items():
+        for place, label in enumerate(labels):
+            answer(client, place, 0, label, name, note=f"{name} says {label}")
+    done = client.post("/api/annotate/export", json=FILE).json()
+    assert done.pop("commands")[0] == "checklist-rewards agree scored.jsonl --labels labels/scored.jsonl"
+    assert done == {
+        "name": "labels/scored.jsonl",
+        "rows": 2,
+        "labels": 2,
+        "ties": 1,
+        "cannot_assess": 1,
+        "annotators": ["ann", "bob", "cy"],
+    }
+    rows = [json.loads(line) for line in (folder / "labels" / "scored.jsonl").read_text().splitlines()]
+    assert [(row["id"], row["labels"], row["reasons"]) for row in rows] == [
+        ("r1", ["yes", None], ["ann says yes", None]),
+        ("r2", ["no", None], ["ann says no", None]),
+    ]
+    path = folder / "labels" / "scored.jsonl"
+    assert [(pair.target, pair.question, pair.label) for pair in read_labels(path)] == [
+        (TEXTS[0], "Is it red?", 1.0),
+        (TEXTS[1], "Is it red?", 0.0),
+    ]
+    examples = FewShot.load(path, reasons=True).examples
+    assert [(one.target, one.label, one.reason) for one in examples] == [
+        (TEXTS[0], "yes", "ann says yes"),
+        (TEXTS[1], "no", "ann says no"),
+    ]
+
+
+def test_there_is_nothing_to_export_at_first(client):
+    found = client.post("/api/annotate/export", json=FILE)
+    assert found.status_code == 400 and "no labels to export" in found.json()["error"]

@@ -1,0 +1,143 @@
+"""The app answers one browser on this machine, and reads only its project folder."""
+
+import os
+
+import pytest
+
+from checklist_rewards.errors import SampleError
+from checklist_rewards.ui.app import VIEWS
+from checklist_rewards.ui.guard import HEADER, MAX_BODY, POLICY
+from checklist_rewards.ui.project import OutsideError, Project
+from tests.ui.app.conftest import TOKEN
+
+APIS = ["project", "choices", "report?file=scored.jsonl", "annotate/queue?file=scored.jsonl&annotator=ann"]
+
+
+@pytest.mark.parametrize("path", [*(f"/{view}" for view in VIEWS), "/static/app.js", *(f"/api/{api}" for api in APIS)])
+def test_without_the_token_every_request_is_refused(stranger, path):
+    answer = stranger.get(path)
+    assert answer.status_code == 401 and "checklist-rewards ui" in answer.text
+    assert stranger.get(path, headers={HEADER: "wrong"}).status_code == 401
+    assert stranger.get("/", params={"token": "wröng"}).status_code == 401
+
+
+def test_the_printed_url_opens_the_page_and_its_cookie_opens_no_data(stranger):
+    assert stranger.get("/", params={"token": TOKEN}).status_code == 200
+    [cookie] = stranger.cookies.jar
+    assert TOKEN not in cookie.value and cookie.has_nonstandard_attr("HttpOnly")
+    assert stranger.get("/static/app.js").status_code == stranger.get("/annotate").status_code == 200
+    assert stranger.get("/api/project").status_code == 401
+    assert stranger.get("/api/project", headers={HEADER: TOKEN}).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:8091", "192.168.0.2:8091", ""])
+def test_other_host_names_are_refused(client, host):
+    assert client.get("/api/project", headers={"Host": host}).status_code == 403
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:9000", "https://127.0.0.1:8091"])
+def test_other_origins_are_refused_and_get_no_cors_headers(client, origin):
+    answer = client.get("/api/project", headers={"Origin": origin})
+    assert answer.status_code == 403 and "access-control-allow-origin" not in answer.headers
+    asked = {"Origin": origin, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": HEADER}
+    answer = client.options("/api/judge", headers=asked)
+    assert answer.status_code == 403 and "access-control-allow-origin" not in answer.headers
+    own = client.get("/api/project", headers={"Origin": "http://127.0.0.1:8091"})
+    assert own.status_code == 200 and "access-control-allow-origin" not in own.headers
+    assert client.get("/api/project", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+
+
+def test_every_response_has_the_security_headers(client, stranger):
+    for answer in (client.get("/api/project"), stranger.get("/"), stranger.get("/", params={"token": TOKEN})):
+        assert answer.headers["content-security-policy"] == POLICY and "unsafe" not in POLICY
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cache-control"] == "no-store"
+
+
+def test_a_body_that_is_too_large_is_refused(client):
+    answer = client.post("/api/judge", content=b'{"target": "' + b"x" * MAX_BODY + b'"}')
+    assert answer.status_code == 413 and "16,777,216 bytes" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b"[" * 100_000])
+def test_a_body_that_is_no_object_is_refused(client, body):
+    answer = client.post("/api/annotate/answer", content=body)
+    assert answer.status_code == 400 and "JSON" in answer.json()["error"]
+
+
+OUTSIDE = [
+    "../secret.jsonl",
+    "a/../../secret.jsonl",
+    "/etc/passwd",
+    "/etc/passwd.jsonl",
+    "..",
+    ".env",
+    ".git/config.json",
+    "a\\..\\secret.jsonl",
+    "C:/secret.jsonl",
+    "a\0.jsonl",
+    "./scored.jsonl",
+    "a//b.jsonl",
+    "secret.py",
+    "",
+]
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_no_name_leaves_the_project(folder, client, name):
+    (folder.parent / "secret.jsonl").write_text('{"secret": 1}\n')
+    with pytest.raises(OutsideError):
+        Project.at(folder).path(name)
+    answer = client.get("/api/report", params={"file": name})
+    assert answer.status_code == 403 and "secret" not in answer.json()["error"].replace(repr(name), "")
+    asked = {"settings": {"calibration": name or "x/../y.json"}, "checklist": ["Is it red?"], "target": "red"}
+    assert (
+        "project folder" in client.post("/api/judge", json=asked).text
+        or "not opened" in client.post("/api/judge", json=asked).text
+    )
+
+
+def test_no_symbolic_link_leaves_the_project(folder, client):
+    secret = folder.parent / "secret.jsonl"
+    secret.write_text('{"secret": 1}\n')
+    (folder / "link.jsonl").symlink_to(secret)
+    (folder / "up").symlink_to(folder.parent)
+    (folder / "inside.jsonl").symlink_to(folder / "scored.jsonl")
+    (folder / "rows.rank1.jsonl").symlink_to(secret)  # would be read as a part of rows.jsonl
+    for name in ("link.jsonl", "up/secret.jsonl", "rows.jsonl"):
+        assert client.get("/api/report", params={"file": name}).status_code == 403
+    names = [file["name"] for file in client.get("/api/project").json()["files"]]
+    assert names == ["inside.jsonl", "rows.jsonl", "scored.jsonl"]
+    assert client.get("/api/report", params={"file": "inside.jsonl"}).status_code == 200
+    os.symlink(folder.parent, folder / "annotations")
+    body = {"file": "scored.jsonl", "annotator": "ann"}
+    assert client.post("/api/annotate/answer", json={**body, "row": "r1", "item": "x"}).status_code == 403
+
+
+def test_a_pipeline_or_judge_of_the_project_names_no_file_outside(folder, judging):
+    (folder / "pipelines").mkdir()
+    (folder / "judges").mkdir()
+    outside = folder.parent / "prompt.md"
+    outside.write_text("{input} {target}\n{question}")
+    (folder / "pipelines" / "a.yaml").write_text(f"name: a\ngenerator: {{prompt: '{outside}'}}\n")
+    (folder / "judges" / "a.yaml").write_text("panel: {}\njudges:\n  - {model: pocket, prompt: ../../prompt.md}\n")
+    for settings in ({"pipeline": "pipelines/a.yaml"}, {"judge": "judges/a.yaml"}):
+        with pytest.raises(SampleError, match="not in the project folder"):
+            judging.config_of(settings)
+    (folder / "pipelines" / "b.yaml").write_text("name: b\nscorer: {allow_code: unsafe}\n")
+    with pytest.raises(SampleError, match="--allow-code"):
+        judging.config_of({"pipeline": "pipelines/b.yaml"})
+    with pytest.raises(SampleError, match="'allow_code' is not a setting"):
+        judging.config_of({"allow_code": "unsafe"})
+
+
+def test_a_folder_that_does_not_exist_is_refused(tmp_path):
+    with pytest.raises(SampleError, match="is not a folder"):
+        Project.at(tmp_path / "none")
+
+
+def test_static_names_are_those_of_the_page(client):
+    client.get("/", params={"token": TOKEN})
+    for name in ("..%2f..%2fapp.py", "app.html", "none.js"):
+        assert client.get(f"/static/{name}").status_code == 404
+    assert client.get("/static/app.js").headers["content-type"].startswith("text/javascript")

@@ -1,0 +1,179 @@
+"""Judging in the app: the events, the figures of the scorer, and code that gives the same figures."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+
+from checklist_rewards import ChecklistScorer, Score
+from checklist_rewards.backends import Engine
+from checklist_rewards.files.store import Store
+from checklist_rewards.pipelines import PipelineConfig
+from checklist_rewards.ui.judging import Judging
+from checklist_rewards.ui.project import Project
+from checklist_rewards.ui.snippets import public_address, snippets, without_secrets
+from tests.conftest import REPO
+from tests.fakes import FakeBackend
+from tests.ui.app.conftest import QUESTIONS, colours
+
+BODY = {"input": "Name a colour.", "target": "a red thing", "checklist": QUESTIONS}
+
+
+def events(client, body):
+    answer = client.post("/api/judge", json=body)
+    assert answer.status_code == 200
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+def test_the_answers_come_first_and_then_the_score_of_the_scorer(client):
+    start, *items, last = events(client, BODY)
+    expected = ChecklistScorer(backend=FakeBackend(colours, identity="fake"), store=False).score(
+        QUESTIONS, "a red thing", "Name a colour."
+    )
+    assert start == {"event": "start", "items": 2, "judge": "fake"}
+    score = Score.model_validate(last["score"])
+    assert [item["item"]["answer"] for item in items] == ["yes", "no"]
+    assert score.primary_score == expected.primary_score and score.aggregation == expected.aggregation
+    assert [line.probabilities for line in score.items] == [line.probabilities for line in expected.items]
+
+
+def test_an_edited_item_alone_is_read_again(folder, tmp_path):
+    backend = FakeBackend(colours)
+    engine = Engine("fake", backend)
+    judging = Judging(Project.at(folder), PipelineConfig(), {}, engine, engine, Store(tmp_path / "store.sqlite"))
+    assert list(judging.score(BODY))[-1]["event"] == "score" and len(backend.asked) == 2
+    assert list(judging.score({**BODY, "checklist": [*QUESTIONS[:1], "Is it green?"]}))[-1]["event"] == "score"
+    assert len(backend.asked) == 3 and "green" in backend.asked[-1][1]
+
+
+def test_a_served_judge_answers_one_by_one_with_the_same_score(folder, monkeypatch):
+    engine = Engine("fake", FakeBackend(colours))
+    checklist = [
+        *QUESTIONS,
+        {"question": "Is it red? (not counted)", "weight": 0},
+        {"question": "Is it (red?)", "required": True},
+    ]
+    for config in (PipelineConfig(), PipelineConfig.parse({"scorer": {"metric": "pass", "threshold": 0.95}})):
+        judging = Judging(Project.at(folder), config, {}, engine, engine)
+        *_, at_once = judging.score({**BODY, "checklist": checklist})
+        monkeypatch.setattr(Judging, "served", True)
+        _, *items, one_by_one = judging.score({**BODY, "checklist": checklist})
+        monkeypatch.undo()
+        assert sorted(item["index"] for item in items) == [0, 1, 2, 3]
+        assert one_by_one["score"] == at_once["score"]
+        assert {item["index"]: item["item"] for item in items} == dict(enumerate(at_once["score"]["items"]))
+
+
+def test_the_answers_of_a_server_arrive_as_it_gives_them(folder, fault_server):
+    """With a server that takes from 0 to 2 s: the score is that of the scorer, and the first answer comes before it."""
+    checklist = [f"Is it {word} ({answer})?" for word in ("red", "blue", "fine", "short") for answer in ("yes", "no")]
+    engine = Engine("uneven", "openai", fault_server)
+    judging = Judging(Project.at(folder), PipelineConfig(), {}, engine, engine)
+    assert judging.served
+    times = {}
+    for event in judging.score({**BODY, "checklist": checklist}):
+        times.setdefault(event["event"], time.monotonic())
+    expected = ChecklistScorer("uneven", base_url=fault_server, store=False).score(
+        checklist, BODY["target"], BODY["input"]
+    )
+    assert event["score"] == expected.model_dump(mode="json")
+    assert times["item"] < times["score"] - 0.05
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"checklist": []}, "the checklist is empty"),
+        ({"checklist": [{"question": " "}]}, "the question is blank"),
+        ({"target": 3}, "target must be a text, got int."),
+        ({"settings": {"metric": "best"}}, "'best'"),
+        ({"settings": {"pipeline": "none.yaml"}}, "not found in the project folder"),
+        ({"settings": {"temperature": 1}}, "'temperature' is not a setting"),
+        ({"settings": 3}, "settings must be an object"),
+        ({"checklist": [{"question": "Does it run?", "check": {"type": "none"}}]}, "check"),
+    ],
+)
+def test_what_cannot_be_scored_is_one_event_with_a_sentence(client, change, sentence):
+    [event] = events(client, BODY | change)
+    assert event["event"] == "error" and sentence in event["message"]
+
+
+def test_a_judge_that_breaks_is_unanswered_and_never_a_score(folder):
+    engine = Engine("fake", FakeBackend(colours, fails=lambda prefix, tail: True))
+    *_, last = Judging(Project.at(folder), PipelineConfig(), {}, engine, engine).score(BODY)
+    assert last["score"]["primary_score"] is None
+    assert last["score"]["items"][0]["unanswered"].startswith("backend_error")
+
+
+def test_a_script_of_a_model_is_data(client):
+    text = "</script><script>alert(1)</script>"
+    answer = client.post("/api/judge", json={**BODY, "checklist": [text], "target": text})
+    assert answer.headers["content-type"].startswith("application/x-ndjson")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_checklist_is_written_by_a_pipeline(client):
+    found = client.post("/api/generate", json={"input": "Name a colour.", "settings": {"pipeline": "tick"}}).json()
+    assert found["items"] == ["Is it red?", "Is it blue?", "Is it short?"]
+    refused = client.post("/api/generate", json={"input": " "})
+    assert refused.status_code == 400 and "blank" in refused.json()["error"]
+    corpus = client.post("/api/generate", json={"input": "x", "settings": {"pipeline": "checkeval"}})
+    assert "writes one checklist for many inputs" in corpus.json()["error"]
+
+
+def test_no_key_reaches_the_page(folder, monkeypatch, client):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1234567890")
+    engine = Engine(
+        "org/judge", "openai", "http://me:hunter2@localhost:8000/v1?key=5", {"api_key": "sk-abc", "concurrency": 4}
+    )
+    judging = Judging(Project.at(folder), PipelineConfig(), {}, engine, engine)
+    sent = json.dumps([judging.choices(), snippets(judging.config, engine, judging.sample(BODY))])
+    assert "hunter2" not in sent and "sk-" not in sent and "concurrency" in sent
+    assert public_address("http://me:hunter2@localhost:8000/v1?key=5") == "http://localhost:8000/v1"
+    assert without_secrets("bad key sk-1234567890 at http://a:b@c/", os.environ) == "bad key *** at http://c/"
+
+
+SETTINGS = [
+    {},
+    {"metric": "pass", "threshold": 0.3, "min_answered": 0.25, "abstention": "partial"},
+    {"scale": 5},
+    {"pipeline": "rocketeval"},
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_python_command_and_yaml_give_the_figures_of_the_page(folder, tmp_path, settings):
+    engine = Engine("pocket", "transformers")
+    judging = Judging(Project.at(folder), PipelineConfig(), {}, engine, engine)
+    body = {
+        "input": "Write it's \"name\" \\ 'quoted'.\nTwice, in ünïcode.",
+        "target": "<think>hm</think>Who's there?\nEND\n",
+        "checklist": [
+            "Does the response end with a question mark?",
+            {"question": 'Does the response mention "it\'s"?', "weight": -0.3, "category": "form"},
+            {"question": "Is it short?", "required": True},
+        ],
+        "settings": settings,
+    }
+    *_, last = judging.score(body)
+    score = last["score"]
+    assert score["primary_score"] is not None or "scale" in settings  # the pocket model knows no scales
+    found = snippets(judging.config_of(settings), engine, judging.sample(body))
+    environment = {**os.environ, "PYTHONPATH": str(REPO), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    printed = "\nprint(score.model_dump_json())\n"
+    ran = subprocess.run(
+        [sys.executable, "-c", found["python"] + printed], capture_output=True, text=True, env=environment, check=True
+    )
+    assert json.loads(ran.stdout.splitlines()[-1]) == score
+    command = found["cli"].replace("checklist-rewards score", f"{sys.executable} -m checklist_rewards.cli score")
+    ran = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert ran.returncode == (score["primary_score"] is None), ran.stderr  # 1: some items are unanswered
+    [row] = map(json.loads, (tmp_path / "scored.jsonl").read_text().splitlines())
+    assert row["checklist_score"] == score
+    assert (tmp_path / "judge.yaml").read_text() == found["yaml"]
+    assert PipelineConfig.parse(yaml.safe_load(found["yaml"])) == judging.config_of(settings)
