@@ -51,7 +51,7 @@ export async function batch(main, project) {
   const start = (values) =>
     act(async () => {
       const job = await post("batch/start", values);
-      status.replaceChildren(note(`${job.name} is running.`));
+      status.replaceChildren(note(`${job.name} has started.`));
       await refresh();
     });
 
