@@ -14,6 +14,7 @@ import os
 import tempfile
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 from threading import Lock
@@ -25,6 +26,7 @@ from fastapi.responses import HTMLResponse, Response, StreamingResponse
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.ui import annotations as answers
 from checklist_rewards.ui import library
+from checklist_rewards.ui.batch import Batch
 from checklist_rewards.ui.bundle import page_file, read_data
 from checklist_rewards.ui.guard import Guard, TooLarge, cookie_name, json_body, page_token
 from checklist_rewards.ui.judging import Judging
@@ -35,7 +37,7 @@ from checklist_rewards.ui.snippets import items_of, loop_commands, snippets, wit
 from checklist_rewards.ui.tasks import Task, ordered, read_tasks
 from checklist_rewards.version import __version__
 
-VIEWS = ("", "report", "annotate", "judge", "compare", "library")
+VIEWS = ("", "report", "annotate", "judge", "compare", "batch", "library")
 _TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 _KEPT = 8
 
@@ -53,6 +55,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
     project = judging.project
     app = FastAPI(title="checklist-rewards ui", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Guard, token=token)
+    batch = Batch(judging)
     queues, reports = _Files(lambda path: read_tasks(path)), _Files(_report)
     static = {
         entry.name: entry.read_text(encoding="utf-8")
@@ -179,6 +182,27 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
             text = library.checklist_text(body["checklist"])
         done = await asyncio.to_thread(library.saved, judging, body.get("name"), text, body.get("stamp"))
         return _json(done)
+
+    @app.get("/api/batch")
+    async def batch_jobs() -> Response:
+        return _json(await asyncio.to_thread(batch.jobs))
+
+    @app.get("/api/batch/columns")
+    async def batch_columns(request: Request) -> Response:
+        return _json(await asyncio.to_thread(batch.columns, request.query_params.get("file", "")))
+
+    @app.post("/api/batch/dry")
+    async def batch_dry(request: Request) -> Response:
+        return _json(asdict(await asyncio.to_thread(batch.dry_run, batch.job(await json_body(request)))))
+
+    @app.post("/api/batch/start")
+    async def batch_start(request: Request) -> Response:
+        return _json(asdict(await asyncio.to_thread(batch.start, batch.job(await json_body(request)))))
+
+    @app.post("/api/batch/pause")
+    async def batch_pause(request: Request) -> Response:
+        batch.pause(str((await json_body(request)).get("name")))
+        return _json({})
 
     @app.post("/api/judge")
     async def judge(request: Request) -> Response:

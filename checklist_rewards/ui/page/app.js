@@ -2,6 +2,7 @@
 
 import { annotate } from "./annotate.js";
 import { get, getJson, keepToken } from "./api.js";
+import { batch } from "./batch.js";
 import { columns } from "./columns.js";
 import { Report } from "./data.js";
 import { count, el, note, section, table } from "./dom.js";
@@ -10,7 +11,7 @@ import { judge } from "./judge.js";
 import { library } from "./library.js";
 import { show } from "./main.js";
 
-const VIEWS = [["/", "Files", files], ["/annotate", "Annotate", annotate], ["/judge", "Judge", judge], ["/compare", "Compare", columns], ["/library", "Library", library]];
+const VIEWS = [["/", "Files", files], ["/annotate", "Annotate", annotate], ["/judge", "Judge", judge], ["/compare", "Compare", columns], ["/batch", "Batch", batch], ["/library", "Library", library]];
 const TABLES = [".jsonl", ".csv", ".parquet"];
 const FOLLOWED = 3000;
 

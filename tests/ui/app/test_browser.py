@@ -44,6 +44,7 @@ READY = {
     "/judge": "[name=score]",
     "/compare": ".card",
     "/library": "[name=new]",
+    "/batch": "[name=start]",
     "/report?file=scored.jsonl": ".tile",
 }
 """Each view, and what it shows when it is complete."""
@@ -326,6 +327,16 @@ def test_a_checklist_is_saved_and_opened_from_the_library(page, project):
     page.driver.find_element("css selector", ".controls [name=save]").click()
     page.wait("document.querySelector('[role=status]').textContent.includes('again.json is saved')")
     assert json.loads((project / "checklists" / "again.json").read_text())[0]["question"] == QUESTIONS[0]
+
+
+def test_a_file_is_scored_in_the_background(page, project):
+    page.driver.get(f"{page.base}/batch")
+    page.wait("document.querySelector('[name=target]')?.value === 'target'")
+    page.driver.find_element("css selector", "[name=dry]").click()
+    page.wait("document.querySelector('[role=status]').textContent.startsWith('10 rows, 30 reads')")
+    page.driver.find_element("css selector", "[name=start]").click()
+    page.wait("document.querySelector('.jobs .status')?.textContent === 'done'")
+    assert scores(project / "batch" / "scores.jsonl") == scores(project / "scored.jsonl")  # to the last digit
 
 
 def test_columns_are_scored_together_and_a_failure_stays_in_its_own(page):

@@ -69,7 +69,7 @@ def test_a_served_judge_answers_one_by_one_with_the_same_score(folder, monkeypat
 
 
 def test_the_answers_of_a_server_arrive_as_it_gives_them(folder, fault_server):
-    """With a server that takes from 0 to 2 s: the score is that of the scorer, and the first answer comes before it."""
+    """From a server that takes up to 2 s: the score is that of the scorer, and the first answer comes before it."""
     checklist = [f"Is it {word} ({answer})?" for word in ("red", "blue", "fine", "short") for answer in ("yes", "no")]
     engine = Engine("uneven", "openai", fault_server)
     judging = Judging(Project.at(folder), PipelineConfig(), {}, engine, engine)
