@@ -145,7 +145,7 @@ def _build(name: str, model: str, base_url: str | None, settings: Mapping[str, A
 
         return EncoderBackend(model, **settings)
     if name == DECISIONS:
-        from checklist_rewards.backends.decisions import DecisionsBackend
+        from checklist_rewards.backends.decisions.backend import DecisionsBackend
 
         return DecisionsBackend(model, base_url, **settings)
     from checklist_rewards.backends.openai import OpenAIBackend

@@ -1,6 +1,5 @@
-"""The client of the Decisions APIs: typed questions about one input, answered with probabilities and no text."""
+"""The client of the Decisions APIs: typed questions about one input, answered with probabilities and no text.
 
-from checklist_rewards.backends.decisions.backend import DecisionsBackend
-from checklist_rewards.backends.decisions.question import DecisionQuestion
-
-__all__ = ["DecisionQuestion", "DecisionsBackend"]
+`question.py` is the question, `protocols.py` the wire formats and `backend.py` the engine. Only the engine imports the
+HTTP client.
+"""
