@@ -120,5 +120,5 @@ def test_a_model_whose_decisions_vllm_does_not_serve_is_one_sentence(vllm_server
     from tests.backends.brokenserver import SERVED_NAME
 
     judge = ChecklistScorer(SERVED_NAME, backend="decisions", base_url=vllm_server, store=False)
-    with pytest.raises(ModelError, match=r"does not answer decisions .*status 404.*use backend='openai'"):
+    with pytest.raises(ModelError, match=r"does not answer decisions .*status 501.*use backend='openai'"):
         judge.score(QUESTIONS, "a small dog runs")
