@@ -218,7 +218,12 @@ class Judging:
         The files it names are not opened before: an error about their content would show it.
         """
         path = self.project.existing(name)
-        for key, value in _settings_in(read_value(read_text(path), path)):
+        self.check_document(name, read_value(read_text(path), path))
+
+    def check_document(self, name: str, document: Any) -> None:
+        """The same for the content of a file that need not be saved yet. Raises [`SampleError`]."""
+        path = self.project.path(name)
+        for key, value in _settings_in(document):
             if key == "allow_code" and value and not self.given.get("allow_code"):
                 raise SampleError(f"{name} sets allow_code; start the app with --allow-code to let checks run code.")
             if key not in ("judge", *FILE_SETTINGS) or not isinstance(value, str):

@@ -1,0 +1,211 @@
+"""The library: checklists, prompts, pipelines and judges as files of the project folder, in a folder per kind.
+
+A file is saved only if the parser of its kind accepts it, whose sentence is shown otherwise, and only if it is still
+the version that was opened, so that an edit elsewhere (an editor, `git pull`) is not overwritten.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from checklist_rewards.checklists import Checklist
+from checklist_rewards.datasets.importing import AUTO, imported_rows, listed_fields, write_imported
+from checklist_rewards.errors import ChecklistRewardsError, SampleError
+from checklist_rewards.files.atomic import write_text
+from checklist_rewards.files.documents import read_text, read_value
+from checklist_rewards.files.rows import FORMATS
+from checklist_rewards.judges.checked import usable_check
+from checklist_rewards.judges.jury import parse_jury
+from checklist_rewards.pipelines import PipelineConfig
+from checklist_rewards.prompts import kind_of_prompt, parse_prompt
+from checklist_rewards.ui.judging import Judging
+from checklist_rewards.ui.project import OutsideError
+
+LONGEST = 2**20
+"""Most bytes of a file that can be edited."""
+_CONFIGS = (".yaml", ".yml", ".json")
+KINDS: Mapping[str, tuple[str, ...]] = {
+    "checklists": (".json",),
+    "prompts": (".md",),
+    "pipelines": _CONFIGS,
+    "judges": _CONFIGS,
+}
+"""The folders of the library with the extensions of their files."""
+NEW = {
+    "checklists": '{"items": [\n  {"question": "Does the response …?"}\n]}\n',
+    "prompts": (
+        "# System\n\nYou answer a question about a response with Yes or No.\n\n# User\n\n{input}\n\n{target}\n\n"
+        "{question}\n"
+    ),
+    "pipelines": "name: mine\nscorer: {mode: item, metric: expected}\n",
+    "judges": "panel: {rule: majority}\njudges:\n  - {model: org/one}\n  - {model: org/two}\n",
+}
+"""How a new file begins."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """The library of a project.
+
+    Args:
+        judging ([`Judging`]): The project, and what its files may do.
+    """
+
+    judging: Judging
+
+    def listed(self) -> dict[str, Any]:
+        """The files by kind, each with a line about its content or the sentence of its error."""
+        kinds: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
+        for file in self.judging.project.files():
+            kind = _kind(file.name)
+            if kind is not None:
+                kinds[kind].append({"name": file.name, "size": file.size, **self._state(file.name)})
+        return {"kinds": kinds, "new": NEW, "extensions": {kind: list(found) for kind, found in KINDS.items()}}
+
+    def read(self, name: Any) -> dict[str, Any]:
+        """The text of a file, its version and its state."""
+        path = self.judging.project.existing(_known(name))
+        _bounded(path.stat().st_size, name)
+        text = read_text(path)
+        return {"name": name, "text": text, "version": _version(text), **self._state(name, text)}
+
+    def check(self, name: Any, text: Any) -> dict[str, Any]:
+        """The state that a file with this text would have."""
+        self.judging.project.path(_known(name))
+        return self._state(name, _text(text, name))
+
+    def save(self, name: Any, text: Any, version: Any) -> dict[str, Any]:
+        """Save a file.
+
+        Args:
+            name (`str`): The name of the file.
+            text (`str`): Its text.
+            version (`str` or None): The version that was opened; None for a new file.
+
+        Raises:
+            ChecklistRewardsError: If the parser refuses the text, or the file has another version.
+        """
+        path = self.judging.project.path(_known(name))
+        self._summary(name, _text(text, name))
+        if version is None and path.exists():
+            raise SampleError(f"{name} exists; open it, or choose another name.")
+        if version is not None and (not path.is_file() or _version(read_text(path)) != version):
+            raise SampleError(f"{name} has changed since it was opened; open it again, and copy your text before.")
+        write_text(path, text)
+        return self.read(name)
+
+    def import_file(self, file: Any, output: Any, format: str = AUTO, may_abstain: bool = False) -> dict[str, Any]:
+        """Convert a file of another project as `checklists import` does.
+
+        Args:
+            file (`str`): A file of the project folder.
+            output (`str`): A new file: rows (.jsonl, .csv, .parquet), or a checklist of the library (.json).
+            format (`str`, *optional*): See [`imported_rows`].
+            may_abstain (`bool`, *optional*): Allow "cannot_assess" for every item.
+        """
+        project = self.judging.project
+        source, path = project.existing(file), project.path(output)
+        if path.suffix.lower() not in FORMATS:
+            _known(output)
+        if path.exists():
+            raise SampleError(f"{output} exists; choose another name.")
+        try:
+            imported = imported_rows(source, format=format, may_abstain=may_abstain)
+            rows, items = write_imported(imported, source, path)
+        except ChecklistRewardsError as error:
+            raise SampleError(self._public(str(error))) from None
+        dropped = listed_fields(imported.left_out)
+        return {"name": output, "format": imported.format, "rows": rows, "items": items, "dropped": dropped}
+
+    def _state(self, name: str, text: str | None = None) -> dict[str, Any]:
+        try:
+            if text is None:
+                path = self.judging.project.existing(name)
+                _bounded(path.stat().st_size, name)
+                text = read_text(path)
+            return {"summary": self._summary(name, text), "error": None}
+        except ChecklistRewardsError as error:
+            return {"summary": None, "error": self._public(str(error))}
+
+    def _summary(self, name: str, text: str) -> str:
+        kind = _kind(name)
+        assert kind is not None
+        try:
+            return _PARSERS[kind](self.judging, name, text)
+        except ChecklistRewardsError as error:
+            raise SampleError(self._public(str(error))) from None
+
+    def _public(self, message: str) -> str:
+        return message.replace(f"{self.judging.project.folder}/", "")
+
+
+def _checklist(_: Judging, name: str, text: str) -> str:
+    checklist = Checklist.parse(text, name)
+    for item in checklist.items:
+        if item.check is not None:
+            usable_check(item, name, allow_code="unsafe")  # checks the settings, and runs nothing
+    penalties = sum(item.weight < 0 for item in checklist.items)
+    parts = [f"{len(checklist)} items", *([f"{penalties} penalties"] if penalties else [])]
+    return ", ".join([*parts, *filter(None, [checklist.source])])
+
+
+def _prompt(_: Judging, name: str, text: str) -> str:
+    prompt = parse_prompt(text, kind_of_prompt(text), name)
+    return f"a {prompt.kind} prompt with {', '.join(f'{{{field}}}' for field in sorted(prompt.placeholders))}"
+
+
+def _pipeline(judging: Judging, name: str, text: str) -> str:
+    value = read_value(text, name)
+    judging.check_document(name, value)
+    config = PipelineConfig.parse(value, name, judging.project.path(name).parent)
+    return f"pipeline {config.name!r}: {config.generator.kind} generator, {config.scorer.kind} scorer"
+
+
+def _judges(judging: Judging, name: str, text: str) -> str:
+    value = read_value(text, name)
+    judging.check_document(name, value)
+    parse_jury(value, name, judging.project.path(name).parent)
+    return f"a {'panel' if 'panel' in value else 'cascade'} of {len(value['judges'])} judges"
+
+
+_PARSERS: Mapping[str, Callable[[Judging, str, str], str]] = {
+    "checklists": _checklist,
+    "prompts": _prompt,
+    "pipelines": _pipeline,
+    "judges": _judges,
+}
+
+
+def _kind(name: str) -> str | None:
+    folder, slash, rest = name.partition("/")
+    return folder if slash and Path(rest).suffix.lower() in KINDS.get(folder, ()) else None
+
+
+def _known(name: Any) -> str:
+    if not isinstance(name, str) or _kind(name) is None:
+        allowed = ", ".join(f"{kind}/NAME{'|'.join(found)}" for kind, found in KINDS.items())
+        raise OutsideError(f"{name!r:.120} is not a file of the library; allowed: {allowed}.")
+    return name
+
+
+def _text(text: Any, name: str) -> str:
+    if not isinstance(text, str):
+        raise SampleError(f"{name}: the text must be a string, got {type(text).__name__}.")
+    try:
+        _bounded(len(text.encode("utf-8")), name)
+    except UnicodeEncodeError:
+        raise SampleError(f"{name}: the text has half a surrogate pair, which a file in UTF-8 cannot hold.") from None
+    return text
+
+
+def _bounded(size: int, name: str) -> None:
+    if size > LONGEST:
+        raise SampleError(f"{name} has {size:,} bytes; the library edits files of up to {LONGEST:,} bytes.")
+
+
+def _version(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
