@@ -96,7 +96,7 @@ class Jobs:
     """
 
     judging: Judging
-    command: Sequence[str] = COMMAND
+    command: Sequence[str] = field(default_factory=lambda: COMMAND)
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -226,8 +226,8 @@ class Jobs:
     def _start(self, job: Job) -> None:
         if job.engine != engine_arguments(self.judging.judge):
             raise SampleError(
-                f"job {job.id} was started with the judge {job.engine.get('model')!r:.80}; start the app with the same "
-                "judge options to resume it."
+                f"job {job.id} was started with the judge {job.engine.get('model')!r:.80}; start the app with the "
+                "same judge options to resume it."
             )
         with self._lock:
             if self._running(job.id):

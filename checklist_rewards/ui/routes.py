@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, Response
 
+from checklist_rewards.datasets.importing import AUTO
 from checklist_rewards.errors import SampleError
 from checklist_rewards.ui.guard import json_body
 from checklist_rewards.ui.jobs import Jobs
@@ -89,10 +90,11 @@ def add_library(app: FastAPI, judging: Judging) -> None:
     @app.post("/api/library/import")
     async def import_file(request: Request) -> Response:
         body = await json_body(request)
-        values = [body.get("file"), body.get("output"), body.get("format") or "auto"]
-        if not all(isinstance(value, str) for value in values):
-            raise SampleError("an import needs the texts file, output and format.")
-        return _json(await asyncio.to_thread(library.import_file, *values, bool(body.get("may_abstain"))))
+        file, output, format = body.get("file"), body.get("output"), body.get("format") or AUTO
+        if not isinstance(format, str):
+            raise SampleError(f"format must be a text, got {type(format).__name__}.")
+        may_abstain = bool(body.get("may_abstain"))
+        return _json(await asyncio.to_thread(library.import_file, file, output, format, may_abstain))
 
 
 def add_live(app: FastAPI, project: Project) -> None:

@@ -21,6 +21,7 @@ async function start() {
   const main = document.getElementById("view");
   const links = VIEWS.map(([path, shown]) => el("a", { href: path, "aria-current": path === location.pathname ? "page" : null }, shown));
   document.getElementById("views").replaceChildren(...links);
+  links.find((link) => link.hasAttribute("aria-current"))?.scrollIntoView({ inline: "center", block: "nearest" });
   const [, title, view] = VIEWS.find(([path]) => path === location.pathname) ?? [null, "Report", report];
   document.title = `${title}: checklist-rewards`;
   try {

@@ -28,7 +28,7 @@ export async function batch(main, project) {
   const file = choice([["", "choose a file"], ...names], { name: "file" });
   const sent = el("input", { type: "file", name: "upload", accept: ".jsonl,.csv", "aria-label": "upload a file" });
   const output = el("input", { name: "output", size: 34, placeholder: "scored/….jsonl" });
-  const shared = choice([["", "the column below"], ...checklists], { name: "shared" });
+  const shared = choice([["", "the checklist column"], ...checklists], { name: "shared" });
   const keys = Object.fromEntries(KEYS.map(([name, , otherwise]) => [name, choice([["", `as usual (${otherwise})`]], { name: `key-${name}` })]));
   const form = settingsForm(choices);
   const prices = ["prompt", "reply"].map((name) => el("input", { type: "number", min: 0, step: "any", class: "short", name: `price-${name}` }));

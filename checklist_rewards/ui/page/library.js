@@ -42,11 +42,10 @@ export async function library(main, project) {
   }
 
   function entry(file) {
-    const current = opened?.name === file.name;
     return el(
       "li",
       { class: file.error ? "wrong" : null },
-      el("button", { type: "button", class: "link", "aria-current": current ? "true" : null, onclick: () => open(file.name) }, file.name.split("/").slice(1).join("/")),
+      el("button", { type: "button", class: "link", "data-name": file.name, onclick: () => open(file.name) }, file.name.split("/").slice(1).join("/")),
       el("div", { class: "muted" }, file.error ? "not valid" : file.summary),
     );
   }
@@ -97,7 +96,11 @@ export async function library(main, project) {
     );
     if (kind) check();
     else tell(state);
-    for (const one of list.querySelectorAll("button.link")) one.toggleAttribute("aria-current", !kind && name.endsWith(`/${one.textContent}`) && name === fullName(one));
+    if (matchMedia("(max-width: 900px)").matches) editor.scrollIntoView();
+    for (const one of list.querySelectorAll("button.link")) {
+      if (!kind && one.dataset.name === name) one.setAttribute("aria-current", "true");
+      else one.removeAttribute("aria-current");
+    }
 
     function tell(found) {
       told.replaceChildren(found.error ? alertOf(found.error) : el("p", { class: "note good-line" }, `Valid: ${found.summary}.`));
@@ -125,11 +128,6 @@ export async function library(main, project) {
         told.replaceChildren(alertOf(error.message));
       }
     }
-  }
-
-  function fullName(button) {
-    const title = button.closest(".shelf").querySelector("h2").textContent;
-    return `${Object.keys(TITLES).find((kind) => TITLES[kind] === title)}/${button.textContent}`;
   }
 }
 
