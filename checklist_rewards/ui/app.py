@@ -28,6 +28,7 @@ from checklist_rewards.ui.bundle import page_file, read_data
 from checklist_rewards.ui.guard import Guard, TooLarge, cookie_name, json_body, page_token
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import OutsideError
+from checklist_rewards.ui.records import RecordFile
 from checklist_rewards.ui.report import write_report
 from checklist_rewards.ui.routes import add_batch, add_library, add_live
 from checklist_rewards.ui.snippets import items_of, loop_commands, snippets, without_secrets
@@ -93,10 +94,13 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
     @app.get("/api/report")
     async def report(request: Request) -> Response:
         path = project.existing(request.query_params.get("file", ""))
-        stamp = _stamp(path)
+        paths = RecordFile(path).paths  # a reward log includes those of the other ranks
+        for one in paths:
+            project.existing(one.relative_to(project.folder).as_posix())
+        stamp = " ".join(map(_stamp, paths))
         if request.query_params.get("known") == stamp:
             return Response(status_code=204)
-        data = await asyncio.to_thread(reports.get, path)
+        data = await asyncio.to_thread(reports.get, path, stamp)
         return Response(data, media_type="application/json", headers={"x-stamp": stamp})
 
     @app.get("/api/annotate/queue")
@@ -194,9 +198,9 @@ class _Files:
         self._known: OrderedDict[Path, tuple[str, Any]] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, path: Path) -> Any:
-        """What `read` gives for the file."""
-        stamp = _stamp(path)
+    def get(self, path: Path, stamp: str | None = None) -> Any:
+        """What `read` gives for the file, as long as it has the same stamp."""
+        stamp = stamp or _stamp(path)
         with self._lock:
             if path in self._known and self._known[path][0] == stamp:
                 self._known.move_to_end(path)

@@ -1,8 +1,8 @@
 """Judging and writing checklists in the app, by the pipeline that the command line would build.
 
 A page sends settings with every request; [`Judging`] turns them into a pipeline of the engines that the app was
-started with. Answers are sent as they arrive: a served judge answers the items one by one, a judge in this process answers a
-checklist in one pass, as `score` does. The score is computed from these answers, so its figures are those of
+started with. Answers are sent as they arrive: a served judge answers the items one by one, a judge in this process
+answers a checklist in one pass, as `score` does. The score is computed from these answers, so its figures are those of
 `ChecklistScorer.score`. Answers are kept in the store: after an edit, only the edited item is read again.
 """
 
@@ -85,7 +85,7 @@ class Judging:
         for name in _FILES:
             if name in values:
                 if name == "judge":
-                    self._check(values[name])
+                    self.check_file(values[name])
                 values[name] = str(self.project.existing(values[name]))
         return config.replace({"scorer": values}, "settings") if values else config
 
@@ -168,7 +168,8 @@ class Judging:
             ],
             "pipeline_files": [name for name in files if name.startswith("pipelines/")],
             "judge_files": [name for name in files if name.startswith("judges/")],
-            "calibrations": [name for name in files if name.endswith(".json")],
+            "checklists": [name for name in files if name.startswith("checklists/") and name.endswith(".json")],
+            "calibrations": [name for name in files if name.endswith(".json") and "/" not in name],
             "set": {name: getattr(scorer, name) for name in SETTINGS if getattr(scorer, name) is not None},
         }
 
@@ -208,22 +209,19 @@ class Judging:
         if name in list_pipelines():
             config = load_config(name)
         else:
-            self._check(name)
+            self.check_file(name)
             config = load_config(self.project.existing(name))
         return config.replace({"scorer": dict(self.given)}, "options") if self.given else config
 
-    def _check(self, name: str) -> None:
+    def check_file(self, name: str, content: Any = None) -> None:
         """Refuse a pipeline or a file of judges of the project that names files outside of it, or lets code run.
 
         The files it names are not opened before: an error about their content would show it.
         """
-        path = self.project.existing(name)
-        self.check_document(name, read_value(read_text(path), path))
-
-    def check_document(self, name: str, document: Any) -> None:
-        """The same for the content of a file that need not be saved yet. Raises [`SampleError`]."""
         path = self.project.path(name)
-        for key, value in _settings_in(document):
+        if content is None:
+            content = read_value(read_text(self.project.existing(name)), path)
+        for key, value in _settings_in(content):
             if key == "allow_code" and value and not self.given.get("allow_code"):
                 raise SampleError(f"{name} sets allow_code; start the app with --allow-code to let checks run code.")
             if key not in ("judge", *FILE_SETTINGS) or not isinstance(value, str):
@@ -234,7 +232,7 @@ class Judging:
             if not there.is_relative_to(self.project.folder):
                 raise SampleError(f"{name} names {value}, which is not in the project folder.")
             if key == "judge":
-                self._check(there.relative_to(self.project.folder).as_posix())
+                self.check_file(there.relative_to(self.project.folder).as_posix())
 
 
 def _settings_in(value: Any) -> Iterator[tuple[str, Any]]:

@@ -7,6 +7,7 @@ the version that was opened, so that an edit elsewhere (an editor, `git pull`) i
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,33 +68,33 @@ class Library:
         return {"kinds": kinds, "new": NEW, "extensions": {kind: list(found) for kind, found in KINDS.items()}}
 
     def read(self, name: Any) -> dict[str, Any]:
-        """The text of a file, its version and its state."""
+        """The text of a file, its stamp and its state."""
         path = self.judging.project.existing(_known(name))
         _bounded(path.stat().st_size, name)
         text = read_text(path)
-        return {"name": name, "text": text, "version": _version(text), **self._state(name, text)}
+        return {"name": name, "text": text, "stamp": _stamp(text), **self._state(name, text)}
 
     def check(self, name: Any, text: Any) -> dict[str, Any]:
         """The state that a file with this text would have."""
         self.judging.project.path(_known(name))
         return self._state(name, _text(text, name))
 
-    def save(self, name: Any, text: Any, version: Any) -> dict[str, Any]:
+    def save(self, name: Any, text: Any, stamp: Any) -> dict[str, Any]:
         """Save a file.
 
         Args:
             name (`str`): The name of the file.
             text (`str`): Its text.
-            version (`str` or None): The version that was opened; None for a new file.
+            stamp (`str` or None): That of the text that was opened; None for a new file.
 
         Raises:
-            ChecklistRewardsError: If the parser refuses the text, or the file has another version.
+            ChecklistRewardsError: If the parser refuses the text, or the file has another stamp.
         """
         path = self.judging.project.path(_known(name))
         self._summary(name, _text(text, name))
-        if version is None and path.exists():
+        if stamp is None and path.exists():
             raise SampleError(f"{name} exists; open it, or choose another name.")
-        if version is not None and (not path.is_file() or _version(read_text(path)) != version):
+        if stamp is not None and (not path.is_file() or _stamp(read_text(path)) != stamp):
             raise SampleError(f"{name} has changed since it was opened; open it again, and copy your text before.")
         write_text(path, text)
         return self.read(name)
@@ -143,6 +144,12 @@ class Library:
         return message.replace(f"{self.judging.project.folder}/", "")
 
 
+def checklist_text(value: Any) -> str:
+    """A checklist of the page as the text of its file. Raises [`ChecklistError`]."""
+    Checklist.parse(value)
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
 def _checklist(_: Judging, name: str, text: str) -> str:
     checklist = Checklist.parse(text, name)
     for item in checklist.items:
@@ -160,14 +167,14 @@ def _prompt(_: Judging, name: str, text: str) -> str:
 
 def _pipeline(judging: Judging, name: str, text: str) -> str:
     value = read_value(text, name)
-    judging.check_document(name, value)
+    judging.check_file(name, {} if value is None else value)
     config = PipelineConfig.parse(value, name, judging.project.path(name).parent)
     return f"pipeline {config.name!r}: {config.generator.kind} generator, {config.scorer.kind} scorer"
 
 
 def _judges(judging: Judging, name: str, text: str) -> str:
     value = read_value(text, name)
-    judging.check_document(name, value)
+    judging.check_file(name, {} if value is None else value)
     parse_jury(value, name, judging.project.path(name).parent)
     return f"a {'panel' if 'panel' in value else 'cascade'} of {len(value['judges'])} judges"
 
@@ -207,5 +214,5 @@ def _bounded(size: int, name: str) -> None:
         raise SampleError(f"{name} has {size:,} bytes; the library edits files of up to {LONGEST:,} bytes.")
 
 
-def _version(text: str) -> str:
+def _stamp(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]

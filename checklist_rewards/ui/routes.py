@@ -14,7 +14,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.ui.guard import json_body
 from checklist_rewards.ui.jobs import Jobs
 from checklist_rewards.ui.judging import Judging
-from checklist_rewards.ui.library import Library
+from checklist_rewards.ui.library import Library, checklist_text
 from checklist_rewards.ui.live import Live
 from checklist_rewards.ui.project import Project
 from checklist_rewards.ui.uploads import MAX_UPLOAD, receive
@@ -84,7 +84,8 @@ def add_library(app: FastAPI, judging: Judging) -> None:
     @app.post("/api/library/file")
     async def save(request: Request) -> Response:
         body = await json_body(request)
-        saved = await asyncio.to_thread(library.save, body.get("name"), body.get("text"), body.get("version"))
+        text = checklist_text(body["checklist"]) if "checklist" in body else body.get("text")
+        saved = await asyncio.to_thread(library.save, body.get("name"), text, body.get("stamp"))
         return _json(saved)
 
     @app.post("/api/library/import")

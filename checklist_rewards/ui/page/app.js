@@ -21,7 +21,6 @@ async function start() {
   const main = document.getElementById("view");
   const links = VIEWS.map(([path, shown]) => el("a", { href: path, "aria-current": path === location.pathname ? "page" : null }, shown));
   document.getElementById("views").replaceChildren(...links);
-  links.find((link) => link.hasAttribute("aria-current"))?.scrollIntoView({ inline: "center", block: "nearest" });
   const [, title, view] = VIEWS.find(([path]) => path === location.pathname) ?? [null, "Report", report];
   document.title = `${title}: checklist-rewards`;
   try {
@@ -50,7 +49,7 @@ function files(main, project) {
     section(
       "Files",
       note("The files of the project folder. A report opens scored files, reward logs and pairs; people can annotate files with checklists."),
-      rows.length ? table(["file", ["bytes", "n"], "changed", ""], rows, { "aria-label": "Files" }) : note("The folder has no file that the app can open."),
+      rows.length ? table(["file", ["bytes", "n"], ["changed", "changed"], "open"], rows, { "aria-label": "Files", class: "files" }) : note("The folder has no file that the app can open."),
     ),
   );
 }
@@ -70,9 +69,10 @@ async function report(main) {
     document.getElementById("header").append(el("label", { class: "check" }, follow, " follow the file"));
   }
   await load();
-  let failed = null;
+  let failed = null, busy = false;
   setInterval(async () => {
-    if (!follow.checked) return;
+    if (!follow.checked || busy) return;
+    busy = true;
     try {
       await load();
       failed?.remove();
@@ -80,6 +80,7 @@ async function report(main) {
       failed?.remove();
       main.prepend((failed = alertOf(error.message)));
     }
+    busy = false;
   }, FOLLOWED);
 }
 

@@ -36,6 +36,7 @@ export async function judge(main) {
         el("h2", {}, "Checklist"),
         el("div", { class: "controls" }, writer, el("button", { type: "button", name: "generate", onclick: generate }, "Write checklist")),
         list,
+        shelf(),
         el("div", { class: "controls" }, el("button", { type: "button", name: "add", onclick: () => add({ question: "" }).node.querySelector("textarea").focus() }, "Add item")),
         asJson(),
       ),
@@ -51,6 +52,37 @@ export async function judge(main) {
   document.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) score();
   });
+
+  /** Open and save checklists of the library. */
+  function shelf() {
+    const files = choice([["", "open a saved checklist"], ...choices.checklists], { name: "saved", "aria-label": "saved checklists" });
+    files.addEventListener("change", () => act(async () => {
+      if (!files.value) return;
+      const value = JSON.parse((await getJson("library/file", { name: files.value })).text);
+      replace(Array.isArray(value) ? value : value.items);
+    }));
+    const name = el("input", { name: "checklist-name", placeholder: "name", "aria-label": "name of the checklist" });
+    const save = el("button", { type: "button", name: "save", onclick: () => act(async () => {
+      const file = `checklists/${name.value.replace(/\.json$/, "")}.json`;
+      const known = choices.checklists.includes(file) ? (await getJson("library/file", { name: file })).stamp : null;
+      await post("library/file", { name: file, checklist: checklist(), stamp: known });
+      if (known === null) {
+        choices.checklists.push(file);
+        files.append(el("option", {}, file));
+      }
+      state.textContent = `${file} is saved`;
+    }) }, "Save checklist");
+    return el("div", { class: "controls" }, files, name, save);
+  }
+
+  async function act(work) {
+    try {
+      await work();
+      problem.replaceChildren();
+    } catch (error) {
+      problem.replaceChildren(alertOf(error.message));
+    }
+  }
 
   /** Items with options, checks or categories are edited as JSON. */
   function asJson() {

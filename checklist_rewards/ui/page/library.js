@@ -59,7 +59,7 @@ export async function library(main, project) {
     try {
       const file = await getJson("library/file", { name });
       history.replaceState(null, "", `/library?${new URLSearchParams({ name })}`);
-      edit(file.name, file.text, file.version, file);
+      edit(file.name, file.text, file.stamp, file);
     } catch (error) {
       opened = null;
       editor.replaceChildren(alertOf(error.message));
@@ -72,7 +72,7 @@ export async function library(main, project) {
     edit(`${kind}/`, kinds.new[kind], null, { summary: null, error: null }, kind);
   }
 
-  function edit(name, text, version, state, kind = null) {
+  function edit(name, text, stamp, state, kind = null) {
     const control = area(text, { name: "text", rows: 22, class: "source", spellcheck: "false", "aria-label": "text of the file" });
     const title = kind ? el("input", { name: "name", value: `${name}mine${kinds.extensions[kind][0]}`, size: 40, "aria-label": "name of the file" }) : null;
     const told = el("div", { class: "told", "aria-live": "polite" });
@@ -119,7 +119,7 @@ export async function library(main, project) {
 
     async function store() {
       try {
-        const found = await post("library/file", { name: named(), text: control.value, version });
+        const found = await post("library/file", { name: named(), text: control.value, stamp });
         saved = control.value;
         opened = null;
         await refresh(found.name);

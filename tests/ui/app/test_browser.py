@@ -15,8 +15,9 @@ from checklist_rewards.cli import app as cli
 from tests.conftest import HANG, REPO
 from tests.ui import browser
 from tests.ui.app.conftest import write_jsonl
+from tests.ui.test_browser import AXE
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(browser.found() is None, reason=browser.MISSING)]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 QUESTIONS = [
     "Does the response end with a question mark?",
@@ -36,6 +37,19 @@ RESPONSES = [
     "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script> Is it?",
 ]
 NOTED = 0
+READY = {
+    "/": "#view table",
+    "/annotate": "form.setup",
+    "/annotate?file=scored.jsonl&annotator=ann": ".item",
+    "/judge": "[name=score]",
+    "/compare": ".card",
+    "/library": "[name=new-checklists]",
+    "/library?name=checklists/weather.json": ".told p",
+    "/batch?file=rows.jsonl": ".preview table",
+    "/live": "[name=file]",
+    "/report?file=scored.jsonl": ".tile",
+}
+"""Each view, and what it shows when it is complete."""
 
 
 @pytest.fixture(scope="module")
@@ -80,9 +94,10 @@ def url(project):
 
 
 @pytest.fixture(scope="module")
-def page(url, tmp_path_factory):
+def page(url, chromium):
     """A browser that has opened the printed URL."""
-    driver = browser.start(tmp_path_factory.mktemp("profile"))
+    driver = chromium
+    browser.errors(driver)
     driver.set_script_timeout(HANG)
     driver.get(url)
     base = url.partition("/?")[0]
@@ -93,8 +108,7 @@ def page(url, tmp_path_factory):
         return WebDriverWait(driver, 60).until(lambda _: driver.execute_script(f"return {condition}"))
 
     wait("document.querySelector('#view table') !== null")
-    yield SimpleNamespace(driver=driver, base=base, wait=wait, js=driver.execute_script)
-    driver.quit()
+    return SimpleNamespace(driver=driver, base=base, wait=wait, js=driver.execute_script)
 
 
 @pytest.fixture(autouse=True)
@@ -295,6 +309,29 @@ def test_a_checklist_is_written_and_scored(page):
     page.wait("document.querySelector('.score .num') !== null")
 
 
+def test_a_checklist_is_saved_and_opened_from_the_library(page, project):
+    page.driver.get(f"{page.base}/library")
+    page.wait("document.querySelector('[name=new-checklists]') !== null")
+    page.driver.find_element("css selector", "[name=new-checklists]").click()
+    fill(page, "[name=name]", "checklists/weather.json")
+    fill(page, "[name=text]", json.dumps(QUESTIONS))
+    page.wait("document.querySelector('.told').textContent.startsWith('Valid: 3 items')")
+    page.driver.find_element("css selector", "[name=save]").click()
+    page.wait("document.querySelector('.told [role=status]')?.textContent === 'Saved.'")
+    assert json.loads((project / "checklists" / "weather.json").read_text()) == QUESTIONS
+    page.driver.get(f"{page.base}/judge")
+    page.wait("document.querySelector('[name=saved]') !== null")
+    page.js(
+        "const s = document.querySelector('[name=saved]'); s.value = 'checklists/weather.json';"
+        "s.dispatchEvent(new Event('change'))"
+    )
+    page.wait("document.querySelectorAll('.editor .item').length === 3")
+    fill(page, "[name=checklist-name]", "again")
+    page.driver.find_element("css selector", ".controls [name=save]").click()
+    page.wait("document.querySelector('[role=status]').textContent.includes('again.json is saved')")
+    assert json.loads((project / "checklists" / "again.json").read_text())[0]["question"] == QUESTIONS[0]
+
+
 def test_columns_are_scored_together_and_a_failure_stays_in_its_own(page):
     page.driver.get(f"{page.base}/compare")
     page.wait("document.querySelectorAll('.card').length === 2")
@@ -306,6 +343,28 @@ def test_columns_are_scored_together_and_a_failure_stays_in_its_own(page):
     page.wait("document.querySelector('.card:nth-child(1) .score .num') !== null")
     page.wait("document.querySelector('.card:nth-child(2) [role=alert]') !== null")
     assert "threshold" in page.js("return document.querySelector('.card:nth-child(2) [role=alert]').textContent")
+
+
+def test_the_views_are_accessible_and_fit_a_phone(page):
+    """axe-core's rules: WCAG 2.1 A and AA, with contrast, and best practices; in light and dark, wide and narrow."""
+    axe = (REPO / "tests" / "ui" / "axe" / "axe.min.js").read_text(encoding="utf-8")
+    found = {}
+    for path, ready in READY.items():
+        page.driver.get(page.base + path)
+        page.wait(f"document.querySelector({json.dumps(ready)}) !== null")
+        page.js(f"{axe}; window.axe = axe")
+        for width in (1280, 390):
+            for dark in (False, True):
+                browser.resize(page.driver, width)
+                browser.scheme(page.driver, dark)
+                violations = page.driver.execute_async_script(AXE)
+                if violations:
+                    found[path, width, dark] = violations
+            if page.js("return document.documentElement.scrollWidth > innerWidth"):
+                found[path, width] = "scrolls sideways"
+    browser.resize(page.driver, 1280)
+    browser.scheme(page.driver, False)
+    assert found == {}
 
 
 def test_without_the_token_the_browser_gets_nothing(page):

@@ -7,9 +7,11 @@ import pytest
 from tests.conftest import HANG
 from tests.ui import browser
 from tests.ui.app.conftest import scored_rows, write_jsonl
-from tests.ui.app.test_browser import QUESTIONS, RESPONSES, fill, no_messages, page, run, url  # noqa: F401
+from tests.ui.app.test_browser import QUESTIONS, RESPONSES, fill, no_messages, run  # noqa: F401
+from tests.ui.app.test_browser import page as page
+from tests.ui.app.test_browser import url as url
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(browser.found() is None, reason=browser.MISSING)]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 ROWS = 400
 EVIL = "<img src=x onerror=\"document.title='broken'\">"
 
@@ -105,8 +107,8 @@ def test_a_training_is_followed_while_it_writes(page, project):  # noqa: F811
     log.write_text(lines(0) + lines(1))
     page.driver.set_page_load_timeout(HANG)
     page.driver.get(f"{page.base}/live")
-    page.wait("document.querySelector('[role=status]').textContent.startsWith('10 completions, step 1')")
+    page.wait("document.querySelector('[role=status]')?.textContent.startsWith('10 completions, step 1')")
     with log.open("a") as file:
         file.write(lines(2))
-    page.wait("document.querySelector('[role=status]').textContent.startsWith('15 completions, step 2')")
+    page.wait("document.querySelector('[role=status]')?.textContent.startsWith('15 completions, step 2')")
     assert "<script>" in page.js("return document.querySelector('.live').textContent")

@@ -103,7 +103,8 @@ def test_no_symbolic_link_leaves_the_project(folder, client):
     (folder / "link.jsonl").symlink_to(secret)
     (folder / "up").symlink_to(folder.parent)
     (folder / "inside.jsonl").symlink_to(folder / "scored.jsonl")
-    for name in ("link.jsonl", "up/secret.jsonl"):
+    (folder / "rows.rank1.jsonl").symlink_to(secret)  # would be read as a part of rows.jsonl
+    for name in ("link.jsonl", "up/secret.jsonl", "rows.jsonl"):
         assert client.get("/api/report", params={"file": name}).status_code == 403
     names = [file["name"] for file in client.get("/api/project").json()["files"]]
     assert names == ["inside.jsonl", "rows.jsonl", "scored.jsonl"]

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 import yaml
@@ -65,6 +66,22 @@ def test_a_served_judge_answers_one_by_one_with_the_same_score(folder, monkeypat
         assert sorted(item["index"] for item in items) == [0, 1, 2, 3]
         assert one_by_one["score"] == at_once["score"]
         assert {item["index"]: item["item"] for item in items} == dict(enumerate(at_once["score"]["items"]))
+
+
+def test_the_answers_of_a_server_arrive_as_it_gives_them(folder, fault_server):
+    """From a server that takes up to 2 s: the score is that of the scorer, and the first answer comes before it."""
+    checklist = [f"Is it {word} ({answer})?" for word in ("red", "blue", "fine", "short") for answer in ("yes", "no")]
+    engine = Engine("uneven", "openai", fault_server)
+    judging = Judging(Project.at(folder), PipelineConfig(), {}, engine, engine)
+    assert judging.served
+    times = {}
+    for event in judging.score({**BODY, "checklist": checklist}):
+        times.setdefault(event["event"], time.monotonic())
+    expected = ChecklistScorer("uneven", base_url=fault_server, store=False).score(
+        checklist, BODY["target"], BODY["input"]
+    )
+    assert event["score"] == expected.model_dump(mode="json")
+    assert times["item"] < times["score"] - 0.05
 
 
 @pytest.mark.parametrize(
@@ -154,7 +171,8 @@ def test_python_command_and_yaml_give_the_figures_of_the_page(folder, tmp_path, 
     )
     assert json.loads(ran.stdout.splitlines()[-1]) == score
     command = found["cli"].replace("checklist-rewards score", f"{sys.executable} -m checklist_rewards.cli score")
-    subprocess.run(["bash", "-ec", command], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    ran = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert ran.returncode == (score["primary_score"] is None), ran.stderr  # 1: some items are unanswered
     [row] = map(json.loads, (tmp_path / "scored.jsonl").read_text().splitlines())
     assert row["checklist_score"] == score
     assert (tmp_path / "judge.yaml").read_text() == found["yaml"]

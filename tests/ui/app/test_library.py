@@ -12,8 +12,8 @@ CHECKLIST = json.dumps({"items": QUESTIONS})
 PIPELINE = "name: mine\nscorer: {mode: item, metric: pass}\n"
 
 
-def save(client, name, text, version=None):
-    return client.post("/api/library/file", json={"name": name, "text": text, "version": version})
+def save(client, name, text, stamp=None):
+    return client.post("/api/library/file", json={"name": name, "text": text, "stamp": stamp})
 
 
 def check(client, name, text):
@@ -73,11 +73,11 @@ def test_an_edit_elsewhere_is_not_overwritten(client, folder):
     assert "exists; open it" in save(client, "pipelines/mine.yaml", PIPELINE).json()["error"]
     opened = client.get("/api/library/file", params={"name": "pipelines/mine.yaml"}).json()
     (folder / "pipelines" / "mine.yaml").write_text("name: theirs\n")
-    found = save(client, "pipelines/mine.yaml", PIPELINE, opened["version"])
+    found = save(client, "pipelines/mine.yaml", PIPELINE, opened["stamp"])
     assert found.status_code == 400 and "has changed since it was opened" in found.json()["error"]
     assert (folder / "pipelines" / "mine.yaml").read_text() == "name: theirs\n"
     opened = client.get("/api/library/file", params={"name": "pipelines/mine.yaml"}).json()
-    assert save(client, "pipelines/mine.yaml", PIPELINE, opened["version"]).json()["text"] == PIPELINE
+    assert save(client, "pipelines/mine.yaml", PIPELINE, opened["stamp"]).json()["text"] == PIPELINE
 
 
 @pytest.mark.parametrize(
