@@ -75,9 +75,12 @@ class Library:
         return {"name": name, "text": text, "stamp": _stamp(text), **self._state(name, text)}
 
     def check(self, name: Any, text: Any) -> dict[str, Any]:
-        """The state that a file with this text would have."""
-        self.judging.project.path(_known(name))
-        return self._state(name, _text(text, name))
+        """The state that a file with this name and text would have."""
+        try:
+            self.judging.project.path(_known(name))
+            return self._state(name, _text(text, name))
+        except SampleError as error:  # also while the name is typed
+            return {"summary": None, "error": str(error)}
 
     def save(self, name: Any, text: Any, stamp: Any) -> dict[str, Any]:
         """Save a file.

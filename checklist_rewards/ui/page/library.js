@@ -80,11 +80,12 @@ export async function library(main, project) {
     const named = () => title?.value ?? name;
     let saved = text, timer = null, asked = 0;
     opened = { get name() { return named(); }, changed: () => control.value !== saved };
-    control.addEventListener("input", () => {
-      clearTimeout(timer);
-      timer = setTimeout(check, PAUSE);
-    });
-    title?.addEventListener("input", check);
+    for (const one of [control, title]) {
+      one?.addEventListener("input", () => {
+        clearTimeout(timer);
+        timer = setTimeout(check, PAUSE);
+      });
+    }
     editor.replaceChildren(
       section(
         kind ? `New: ${TITLES[kind].toLowerCase()}` : name,

@@ -12,7 +12,8 @@ export async function live(main, project) {
   const likely = (file) => /(^|\/)rewards[^/]*\.jsonl$/.test(file.name);
   logs.sort((a, b) => likely(b) - likely(a) || b.changed - a.changed);
   const asked = new URLSearchParams(location.search).get("file");
-  const file = choice(logs.map((one) => one.name), { name: "file", value: asked ?? logs[0]?.name });
+  const first = logs.length && likely(logs[0]) ? logs[0].name : "";
+  const file = choice([["", "choose a log"], ...logs.map((one) => one.name)], { name: "file", value: asked ?? first });
   const state = el("span", { class: "muted", role: "status" });
   const problem = el("div");
   const view = el("div", { class: "live" });
@@ -33,6 +34,7 @@ export async function live(main, project) {
   async function poll() {
     clearTimeout(timer);
     const name = file.value;
+    if (!name) return;
     try {
       const answer = await get("live", { file: name, known: stamp });
       if (name !== file.value) return;
