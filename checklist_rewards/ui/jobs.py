@@ -25,15 +25,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
-
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.rows import FORMATS, read_rows
 from checklist_rewards.progress import SECONDS_VARIABLE
+from checklist_rewards.ui.job import Job, validated
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.snippets import engine_arguments, without_secrets
-from checklist_rewards.validation import one_sentence
 
 if sys.platform != "win32":
     import fcntl
@@ -50,40 +48,6 @@ _CELL = 200
 _GRACE = 10.0
 _PROGRESS = re.compile(r"^reads: ([\d,]+)(?: of ([\d,]+))?[^\n]*$", re.M)
 _ERROR = re.compile(r"^(?:error: .*|\w+Error: .*|Interrupted: .*|Killed)$", re.M)
-
-
-class Columns(BaseModel):
-    """The options `--input-key`, `--target-key` and so on. What is not set is chosen as by the command."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    input: list[str] = []
-    target: str | None = None
-    checklist: str | None = None
-    reference: str | None = None
-    history: str | None = None
-
-
-class Job(BaseModel):
-    """What was asked for."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    id: str
-    created: str
-    file: str
-    output: str
-    columns: Columns = Columns()
-    checklist: str | None = None
-    """A file with a checklist for all rows."""
-    settings: dict[str, JsonValue] = {}
-    """Settings of the judge, as in the view Judge."""
-    engine: dict[str, JsonValue] = {}
-    """The judge, without keys. Only an app that was started with this judge resumes the job."""
-    price: tuple[float, float] | None = None
-    """US dollars per million prompt and reply tokens."""
-    budget: float | None = Field(default=None, ge=0)
-    paused: bool = False
 
 
 @dataclass(frozen=True)
@@ -192,7 +156,7 @@ class Jobs:
         """Start a job again, with another budget if one is given. What the store has is not asked again."""
         job = self._load(id)
         if budget is not None:
-            job = _validated({**job.model_dump(), "budget": budget}, "the job")
+            job = validated({**job.model_dump(), "budget": budget}, "the job")
         self._start(job.model_copy(update={"paused": False}))
         return self.shown(job.id)
 
@@ -218,7 +182,7 @@ class Jobs:
             "created": now.isoformat(timespec="seconds"),
             "engine": engine_arguments(self.judging.judge),
         }
-        job = _validated({**request, **made}, "the job")
+        job = validated({**request, **made}, "the job")
         if Path(job.output).suffix.lower() not in FORMATS:
             raise SampleError(f"{job.output}: the result must be one of {', '.join(FORMATS)}.")
         return job
@@ -303,7 +267,7 @@ class Jobs:
             value = json.loads(self.judging.project.existing(name).read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:
             raise SampleError(f"{name} cannot be read as a job ({error}).") from None
-        job = _validated(value, name)
+        job = validated(value, name)
         if job.id != id:
             raise SampleError(f"{name} has the id {job.id!r:.80}; the id of a job is the name of its file.")
         return job
@@ -393,13 +357,6 @@ class Jobs:
         """A message of the process with names of the project instead of paths, and without keys."""
         text = text.removeprefix("error: ").replace(f"{self.judging.project.folder}{os.sep}", "")
         return without_secrets(text, os.environ)
-
-
-def _validated(value: Any, where: str) -> Job:
-    try:
-        return Job.model_validate(value)
-    except ValidationError as error:
-        raise SampleError(f"{where}: {one_sentence(error, Job)}") from None
 
 
 def _open(path: Path) -> int:
