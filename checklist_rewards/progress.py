@@ -4,7 +4,8 @@
     ...     reads = bar("reads", 640)
     ...     reads(64)
 
-If stderr is a file or a pipe, progress is printed as lines instead, at most one per minute and one at the end:
+If stderr is a file or a pipe, progress is printed as lines instead, at most one per minute (or per
+`CHECKLIST_REWARDS_PROGRESS_SECONDS`) and one at the end:
 
     reads: 12,000 of 26,400 (45%), 98/s, 2 min 27 s left
     reads: 26,400 of 26,400 (100%), took 4 min 21 s
@@ -12,6 +13,7 @@ If stderr is a file or a pipe, progress is printed as lines instead, at most one
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -31,6 +33,8 @@ from rich.progress import (
 from rich.text import Text
 
 SECONDS_BETWEEN_LINES = 60.0
+SECONDS_VARIABLE = "CHECKLIST_REWARDS_PROGRESS_SECONDS"
+"""Environment variable that replaces `SECONDS_BETWEEN_LINES`, for a program that reads the lines."""
 
 
 class Bar:
@@ -101,11 +105,12 @@ class _LinePrinter:
         self._console, self._clock = console, clock
         self._started = self._shown_at = clock()
         self._shown = 0
+        self._seconds = _seconds_between_lines()
 
     def __call__(self, bar: Bar) -> None:
         now = self._clock()
         seconds = now - self._shown_at
-        if seconds < SECONDS_BETWEEN_LINES:
+        if seconds < self._seconds:
             return
         # Use the rate since the last line: answers from the store arrive at once and would distort the estimate.
         rate = (bar.done - self._shown) / seconds
@@ -132,6 +137,13 @@ class _Rate(ProgressColumn):
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
         return Text("" if speed is None else f"{speed:,.0f}/s")
+
+
+def _seconds_between_lines() -> float:
+    try:
+        return float(os.environ[SECONDS_VARIABLE])
+    except (KeyError, ValueError):
+        return SECONDS_BETWEEN_LINES
 
 
 def _duration(seconds: float) -> str:

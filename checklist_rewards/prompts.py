@@ -255,10 +255,11 @@ def lint_prompt(path: Path, kind: Kind | None = None) -> PromptTemplate:
         PromptError: If the prompt is invalid. The message names file and line.
     """
     text = _text(path)
-    return parse_prompt(text, kind or _kind(text), str(path))
+    return parse_prompt(text, kind or kind_of_prompt(text), str(path))
 
 
-def _kind(text: str) -> Kind:
+def kind_of_prompt(text: str) -> Kind:
+    """The kind of a prompt, by its placeholders; see [`lint_prompt`]."""
     fields = set(_PLACEHOLDER.findall(text))
     if "question" in fields and "target" in fields:
         return "judge"

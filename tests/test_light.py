@@ -26,7 +26,7 @@ NOT_LIGHT = {
     *(f"rewards.{name}" for name in ("callback", "online_dpo")),
     "distill.training",
     "server",
-    *(f"ui.{name}" for name in ("app", "guard")),
+    *(f"ui.{name}" for name in ("app", "guard", "routes", "uploads")),
 }
 """The modules that cannot be imported without an extra: engines, TRL's classes, datasets, training, the servers."""
 

@@ -7,13 +7,11 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli.files import RowFile
-from checklist_rewards.cli.report import console, write_json
-from checklist_rewards.datasets.columns import CHECKLIST_COLUMNS, PROMPT, checklist_columns
-from checklist_rewards.datasets.importing import imported_rows, listed_fields
+from checklist_rewards.cli.report import console
+from checklist_rewards.datasets.columns import PROMPT
+from checklist_rewards.datasets.importing import imported_rows, listed_fields, write_imported
 from checklist_rewards.errors import SampleError
-from checklist_rewards.files.rows import write_rows
 
 Format = Literal["auto", "rows", "autorubric", "rubric", "healthbench", "rar", "autochecklist"]
 
@@ -88,8 +86,7 @@ def import_(
         --checklist-key rubric --item-key question=criterion --item-key weight=points
     ```
     """
-    shared = output.suffix.lower() == ".json"
-    if shared:
+    if output.suffix.lower() == ".json":
         _check_output(file, output)
     else:
         RowFile(file, output)
@@ -103,26 +100,8 @@ def import_(
         may_abstain=may_abstain,
         source=source,
     )
-    rows = items = 0
-    if shared:
-        checklists = {checklist.id: checklist for _, checklist in imported.rows}
-        checklist = _one(checklists, file, output)
-        write_json(output, checklist.model_dump(mode="json"))
-        items = len(checklist)
-    else:
-        with write_rows(output) as out:
-            for row, checklist in imported.rows:
-                if PROMPT not in row:
-                    raise SampleError(
-                        f"{file} holds a single checklist without a prompt, which cannot be written as rows; set "
-                        "--output to a .json file and use it with `score --checklist`."
-                    )
-                others = {name: value for name, value in row.items() if name not in (PROMPT, *CHECKLIST_COLUMNS)}
-                out.write({PROMPT: row[PROMPT]} | others | checklist_columns(checklist))
-                rows, items = rows + 1, items + len(checklist)
-            if not rows:
-                raise SampleError(f"{file} has no rows.")
-    what = f"one checklist with {items} items" if shared else f"{rows} rows with {items} items"
+    rows, items = write_imported(imported, file, output)
+    what = f"one checklist with {items} items" if rows is None else f"{rows} rows with {items} items"
     console.print(f"{imported.format}: {what} in {output}", highlight=False)
     if imported.left_out:
         console.print(f"Dropped fields that items cannot hold: {listed_fields(imported.left_out)}", style="yellow")
@@ -143,14 +122,3 @@ def _fields(named: list[str]) -> dict[str, str]:
             raise SampleError(f"--item-key {entry!r}: expected FIELD=KEY, such as weight=points.")
         pairs[field] = key
     return pairs
-
-
-def _one(checklists: dict[str, Checklist], file: Path, output: Path) -> Checklist:
-    if len(checklists) != 1:
-        content = f"{len(checklists)} different checklists" if checklists else "no rows"
-        raise SampleError(
-            f"{file} has {content}, but --output {output} holds exactly one checklist; set it to a .jsonl, .csv or "
-            ".parquet file."
-        )
-    [checklist] = checklists.values()
-    return checklist

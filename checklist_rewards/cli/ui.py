@@ -88,3 +88,5 @@ def ui(
         if not no_browser:
             webbrowser.open(address)
         run_server(app, listening)
+    for job in app.state.jobs.running():
+        console.print(f"Job {job} goes on without the app; open the app again to follow or pause it.", markup=False)

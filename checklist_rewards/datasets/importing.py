@@ -5,6 +5,7 @@ Every row is validated. The error of the first invalid row names its line, key a
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +26,8 @@ from checklist_rewards.datasets.columns import (
 from checklist_rewards.datasets.criteria import json_or_text
 from checklist_rewards.datasets.rubrics import DOCUMENTS, FORMATS, FoundRows, read_rubrics, rubric_format
 from checklist_rewards.errors import SampleError
-from checklist_rewards.files.rows import Row, read_rows
+from checklist_rewards.files.atomic import write_text
+from checklist_rewards.files.rows import Row, read_rows, write_rows
 from checklist_rewards.scores.scales import with_abstention
 from checklist_rewards.validation import import_extra, one_of
 
@@ -166,6 +168,40 @@ def imported_rows(
     return ImportedRows(format, rows(), left_out)
 
 
+def write_imported(imported: ImportedRows, file: Path, output: Path) -> tuple[int | None, int]:
+    """Write imported rows, or with an output in .json the only checklist of the file.
+
+    Args:
+        imported ([`ImportedRows`]): The rows.
+        file (`Path`): Where they come from, for errors.
+        output (`Path`): The file to write.
+
+    Returns:
+        `tuple[int | None, int]`: The number of rows, None for a checklist, and the number of items.
+
+    Raises:
+        SampleError: If a row is not valid, or the output cannot hold the rows. Nothing is written.
+    """
+    if output.suffix.lower() == ".json":
+        checklist = _only({checklist.id: checklist for _, checklist in imported.rows}, file, output)
+        write_text(output, json.dumps(checklist.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n")
+        return None, len(checklist)
+    rows = items = 0
+    with write_rows(output) as out:
+        for row, checklist in imported.rows:
+            if PROMPT not in row:
+                raise SampleError(
+                    f"{file} holds a single checklist without a prompt, which cannot be written as rows; set "
+                    "--output to a .json file and use it with `score --checklist`."
+                )
+            others = {name: value for name, value in row.items() if name not in (PROMPT, *CHECKLIST_COLUMNS)}
+            out.write({PROMPT: row[PROMPT]} | others | checklist_columns(checklist))
+            rows, items = rows + 1, items + len(checklist)
+        if not rows:
+            raise SampleError(f"{file} has no rows.")
+    return rows, items
+
+
 def listed_fields(left_out: Counter[str]) -> str:
     """The dropped fields with their counts, as text."""
     return ", ".join(f"{name} ({count})" for name, count in sorted(left_out.items()))
@@ -257,3 +293,14 @@ def _one_per_item(row: Row, key: str, count: int) -> list[Any]:
             f"item); got {values!r:.60}."
         )
     return [", ".join(v) if isinstance(v, list) and all(isinstance(t, str) for t in v) else v for v in values]
+
+
+def _only(checklists: Mapping[str, Checklist], file: Path, output: Path) -> Checklist:
+    if len(checklists) != 1:
+        content = f"{len(checklists)} different checklists" if checklists else "no rows"
+        raise SampleError(
+            f"{file} has {content}, but --output {output} holds exactly one checklist; set it to a .jsonl, .csv or "
+            ".parquet file."
+        )
+    [checklist] = checklists.values()
+    return checklist

@@ -59,10 +59,24 @@ def load_jury(path: str | Path, store: bool | str | Path | Store = True, limited
         content = read_value(read_text(path), path)
     except ConfigError as error:
         raise ConfigError(f"{path}: the file of judges cannot be read as YAML ({str(error).rstrip('.')}).") from None
-    return _jury(content, str(path), Path(path).parent, open_store(store), limited)
+    return parse_jury(content, str(path), Path(path).parent, open_store(store), limited)
 
 
-def _jury(content: Any, where: str, folder: Path, store: Store | None, limited: Limited | None) -> Judge:
+def parse_jury(
+    content: Any, where: str, folder: Path, store: Store | None = None, limited: Limited | None = None
+) -> Judge:
+    """The judge that the content of a file describes; see [`load_jury`].
+
+    Args:
+        content (`Any`): The content, a mapping.
+        where (`str`): Name of the file in errors.
+        folder (`Path`): Folder of the files that it names.
+        store ([`Store`], *optional*): Where all judges keep their reads.
+        limited (callable, *optional*): Replaces the engine of each judge.
+
+    Raises:
+        ConfigError: If the content cannot be used.
+    """
     kinds = [kind for kind in _KINDS if isinstance(content, Mapping) and kind in content]
     if len(kinds) != 1 or not isinstance(content.get("judges"), list) or len(content) != 2:
         raise ConfigError(f"{where}: expected either 'panel' or 'cascade', and 'judges', a list; got {content!r:.80}.")
@@ -78,7 +92,7 @@ def _jury(content: Any, where: str, folder: Path, store: Store | None, limited: 
 
 def _one(entry: Any, where: str, folder: Path, store: Store | None, limited: Limited | None) -> Judge:
     if isinstance(entry, Mapping) and "judges" in entry:
-        return _jury(entry, where, folder, store, limited)
+        return parse_jury(entry, where, folder, store, limited)
     entry = {"model": entry} if isinstance(entry, str) else entry
     _known(entry, JudgeSettings, (), where)
     settings = _made(JudgeSettings, where, **placed(entry, folder))

@@ -14,7 +14,6 @@ import os
 import tempfile
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 from threading import Lock
@@ -25,19 +24,18 @@ from fastapi.responses import HTMLResponse, Response, StreamingResponse
 
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.ui import annotations as answers
-from checklist_rewards.ui import library
-from checklist_rewards.ui.batch import Batch
 from checklist_rewards.ui.bundle import page_file, read_data
 from checklist_rewards.ui.guard import Guard, TooLarge, cookie_name, json_body, page_token
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import OutsideError
 from checklist_rewards.ui.records import RecordFile
 from checklist_rewards.ui.report import write_report
+from checklist_rewards.ui.routes import add_batch, add_library, add_live
 from checklist_rewards.ui.snippets import items_of, loop_commands, snippets, without_secrets
 from checklist_rewards.ui.tasks import Task, ordered, read_tasks
 from checklist_rewards.version import __version__
 
-VIEWS = ("", "report", "annotate", "judge", "compare", "batch", "library")
+VIEWS = ("", "report", "annotate", "judge", "compare", "batch", "library", "live")
 _TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 _KEPT = 8
 
@@ -55,7 +53,6 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
     project = judging.project
     app = FastAPI(title="checklist-rewards ui", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Guard, token=token)
-    batch = Batch(judging)
     queues, reports = _Files(lambda path: read_tasks(path)), _Files(_report)
     static = {
         entry.name: entry.read_text(encoding="utf-8")
@@ -166,44 +163,6 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         scored = all(task.score is not None for task in tasks)
         return _json({**done, "commands": loop_commands(file, done["name"], scored, judging.judge)})
 
-    @app.get("/api/library")
-    async def library_files() -> Response:
-        return _json(await asyncio.to_thread(library.listed, judging))
-
-    @app.get("/api/library/file")
-    async def library_file(request: Request) -> Response:
-        return _json(await asyncio.to_thread(library.opened, judging, request.query_params.get("name", "")))
-
-    @app.post("/api/library/file")
-    async def save_file(request: Request) -> Response:
-        body = await json_body(request)
-        text = body.get("text")
-        if "checklist" in body:
-            text = library.checklist_text(body["checklist"])
-        done = await asyncio.to_thread(library.saved, judging, body.get("name"), text, body.get("stamp"))
-        return _json(done)
-
-    @app.get("/api/batch")
-    async def batch_jobs() -> Response:
-        return _json(await asyncio.to_thread(batch.jobs))
-
-    @app.get("/api/batch/columns")
-    async def batch_columns(request: Request) -> Response:
-        return _json(await asyncio.to_thread(batch.columns, request.query_params.get("file", "")))
-
-    @app.post("/api/batch/dry")
-    async def batch_dry(request: Request) -> Response:
-        return _json(asdict(await asyncio.to_thread(batch.dry_run, batch.job(await json_body(request)))))
-
-    @app.post("/api/batch/start")
-    async def batch_start(request: Request) -> Response:
-        return _json(asdict(await asyncio.to_thread(batch.start, batch.job(await json_body(request)))))
-
-    @app.post("/api/batch/pause")
-    async def batch_pause(request: Request) -> Response:
-        batch.pause(str((await json_body(request)).get("name")))
-        return _json({})
-
     @app.post("/api/judge")
     async def judge(request: Request) -> Response:
         body = await json_body(request)
@@ -219,6 +178,10 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         body = await json_body(request)
         config = await asyncio.to_thread(judging.config_of, body.get("settings") or {})
         return _json(snippets(config, judging.judge, judging.sample(body), judging.store_path))
+
+    add_batch(app, judging)
+    add_library(app, judging)
+    add_live(app, project)
 
     async def _tasks(query: Mapping[str, Any]) -> tuple[str, list[Task]]:
         file = str(query.get("file") or "")

@@ -1,96 +1,221 @@
-"""Checklists, prompts, pipelines and judges as files of the project folder, edited as text.
+"""The library: checklists, prompts, pipelines and judges as files of the project folder, in a folder per kind.
 
-A file is checked before it is written, and only if nobody has changed it since it was opened: the page sends the stamp
-that it got.
+A file is saved only if the parser of its kind accepts it, whose sentence is shown otherwise, and only if it is still
+the version that was opened, so that an edit elsewhere (an editor, `git pull`) is not overwritten.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from checklist_rewards.checklists import Checklist, content_hash
-from checklist_rewards.errors import SampleError
+from checklist_rewards.checklists import Checklist
+from checklist_rewards.datasets.importing import AUTO, imported_rows, listed_fields, write_imported
+from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.documents import read_text, read_value
+from checklist_rewards.files.rows import FORMATS
+from checklist_rewards.judges.checked import usable_check
+from checklist_rewards.judges.jury import parse_jury
 from checklist_rewards.pipelines import PipelineConfig
+from checklist_rewards.prompts import kind_of_prompt, parse_prompt
 from checklist_rewards.ui.judging import Judging
+from checklist_rewards.ui.project import OutsideError
 
-FOLDERS: Mapping[str, tuple[str, ...]] = {
+LONGEST = 2**20
+"""Most bytes of a file that can be edited."""
+_CONFIGS = (".yaml", ".yml", ".json")
+KINDS: Mapping[str, tuple[str, ...]] = {
     "checklists": (".json",),
     "prompts": (".md",),
-    "pipelines": (".yaml", ".yml", ".json"),
-    "judges": (".yaml", ".yml"),
+    "pipelines": _CONFIGS,
+    "judges": _CONFIGS,
 }
-"""The folders of the library, with the extensions of their files."""
-LONGEST = 2**20
+"""The folders of the library with the extensions of their files."""
+NEW = {
+    "checklists": '{"items": [\n  {"question": "Does the response …?"}\n]}\n',
+    "prompts": (
+        "# System\n\nYou answer a question about a response with Yes or No.\n\n# User\n\n{input}\n\n{target}\n\n"
+        "{question}\n"
+    ),
+    "pipelines": "name: mine\nscorer: {mode: item, metric: expected}\n",
+    "judges": "panel: {rule: majority}\njudges:\n  - {model: org/one}\n  - {model: org/two}\n",
+}
+"""How a new file begins."""
 
 
-def listed(judging: Judging) -> dict[str, list[str]]:
-    """The files of the library by folder."""
-    names = [file.name for file in judging.project.files()]
-    return {folder: [name for name in names if _is_in(name, folder)] for folder in FOLDERS}
-
-
-def opened(judging: Judging, name: str) -> dict[str, str]:
-    """The text of a file, with its stamp. Raises [`SampleError`]."""
-    _folder(name)
-    path = judging.project.existing(name)
-    if path.stat().st_size > LONGEST:
-        raise SampleError(f"{name} is larger than {LONGEST:,} bytes; edit it elsewhere.")
-    text = read_text(path)
-    return {"name": name, "text": text, "stamp": content_hash(text)}
-
-
-def saved(judging: Judging, name: Any, text: Any, stamp: Any = None) -> dict[str, str]:
-    """Check a file and write it.
+@dataclass(frozen=True)
+class Library:
+    """The library of a project.
 
     Args:
-        judging ([`Judging`]): The project.
-        name (`str`): Such as "checklists/polite.json".
-        text (`str`): The content.
-        stamp (`str`, *optional*): The stamp of the file as it was opened; None for a new file.
-
-    Raises:
-        ChecklistRewardsError: If the text is no such file, or the file has changed meanwhile. Nothing is written.
+        judging ([`Judging`]): The project, and what its files may do.
     """
-    if not isinstance(name, str) or not isinstance(text, str) or len(text) > LONGEST:
-        raise SampleError(f"a file needs a name and a text of up to {LONGEST:,} characters.")
-    folder, path = _folder(name), judging.project.path(name)
-    if path.exists() and (not path.is_file() or content_hash(read_text(path)) != stamp):
-        raise SampleError(f"{name} exists and is not the version that was opened; open it, or choose another name.")
-    if folder == "checklists":
-        Checklist.parse(text, name)
-    elif folder == "prompts":
-        if not text.strip():
-            raise SampleError(f"{name}: the prompt is empty.")
-    else:
-        value = read_value(text, path)
-        if not isinstance(value, Mapping):
-            raise SampleError(f"{name}: expected a mapping, got {type(value).__name__}.")
-        judging.check_file(name, value)
-        if folder == "pipelines":
-            PipelineConfig.parse(value, name, path.parent)
-        elif not isinstance(value.get("judges"), list):
-            raise SampleError(f"{name}: `judges` must be a list of judges.")
-    write_text(path, text)
-    return {"name": name, "stamp": content_hash(text)}
+
+    judging: Judging
+
+    def listed(self) -> dict[str, Any]:
+        """The files by kind, each with a line about its content or the sentence of its error."""
+        kinds: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
+        for file in self.judging.project.files():
+            kind = _kind(file.name)
+            if kind is not None:
+                kinds[kind].append({"name": file.name, "size": file.size, **self._state(file.name)})
+        return {"kinds": kinds, "new": NEW, "extensions": {kind: list(found) for kind, found in KINDS.items()}}
+
+    def read(self, name: Any) -> dict[str, Any]:
+        """The text of a file, its stamp and its state."""
+        path = self.judging.project.existing(_known(name))
+        _bounded(path.stat().st_size, name)
+        text = read_text(path)
+        return {"name": name, "text": text, "stamp": _stamp(text), **self._state(name, text)}
+
+    def check(self, name: Any, text: Any) -> dict[str, Any]:
+        """The state that a file with this name and text would have."""
+        try:
+            self.judging.project.path(_known(name))
+            return self._state(name, _text(text, name))
+        except SampleError as error:  # also while the name is typed
+            return {"summary": None, "error": str(error)}
+
+    def save(self, name: Any, text: Any, stamp: Any) -> dict[str, Any]:
+        """Save a file.
+
+        Args:
+            name (`str`): The name of the file.
+            text (`str`): Its text.
+            stamp (`str` or None): That of the text that was opened; None for a new file.
+
+        Raises:
+            ChecklistRewardsError: If the parser refuses the text, or the file has another stamp.
+        """
+        path = self.judging.project.path(_known(name))
+        self._summary(name, _text(text, name))
+        if stamp is None and path.exists():
+            raise SampleError(f"{name} exists; open it, or choose another name.")
+        if stamp is not None and (not path.is_file() or _stamp(read_text(path)) != stamp):
+            raise SampleError(f"{name} has changed since it was opened; open it again, and copy your text before.")
+        write_text(path, text)
+        return self.read(name)
+
+    def import_file(self, file: Any, output: Any, format: str = AUTO, may_abstain: bool = False) -> dict[str, Any]:
+        """Convert a file of another project as `checklists import` does.
+
+        Args:
+            file (`str`): A file of the project folder.
+            output (`str`): A new file: rows (.jsonl, .csv, .parquet), or a checklist of the library (.json).
+            format (`str`, *optional*): See [`imported_rows`].
+            may_abstain (`bool`, *optional*): Allow "cannot_assess" for every item.
+        """
+        project = self.judging.project
+        source, path = project.existing(file), project.path(output)
+        if path.suffix.lower() not in FORMATS:
+            _known(output)
+        if path.exists():
+            raise SampleError(f"{output} exists; choose another name.")
+        try:
+            imported = imported_rows(source, format=format, may_abstain=may_abstain)
+            rows, items = write_imported(imported, source, path)
+        except ChecklistRewardsError as error:
+            raise SampleError(self._public(str(error))) from None
+        dropped = listed_fields(imported.left_out)
+        return {"name": output, "format": imported.format, "rows": rows, "items": items, "dropped": dropped}
+
+    def _state(self, name: str, text: str | None = None) -> dict[str, Any]:
+        try:
+            if text is None:
+                path = self.judging.project.existing(name)
+                _bounded(path.stat().st_size, name)
+                text = read_text(path)
+            return {"summary": self._summary(name, text), "error": None}
+        except ChecklistRewardsError as error:
+            return {"summary": None, "error": self._public(str(error))}
+
+    def _summary(self, name: str, text: str) -> str:
+        kind = _kind(name)
+        assert kind is not None
+        try:
+            return _PARSERS[kind](self.judging, name, text)
+        except ChecklistRewardsError as error:
+            raise SampleError(self._public(str(error))) from None
+
+    def _public(self, message: str) -> str:
+        return message.replace(f"{self.judging.project.folder}/", "")
 
 
 def checklist_text(value: Any) -> str:
-    """A checklist of the page as the text of its file."""
+    """A checklist of the page as the text of its file. Raises [`ChecklistError`]."""
     Checklist.parse(value)
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
-def _folder(name: str) -> str:
-    folder = next((folder for folder in FOLDERS if _is_in(name, folder)), None)
-    if folder is None:
-        allowed = ", ".join(f"{folder}/NAME{ends[0]}" for folder, ends in FOLDERS.items())
-        raise SampleError(f"{name!r:.120} is not a file of the library; allowed: {allowed}.")
-    return folder
+def _checklist(_: Judging, name: str, text: str) -> str:
+    checklist = Checklist.parse(text, name)
+    for item in checklist.items:
+        if item.check is not None:
+            usable_check(item, name, allow_code="unsafe")  # checks the settings, and runs nothing
+    penalties = sum(item.weight < 0 for item in checklist.items)
+    parts = [f"{len(checklist)} items", *([f"{penalties} penalties"] if penalties else [])]
+    return ", ".join([*parts, *filter(None, [checklist.source])])
 
 
-def _is_in(name: str, folder: str) -> bool:
-    return name.startswith(f"{folder}/") and name.endswith(FOLDERS[folder])
+def _prompt(_: Judging, name: str, text: str) -> str:
+    prompt = parse_prompt(text, kind_of_prompt(text), name)
+    return f"a {prompt.kind} prompt with {', '.join(f'{{{field}}}' for field in sorted(prompt.placeholders))}"
+
+
+def _pipeline(judging: Judging, name: str, text: str) -> str:
+    value = read_value(text, name)
+    judging.check_file(name, {} if value is None else value)
+    config = PipelineConfig.parse(value, name, judging.project.path(name).parent)
+    return f"pipeline {config.name!r}: {config.generator.kind} generator, {config.scorer.kind} scorer"
+
+
+def _judges(judging: Judging, name: str, text: str) -> str:
+    value = read_value(text, name)
+    judging.check_file(name, {} if value is None else value)
+    parse_jury(value, name, judging.project.path(name).parent)
+    return f"a {'panel' if 'panel' in value else 'cascade'} of {len(value['judges'])} judges"
+
+
+_PARSERS: Mapping[str, Callable[[Judging, str, str], str]] = {
+    "checklists": _checklist,
+    "prompts": _prompt,
+    "pipelines": _pipeline,
+    "judges": _judges,
+}
+
+
+def _kind(name: str) -> str | None:
+    folder, slash, rest = name.partition("/")
+    return folder if slash and Path(rest).suffix.lower() in KINDS.get(folder, ()) else None
+
+
+def _known(name: Any) -> str:
+    if not isinstance(name, str) or _kind(name) is None:
+        allowed = ", ".join(f"{kind}/NAME{'|'.join(found)}" for kind, found in KINDS.items())
+        raise OutsideError(f"{name!r:.120} is not a file of the library; allowed: {allowed}.")
+    return name
+
+
+def _text(text: Any, name: str) -> str:
+    if not isinstance(text, str):
+        raise SampleError(f"{name}: the text must be a string, got {type(text).__name__}.")
+    try:
+        _bounded(len(text.encode("utf-8")), name)
+    except UnicodeEncodeError:
+        raise SampleError(f"{name}: the text has half a surrogate pair, which a file in UTF-8 cannot hold.") from None
+    return text
+
+
+def _bounded(size: int, name: str) -> None:
+    if size > LONGEST:
+        raise SampleError(f"{name} has {size:,} bytes; the library edits files of up to {LONGEST:,} bytes.")
+
+
+def _stamp(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]

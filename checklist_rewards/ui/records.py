@@ -101,7 +101,7 @@ class RecordFile:
             if kind == "scored":
                 yield self._scored(row, number)
             else:
-                yield _reward(row, number) if kind == "rewards" else _pair(row, number)
+                yield reward_record(row, number) if kind == "rewards" else _pair(row, number)
 
     def _scored(self, row: Row, number: int) -> Record:
         data = row.data
@@ -180,7 +180,8 @@ def _count(path: Path) -> int:
         return sum(1 for line in lines if line.strip())
 
 
-def _reward(row: Row, number: int) -> Record:
+def reward_record(row: Row, number: int) -> Record:
+    """The record of a row of a reward log."""
     data = row.data
     score = data.get("score")
     step = data.get("step")

@@ -39,6 +39,22 @@ export async function* lines(path, body, signal) {
   }
 }
 
+/** Send a file of the user; the answer has its name in the project. */
+export async function upload(file) {
+  const init = { method: "POST", headers: { ...headers(), "content-type": "application/octet-stream" }, body: file };
+  return (await checked(await fetch(`/api/upload?${new URLSearchParams({ name: file.name })}`, init))).json();
+}
+
+/** Save a file of the project, or a text, on the user's machine. */
+export async function download(name, text = null) {
+  const content = text === null ? await (await get("download", { file: name })).blob() : new Blob([text]);
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(content);
+  link.download = name.split("/").at(-1);
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
 async function send(path, body, signal) {
   const init = { method: "POST", headers: { ...headers(), "content-type": "application/json" }, body: JSON.stringify(body), signal };
   return checked(await fetch(`/api/${path}`, init));

@@ -9,9 +9,10 @@ import { count, el, note, section, table } from "./dom.js";
 import { alertOf } from "./forms.js";
 import { judge } from "./judge.js";
 import { library } from "./library.js";
+import { live } from "./live.js";
 import { show } from "./main.js";
 
-const VIEWS = [["/", "Files", files], ["/annotate", "Annotate", annotate], ["/judge", "Judge", judge], ["/compare", "Compare", columns], ["/batch", "Batch", batch], ["/library", "Library", library]];
+const VIEWS = [["/", "Files", files], ["/annotate", "Annotate", annotate], ["/judge", "Judge", judge], ["/compare", "Compare", columns], ["/batch", "Batch", batch], ["/library", "Library", library], ["/live", "Live", live]];
 const TABLES = [".jsonl", ".csv", ".parquet"];
 const FOLLOWED = 3000;
 
@@ -41,7 +42,7 @@ function files(main, project) {
       file.name,
       count(file.size),
       new Date(file.changed * 1000).toLocaleString(),
-      isTable ? [el("a", { href: `/report${query}` }, "Report"), " ", el("a", { href: `/annotate${query}` }, "Annotate")] : null,
+      isTable ? [el("a", { href: `/report${query}` }, "Report"), " ", el("a", { href: `/annotate${query}` }, "Annotate"), " ", el("a", { href: `/batch${query}` }, "Score")] : null,
     ];
   });
   main.replaceChildren(

@@ -1,96 +1,254 @@
-// Batch: score a file of the project in the background. A job can be paused, and goes on after a restart of the app.
+// Batch: score a file of the project in a process of its own. Jobs are files; they go on without this page.
 
-import { getJson, post } from "./api.js";
-import { count, el, note, plural, section, table } from "./dom.js";
+import { download, getJson, post, upload } from "./api.js";
+import { count, el, fixed, note, plural, section, table } from "./dom.js";
 import { alertOf, choice, field, settingsForm } from "./forms.js";
 
-const REFRESH = 1000;
+const TABLES = [".jsonl", ".csv", ".parquet"];
+const KEYS = [
+  ["target", "response (--target-key)", "target, else completion"],
+  ["input", "prompt (--input-key)", "prompt, else input"],
+  ["checklist", "checklist (--checklist-key)", "checklist"],
+  ["reference", "reference answer (--reference-key)", "none"],
+  ["history", "conversation (--history-key)", "history"],
+];
+const POLLED = 1000, RESTED = 5000;
+const NOTES = {
+  running: "The job goes on without this page and without the app.",
+  pausing: "The process is told to end.",
+  paused: "Answers received so far are in the store: resuming asks only for the others.",
+  stopped: "The job ended without a result. Answers received so far are in the store: resuming asks only for the others.",
+  new: "This job has not run on this machine.",
+};
 
 export async function batch(main, project) {
-  const choices = await getJson("choices");
-  const files = project.files.map((file) => file.name).filter((name) => /\.(jsonl|csv|parquet)$/i.test(name) && !/^(annotations|labels|batch)\//.test(name));
-  const file = choice(files, { name: "file" });
-  const columns = Object.fromEntries(["prompt", "target", "reference", "checklist"].map((name) => [name, choice([], { name })]));
-  const shared = choice([["", "none: use the column"], ...choices.checklists], { name: "checklist_file" });
-  const name = el("input", { name: "name", value: "scores" });
+  const [choices, first] = await Promise.all([getJson("choices"), getJson("jobs")]);
+  const names = project.files.filter((file) => TABLES.some((end) => file.name.toLowerCase().endsWith(end))).map((file) => file.name);
+  const checklists = project.files.filter((file) => /^checklists\/.*\.json$/i.test(file.name)).map((file) => file.name);
+  const file = choice([["", "choose a file"], ...names], { name: "file" });
+  const sent = el("input", { type: "file", name: "upload", accept: ".jsonl,.csv", "aria-label": "upload a file" });
+  const output = el("input", { name: "output", size: 34, placeholder: "scored/….jsonl" });
+  const shared = choice([["", "the checklist column"], ...checklists], { name: "shared" });
+  const keys = Object.fromEntries(KEYS.map(([name, , otherwise]) => [name, choice([["", `as usual (${otherwise})`]], { name: `key-${name}` })]));
   const form = settingsForm(choices);
-  const status = el("div", { role: "status" });
-  const jobs = el("div", { class: "jobs" });
-  const body = () => ({
-    name: name.value,
-    file: file.value,
-    checklist_file: shared.value,
-    settings: form.value(),
-    ...Object.fromEntries(Object.entries(columns).map(([key, control]) => [key, control.value])),
-  });
+  const prices = ["prompt", "reply"].map((name) => el("input", { type: "number", min: 0, step: "any", class: "short", name: `price-${name}` }));
+  const budget = el("input", { type: "number", min: 0, step: "any", class: "short", name: "budget" });
+  const preview = el("div", { class: "preview" });
+  const forecast = el("div", { class: "forecast", "aria-live": "polite" });
+  const problem = el("div");
+  const dryButton = el("button", { type: "button", name: "forecast", onclick: dryRun }, "Dry run");
+  const startButton = el("button", { type: "button", class: "primary", name: "start", onclick: start }, "Start");
+  const list = el("div", { class: "jobs" });
+  const cards = new Map();
+  let timer = null;
 
-  async function act(work) {
+  main.replaceChildren(
+    section(
+      "New job",
+      note(`Scores a file with ${choices.judge}, as `, el("code", {}, "checklist-rewards score"), " does; the figures are the same."),
+      el("div", { class: "filters" }, field("file of the project", file), field("or upload one (.jsonl, .csv)", sent)),
+      preview,
+      el("div", { class: "filters" }, KEYS.map(([name, shown]) => field(shown, keys[name])), field("checklist for all rows", shared), field("result", output)),
+      el("details", {}, el("summary", {}, "Settings of the judge"), form.node),
+      el(
+        "details",
+        {},
+        el("summary", {}, "Price and budget"),
+        el("div", { class: "filters" }, field("US dollars per million prompt tokens", prices[0]), field("per million reply tokens", prices[1]), field("budget in US dollars", budget)),
+        note(`The price is that of ${first.model}. A budget needs a price: the job stops before more is spent, and can be resumed with a larger one.`),
+      ),
+      first.stored ? null : el("p", { class: "note warning" }, "The app was started with --no-store: a job that is paused begins again."),
+      el("div", { class: "controls" }, dryButton, startButton),
+      problem,
+      forecast,
+    ),
+    section("Jobs", list),
+  );
+  file.addEventListener("change", chosen);
+  sent.addEventListener("change", send);
+  const asked = new URLSearchParams(location.search).get("file");
+  if (names.includes(asked)) file.value = asked;
+  if (file.value) await chosen();
+  showJobs(first.jobs);
+
+  async function attempt(button, work) {
+    problem.replaceChildren();
+    button.disabled = true;
     try {
       await work();
     } catch (error) {
-      status.replaceChildren(alertOf(error.message));
+      problem.replaceChildren(alertOf(error.message));
+    }
+    button.disabled = false;
+  }
+
+  function send() {
+    return attempt(sent, async () => {
+      const [given] = sent.files;
+      if (!given) return;
+      const { name } = await upload(given);
+      file.append(el("option", { value: name }, name));
+      file.value = name;
+      sent.value = "";
+      await chosen();
+    });
+  }
+
+  function chosen() {
+    return attempt(file, async () => {
+      forecast.replaceChildren();
+      preview.replaceChildren();
+      if (!file.value) return;
+      const found = await getJson("jobs/preview", { file: file.value });
+      for (const [name, , otherwise] of KEYS) {
+        const before = keys[name].value;
+        keys[name].replaceChildren(...[["", `as usual (${otherwise})`], ...found.columns.map((one) => [one, one])].map(([value, shown]) => el("option", { value }, shown)));
+        keys[name].value = found.columns.includes(before) ? before : "";
+      }
+      const stem = file.value.split("/").at(-1).replace(/\.\w+$/, "");
+      output.value = `scored/${stem}.jsonl`;
+      preview.replaceChildren(table(found.columns, found.rows.map((row) => found.columns.map((name) => el("div", { class: "two-lines", dir: "auto" }, row[name] ?? ""))), { "aria-label": "First rows" }));
+    });
+  }
+
+  function request() {
+    if (!file.value) throw new Error("Choose a file first.");
+    const chosenKeys = Object.fromEntries(Object.entries(keys).filter(([, control]) => control.value).map(([name, control]) => [name, name === "input" ? [control.value] : control.value]));
+    const priced = prices.some((one) => one.value !== "");
+    return {
+      file: file.value,
+      output: output.value,
+      columns: chosenKeys,
+      checklist: shared.value || null,
+      settings: form.value(),
+      price: priced ? prices.map((one) => Number(one.value)) : null,
+      budget: budget.value === "" ? null : Number(budget.value),
+    };
+  }
+
+  function dryRun() {
+    return attempt(dryButton, async () => {
+      forecast.replaceChildren(note("Counting the calls …"));
+      try {
+        const found = await post("jobs/forecast", request());
+        const heads = found.heads.map((head, i) => (i > 1 ? [head, "n"] : head));
+        forecast.replaceChildren(heads.length ? table(heads, found.rows, { class: "counted", "aria-label": "Dry run" }) : "", ...found.notes.map((text) => note(text)));
+      } catch (error) {
+        forecast.replaceChildren();
+        throw error;
+      }
+    });
+  }
+
+  function start() {
+    return attempt(startButton, async () => {
+      await post("jobs", request());
+      await poll();
+      list.scrollIntoView({ block: "nearest" });
+    });
+  }
+
+  async function poll() {
+    clearTimeout(timer);
+    try {
+      showJobs((await getJson("jobs")).jobs);
+    } catch (error) {
+      problem.replaceChildren(alertOf(error.message));
+      timer = setTimeout(poll, RESTED);
     }
   }
 
-  const choose = () =>
-    act(async () => {
-      const found = await getJson("batch/columns", { file: file.value });
-      for (const [key, control] of Object.entries(columns)) {
-        control.replaceChildren(...["", ...found.columns].map((one) => el("option", { value: one }, one || "none")));
-        control.value = found[key] ?? "";
+  function showJobs(jobs) {
+    if (!jobs.length) list.replaceChildren(note("There are no jobs yet."));
+    else if (!cards.size) list.replaceChildren();
+    jobs.toReversed().forEach((job) => {
+      if (!cards.has(job.id)) {
+        cards.set(job.id, jobCard(poll));
+        list.prepend(cards.get(job.id).node);
       }
-      status.replaceChildren();
+      cards.get(job.id).show(job);
     });
+    const working = jobs.some((job) => job.state === "running" || job.state === "pausing");
+    clearTimeout(timer);
+    timer = setTimeout(poll, working ? POLLED : RESTED);
+  }
+}
 
-  const dry = () =>
-    act(async () => {
-      const job = await post("batch/dry", body());
-      status.replaceChildren(note(`${plural(job.rows, "row")}, ${plural(job.reads, "read")}; answers in the store are not asked again.`));
-    });
+/** The card of one job, which is updated in place. `changed` is called after a button. */
+function jobCard(changed) {
+  const title = el("h3"), state = el("span", { class: "tag state" }), bar = el("progress", { max: 1, "aria-label": "answered reads" });
+  const progress = el("div", { class: "muted figures" }), text = el("div", { class: "outcome" }), buttons = el("div", { class: "controls" }), problem = el("div");
+  const node = el("article", { class: "card job" }, el("div", { class: "job-head" }, title, state), bar, progress, text, buttons, problem);
+  let drawn = "";
 
-  const start = (values) =>
-    act(async () => {
-      const job = await post("batch/start", values);
-      status.replaceChildren(note(`${job.name} has started.`));
-      await refresh();
-    });
-
-  async function refresh() {
-    const found = await getJson("batch");
-    const rows = found.map((job) => [
-      job.name,
-      job.file,
-      el("span", { class: "status" }, job.error ? `${job.status}: ${job.error}` : job.status),
-      [el("progress", { max: job.rows, value: job.done, "aria-label": `progress of ${job.name}` }), ` ${count(job.done)} of ${count(job.rows)}`],
-      job.status === "running"
-        ? el("button", { type: "button", name: "pause", onclick: () => act(() => post("batch/pause", { name: job.name })) }, "Pause")
-        : job.status === "done"
-          ? el("a", { href: `/report?${new URLSearchParams({ file: job.output })}` }, "Report")
-          : el("button", { type: "button", name: "resume", onclick: () => start(job) }, "Resume"),
-    ]);
-    if (rows.length) jobs.replaceChildren(table(["job", "file", "status", "rows", "open"], rows, { "aria-label": "Jobs" }));
+  async function act(event, work) {
+    event.target.disabled = true;
+    problem.replaceChildren();
+    try {
+      await work();
+    } catch (error) {
+      problem.replaceChildren(alertOf(error.message));
+    }
+    event.target.disabled = false;
+    await changed();
   }
 
-  file.addEventListener("change", choose);
-  main.replaceChildren(
-    section(
-      "Batch",
-      note("Scores a file as ", el("code", {}, "checklist-rewards score"), " does. The result is batch/NAME.jsonl of the project."),
-      el("div", { class: "filters" }, field("file", file), Object.entries(columns).map(([key, control]) => field(`column: ${key}`, control)), field("checklist for all rows", shared), field("name of the job", name)),
-      el("details", {}, el("summary", {}, "Settings of the judge"), form.node),
-      el("div", { class: "controls" }, el("button", { type: "button", name: "dry", onclick: dry }, "Dry run"), el("button", { type: "button", class: "primary", name: "start", onclick: () => start(body()) }, "Start")),
-      status,
-    ),
-    section("Jobs", jobs),
-  );
-  jobs.append(note("No jobs yet."));
-  if (files.length) await choose();
-  await refresh();
-  let busy = false;
-  setInterval(async () => {
-    if (busy) return;
-    busy = true;
-    if (jobs.querySelector("[name=pause]")) await act(refresh);
-    busy = false;
-  }, REFRESH);
+  function button(shown, name, work, attributes = {}) {
+    return el("button", { type: "button", name, onclick: (event) => act(event, work), ...attributes }, shown);
+  }
+
+  function show(job) {
+    node.dataset.state = job.state;
+    node.dataset.job = job.id;
+    if (JSON.stringify(job) === drawn) return;
+    drawn = JSON.stringify(job);
+    title.textContent = job.file ? `${job.file} → ${job.output}` : `jobs/${job.id}.json`;
+    state.textContent = job.state;
+    bar.hidden = job.state === "invalid";
+    if (job.state === "done") bar.value = 1;
+    else if (job.total) bar.value = job.done / job.total;
+    else if (job.state === "running") bar.removeAttribute("value");
+    else bar.value = 0;
+    progress.textContent = job.progress ?? (job.state === "running" ? "Checking the rows and loading the judge …" : "");
+    text.replaceChildren(...outcome(job));
+    buttons.replaceChildren(...actions(job));
+  }
+
+  function actions(job) {
+    const again = (budget) => post("jobs/resume", { id: job.id, budget });
+    if (job.state === "running") return [button("Pause", "pause", () => post("jobs/pause", { id: job.id }))];
+    if (job.state === "pausing" || job.state === "invalid") return [];
+    const missing = Object.keys(job.summary?.unanswered ?? {}).length > 0;
+    const budget = job.budget === null ? null : el("input", { type: "number", min: 0, step: "any", value: job.budget, class: "short", "aria-label": "budget in US dollars" });
+    const resume = job.state !== "done" || missing;
+    return [
+      job.state === "done" ? el("a", { class: "button", href: `/report?${new URLSearchParams({ file: job.output })}` }, "Open the report") : null,
+      job.state === "done" ? button("Download", "download", () => download(job.output)) : null,
+      resume && budget ? field("budget", budget) : null,
+      resume ? button(job.state === "new" ? "Start" : job.state === "done" ? "Ask again for what is missing" : "Resume", "resume", () => again(budget === null ? null : Number(budget.value)), { class: job.state === "done" ? null : "primary" }) : null,
+    ].filter(Boolean);
+  }
+
+  return { node, show };
+}
+
+function outcome(job) {
+  const parts = [];
+  if (job.message) parts.push(alertOf(job.message));
+  if (job.log) parts.push(el("pre", { class: "log", tabindex: "0", "aria-label": "log" }, job.log.slice(-2000)));
+  if (NOTES[job.state]) parts.push(note(NOTES[job.state]));
+  const done = job.summary;
+  if (done) {
+    const unanswered = Object.entries(done.unanswered ?? {});
+    parts.push(
+      note(
+        `${plural(done.rows, "row")}, mean score `,
+        el("strong", { class: "num mean", title: String(done.mean_score) }, fixed(done.mean_score, 4)),
+        `, ${count(done.reads)} reads (${count(done.receipt?.stored ?? 0)} from the store), ${fixed(done.seconds, 1)} s`,
+        done.US_dollars === undefined ? "" : `, US dollars: ${done.US_dollars}`,
+      ),
+    );
+    if (unanswered.length) parts.push(alertOf(`Unanswered: ${unanswered.map(([reason, n]) => `${reason} ${count(n)}`).join(", ")}.`));
+  }
+  return parts;
 }

@@ -1,69 +1,176 @@
-// Library: checklists, prompts, pipelines and judges as text files of the project. The server checks a file before it writes it.
+// Library: checklists, prompts, pipelines and judges as files. The server's parsers check a text while it is edited.
 
-import { getJson, post } from "./api.js";
-import { el, note, section } from "./dom.js";
+import { download, getJson, post } from "./api.js";
+import { count, el, note, plural, section } from "./dom.js";
 import { alertOf, area, choice, field } from "./forms.js";
 
-const STARTS = {
-  checklists: ["checklists/new.json", '[\n  "Does the response …?",\n  {"question": "Is it rude?", "weight": -1}\n]\n'],
-  prompts: ["prompts/new.md", "Write a checklist for the instruction.\n\n{input}\n"],
-  pipelines: ["pipelines/new.yaml", "name: new\ngenerator: {max_items: 8}\nscorer: {metric: expected}\n"],
-  judges: ["judges/new.yaml", "panel: {rule: majority}\njudges:\n  - {model: org/one}\n  - {model: org/two}\n"],
-};
+const TITLES = { checklists: "Checklists", prompts: "Prompts", pipelines: "Pipelines", judges: "Judges" };
+const FORMATS = [["auto", "detect"], "autochecklist", "autorubric", "rubric", "healthbench", "rar", "rows"];
+const PAUSE = 400;
 
-export async function library(main) {
-  const list = el("div", {});
-  const name = el("input", { name: "name", "aria-label": "name", class: "name" });
-  const text = area("", { rows: 18, name: "text", "aria-label": "text", class: "source", spellcheck: "false" });
-  const status = el("div", { role: "status" });
-  let stamp = null;
-  const kinds = choice(Object.keys(STARTS), { name: "kind" });
+export async function library(main, project) {
+  const list = el("div", { class: "shelves" });
+  const editor = el("div", { class: "editing" });
+  const importer = importForm(project, refresh);
+  let kinds = null, opened = null;
   main.replaceChildren(
-    section(
-      "Library",
-      note("Files of the project folder: versions and exchange are those of git."),
-      el(
-        "div",
-        { class: "library" },
-        el("div", {}, list, field("new", kinds), el("button", { type: "button", name: "new", onclick: () => edit({ name: STARTS[kinds.value][0], text: STARTS[kinds.value][1], stamp: null }) }, "New file")),
-        el("div", {}, field("name", name), field("text", text), el("button", { type: "button", class: "primary", name: "save", onclick: save }, "Save"), status),
-      ),
-    ),
+    section("Library", note("Files of the project folder: checklists/, prompts/, pipelines/ and judges/. Commands and the other views use them by name.")),
+    el("div", { class: "library" }, list, editor),
+    el("details", { class: "part" }, el("summary", {}, "Import checklists of other projects"), importer),
   );
+  addEventListener("beforeunload", (event) => opened?.changed() && event.preventDefault());
   await refresh();
+  const asked = new URLSearchParams(location.search).get("name");
+  if (asked) await open(asked);
+  else editor.replaceChildren(note("Choose a file, or begin a new one."));
 
-  async function refresh() {
+  async function refresh(name = null) {
     const found = await getJson("library");
-    list.replaceChildren(
-      ...Object.entries(found).map(([folder, names]) =>
-        el("section", {}, el("h3", {}, folder), names.length ? el("ul", {}, names.map((one) => el("li", {}, el("button", { type: "button", class: "link", onclick: () => open(one) }, one.slice(folder.length + 1))))) : note("none")),
-      ),
+    kinds = found;
+    list.replaceChildren(...Object.entries(found.kinds).map(([kind, files]) => shelf(kind, files)));
+    if (name) await open(name);
+  }
+
+  function shelf(kind, files) {
+    return el(
+      "section",
+      { class: "part shelf" },
+      el("h2", {}, TITLES[kind]),
+      files.length ? el("ul", {}, files.map(entry)) : note(`No file in ${kind}/.`),
+      el("button", { type: "button", name: `new-${kind}`, onclick: () => begin(kind) }, "New"),
     );
   }
 
-  function edit(file) {
-    name.value = file.name;
-    text.value = file.text;
-    stamp = file.stamp;
-    status.replaceChildren();
+  function entry(file) {
+    return el(
+      "li",
+      { class: file.error ? "wrong" : null },
+      el("button", { type: "button", class: "link", "data-name": file.name, onclick: () => open(file.name) }, file.name.split("/").slice(1).join("/")),
+      el("div", { class: "muted" }, file.error ? "not valid" : file.summary),
+    );
   }
 
-  async function open(one) {
+  function leave() {
+    return !opened?.changed() || confirm(`Discard the changes of ${opened.name || "the new file"}?`);
+  }
+
+  async function open(name) {
+    if (!leave()) return;
     try {
-      edit(await getJson("library/file", { name: one }));
+      const file = await getJson("library/file", { name });
+      history.replaceState(null, "", `/library?${new URLSearchParams({ name })}`);
+      edit(file.name, file.text, file.stamp, file);
     } catch (error) {
-      status.replaceChildren(alertOf(error.message));
+      opened = null;
+      editor.replaceChildren(alertOf(error.message));
     }
   }
 
-  async function save() {
-    try {
-      const done = await post("library/file", { name: name.value, text: text.value, stamp });
-      stamp = done.stamp;
-      status.replaceChildren(note(`${done.name} is saved.`));
-      await refresh();
-    } catch (error) {
-      status.replaceChildren(alertOf(error.message));
+  function begin(kind) {
+    if (!leave()) return;
+    history.replaceState(null, "", "/library");
+    edit(`${kind}/`, kinds.new[kind], null, { summary: null, error: null }, kind);
+  }
+
+  function edit(name, text, stamp, state, kind = null) {
+    const control = area(text, { name: "text", rows: 22, class: "source", spellcheck: "false", "aria-label": "text of the file" });
+    const title = kind ? el("input", { name: "name", value: `${name}mine${kinds.extensions[kind][0]}`, size: 40, "aria-label": "name of the file" }) : null;
+    const told = el("div", { class: "told", "aria-live": "polite" });
+    const save = el("button", { type: "button", class: "primary", name: "save", onclick: store }, "Save");
+    const named = () => title?.value ?? name;
+    let saved = text, timer = null, asked = 0;
+    opened = { get name() { return named(); }, changed: () => control.value !== saved };
+    for (const one of [control, title]) {
+      one?.addEventListener("input", () => {
+        clearTimeout(timer);
+        timer = setTimeout(check, PAUSE);
+      });
     }
+    editor.replaceChildren(
+      section(
+        kind ? `New: ${TITLES[kind].toLowerCase()}` : name,
+        title ? field("name", title) : null,
+        control,
+        told,
+        el("div", { class: "controls" }, save, el("button", { type: "button", name: "download", onclick: () => download(named(), control.value) }, "Download"), uses(name)),
+      ),
+    );
+    if (kind) check();
+    else tell(state);
+    if (matchMedia("(max-width: 900px)").matches) editor.scrollIntoView();
+    for (const one of list.querySelectorAll("button.link")) {
+      if (!kind && one.dataset.name === name) one.setAttribute("aria-current", "true");
+      else one.removeAttribute("aria-current");
+    }
+
+    function tell(found) {
+      told.replaceChildren(found.error ? alertOf(found.error) : el("p", { class: "note good-line" }, `Valid: ${found.summary}.`));
+      save.disabled = Boolean(found.error);
+    }
+
+    async function check() {
+      const own = ++asked;
+      try {
+        const found = await post("library/check", { name: named(), text: control.value });
+        if (own === asked) tell(found);
+      } catch (error) {
+        if (own === asked) tell({ error: error.message });
+      }
+    }
+
+    async function store() {
+      try {
+        const found = await post("library/file", { name: named(), text: control.value, stamp });
+        saved = control.value;
+        opened = null;
+        await refresh(found.name);
+        editor.querySelector(".told")?.append(el("p", { class: "note", role: "status" }, "Saved."));
+      } catch (error) {
+        told.replaceChildren(alertOf(error.message));
+      }
+    }
+  }
+}
+
+/** Where a file can be used. */
+function uses(name) {
+  const kind = name.split("/")[0];
+  if (name.endsWith("/")) return null;
+  if (kind === "checklists") return el("span", { class: "muted" }, "Batch: “checklist for all rows”. Command: ", el("code", {}, `--checklist ${name}`));
+  if (kind === "pipelines") return el("span", { class: "muted" }, "Settings: “pipeline”. Command: ", el("code", {}, `--config ${name}`));
+  if (kind === "judges") return el("span", { class: "muted" }, "Settings: “judge”. Command: ", el("code", {}, `--judge ${name}`));
+  return el("span", { class: "muted" }, "In a pipeline: ", el("code", {}, `prompt: ../${name}`));
+}
+
+function importForm(project, done) {
+  const file = choice([["", "choose a file"], ...project.files.map((one) => one.name).filter((one) => /\.(jsonl|csv|parquet|json|ya?ml)$/i.test(one))], { name: "import-file" });
+  const format = choice(FORMATS, { name: "import-format" });
+  const output = el("input", { name: "import-output", size: 34, placeholder: "checklists/….json" });
+  const abstain = el("input", { type: "checkbox", name: "import-abstain" });
+  const told = el("div", { "aria-live": "polite" });
+  const button = el("button", { type: "button", name: "import", onclick: run }, "Import");
+  file.addEventListener("change", () => {
+    const stem = file.value.split("/").at(-1).replace(/\.\w+$/, "");
+    output.value = /\.(json|ya?ml)$/i.test(file.value) ? `checklists/${stem}.json` : `imported/${stem}.jsonl`;
+  });
+  return el(
+    "div",
+    {},
+    note("AutoChecklist, Autorubric, HealthBench and RaR files of the project folder. A result in .json is one checklist; rows become a .jsonl file with a checklist per row. Files can be uploaded in Batch."),
+    el("div", { class: "filters" }, field("file", file), field("format", format), field("result", output), el("label", { class: "check" }, abstain, " allow “cannot assess”"), button),
+    told,
+  );
+
+  async function run() {
+    button.disabled = true;
+    try {
+      const found = await post("library/import", { file: file.value, output: output.value, format: format.value, may_abstain: abstain.checked });
+      const what = found.rows === null ? `one checklist with ${plural(found.items, "item")}` : `${plural(found.rows, "row")} with ${count(found.items)} items`;
+      told.replaceChildren(note(`${found.format}: ${what} in ${found.name}.`), found.dropped ? note(`Dropped fields that items cannot hold: ${found.dropped}.`) : "");
+      await done(found.rows === null ? found.name : null);
+    } catch (error) {
+      told.replaceChildren(alertOf(error.message));
+    }
+    button.disabled = false;
   }
 }

@@ -9,22 +9,27 @@ const MOST_HISTORY = 40;
 
 /** The training view. `open(row)` shows the details of a row. */
 export function training(report, file, open) {
-  const { steps, series, categories, learned } = file.training;
-  const line = (name, shown = name) => ({ name: shown, values: series[name] });
-  const names = Object.keys(categories);
-  const charts = [
-    lines(steps, [line("reward"), line("score"), line("pass_rate", "pass rate")], { label: "Reward, score and pass rate", low: 0, high: 1 }),
-    names.length ? lines(steps, names.slice(0, 6).map((name) => ({ name, values: categories[name] })), { label: "Pass rate by category", low: 0, high: 1 }) : null,
-    lines(steps, [line("words", "words")], { label: "Length of the completions", digits: 1 }),
-    lines(steps, [line("reward_std_in_group", "standard deviation of the reward in a group"), line("groups_without_variance", "groups without variance"), line("without_reward", "completions without a reward")], { label: "Variance and failures", low: 0 }),
-  ];
+  const { learned } = file.training;
   return [
     sampled(file),
     section("What the policy learned", learnedTable(learned)),
     runs(report.files.filter((one) => one.training)),
-    section("Over the steps", note("Faint lines are the values of the steps, strong lines their moving average."), el("div", { class: "columns" }, charts)),
+    section("Over the steps", note("Faint lines are the values of the steps, strong lines their moving average."), el("div", { class: "columns" }, curves(file.training))),
     section("One group of completions", groups(file, open)),
     section("One prompt over the run", history(file, open)),
+  ];
+}
+
+/** Curves over the steps, from the figures of a run. */
+export function curves(figures) {
+  const { steps, series, categories } = figures;
+  const line = (name, shown = name) => ({ name: shown, values: series[name] });
+  const names = Object.keys(categories);
+  return [
+    lines(steps, [line("reward"), line("score"), line("pass_rate", "pass rate")], { label: "Reward, score and pass rate", low: 0, high: 1 }),
+    names.length ? lines(steps, names.slice(0, 6).map((name) => ({ name, values: categories[name] })), { label: "Pass rate by category", low: 0, high: 1 }) : null,
+    lines(steps, [line("words", "words")], { label: "Length of the completions", digits: 1 }),
+    lines(steps, [line("reward_std_in_group", "standard deviation of the reward in a group"), line("groups_without_variance", "groups without variance"), line("without_reward", "completions without a reward")], { label: "Variance and failures", low: 0 }),
   ];
 }
 
@@ -47,7 +52,8 @@ function runs(files) {
   );
 }
 
-function learnedTable(learned) {
+/** How the pass rates of questions changed. */
+export function learnedTable(learned) {
   const known = learned.filter((line) => line.change !== null);
   if (!known.length) return note("No question has enough answers in the first and in the last third of the steps.");
   const shown = known.length > MOST_LEARNED ? [...known.slice(0, MOST_LEARNED / 2), ...known.slice(-MOST_LEARNED / 2)] : known;

@@ -1,111 +1,239 @@
-"""Jobs: the rows that `score` writes, pause and resume through the store, and a restart of the app."""
+"""Batch: jobs are files, run as processes that outlive the app, and are paused and resumed."""
 
 import json
-import threading
+import os
+import shutil
+import signal
+import sys
 import time
 
 import pytest
 
+pytest.importorskip("fastapi")
+from fastapi.testclient import TestClient
+
 from checklist_rewards.backends import Engine
-from checklist_rewards.files.rows import read_rows
 from checklist_rewards.files.store import Store
 from checklist_rewards.pipelines import PipelineConfig
-from checklist_rewards.ui import batch as jobs
-from checklist_rewards.ui.batch import Batch
+from checklist_rewards.ui import jobs as module
+from checklist_rewards.ui import uploads
+from checklist_rewards.ui.app import build_ui
+from checklist_rewards.ui.guard import HEADER
+from checklist_rewards.ui.jobs import Jobs
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
-from tests.conftest import HANG
-from tests.fakes import FakeBackend
-from tests.ui.app.conftest import colours, scored_rows
+from tests.ui.app.conftest import HOST, QUESTIONS, TOKEN, write_jsonl
 
-VALUES = {"name": "one", "file": "rows.jsonl", "target": "target", "prompt": "prompt", "checklist": "checklist"}
+REQUEST = {"file": "rows.jsonl", "output": "scored/rows.jsonl"}
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="jobs are signalled as process groups")
+CLI = """
+import json, sys, time
+from pathlib import Path
+options = dict(one.removeprefix("--").split("=", 1) for one in sys.argv[3:] if "=" in one)
+folder = Path(options["output"]).parent.parent
+(folder / "seen.json").write_text(json.dumps(sys.argv[1:]))
+print("reads: 3 of 10 (30%), 3.0/s, 2 s left", file=sys.stderr, flush=True)
+while not (folder / "go.json").exists():
+    time.sleep(0.02)
+if (folder / "fail.json").exists():
+    print(f"error: {folder}/rows.jsonl, line 2: no.", file=sys.stderr)
+    sys.exit(2)
+Path(options["output"]).parent.mkdir(exist_ok=True)
+Path(options["output"]).write_text("{}\\n")
+Path(options["summary"]).write_text(json.dumps({"rows": 5, "mean_score": 0.25, "unanswered": {}}))
+"""
 
 
-def until(batch, status):
-    end = time.monotonic() + HANG
-    while (job := batch.read("one")).status != status or "one" in batch._running:
-        assert job.status in ("running", status), job.error
+def judging_of(folder, model="pocket") -> Judging:
+    engine = Engine(model, "transformers", settings={"dtype": "float32", "api_key": "sk-not-to-be-saved"})
+    return Judging(Project.at(folder), PipelineConfig(), {}, engine, engine, Store(":memory:"), "answers.sqlite")
+
+
+@pytest.fixture
+def slow_command(folder, tmp_path, monkeypatch):
+    """A command that waits for the file go.json."""
+    script = tmp_path / "command.py"
+    script.write_text(CLI)
+    monkeypatch.setattr(module, "COMMAND", (sys.executable, str(script)))
+    yield
+    (folder / "go.json").write_text("{}")
+    until(lambda: not Jobs(judging_of(folder)).running())
+
+
+@pytest.fixture
+def batch(folder, slow_command):
+    with TestClient(build_ui(judging_of(folder), TOKEN), base_url=HOST, headers={HEADER: TOKEN}) as client:
+        yield client
+
+
+def until(condition, seconds=20.0):
+    end = time.monotonic() + seconds
+    while not (found := condition()):
         assert time.monotonic() < end
-        time.sleep(0.01)
+        time.sleep(0.05)
+    return found
+
+
+def job_of(client):
+    [job] = client.get("/api/jobs").json()["jobs"]
     return job
 
 
-def test_a_job_writes_the_rows_of_score(client, folder):
-    found = client.get("/api/batch/columns", params={"file": "rows.jsonl"}).json()
-    assert found == {
-        "columns": ["prompt", "target", "checklist"],
-        "prompt": "prompt",
-        "target": "target",
-        "checklist": "checklist",
-    }
-    dry = client.post("/api/batch/dry", json=VALUES).json()
-    assert (dry["rows"], dry["reads"]) == (5, 10) and not (folder / "batch").exists()
-    assert client.post("/api/batch/start", json=VALUES).status_code == 200
-    end = time.monotonic() + HANG
-    while (job := client.get("/api/batch").json()[0])["status"] != "done":
-        assert job["status"] == "running" and time.monotonic() < end, job
-        time.sleep(0.01)
-    assert job["done"] == 5 and job["output"] == "batch/one.jsonl"
-    rows = [row.data for row in read_rows(folder / "batch" / "one.jsonl")]
-    for row, expected in zip(rows, scored_rows(), strict=True):
-        items = expected["checklist_score"]["items"]
-        assert row["checklist_score"]["primary_score"] == expected["checklist_score"]["primary_score"]
-        assert [line["probabilities"] for line in row["checklist_score"]["items"]] == [
-            i["probabilities"] for i in items
-        ]
+@POSIX
+def test_a_job_is_a_file_without_keys_and_runs_the_command(batch, folder):
+    columns = {"target": "target", "input": ["prompt"], "checklist": "--config=/etc/passwd"}
+    body = {**REQUEST, "columns": columns, "settings": {"metric": "pass"}, "price": [0.1, 0.4], "budget": 2}
+    created = batch.post("/api/jobs", json=body)
+    assert created.status_code == 200, created.text
+    job = until(lambda: job_of(batch)["done"] and job_of(batch))
+    assert (job["state"], job["done"], job["total"]) == ("running", 3, 10)
+    saved = json.loads((folder / "jobs" / f"{job['id']}.json").read_text())
+    assert "sk-not" not in json.dumps([saved, job]) and saved["columns"] == columns
+    seen = json.loads((folder / "seen.json").read_text())
+    assert seen[:3] == ["score", str(folder / "rows.jsonl"), f"--output={folder / 'scored' / 'rows.jsonl'}"]
+    assert "--checklist-key=--config=/etc/passwd" in seen and "--input-key=prompt" in seen
+    assert {"--model=pocket", "--backend=transformers", "--store=answers.sqlite", "--budget=2.0"} <= set(seen)
+    assert "--price=pocket=0.1,0.4" in seen
+    assert (folder / "jobs" / ".run" / f"{job['id']}.yaml").read_text().count("metric: pass") == 1
+    (folder / "go.json").write_text("{}")
+    job = until(lambda: job_of(batch)["state"] == "done" and job_of(batch))
+    assert job["summary"]["mean_score"] == 0.25
+    assert batch.get("/api/download", params={"file": "scored/rows.jsonl"}).text == "{}\n"
+    again = batch.post("/api/jobs", json=REQUEST)
+    assert again.status_code == 400 and "scored/rows.jsonl exists; choose another name" in again.json()["error"]
 
 
-def test_a_paused_job_and_a_restarted_app_ask_only_for_the_rest(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(jobs, "CHUNK", 1)
-    reached, go = threading.Event(), threading.Event()
+@POSIX
+def test_a_job_is_paused_and_resumed(batch, folder):
+    batch.post("/api/jobs", json=REQUEST)
+    id = until(lambda: job_of(batch)["done"] and job_of(batch))["id"]
+    assert "already running" in batch.post("/api/jobs/resume", json={"id": id}).json()["error"]
+    assert batch.post("/api/jobs/pause", json={"id": id}).json()["state"] in ("pausing", "paused")
+    until(lambda: job_of(batch)["state"] == "paused")
+    assert "is not running" in batch.post("/api/jobs/pause", json={"id": id}).json()["error"]
+    (folder / "go.json").write_text("{}")
+    assert batch.post("/api/jobs/resume", json={"id": id}).status_code == 200
+    until(lambda: job_of(batch)["state"] == "done")
 
-    def held(prefix, tail):
-        if "grey" in prefix:
-            reached.set()
-            assert go.wait(HANG)
-        return colours(prefix, tail)
 
-    def opened(backend):
-        engine = Engine("fake", backend)
-        store = Store(tmp_path / "store.sqlite")
-        return Batch(Judging(Project.at(folder), PipelineConfig(), {}, engine, engine, store))
+@POSIX
+def test_a_job_outlives_the_app_and_a_restarted_app_finds_it(batch, folder):
+    batch.post("/api/jobs", json=REQUEST)
+    id = until(lambda: job_of(batch)["done"] and job_of(batch))["id"]
+    restarted = Jobs(judging_of(folder))
+    assert restarted.running() == [id]
+    restarted.pause(id)
+    until(lambda: restarted.shown(id)["state"] == "paused")
+    other = Jobs(judging_of(folder, "another"))
+    with pytest.raises(Exception, match="was started with the judge 'pocket'; start the app with the same judge"):
+        other.resume(id)
+    (folder / "go.json").write_text("{}")
+    restarted.resume(id)
+    until(lambda: restarted.shown(id)["state"] == "done")
 
-    first = opened(FakeBackend(held))
-    first.start(first.job(VALUES))
-    assert reached.wait(HANG)
-    first.pause("one")
-    go.set()
-    assert until(first, "paused").done == 3 and not (folder / "batch" / "one.jsonl").exists()
-    stored = json.loads((folder / "batch" / "one.json").read_text())
-    (folder / "batch" / "one.json").write_text(json.dumps({**stored, "status": "running"}))  # as after a crash
 
-    backend = FakeBackend(colours)
-    second = opened(backend)
-    assert second.jobs()[0]["status"] == "stopped"
-    second.start(second.job(second.jobs()[0]))
-    assert until(second, "done").done == 5
-    assert len(backend.asked) == 4  # two rows with two items each; the others are in the store
+@POSIX
+def test_a_job_that_was_killed_or_failed_says_so(batch, folder):
+    batch.post("/api/jobs", json=REQUEST)
+    id = until(lambda: job_of(batch)["done"] and job_of(batch))["id"]
+    os.killpg(int((folder / "jobs" / ".run" / f"{id}.lock").read_text()), signal.SIGKILL)
+    assert until(lambda: job_of(batch)["state"] == "stopped" and job_of(batch))["message"] is None
+    for name in ("fail", "go"):
+        (folder / f"{name}.json").write_text("{}")
+    batch.post("/api/jobs/resume", json={"id": id})
+    assert until(lambda: job_of(batch)["message"]) == "rows.jsonl, line 2: no."
+    (folder / "fail.json").unlink()
 
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"target": "none"}, "rows.jsonl, line 1: column 'none' not found"),
-        ({"target": ""}, "target must be a name"),
-        ({"name": "../one"}, "is not a name for a job"),
-        ({"file": "../rows.jsonl"}, "is not the name of a file"),
-        ({"checklist_file": "checklists/none.json"}, "not found in the project folder"),
-        ({"settings": {"metric": "best"}}, "'best'"),
-        ({"settings": 3}, "settings must be an object"),
+        ({"file": "../rows.jsonl"}, "is not the name of a file of the project folder"),
+        ({"file": "none.jsonl"}, "none.jsonl: not found in the project folder."),
+        ({"output": "/tmp/x.jsonl"}, "is not the name of a file of the project folder"),
+        ({"output": "jobs/x.json"}, "the result must be one of .jsonl, .csv, .parquet"),
+        ({"checklist": "../x.json"}, "is not the name of a file of the project folder"),
+        ({"columns": {"target": ["a"]}}, "the job: columns.target"),
+        ({"command": "rm"}, "the job: command: unknown key"),
+        ({"budget": -1}, "the job: budget"),
+        ({"settings": {"threshold": 3}}, "threshold"),
+        ({"settings": {"allow_code": True}}, "'allow_code' is not a setting"),
     ],
 )
-def test_a_job_that_cannot_run_is_refused_before_the_judge_is_called(client, folder, change, sentence):
-    answer = client.post("/api/batch/start", json=VALUES | change)
-    assert answer.status_code in (400, 403) and sentence in answer.json()["error"]
-    assert not (folder / "batch").exists()
+def test_what_cannot_run_is_refused_before_a_process_starts(batch, folder, change, sentence):
+    found = batch.post("/api/jobs", json={**REQUEST, **change})
+    assert found.status_code in (400, 403) and sentence in found.json()["error"]
+    assert not list(folder.glob("jobs/*.json")) and not (folder / "seen.json").exists()
 
 
-def test_another_job_of_the_same_name_is_refused(client, judging):
-    client.post("/api/batch/start", json=VALUES)
-    answer = client.post("/api/batch/start", json=VALUES | {"settings": {"metric": "pass"}})
-    assert answer.status_code == 400 and "with other settings" in answer.json()["error"]
+def test_a_job_file_that_came_with_the_project_starts_nothing_else(batch, folder):
+    jobs = folder / "jobs"
+    jobs.mkdir()
+    made = {**REQUEST, "created": "now", "engine": {"model": "pocket", "base_url": "http://evil.example/v1"}}
+    (jobs / "a.json").write_text(json.dumps({**made, "id": "a"}))
+    (jobs / "b.json").write_text(json.dumps({**made, "id": "b", "command": ["rm"]}))
+    (jobs / "c.json").write_text(json.dumps({**made, "id": "../c"}))
+    states = {job["id"]: job["state"] for job in batch.get("/api/jobs").json()["jobs"]}
+    assert states == {"a": "new", "b": "invalid", "c": "invalid"}
+    assert (
+        "start the app with the same judge options" in batch.post("/api/jobs/resume", json={"id": "a"}).json()["error"]
+    )
+    for id in ("../a", "b", "c", None, "A.json"):
+        assert batch.post("/api/jobs/resume", json={"id": id}).status_code == 400
+    shutil.rmtree(jobs / ".run", ignore_errors=True)
+    (jobs / ".run").symlink_to(folder.parent)
+    found = batch.post("/api/jobs", json=REQUEST)
+    assert found.status_code == 400 and "leads out of the project folder" in found.json()["error"]
+    (jobs / ".run").unlink()
+
+
+def test_a_preview_has_the_columns_and_short_texts(batch, folder):
+    write_jsonl(folder / "long.jsonl", [{"a": "x" * 5000}, {"a": 1, "b": None}])
+    found = batch.get("/api/jobs/preview", params={"file": "long.jsonl"}).json()
+    assert found["columns"] == ["a", "b"] and len(found["rows"][0]["a"]) < 250 and found["rows"][1]["b"] == "null"
+    assert batch.get("/api/jobs/preview", params={"file": "../x.jsonl"}).status_code == 403
+
+
+def test_a_dry_run_is_that_of_the_command(folder):
+    jobs = Jobs(judging_of(folder))
+    found = jobs.forecast({**REQUEST, "price": [1, 2]})
+    assert found["heads"][:3] == ["for", "model", "calls"]
+    assert found["rows"][0][:3] == ["scores", "pocket", str(5 * len(QUESTIONS))]
+    assert "Dry run: no request was sent" in found["notes"][0]
+    with pytest.raises(Exception, match=r"rows\.jsonl, line 1: .*'none'"):
+        jobs.forecast({**REQUEST, "columns": {"target": "none"}})
+    assert not (folder / "scored").exists() and not list(folder.glob("jobs/.run/*.yaml"))
+
+
+def upload(client, name, content):
+    return client.post("/api/upload", params={"name": name}, content=content)
+
+
+def test_an_upload_is_checked_before_it_appears(batch, folder, monkeypatch):
+    assert upload(batch, "new.jsonl", b'{"a": 1}\n').json() == {"name": "uploads/new.jsonl"}
+    assert (folder / "uploads" / "new.jsonl").read_text() == '{"a": 1}\n'
+    assert "uploads/new.jsonl exists" in upload(batch, "new.jsonl", b"{}").json()["error"]
+    assert upload(batch, "bad.jsonl", b'{"a": 1}\n{\n').json()["error"].startswith("bad.jsonl, line 2, column 1: ")
+    assert "not a text file" in upload(batch, "bad.csv", b"a\n\xff\xfe\n").json()["error"]
+    assert "not a text file" in upload(batch, "bad.csv", b"a\n\0\n").json()["error"]
+    for name in ("../x.jsonl", "a/x.jsonl", ".env", ".x.jsonl", "x.sh", "x.parquet", "a\\b.jsonl", None):
+        assert upload(batch, name, b"{}").status_code in (400, 403)
+    monkeypatch.setattr(uploads.receive, "__defaults__", (10,))
+    assert upload(batch, "large.jsonl", b'{"a": "0123456789"}\n').status_code == 413
+    assert [path.name for path in (folder / "uploads").iterdir()] == ["new.jsonl"]
+
+
+def test_an_upload_does_not_follow_a_link_out_of_the_project(batch, folder, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (folder / "uploads").symlink_to(outside)
+    assert upload(batch, "new.jsonl", b"{}\n").status_code == 403
+    assert not list(outside.iterdir())
+
+
+@pytest.mark.parametrize(
+    "path", ["jobs", "jobs/preview?file=rows.jsonl", "download?file=rows.jsonl", "library", "live"]
+)
+def test_strangers_get_nothing(stranger, path):
+    assert stranger.get(f"/api/{path}").status_code == 401
+    assert stranger.post("/api/upload?name=a.jsonl", content=b"{}").status_code == 401

@@ -43,8 +43,10 @@ READY = {
     "/annotate?file=scored.jsonl&annotator=ann": ".item",
     "/judge": "[name=score]",
     "/compare": ".card",
-    "/library": "[name=new]",
-    "/batch": "[name=start]",
+    "/library": "[name=new-checklists]",
+    "/library?name=checklists/weather.json": ".told p",
+    "/batch?file=rows.jsonl": ".preview table",
+    "/live": "[name=file]",
     "/report?file=scored.jsonl": ".tile",
 }
 """Each view, and what it shows when it is complete."""
@@ -309,12 +311,13 @@ def test_a_checklist_is_written_and_scored(page):
 
 def test_a_checklist_is_saved_and_opened_from_the_library(page, project):
     page.driver.get(f"{page.base}/library")
-    page.wait("document.querySelector('[name=new]') !== null")
-    page.driver.find_element("css selector", "[name=new]").click()
+    page.wait("document.querySelector('[name=new-checklists]') !== null")
+    page.driver.find_element("css selector", "[name=new-checklists]").click()
     fill(page, "[name=name]", "checklists/weather.json")
     fill(page, "[name=text]", json.dumps(QUESTIONS))
+    page.wait("document.querySelector('.told').textContent.startsWith('Valid: 3 items')")
     page.driver.find_element("css selector", "[name=save]").click()
-    page.wait("document.querySelector('[role=status]').textContent.includes('is saved')")
+    page.wait("document.querySelector('.told [role=status]')?.textContent === 'Saved.'")
     assert json.loads((project / "checklists" / "weather.json").read_text()) == QUESTIONS
     page.driver.get(f"{page.base}/judge")
     page.wait("document.querySelector('[name=saved]') !== null")
@@ -327,16 +330,6 @@ def test_a_checklist_is_saved_and_opened_from_the_library(page, project):
     page.driver.find_element("css selector", ".controls [name=save]").click()
     page.wait("document.querySelector('[role=status]').textContent.includes('again.json is saved')")
     assert json.loads((project / "checklists" / "again.json").read_text())[0]["question"] == QUESTIONS[0]
-
-
-def test_a_file_is_scored_in_the_background(page, project):
-    page.driver.get(f"{page.base}/batch")
-    page.wait("document.querySelector('[name=target]')?.value === 'target'")
-    page.driver.find_element("css selector", "[name=dry]").click()
-    page.wait("document.querySelector('[role=status]').textContent.startsWith('10 rows, 30 reads')")
-    page.driver.find_element("css selector", "[name=start]").click()
-    page.wait("document.querySelector('.jobs .status')?.textContent === 'done'")
-    assert scores(project / "batch" / "scores.jsonl") == scores(project / "scored.jsonl")  # to the last digit
 
 
 def test_columns_are_scored_together_and_a_failure_stays_in_its_own(page):

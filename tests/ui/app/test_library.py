@@ -1,61 +1,148 @@
-"""The library: files of the project, checked before they are written."""
+"""The library: files are checked by the package's parsers and saved atomically."""
+
+import json
 
 import pytest
+
+from checklist_rewards.checklists import Checklist
+from checklist_rewards.ui.library import NEW
+from tests.ui.app.conftest import QUESTIONS
+
+CHECKLIST = json.dumps({"items": QUESTIONS})
+PIPELINE = "name: mine\nscorer: {mode: item, metric: pass}\n"
 
 
 def save(client, name, text, stamp=None):
     return client.post("/api/library/file", json={"name": name, "text": text, "stamp": stamp})
 
 
-FILES = {
-    "checklists/polite.json": '["Is it polite?"]',
-    "prompts/mine.md": "Write a checklist.\n{input}\n",
-    "pipelines/mine.yaml": "name: mine\nscorer: {metric: pass}\n",
-    "judges/two.yaml": "panel: {}\njudges:\n  - {model: pocket}\n",
-}
+def check(client, name, text):
+    return client.post("/api/library/check", json={"name": name, "text": text}).json()
 
 
-def test_files_are_saved_listed_and_opened(client, folder):
-    for name, text in FILES.items():
-        assert save(client, name, text).status_code == 200, name
-        assert (folder / name).read_text() == text
-        found = client.get("/api/library/file", params={"name": name}).json()
-        assert found["text"] == text
-    listed = client.get("/api/library").json()
-    assert sorted(name for names in listed.values() for name in names) == sorted(FILES)
-    choices = client.get("/api/choices").json()
-    assert choices["pipeline_files"] == ["pipelines/mine.yaml"] and choices["judge_files"] == ["judges/two.yaml"]
-    body = {"target": "red", "checklist": ["Is it red?"], "settings": {"pipeline": "pipelines/mine.yaml"}}
-    assert '"primary_metric":"pass"' in client.post("/api/judge", json=body).text
-
-
-def test_a_file_that_somebody_else_changed_is_not_overwritten(client, folder):
-    first = save(client, "prompts/a.md", "one").json()
-    assert save(client, "prompts/a.md", "two", first["stamp"]).status_code == 200
-    lost = save(client, "prompts/a.md", "three", first["stamp"])
-    assert lost.status_code == 400 and "not the version that was opened" in lost.json()["error"]
-    assert (folder / "prompts" / "a.md").read_text() == "two"
+def test_files_are_listed_by_kind_with_what_they_hold(client, folder):
+    assert save(client, "checklists/colours.json", CHECKLIST).status_code == 200
+    assert save(client, "pipelines/mine.yaml", PIPELINE).status_code == 200
+    (folder / "judges").mkdir()
+    (folder / "judges" / "bad.yaml").write_text("judges: [org/one]\n")
+    kinds = client.get("/api/library").json()["kinds"]
+    assert [(one["name"], one["summary"]) for one in kinds["checklists"]] == [
+        ("checklists/colours.json", "2 items, 1 penalties")
+    ]
+    assert kinds["pipelines"][0]["summary"] == "pipeline 'mine': direct generator, checklist scorer"
+    assert kinds["judges"][0]["error"].startswith("judges/bad.yaml: expected either 'panel' or 'cascade'")
+    assert kinds["prompts"] == []
+    assert Checklist.parse((folder / "checklists" / "colours.json").read_text()) == Checklist.parse(QUESTIONS)
 
 
 @pytest.mark.parametrize(
     ("name", "text", "sentence"),
     [
-        ("checklists/a.json", "[]", "the checklist is empty"),
-        ("checklists/a.yaml", "[]", "is not a file of the library"),
-        ("scored.jsonl", "{}", "is not a file of the library"),
-        ("annotations/ann.jsonl", "{}", "is not a file of the library"),
-        ("prompts/../scored.md", "x", "is not the name of a file"),
-        ("prompts/a.md", " ", "the prompt is empty"),
-        ("pipelines/a.yaml", "name: a\nscorer: {metric: best}", "'best'"),
-        ("pipelines/a.yaml", "name: a\nscorer: {prompt: /etc/passwd}", "not in the project folder"),
-        ("pipelines/a.yaml", "name: a\nscorer: {allow_code: true}", "--allow-code"),
-        ("pipelines/a.yaml", "[1]", "expected a mapping, got list"),
-        ("judges/a.yaml", "panel: {}", "`judges` must be a list"),
-        ("judges/a.yaml", "judges:\n  - {model: pocket, examples: ../../x.jsonl}", "not in the project folder"),
-        (3, "x", "needs a name"),
+        ("checklists/a.json", '{"items": []}', "checklists/a.json"),
+        ("checklists/a.json", "{", "checklists/a.json"),
+        ("prompts/a.md", "# User\n{question}\n{target}\n", "prompts/a.md:3: {target} comes after {question}"),
+        ("pipelines/a.yaml", "scorer: {metric: best}\n", "pipelines/a.yaml: "),
+        ("pipelines/a.yaml", "scorer: [\n", "pipelines/a.yaml:2: not valid YAML"),
+        ("pipelines/a.yaml", "generator: {prompt: ../../secret.md}\n", "which is not in the project folder"),
+        ("pipelines/a.yaml", "scorer: {allow_code: true}\n", "start the app with --allow-code"),
+        ("judges/a.yaml", "panel: {}\njudges: [{modle: x}]\n", "judges/a.yaml, judge 1: unknown key 'modle'"),
+        ("judges/a.yaml", "panel: {}\njudges: [{model: x, examples: /etc/passwd}]\n", "not in the project folder"),
     ],
 )
-def test_what_is_not_such_a_file_is_refused(client, folder, name, text, sentence):
-    answer = save(client, name, text)
-    assert answer.status_code in (400, 403) and sentence in answer.json()["error"]
-    assert not any((folder / one).exists() for one in ("checklists", "prompts", "pipelines", "judges"))
+def test_a_text_that_the_parser_refuses_is_not_saved(client, folder, name, text, sentence):
+    assert sentence in check(client, name, text)["error"]
+    found = save(client, name, text)
+    assert found.status_code == 400 and sentence in found.json()["error"]
+    assert str(folder) not in found.json()["error"] and not (folder / name).exists()
+
+
+@pytest.mark.parametrize("kind", NEW)
+def test_a_new_file_begins_with_a_valid_text(client, kind):
+    assert (
+        check(
+            client,
+            f"{kind}/a{'.md' if kind == 'prompts' else '.json' if kind == 'checklists' else '.yaml'}",
+            NEW[kind],
+        )["error"]
+        is None
+    )
+
+
+def test_an_edit_elsewhere_is_not_overwritten(client, folder):
+    save(client, "pipelines/mine.yaml", PIPELINE)
+    assert "exists; open it" in save(client, "pipelines/mine.yaml", PIPELINE).json()["error"]
+    opened = client.get("/api/library/file", params={"name": "pipelines/mine.yaml"}).json()
+    (folder / "pipelines" / "mine.yaml").write_text("name: theirs\n")
+    found = save(client, "pipelines/mine.yaml", PIPELINE, opened["stamp"])
+    assert found.status_code == 400 and "has changed since it was opened" in found.json()["error"]
+    assert (folder / "pipelines" / "mine.yaml").read_text() == "name: theirs\n"
+    opened = client.get("/api/library/file", params={"name": "pipelines/mine.yaml"}).json()
+    assert save(client, "pipelines/mine.yaml", PIPELINE, opened["stamp"]).json()["text"] == PIPELINE
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["rows.jsonl", "../a.json", "checklists/../rows.json", "checklists/a.sh", "checklists/.a.json", "a.md", None],
+)
+def test_other_files_are_neither_read_nor_written(client, name):
+    assert client.get("/api/library/file", params={"name": name}).status_code in (400, 403)
+    assert save(client, name, CHECKLIST).status_code in (400, 403)
+
+
+def test_a_folder_that_leads_out_of_the_project_is_not_used(client, folder, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "a.json").write_text(CHECKLIST)
+    (folder / "checklists").symlink_to(outside)
+    assert client.get("/api/library").json()["kinds"]["checklists"] == []
+    assert client.get("/api/library/file", params={"name": "checklists/a.json"}).status_code == 403
+    assert save(client, "checklists/b.json", CHECKLIST).status_code == 403 and not (outside / "b.json").exists()
+
+
+def test_texts_are_bounded(client):
+    assert "1,048,576 bytes" in save(client, "prompts/a.md", "x" * 2**20 + "y").json()["error"]
+    assert "must be a string" in save(client, "prompts/a.md", 3).json()["error"]
+    assert (
+        "surrogate"
+        in client.post("/api/library/check", content=b'{"name": "prompts/a.md", "text": "\\ud800"}').json()["error"]
+    )
+
+
+def imported(client, file, output, **more):
+    return client.post("/api/library/import", json={"file": file, "output": output, **more})
+
+
+def test_formats_of_other_projects_are_imported(client, folder):
+    rubrics = [
+        {"criterion": "Names a colour.", "points": 5, "tags": []},
+        {"criterion": "Lies.", "points": -3, "tags": []},
+    ]
+    prompt = [{"role": "user", "content": "Name a colour."}]
+    (folder / "hb.jsonl").write_text(json.dumps({"prompt": prompt, "rubrics": rubrics}) + "\n")
+    found = imported(client, "hb.jsonl", "imported/hb.jsonl").json()
+    assert (found["format"], found["rows"], found["items"]) == ("healthbench", 1, 2)
+    row = json.loads((folder / "imported" / "hb.jsonl").read_text())
+    assert [item["weight"] for item in Checklist.parse(row["checklist"]).model_dump()["items"]] == [5, -3]
+    assert "exists; choose another name" in imported(client, "hb.jsonl", "imported/hb.jsonl").json()["error"]
+    (folder / "auto.json").write_text(
+        json.dumps({"items": [{"question": "Is it red?"}], "source_method": "tick", "id": "x"})
+    )
+    found = imported(client, "auto.json", "checklists/auto.json", format="autochecklist").json()
+    assert (found["rows"], found["items"]) == (None, 1)
+    assert client.get("/api/library").json()["kinds"]["checklists"][0]["name"] == "checklists/auto.json"
+
+
+def test_an_import_that_fails_writes_nothing(client, folder):
+    (folder / "bad.jsonl").write_text(
+        json.dumps({"prompt": "x", "rubrics": [{"criterion": "a", "points": "b"}]}) + "\n"
+    )
+    found = imported(client, "bad.jsonl", "imported/bad.jsonl", format="healthbench")
+    assert found.status_code == 400 and "bad.jsonl, line 1" in found.json()["error"]
+    assert str(folder) not in found.json()["error"] and not (folder / "imported" / "bad.jsonl").exists()
+    for file, output in (
+        ("../a.jsonl", "a.jsonl"),
+        ("bad.jsonl", "../a.jsonl"),
+        ("bad.jsonl", "a.json"),
+        (None, None),
+    ):
+        assert imported(client, file, output).status_code in (400, 403)

@@ -1,0 +1,390 @@
+"""Batch jobs: `checklist-rewards score` on a file of the project, in a process of its own.
+
+A job is a file, `jobs/<id>.json`, with what was asked for: the file, its columns, the settings and the judge. It holds
+no command: the command is built from it and from the judge that the app was started with, so a file that came with a
+project cannot start another program or send a key to another server. The process writes its log and its summary to
+`jobs/.run/`, outlives the app, and holds a lock as long as it runs, from which an app that was restarted knows it.
+
+Pausing ends the process, and resuming starts it again: the answers it has received are in the store.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from checklist_rewards.errors import SampleError
+from checklist_rewards.files.atomic import write_text
+from checklist_rewards.files.rows import FORMATS, read_rows
+from checklist_rewards.progress import SECONDS_VARIABLE
+from checklist_rewards.ui.job import Job, validated
+from checklist_rewards.ui.judging import Judging
+from checklist_rewards.ui.snippets import engine_arguments, without_secrets
+
+if sys.platform != "win32":
+    import fcntl
+
+FOLDER = "jobs"
+COMMAND = (sys.executable, "-P", "-m", "checklist_rewards.cli")  # -P: no module is imported from the project folder
+LONGEST_FORECAST = 600.0
+"""Seconds after which a dry run is stopped."""
+SHOWN_ROWS = 3
+_RUN = f"{FOLDER}/.run"
+_ID = re.compile(r"[0-9a-z][0-9a-z-]{0,63}")
+_TAIL = 16_384
+_CELL = 200
+_GRACE = 10.0
+_PROGRESS = re.compile(r"^reads: ([\d,]+)(?: of ([\d,]+))?[^\n]*$", re.M)
+_ERROR = re.compile(r"^(?:error: .*|\w+Error: .*|Interrupted: .*|Killed)$", re.M)
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """The jobs of a project.
+
+    Args:
+        judging ([`Judging`]): The project, the judge and the store.
+        command (sequence of `str`, *optional*): The command line of this package.
+    """
+
+    judging: Judging
+    command: Sequence[str] = field(default_factory=lambda: COMMAND)
+    _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def all(self) -> list[dict[str, Any]]:
+        """All jobs, the newest first. A file that is not a job is shown with its error."""
+        folder = self.judging.project.folder / FOLDER
+        shown = []
+        for path in sorted(folder.glob("*.json"), reverse=True) if folder.is_dir() else ():
+            if not _ID.fullmatch(path.stem):
+                continue
+            try:
+                shown.append(self.shown(path.stem))
+            except SampleError as error:
+                shown.append({"id": path.stem, "state": "invalid", "message": str(error)})
+        return shown
+
+    def shown(self, id: Any) -> dict[str, Any]:
+        """A job with its state: running, pausing, paused, done, stopped (it failed or was killed) or new."""
+        job = self._load(id)
+        with self._lock:
+            running = self._running(job.id)
+        log = self._log(job.id)
+        found = list(_PROGRESS.finditer(log))
+        done, total = (None, None) if not found else (_number(found[-1][1]), _number(found[-1][2]))
+        summary = None if running else self._summary(job.id)
+        if running:
+            state = "pausing" if job.paused else "running"
+        elif summary is not None:
+            state = "done"
+        else:
+            state = "paused" if job.paused else "stopped" if log else "new"
+        errors = _ERROR.findall(log)
+        return {
+            **job.model_dump(mode="json", exclude={"paused"}),
+            "state": state,
+            "done": done,
+            "total": total,
+            "progress": found[-1][0] if found else None,
+            "message": self._public(errors[-1]) if errors and state == "stopped" else None,
+            "log": self._public(log) if state == "stopped" and not errors else None,
+            "summary": summary,
+        }
+
+    def preview(self, file: str) -> dict[str, Any]:
+        """The columns of a file, and its first rows as short texts."""
+        rows = []
+        for row in read_rows(self.judging.project.existing(file)):
+            rows.append({name: _cell(value) for name, value in row.data.items()})
+            if len(rows) == SHOWN_ROWS:
+                break
+        return {"columns": list(dict.fromkeys(name for row in rows for name in row)), "rows": rows}
+
+    def forecast(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """What `score --dry-run` prints: the table of calls, tokens and price, and its notes."""
+        job = self._job(request)
+        self._prepare(job)
+        try:
+            ran = subprocess.run(
+                [*self._options(job), "--dry-run"],
+                capture_output=True,
+                stdin=subprocess.DEVNULL,
+                timeout=LONGEST_FORECAST,
+                env=_environment(),
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise SampleError(f"the dry run took more than {LONGEST_FORECAST:.0f} seconds and was stopped.") from None
+        finally:
+            self._run(job.id, "yaml").unlink(missing_ok=True)
+        output, errors = (stream.decode("utf-8", "replace") for stream in (ran.stdout, ran.stderr))
+        if ran.returncode:
+            raise SampleError(self._public((_ERROR.findall(errors) or [errors[-500:] or "the dry run failed."])[-1]))
+        lines = output.splitlines()
+        heads = [_cells(line, "┃") for line in lines if line.startswith("┃")]
+        return {
+            "heads": heads[0] if heads else [],
+            "rows": [_cells(line, "│") for line in lines if line.startswith("│")],
+            "notes": [self._public(line) for line in lines if line and line[0] not in "┃│┏┡└├"],
+        }
+
+    def create(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Save a new job and start it. Raises [`SampleError`]; then nothing was started."""
+        job = self._job(request)
+        if self.judging.project.path(job.output).exists():
+            raise SampleError(f"{job.output} exists; choose another name for the result.")
+        for other in self.all():
+            if other.get("output") == job.output:
+                raise SampleError(f"{job.output} is the result of job {other['id']}; choose another name.")
+        self._start(job)
+        return self.shown(job.id)
+
+    def resume(self, id: Any, budget: Any = None) -> dict[str, Any]:
+        """Start a job again, with another budget if one is given. What the store has is not asked again."""
+        job = self._load(id)
+        if budget is not None:
+            job = validated({**job.model_dump(), "budget": budget}, "the job")
+        self._start(job.model_copy(update={"paused": False}))
+        return self.shown(job.id)
+
+    def pause(self, id: Any) -> dict[str, Any]:
+        """End the process of a job: at first as Ctrl-C does, after a while by force."""
+        job = self._load(id)
+        with self._lock:
+            process = self._leader(job.id)
+            if process is None:
+                raise SampleError(f"job {job.id} is not running.")
+            self._save(job.model_copy(update={"paused": True}))
+        threading.Thread(target=self._stop, args=(job.id, process), daemon=True).start()
+        return self.shown(job.id)
+
+    def running(self) -> list[str]:
+        """The jobs that are running."""
+        return [job["id"] for job in self.all() if job["state"] in ("running", "pausing")]
+
+    def _job(self, request: Mapping[str, Any]) -> Job:
+        now = datetime.now(UTC)
+        made = {
+            "id": f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
+            "created": now.isoformat(timespec="seconds"),
+            "engine": engine_arguments(self.judging.judge),
+        }
+        job = validated({**request, **made}, "the job")
+        if Path(job.output).suffix.lower() not in FORMATS:
+            raise SampleError(f"{job.output}: the result must be one of {', '.join(FORMATS)}.")
+        return job
+
+    def _start(self, job: Job) -> None:
+        if job.engine != engine_arguments(self.judging.judge):
+            raise SampleError(
+                f"job {job.id} was started with the judge {job.engine.get('model')!r:.80}; start the app with the "
+                "same judge options to resume it."
+            )
+        with self._lock:
+            if self._running(job.id):
+                raise SampleError(f"job {job.id} is already running.")
+            self._prepare(job)
+            command = [*self._options(job), f"--summary={self._run(job.id, 'summary.json')}"]
+            self._run(job.id, "summary.json").unlink(missing_ok=True)
+            self._run(job.id, "log").unlink(missing_ok=True)
+            self._save(job)
+            lock = _open(self._run(job.id, "lock"))
+            log = _open(self._run(job.id, "log"))
+            try:
+                if sys.platform != "win32":
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=_environment(),
+                    start_new_session=True,
+                    pass_fds=(lock,) if sys.platform != "win32" else (),
+                )
+                os.truncate(lock, 0)
+                os.write(lock, str(process.pid).encode())
+            except OSError as error:
+                raise SampleError(f"job {job.id} cannot be started ({error.strerror or error}).") from error
+            finally:
+                os.close(lock)  # the process holds it
+                os.close(log)
+            self._processes[job.id] = process
+
+    def _prepare(self, job: Job) -> None:
+        """Check the files of a job, and write the config of its pipeline."""
+        project = self.judging.project
+        project.existing(job.file)
+        project.path(job.output)
+        if job.checklist is not None:
+            project.existing(job.checklist)
+        self.judging.config_of(job.settings).save(self._run(job.id, "yaml"))
+
+    def _options(self, job: Job) -> list[str]:
+        """The command. Every option is one argument, so that no value is taken for an option."""
+        project, judge = self.judging.project, self.judging.judge
+        options: dict[str, Any] = {"config": self._run(job.id, "yaml"), "model": judge.model}
+        if isinstance(judge.backend, str) and judge.backend != "auto":
+            options["backend"] = judge.backend
+        if judge.base_url is not None:
+            options["base-url"] = judge.base_url
+        if judge.settings:
+            options["engine"] = json.dumps(dict(judge.settings))
+        if job.checklist is not None:
+            options["checklist"] = project.existing(job.checklist)
+        for name in ("target", "checklist", "reference", "history"):
+            if getattr(job.columns, name) is not None:
+                options[f"{name}-key"] = getattr(job.columns, name)
+        if job.price is not None:
+            options["price"] = f"{judge.model}={job.price[0]},{job.price[1]}"
+        if job.budget is not None:
+            options["budget"] = job.budget
+        if self.judging.store_path is not None:
+            options["store"] = self.judging.store_path
+        given = [f"--{name}={value}" for name, value in options.items()]
+        given += [f"--input-key={name}" for name in job.columns.input]
+        given += ["--no-store"] * (self.judging.store is None)
+        return [*self.command, "score", str(project.path(job.file)), f"--output={project.path(job.output)}", *given]
+
+    def _load(self, id: Any) -> Job:
+        if not isinstance(id, str) or not _ID.fullmatch(id):
+            raise SampleError(f"{id!r:.80} is not the id of a job.")
+        name = f"{FOLDER}/{id}.json"
+        try:
+            value = json.loads(self.judging.project.existing(name).read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise SampleError(f"{name} cannot be read as a job ({error}).") from None
+        job = validated(value, name)
+        if job.id != id:
+            raise SampleError(f"{name} has the id {job.id!r:.80}; the id of a job is the name of its file.")
+        return job
+
+    def _save(self, job: Job) -> None:
+        path = self.judging.project.path(f"{FOLDER}/{job.id}.json")
+        write_text(path, json.dumps(job.model_dump(mode="json", exclude_defaults=True), indent=2) + "\n")
+
+    def _run(self, id: str, kind: str) -> Path:
+        """A file of the process. Raises [`SampleError`] if a symbolic link leads it out of the project."""
+        folder = self.judging.project.folder / _RUN
+        if not self.judging.project.holds(folder):
+            raise SampleError(f"{_RUN} leads out of the project folder.")
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder / f"{id}.{kind}"
+
+    def _running(self, id: str) -> bool:
+        process = self._processes.get(id)
+        if process is not None and process.poll() is not None:
+            del self._processes[id]
+        if sys.platform == "win32":
+            return id in self._processes
+        try:
+            lock = os.open(self._run(id, "lock"), os.O_RDWR | os.O_NOFOLLOW)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+        return False
+
+    def _leader(self, id: str) -> int | None:
+        """The process of a running job; it is the leader of its group. Call it with the lock."""
+        if not self._running(id):
+            return None
+        try:
+            process = int(self._run(id, "lock").read_text())
+        except (OSError, ValueError):
+            return None
+        return process if process > 1 else None
+
+    def _stop(self, id: str, process: int) -> None:
+        numbers = [signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)]
+        for number in numbers:
+            with self._lock:
+                if self._leader(id) != process:
+                    return
+                try:
+                    if sys.platform == "win32":
+                        os.kill(process, number)
+                    else:
+                        os.killpg(process, number)
+                except OSError:
+                    return
+            until = time.monotonic() + _GRACE
+            while time.monotonic() < until:
+                time.sleep(0.1)
+                with self._lock:
+                    if not self._running(id):
+                        return
+
+    def _log(self, id: str) -> str:
+        """The end of the log."""
+        try:
+            log = os.open(self._run(id, "log"), os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        except OSError:
+            return ""
+        with open(log, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL))
+            return file.read().decode("utf-8", "replace")
+
+    def _summary(self, id: str) -> dict[str, Any] | None:
+        path = self._run(id, "summary.json")
+        if path.is_symlink():
+            return None
+        try:
+            value = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return None
+        return value if isinstance(value, dict) else None
+
+    def _public(self, text: str) -> str:
+        """A message of the process with names of the project instead of paths, and without keys."""
+        text = text.removeprefix("error: ").replace(f"{self.judging.project.folder}{os.sep}", "")
+        return without_secrets(text, os.environ)
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+
+
+def _environment() -> dict[str, str]:
+    """The environment of the process: this package, a line of progress per second, and no line breaks in tables."""
+    package = str(Path(__file__).resolve().parents[2])
+    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONUTF8": "1",
+        "COLUMNS": "1000",
+        "NO_COLOR": "1",
+        SECONDS_VARIABLE: "1",
+    }
+
+
+def _cells(line: str, edge: str) -> list[str]:
+    return [cell.strip() for cell in line.strip(edge).split(edge)]
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text.replace(",", ""))
+
+
+def _cell(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _CELL else text[:_CELL] + " …"

@@ -1,0 +1,142 @@
+"""The figures of a training run while it writes its reward log.
+
+The log is read once. After that only the bytes that were added are read, as far as the last complete line, and added
+to the figures of [`TrainingFigures`], so they equal those of a report about the same rows. A log that became shorter
+or was replaced is a new run and is read from its beginning.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from checklist_rewards.errors import SampleError
+from checklist_rewards.files.rows import Row
+from checklist_rewards.scores.score import Score
+from checklist_rewards.ui.project import Project
+from checklist_rewards.ui.records import RecordFile, reward_record
+from checklist_rewards.ui.training import TrainingFigures
+
+LATEST = 8
+"""Completions that are shown: the last ones of the log."""
+_KEPT = 4
+_LONGEST = 4000
+
+
+@dataclass
+class _Followed:
+    """What was read of a log and of the logs of the other ranks."""
+
+    figures: TrainingFigures = field(default_factory=TrainingFigures)
+    offsets: dict[Path, int] = field(default_factory=dict)
+    lines: dict[Path, int] = field(default_factory=dict)
+    files: dict[Path, tuple[int, int]] = field(default_factory=dict)
+    """Device and inode of the files."""
+    latest: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=LATEST))
+    rows: int = 0
+
+
+class Live:
+    """The logs of a project that are followed."""
+
+    def __init__(self, project: Project):
+        self.project = project
+        self._followed: OrderedDict[str, _Followed] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def figures(self, name: str, known: str | None = None) -> dict[str, Any] | None:
+        """The figures of a reward log.
+
+        Args:
+            name (`str`): The log, a JSONL file of the project.
+            known (`str`, *optional*): The stamp of the figures that the page has.
+
+        Returns:
+            `dict` or None: None if nothing was added. Otherwise the `stamp`, the number of `rows`, the figures of
+            `training`, and the `latest` completions.
+
+        Raises:
+            SampleError: If the file is not a reward log.
+        """
+        path = self.project.existing(name)
+        if path.suffix.lower() != ".jsonl":
+            raise SampleError(f"{name} is not followed; choose the reward log of a training, a .jsonl file.")
+        paths = [one for one in RecordFile(path).paths if self.project.holds(one)]
+        with self._lock:
+            followed = self._followed.setdefault(name, _Followed())
+            self._followed.move_to_end(name)
+            if any(_replaced(followed, one) for one in paths) or set(followed.files) - set(paths):
+                followed = self._followed[name] = _Followed()
+            try:
+                for one in paths:
+                    self._read(followed, one)
+            except SampleError:
+                del self._followed[name]
+                raise
+            while len(self._followed) > _KEPT:
+                self._followed.popitem(last=False)
+            stamp = "-".join(f"{followed.files[one][1]:x}.{followed.offsets[one]:x}" for one in paths)
+            if stamp == known:
+                return None
+            return {
+                "stamp": stamp,
+                "rows": followed.rows,
+                "files": [one.relative_to(self.project.folder).as_posix() for one in paths],
+                "training": followed.figures.as_json(),
+                "latest": list(followed.latest),
+            }
+
+    def _read(self, followed: _Followed, path: Path) -> None:
+        with path.open("rb") as file:
+            followed.files[path] = _identity(path)
+            file.seek(followed.offsets.setdefault(path, 0))
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break  # still written
+                followed.offsets[path] += len(line)
+                followed.lines[path] = followed.lines.get(path, 0) + 1
+                if line.strip():
+                    self._add(followed, path, line)
+
+    def _add(self, followed: _Followed, path: Path, line: bytes) -> None:
+        where = f"{path.relative_to(self.project.folder).as_posix()}, line {followed.lines[path]}"
+        try:
+            data = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise SampleError(f"{where}: not valid JSON ({error}).") from None
+        if not isinstance(data, dict) or not {"step", "completion", "reward", "score"} <= data.keys():
+            raise SampleError(f"{where}: not a row of a reward log (step, completion, reward, score).")
+        followed.rows += 1
+        record = reward_record(Row(followed.lines[path], data, where), followed.rows)
+        followed.figures.add(record)
+        followed.latest.append(
+            {
+                "step": record.step,
+                "prompt": _short(record.prompt),
+                "completion": _short(record.target),
+                "reward": record.reward,
+                "items": _items(record.score),
+            }
+        )
+
+
+def _replaced(followed: _Followed, path: Path) -> bool:
+    known = followed.files.get(path)
+    return known is not None and (known != _identity(path) or path.stat().st_size < followed.offsets[path])
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_dev, status.st_ino
+
+
+def _items(score: Score | None) -> list[dict[str, Any]]:
+    return [] if score is None else [{"question": one.question, "passed": one.passed} for one in score.items]
+
+
+def _short(text: str | None) -> str | None:
+    return text if text is None or len(text) <= _LONGEST else text[:_LONGEST] + " …"

@@ -1,0 +1,114 @@
+"""Batch, Library and Live in headless Chromium, on the pocket judge."""
+
+import json
+
+import pytest
+
+from tests.conftest import HANG
+from tests.ui import browser
+from tests.ui.app.conftest import scored_rows, write_jsonl
+from tests.ui.app.test_browser import QUESTIONS, RESPONSES, fill, no_messages, run  # noqa: F401
+from tests.ui.app.test_browser import page as page
+from tests.ui.app.test_browser import url as url
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
+ROWS = 400
+EVIL = "<img src=x onerror=\"document.title='broken'\">"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """Rows under other column names, and a checklist."""
+    folder = tmp_path_factory.mktemp("project")
+    write_jsonl(
+        folder / "rows.jsonl",
+        [{"ask": EVIL, "answer": f"{RESPONSES[n % 10]} {n}", "rubric": QUESTIONS} for n in range(ROWS)],
+    )
+    return folder
+
+
+def click(page, selector):
+    page.driver.find_element("css selector", selector).click()
+
+
+def pick(page, selector, value):
+    script = "arguments[0].value = arguments[1]; arguments[0].dispatchEvent(new Event('change', {bubbles: true}))"
+    page.js(script, page.driver.find_element("css selector", selector), value)
+
+
+def test_a_job_from_the_dry_run_to_the_figures_of_the_command(page, project, tmp_path):  # noqa: F811
+    page.driver.get(f"{page.base}/batch?file=rows.jsonl")
+    page.wait("document.querySelector('.preview table') !== null")
+    for key, column in (("target", "answer"), ("input", "ask"), ("checklist", "rubric")):
+        pick(page, f"[name=key-{key}]", column)
+    click(page, "[name=forecast]")
+    page.wait("document.querySelector('.counted') !== null")
+    assert f"{ROWS * len(QUESTIONS):,}" in page.js("return document.querySelector('.counted').textContent")
+    click(page, "[name=start]")
+    page.wait("document.querySelector('.job [name=pause]') !== null")
+    click(page, ".job [name=pause]")
+    page.wait("document.querySelector('.job').dataset.state === 'paused'")
+    click(page, ".job [name=resume]")
+    page.wait("document.querySelector('.job').dataset.state === 'done'")
+    shown = page.js("return document.querySelector('.job .mean').title")
+    keys = ["--target-key", "answer", "--input-key", "ask", "--checklist-key", "rubric"]
+    command = ["score", project / "rows.jsonl", "-o", tmp_path / "cli.jsonl", "--summary", tmp_path / "summary.json"]
+    run(*command, "--backend", "transformers", *keys)
+    assert float(shown) == json.loads((tmp_path / "summary.json").read_text())["mean_score"]
+    assert (project / "scored" / "rows.jsonl").read_bytes() == (tmp_path / "cli.jsonl").read_bytes()
+    click(page, ".job a.button")
+    page.wait("document.querySelector('.tile') !== null")
+
+
+def test_a_file_is_uploaded_and_a_bad_one_is_refused_with_a_sentence(page, tmp_path):  # noqa: F811
+    page.driver.get(f"{page.base}/batch")
+    page.wait("document.querySelector('[name=upload]') !== null")
+    write_jsonl(tmp_path / "sent.jsonl", [{"target": EVIL}])
+    page.driver.find_element("css selector", "[name=upload]").send_keys(str(tmp_path / "sent.jsonl"))
+    page.wait("document.querySelector('[name=file]').value === 'uploads/sent.jsonl'")
+    page.wait("document.querySelector('.preview table')?.textContent.includes('<img src=x')")
+    (tmp_path / "bad.jsonl").write_text("{\n")
+    page.driver.find_element("css selector", "[name=upload]").send_keys(str(tmp_path / "bad.jsonl"))
+    page.wait("document.querySelector('[role=alert]')?.textContent.startsWith('bad.jsonl, line 1')")
+    assert all("400" in message for message in browser.errors(page.driver))
+
+
+def test_a_checklist_is_written_checked_and_saved(page, project):  # noqa: F811
+    page.driver.get(f"{page.base}/library")
+    page.wait("document.querySelector('[name=new-checklists]') !== null")
+    click(page, "[name=new-checklists]")
+    page.wait("document.querySelector('.told')?.textContent.startsWith('Valid: 1 items')")
+    fill(page, "[name=text]", '{"items": [{"question": "Is it red?", "wieght": 2}]}')
+    page.wait("document.querySelector('.told [role=alert]') !== null")
+    assert "wieght" in page.js("return document.querySelector('.told').textContent")
+    assert page.js("return document.querySelector('[name=save]').disabled")
+    fill(page, "[name=text]", '{"items": [{"question": "Is it red?", "weight": 2}]}')
+    page.wait("!document.querySelector('[name=save]').disabled")
+    click(page, "[name=save]")
+    page.wait("document.querySelector('.shelf button.link')?.textContent === 'mine.json'")
+    assert json.loads((project / "checklists" / "mine.json").read_text())["items"][0]["weight"] == 2
+
+
+def test_a_training_is_followed_while_it_writes(page, project):  # noqa: F811
+    def lines(step):
+        rows = [
+            {
+                "step": step,
+                "prompt": row["prompt"],
+                "completion": row["target"],
+                "reward": 0.5,
+                "score": row["checklist_score"],
+            }
+            for row in scored_rows()
+        ]
+        return "".join(json.dumps(row) + "\n" for row in rows)
+
+    log = project / "rewards.jsonl"
+    log.write_text(lines(0) + lines(1))
+    page.driver.set_page_load_timeout(HANG)
+    page.driver.get(f"{page.base}/live")
+    page.wait("document.querySelector('[role=status]')?.textContent.startsWith('10 completions, step 1')")
+    with log.open("a") as file:
+        file.write(lines(2))
+    page.wait("document.querySelector('[role=status]')?.textContent.startsWith('15 completions, step 2')")
+    assert "<script>" in page.js("return document.querySelector('.live').textContent")

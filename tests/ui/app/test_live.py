@@ -1,0 +1,106 @@
+"""Live: the figures equal those of a report, and only what was added is read."""
+
+import json
+
+import pytest
+
+from checklist_rewards.ui.live import Live
+from checklist_rewards.ui.project import Project
+from checklist_rewards.ui.records import RecordFile
+from checklist_rewards.ui.training import TrainingFigures
+from tests.ui.app.conftest import scored_rows
+
+
+def lines(step):
+    return [
+        json.dumps(
+            {
+                "step": step,
+                "prompt": row["prompt"],
+                "completion": row["target"],
+                "reward": row["checklist_score"]["primary_score"],
+                "score": row["checklist_score"],
+            }
+        )
+        + "\n"
+        for row in scored_rows()
+    ]
+
+
+def of_a_report(path):
+    figures = TrainingFigures()
+    for record in RecordFile(path):
+        figures.add(record)
+    return json.loads(json.dumps(figures.as_json()))
+
+
+@pytest.fixture
+def log(folder):
+    path = folder / "runs" / "rewards.jsonl"
+    path.parent.mkdir()
+    path.write_text("".join(lines(0)))
+    return path
+
+
+def test_figures_are_those_of_a_report_after_every_step(client, log):
+    known = None
+    for step in range(1, 4):
+        found = client.get("/api/live", params={"file": "runs/rewards.jsonl", "known": known}).json()
+        assert found["training"] == of_a_report(log) and found["rows"] == 5 * step
+        known = found["stamp"]
+        assert client.get("/api/live", params={"file": "runs/rewards.jsonl", "known": known}).status_code == 204
+        with log.open("a") as file:
+            file.write("".join(lines(step)))
+    assert found["latest"][-1]["completion"].startswith("<script>")
+
+
+def test_only_what_was_added_is_read(folder, log, monkeypatch):
+    live = Live(Project.at(folder))
+    live.figures("runs/rewards.jsonl")
+    read = []
+    monkeypatch.setattr(live, "_add", lambda followed, path, line: read.append(line))
+    with log.open("a") as file:
+        file.write("".join(lines(1)) + '{"step": 2, "comp')
+    live.figures("runs/rewards.jsonl")
+    assert [line.decode() for line in read] == lines(1)
+
+
+def test_a_line_that_is_still_written_is_read_when_it_is_complete(folder, log):
+    live, whole = Live(Project.at(folder)), lines(1)[0]
+    with log.open("a") as file:
+        file.write(whole[:40])
+    assert live.figures("runs/rewards.jsonl")["rows"] == 5
+    with log.open("a") as file:
+        file.write(whole[40:])
+    assert live.figures("runs/rewards.jsonl")["rows"] == 6
+
+
+def test_a_new_run_starts_again_and_other_ranks_are_included(folder, log):
+    live = Live(Project.at(folder))
+    live.figures("runs/rewards.jsonl")
+    log.write_text("".join(lines(0)[:2]))
+    assert live.figures("runs/rewards.jsonl")["rows"] == 2
+    (log.parent / "rewards.rank1.jsonl").write_text("".join(lines(0)))
+    found = live.figures("runs/rewards.jsonl")
+    assert found["rows"] == 7 and json.loads(json.dumps(found["training"])) == of_a_report(log)
+
+
+def test_a_log_of_another_rank_outside_of_the_project_is_not_read(folder, log, tmp_path):
+    (tmp_path / "secret.jsonl").write_text("".join(lines(0)))
+    (log.parent / "rewards.rank1.jsonl").symlink_to(tmp_path / "secret.jsonl")
+    assert Live(Project.at(folder)).figures("runs/rewards.jsonl")["rows"] == 5
+
+
+@pytest.mark.parametrize(
+    ("file", "sentence"),
+    [
+        ("scored.jsonl", "scored.jsonl, line 1: not a row of a reward log"),
+        ("../a.jsonl", "is not the name of a file"),
+        ("none.jsonl", "not found"),
+        ("broken.jsonl", "broken.jsonl, line 1: not valid JSON"),
+    ],
+)
+def test_other_files_are_refused(client, folder, file, sentence):
+    (folder / "broken.jsonl").write_text("{\n")
+    found = client.get("/api/live", params={"file": file})
+    assert found.status_code in (400, 403) and sentence in found.json()["error"]
