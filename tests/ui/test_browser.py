@@ -293,8 +293,7 @@ def test_numbers_are_those_of_the_file_rounded_as_python_rounds(judges):
     values = [0.0625, 0.03125, 0.5, 1 / 3, -0.0002, 12.3455, 0.9995, 1e-9]
     from checklist_rewards.ui.bundle import joined_modules
 
-    script = joined_modules().replace("start();", "window.fixed = dom_module.fixed;")
-    shown = judges.run(f"{script}; return arguments[0].map((value) => window.fixed(value, 3))", values)
+    shown = judges.run(f"{joined_modules()}; return arguments[0].map((value) => dom_module.fixed(value, 3))", values)
     assert shown == [f"{value:.3f}" for value in values]
     mean = judges.run("return document.querySelectorAll('.tile .num')[0].title")
     data = [json.loads(line)["checklist_score"]["primary_score"] for line in (judges.path.parent / "one.jsonl").open()]
