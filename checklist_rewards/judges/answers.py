@@ -101,7 +101,9 @@ def named(answer: Any, item: ChecklistItem) -> str | None:
     labels = list(item.values)
     if isinstance(answer, bool):
         answer = str(answer)
-    elif isinstance(answer, int | float):
+    elif isinstance(answer, int):
+        answer = str(answer)  # a number with hundreds of digits does not fit a float
+    elif isinstance(answer, float):
         answer = f"{answer:g}"
     if not isinstance(answer, str):
         return None

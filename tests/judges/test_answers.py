@@ -69,3 +69,7 @@ def test_a_free_reply_says_the_label_it_begins_with(reply, item, label):
 def test_labels_that_only_differ_in_case_are_told_apart_by_it():
     item = ChecklistItem(question="a?", options=(Option(label="a", value=0), Option(label="A", value=1)))
     assert (named("a", item), named("A", item), named(" A.", item)) == ("a", "A", None)
+
+
+def test_a_number_too_large_for_a_float_is_no_label():
+    assert named(10**400, ChecklistItem(question="Is it?")) is None
