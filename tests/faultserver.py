@@ -78,24 +78,13 @@ _QUESTION = re.compile(r"^[^\S\n]*(?:(?:Q|\[|\()?(\d+)[.):\]]*\s+)?[^\n]*\((yes|
 _seen: Counter[tuple[str, str]] = Counter()
 
 
-async def decide(request: web.Request) -> web.StreamResponse:
-    """One decision, as the model's name has it, in the protocol of the path."""
-    asked = await request.json()
-    system_one = request.path.endswith("systemone")
-    state = asked["state"] if system_one else asked["input"]
-    name, _, some = asked["model"].partition("@")
-    fault = name if not some or MARK in str(state) else "valid"
-    entries = asked["questions"].items() if system_one else [(q["name"], q) for q in asked["questions"]]
-    wanted = dict(entries)
-    key = json.dumps([asked["model"], state, list(wanted.values())])
-    _seen[key, request.path] += 1
-    if fault == "429" and _seen[key, request.path] == 1:
+async def failure(request: web.Request, fault: str, times: int) -> web.StreamResponse | None:
+    """The faults of any request. `times` counts the equal requests so far, with this one."""
+    if fault == "429" and times == 1:
         headers = {"Retry-After": RETRY_AFTER}
         return web.json_response({"error": {"message": "slow down"}}, status=429, headers=headers)
-    if fault in ("500", "501") or (fault == "503_twice" and _seen[key, request.path] <= 2):
+    if fault in ("500", "501") or (fault == "503_twice" and times <= 2):
         return web.json_response({"error": {"message": "out of order"}}, status=int(fault[:3]))
-    if fault == "few_questions" and len(wanted) > 1:
-        return web.json_response({"error": {"message": "questions: at most 1 for this model"}}, status=400)
     if fault == "hang":
         await asyncio.sleep(3600)
     if fault == "drop":
@@ -107,6 +96,24 @@ async def decide(request: web.Request) -> web.StreamResponse:
         return web.Response(text="<!doctype html><h1>Bad gateway</h1>", content_type="text/html")
     if fault == "error_body":
         return web.json_response({"error": {"message": "the upstream broke", "code": 502}})
+    return None
+
+
+async def decide(request: web.Request) -> web.StreamResponse:
+    """One decision, as the model's name has it, in the protocol of the path."""
+    asked = await request.json()
+    system_one = request.path.endswith("systemone")
+    state = asked["state"] if system_one else asked["input"]
+    name, _, some = asked["model"].partition("@")
+    fault = name if not some or MARK in str(state) else "valid"
+    entries = asked["questions"].items() if system_one else [(q["name"], q) for q in asked["questions"]]
+    wanted = dict(entries)
+    key = json.dumps([asked["model"], state, list(wanted.values())])
+    _seen[key, request.path] += 1
+    if (failed := await failure(request, fault, _seen[key, request.path])) is not None:
+        return failed
+    if fault == "few_questions" and len(wanted) > 1:
+        return web.json_response({"error": {"message": "questions: at most 1 for this model"}}, status=400)
     answers = {name: decided(question, fault, system_one) for name, question in wanted.items()}
     if fault == "never_answered" or (fault == "one_missing" and _seen[key, request.path] == 1 and len(wanted) > 1):
         answers.popitem()
@@ -166,24 +173,10 @@ async def chat(request: web.Request) -> web.StreamResponse:
     text = "\n".join(message["content"] for message in asked["messages"])
     fault = name if not some or MARK in text else "valid"
     _seen[asked["model"], text] += 1
-    if fault == "429" and _seen[asked["model"], text] == 1:
-        headers = {"Retry-After": RETRY_AFTER}
-        return web.json_response({"error": {"message": "slow down"}}, status=429, headers=headers)
-    if fault == "500" or (fault == "503_twice" and _seen[asked["model"], text] <= 2):
-        return web.json_response({"error": {"message": "out of order"}}, status=int(fault[:3]))
-    if fault == "hang":
-        await asyncio.sleep(3600)
-    if fault == "drop":
-        assert request.transport is not None
-        request.transport.abort()
-    if fault == "slow":
-        await asyncio.sleep(SLOW_SECONDS)
+    if (failed := await failure(request, fault, _seen[asked["model"], text])) is not None:
+        return failed
     if fault == "uneven":
         await asyncio.sleep(UNEVEN_SECONDS * (hashlib.sha256(text.encode()).digest()[0] / 256) ** 3)
-    if fault == "html":
-        return web.Response(text="<!doctype html><h1>Bad gateway</h1>", content_type="text/html")
-    if fault == "error_body":
-        return web.json_response({"error": {"message": "the upstream broke", "code": 502}})
     if fault == "schema_refused" and "response_format" in asked:
         return web.json_response({"error": {"message": "response_format is not supported"}}, status=400)
     if fault == "logprobs_refused" and "logprobs" in asked:

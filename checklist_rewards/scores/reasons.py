@@ -116,7 +116,7 @@ _REASONS: Mapping[str, Reason] = {reason.value: reason for reason in Reason}
 
 
 class Unanswered(str):
-    """Why there is no answer: a reason with the details of the case. As text, "reason" or "reason: detail".
+    """Why an answer is missing: a reason with the details of the case. As text, "reason" or "reason: detail".
 
     Args:
         reason (`str`):
@@ -134,7 +134,7 @@ class Unanswered(str):
     reason: Reason | str
     """A [`Reason`], or the word of a custom judge or of another version."""
     detail: str
-    """"" if there are no details."""
+    """Empty without details."""
 
     def __new__(cls, reason: str, detail: str = "") -> Self:
         """Join a reason and its details, or split a text."""

@@ -53,7 +53,7 @@ class Aggregation:
     threshold: Annotated[float, Ge(0), Le(1)] = DEFAULT_THRESHOLD
     """Lowest P(yes), from 0 to 1, that counts as yes."""
     min_answered: Annotated[float, Ge(0), Le(1)] = 0.5
-    """Fraction of the item weight that must be answered, from 0 to 1; below it there is no score."""
+    """Fraction of the item weight that must be answered, from 0 to 1; below it the score is None."""
     abstention: Abstention = "skip"
     """How to score an item answered cannot_assess. `skip`: the item does not count. `zero`: value 0. `partial`: value
     0.5, for a penalty 0. `fail`: the lowest value of its options, for a penalty the highest."""

@@ -30,7 +30,7 @@ class Verdict(Outcome):
     mass: float | None = None
     """Label mass: the probability that the judge's next token is any of the labels, in [0, 1]."""
     unanswered: Unanswered | None = None
-    """Why there is no answer: a [`Reason`] with its details, or a word of the judge's own. Text ("reason" or
+    """Why the answer is missing: a [`Reason`] with its details, or a word of the judge's own. Text ("reason" or
     "reason: detail") is converted."""
     reasoning: str | None = None
     judge: str | None = None

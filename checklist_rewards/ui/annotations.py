@@ -8,6 +8,7 @@ of the text that was shown: answers about another text are not used, and are cou
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import sys
@@ -29,11 +30,15 @@ from checklist_rewards.validation import missing
 if sys.platform != "win32":
     import fcntl
 
+logger = logging.getLogger(__name__)
+
 FOLDER, LABELS = "annotations", "labels"
 LONGEST_NOTE = 10_000
 MOST_SPANS = 100
 _NAME = re.compile(r"\w[\w.-]{0,63}")
 _lock = threading.Lock()
+_unreadable: set[tuple[Path, int]] = set()
+"""Lines that have been warned of."""
 
 Key = tuple[str, str]
 """Row id and item key."""
@@ -129,12 +134,12 @@ def annotators(project: Project, file: str, tasks: Sequence[Task]) -> list[Annot
             row, item = line.get("row"), line.get("item")
             if line.get("file") != file or not isinstance(row, str) or not isinstance(item, str):
                 continue
+            label, note, spans = line.get("label"), line.get("note") or "", line.get("spans") or []
+            if not isinstance(label, str | None) or not isinstance(note, str) or not isinstance(spans, list):
+                continue  # an earlier answer remains valid
             key = row, item
             answers.pop(key, None)
             outdated.discard(key)
-            label, note, spans = line.get("label"), line.get("note") or "", line.get("spans") or []
-            if not isinstance(label, str | None) or not isinstance(note, str) or not isinstance(spans, list):
-                continue
             if label is None and not note and not spans:
                 continue
             if key not in keys or line.get("text") != texts[row]:
@@ -147,7 +152,7 @@ def annotators(project: Project, file: str, tasks: Sequence[Task]) -> list[Annot
 
 
 def answers_of(people: Sequence[Annotator], name: str) -> Mapping[Key, Annotation]:
-    """The answers of one of the annotators; none if there is no such annotator yet."""
+    """The answers of one of the annotators; empty for a new name."""
     return next((person.answers for person in people if person.name == name), {})
 
 
@@ -204,7 +209,7 @@ def export(
         `dict`: The name of the file, and its numbers of rows, labels, ties and answers without a label.
 
     Raises:
-        SampleError: If there is no answer to export.
+        SampleError: If no item has been answered.
     """
     chosen = [person for person in people if names is None or person.name in names]
     name = f"{LABELS}/{Path(file).stem}.jsonl"
@@ -237,7 +242,7 @@ def export(
                 }
             )
     if not rows:
-        raise SampleError(f"nobody has answered an item of {file} yet, so there are no labels to export.")
+        raise SampleError(f"{file} has no labels to export; answer at least one of its items first.")
     path = project.path(name)
     with write_rows(path) as output:
         for row in rows:
@@ -294,11 +299,14 @@ def _append(path: Path, line: str) -> None:
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     lines = []
-    for line in path.read_bytes().splitlines():
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:
             value = json.loads(line)
         except (ValueError, RecursionError):
-            continue  # cut off by a crash, or by an editor
+            if (path, number) not in _unreadable:  # the file is read again for every answer
+                _unreadable.add((path, number))
+                logger.warning("%s, line %d: not valid JSON, so this answer is not used.", path, number)
+            continue
         if isinstance(value, dict):
             lines.append(value)
     return lines

@@ -134,7 +134,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         file, tasks = await _tasks(query)
         place = _whole(query.get("place", ""), "place")
         if place >= len(tasks):
-            raise SampleError(f"{file} has {len(tasks)} rows; there is no row {place + 1}.")
+            raise SampleError(f"row {place + 1} does not exist: {file} has {len(tasks)} rows.")
         shown = tasks[place]
         people = await asyncio.to_thread(answers.annotators, project, file, tasks)
         own = answers.answers_of(people, name)

@@ -3,7 +3,7 @@
 - The printed URL has a random token. The page keeps it and sends it as a header with every request for data; its own
   scripts and style are sent to a browser with the cookie of that URL. The cookie alone opens no data, because browsers
   send cookies to every server of this machine, whatever its port.
-- Requests for another host name (DNS rebinding) and from another origin are refused. There is no CORS.
+- Requests for another host name (DNS rebinding) and from another origin are refused. CORS is disabled.
 - All responses carry a Content-Security-Policy without inline scripts, and `nosniff`.
 - Request bodies are bounded.
 """

@@ -67,13 +67,25 @@ def test_answers_are_lines_of_a_file_and_the_last_one_counts(client, folder):
     assert [mine["label"] for mine in task["mine"].values()] == ["no"]
 
 
-def test_a_line_that_a_crash_cut_off_is_skipped_and_the_next_is_whole(client, folder):
+def test_a_line_that_a_crash_cut_off_is_skipped_and_the_next_is_whole(client, folder, caplog):
     answer(client, 0, 0, "yes")
     path = folder / "annotations" / "ann.jsonl"
     with path.open("a") as file:
         file.write('{"file": "scored.jsonl", "row": "r1", "lab')
     assert answer(client, 1, 0, "no").json()["annotators"][0]["answered"] == 2
     assert len(path.read_text().splitlines()) == 3
+    answer(client, 1, 1, "no")
+    assert [record.message for record in caplog.records if "line 2" in record.message] == [
+        f"{path}, line 2: not valid JSON, so this answer is not used."
+    ]
+
+
+def test_a_damaged_line_leaves_the_earlier_answer(client, folder):
+    answer(client, 0, 0, "yes")
+    path = folder / "annotations" / "ann.jsonl"
+    damaged = json.loads(path.read_text()) | {"label": 3}
+    path.write_text(path.read_text() + json.dumps(damaged) + "\n")
+    assert answer(client, 1, 0, "no").json()["annotators"][0]["answered"] == 2
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from checklist_rewards.ui.guard import HEADER
 from checklist_rewards.ui.jobs import Jobs
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
+from tests.conftest import HANG
 from tests.ui.app.conftest import HOST, QUESTIONS, TOKEN, write_jsonl
 
 REQUEST = {"file": "rows.jsonl", "output": "scored/rows.jsonl"}
@@ -66,7 +67,7 @@ def batch(folder, slow_command):
         yield client
 
 
-def until(condition, seconds=20.0):
+def until(condition, seconds=HANG):
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end
