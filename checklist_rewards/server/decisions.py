@@ -9,8 +9,9 @@ the instruction, and all earlier messages are the history. A state may be a JSON
 optionally `input`, `reference` and `history`. Any other JSON state is judged as JSON text.
 
 An answer without probabilities, from a judge that writes its answers, has the probability 1. An unanswered read is a
-refusal, unless its reason is transient: then the request fails with status 503. A read below the judge's mass floor is
-a refusal in OpenAI's format; System One's answer has the label mass, so it is returned.
+refusal, with two exceptions: a transient failure is status 503, and a text that is too long for the judge status 400.
+A read below the judge's mass floor is a refusal in OpenAI's format; System One's answer has the label mass, so it is
+returned.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from checklist_rewards.backends.decisions.question import DecisionQuestion
 from checklist_rewards.checklists import YES, Checklist, ChecklistItem, Option
 from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.scorer import ChecklistScorer, Sample
-from checklist_rewards.scores import ItemScore, Score
+from checklist_rewards.scores import ItemScore, Reason, Score
 from checklist_rewards.server.rows import Refused, parsed_body
 from checklist_rewards.validation import one_sentence
 
@@ -251,10 +252,13 @@ def _level(likely: Mapping[str, float], question: DecisionQuestion) -> float:
 
 
 def _require_answers(score: Score) -> None:
-    lost = next((line.unanswered for line in score.items if is_transient(line.unanswered)), None)
-    if lost is not None:
-        raise Refused(503, f"the judge could not answer ({lost}); send the request again.")
-
+    """Raise [`Refused`] for failures that a refusal would misreport: transient ones, and a text that is too long."""
+    lost = [line.unanswered for line in score.items if line.unanswered is not None]
+    transient = next((why for why in lost if is_transient(why)), None)
+    if transient is not None:
+        raise Refused(503, f"the judge could not answer ({transient}); send the request again.")
+    if any(why.reason == Reason.TOO_LONG for why in lost):
+        raise Refused(400, "the input exceeds the judge's context length.", "input")
 
 def _validated(kind: type[Any], content: bytes) -> Any:
     try:

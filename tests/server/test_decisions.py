@@ -218,6 +218,19 @@ def test_a_failed_judge_is_503_and_never_an_answer(client):
         assert answer.status_code == 503 and "backend_error" in answer.json()["error"]
 
 
+def test_a_text_that_is_too_long_is_an_error_and_too_long_for_our_client():
+    backend = Engine(lambda prefix, tail: None if "long" in prefix else 0.9)
+    with serving(build_app(ChecklistScorer(backend=backend, store=False))) as address:
+        for path, body in (
+            ("decisions", {"model": "pocket", "input": "long", "questions": ASKED[:1]}),
+            ("systemone", {"state": "long", "questions": {"a": MAPPED["one"]}}),
+        ):
+            answer = httpx.post(f"{address}/v1/{path}", json=body)
+            assert answer.status_code == 400 and "context length" in answer.json()["error"]
+        asked = ChecklistScorer("pocket", backend="decisions", base_url=f"{address}/v1", store=False)
+        assert asked.score(QUESTIONS, "a long thing").unanswered == {"too_long": len(QUESTIONS)}
+
+
 def test_a_read_without_an_answer_is_a_refusal(scorer):
     scorer.judge.mass_floor = 1.0  # the labels of this engine have less
     with TestClient(build_app(scorer)) as client:
