@@ -1,6 +1,8 @@
 """The house rules that tools can check: the rows' direction, lint, format, types, and what a wheel holds."""
 
+import ast
 import email
+import importlib
 import re
 import subprocess
 import sys
@@ -98,3 +100,14 @@ def test_the_wheel_carries_prompts_recipes_and_the_pocket_model_and_works_alone(
         env={"PYTHONPATH": str(tmp_path / "site")},
         check=True,
     )
+
+
+@pytest.mark.parametrize("path", [str(p.relative_to(REPO)) for p in sorted(REPO.glob("recipes/**/*.py"))])
+def test_a_recipe_imports_only_names_that_exist(path):
+    """Most recipes are too slow to run here."""
+    for node in ast.walk(ast.parse((REPO / path).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "checklist_rewards":
+            module = importlib.import_module(str(node.module))
+            for alias in node.names:
+                if not hasattr(module, alias.name):
+                    importlib.import_module(f"{node.module}.{alias.name}")

@@ -260,6 +260,7 @@ def _require_answers(score: Score) -> None:
     if any(why.reason == Reason.TOO_LONG for why in lost):
         raise Refused(400, "the input exceeds the judge's context length.", "input")
 
+
 def _validated(kind: type[Any], content: bytes) -> Any:
     try:
         return kind.model_validate(parsed_body(content))

@@ -48,8 +48,9 @@ from rich.console import Console
 from rich.table import Table
 
 from checklist_rewards import ChecklistScorer, Sample
-from checklist_rewards.backends.decisions import DecisionQuestion, DecisionsBackend
+from checklist_rewards.backends.decisions.backend import DecisionsBackend
 from checklist_rewards.backends.decisions.protocols import SystemOne
+from checklist_rewards.backends.decisions.question import DecisionQuestion
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.openai.chat import label_body
 from checklist_rewards.prompts import load_prompt
