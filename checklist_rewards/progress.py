@@ -7,6 +7,7 @@
 If stderr is a file or a pipe, progress is printed as lines instead, at most one per minute (or per
 `CHECKLIST_REWARDS_PROGRESS_SECONDS`) and one at the end:
 
+    reads: 640 of 26,400 (2%), estimating
     reads: 12,000 of 26,400 (45%), 98/s, 2 min 27 s left
     reads: 26,400 of 26,400 (100%), took 4 min 21 s
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -33,6 +35,8 @@ from rich.progress import (
 from rich.text import Text
 
 SECONDS_BETWEEN_LINES = 60.0
+SHORTEST_WINDOW = 5.0
+"""Seconds that a rate is measured over at least, before a time left is estimated."""
 SECONDS_VARIABLE = "CHECKLIST_REWARDS_PROGRESS_SECONDS"
 """Environment variable that replaces `SECONDS_BETWEEN_LINES`, for a program that reads the lines."""
 
@@ -99,24 +103,38 @@ def progress_on(console: Console, clock: Callable[[], float] = time.monotonic) -
 
 
 class _LinePrinter:
-    """Prints the log lines of one counter."""
+    """Prints the log lines of one counter.
+
+    The rate is that of the last minute, or of the time since the last line if that is longer. It is measured from the
+    first answers on: the time to load a model, and answers that were in the store, would distort the estimate.
+    """
 
     def __init__(self, console: Console, clock: Callable[[], float]):
         self._console, self._clock = console, clock
         self._started = self._shown_at = clock()
-        self._shown = 0
         self._seconds = _seconds_between_lines()
+        self._points: deque[tuple[float, int]] = deque()
 
     def __call__(self, bar: Bar) -> None:
         now = self._clock()
-        seconds = now - self._shown_at
-        if seconds < self._seconds:
+        if not self._points and bar.done:
+            self._points.append((now, bar.done))
+        if now - self._shown_at < self._seconds:
             return
-        # Use the rate since the last line: answers from the store arrive at once and would distort the estimate.
-        rate = (bar.done - self._shown) / seconds
-        left = None if bar.total is None or not rate else f"{_duration((bar.total - bar.done) / rate)} left"
-        self._print(bar, rate, left)
-        self._shown_at, self._shown = now, bar.done
+        while len(self._points) > 1 and self._points[0][0] < now - SECONDS_BETWEEN_LINES:
+            self._points.popleft()
+        self._print(bar, *self._estimate(bar, now))
+        self._points.append((now, bar.done))
+        self._shown_at = now
+
+    def _estimate(self, bar: Bar, now: float) -> tuple[float | None, str | None]:
+        """The rate per second, and the time left in words; None for what is not known."""
+        begin, before = self._points[0] if self._points else (now, bar.done)
+        seconds = now - begin
+        if seconds < SHORTEST_WINDOW:
+            return None, None if bar.total is None else "estimating"
+        rate = (bar.done - before) / seconds
+        return rate, None if bar.total is None or not rate else f"{_duration((bar.total - bar.done) / rate)} left"
 
     def finish(self, bar: Bar) -> None:
         """Print the last line, if anything was counted."""

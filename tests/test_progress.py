@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from checklist_rewards.progress import progress_on
+from checklist_rewards.progress import SECONDS_VARIABLE, progress_on
 
 
 class Clock:
@@ -53,11 +53,33 @@ def test_the_rate_is_the_one_of_the_last_line_on(clock, log):
         clock.seconds = 180
         reads(0)
     assert lines(log) == [
-        "reads: 9,000 of 10,000 (90%), 150/s, 7 s left",
+        "reads: 9,000 of 10,000 (90%), estimating",
         "reads: 9,006 of 10,000 (90%), 0.1/s, 2 h 45 min left",
         "reads: 9,006 of 10,000 (90%), 0/s",
         "reads: 9,006 of 10,000 (90%), took 3 min 0 s",
     ]
+
+
+def test_the_time_left_is_estimated_from_the_answers_and_not_from_the_time_to_load(clock, log, monkeypatch):
+    monkeypatch.setenv(SECONDS_VARIABLE, "1")
+    with progress_on(Console(file=log), clock) as bar:
+        reads = bar("reads", 1_000)
+        clock.seconds = 40  # the model is loaded
+        reads(10)
+        for clock.seconds in (42, 44, 46):
+            reads(20)
+        clock.seconds = 106
+        reads(20)
+        clock.seconds = 116  # the window is a minute: it begins at 106
+        reads(5)
+        assert lines(log) == [
+            "reads: 10 of 1,000 (1%), estimating",
+            "reads: 30 of 1,000 (3%), estimating",
+            "reads: 50 of 1,000 (5%), estimating",
+            "reads: 70 of 1,000 (7%), 10/s, 1 min 33 s left",
+            "reads: 90 of 1,000 (9%), 0.33/s, 45 min 30 s left",
+            "reads: 95 of 1,000 (9%), 0.5/s, 30 min 10 s left",
+        ]
 
 
 def test_a_note_stands_behind_the_numbers_and_a_total_may_grow_or_be_unknown(clock, log):
@@ -67,7 +89,7 @@ def test_a_note_stands_behind_the_numbers_and_a_total_may_grow_or_be_unknown(clo
         clock.seconds = 60
         steps(1, "loss 0.5")
         draws(3)
-        assert lines(log) == ["steps: 1 of 4 (25%), 0.017/s, 3 min 0 s left, loss 0.5", "draws [all]: 3, 0.05/s"]
+        assert lines(log) == ["steps: 1 of 4 (25%), estimating, loss 0.5", "draws [all]: 3"]
     assert lines(log)[2:] == ["steps: 1 of 4 (25%), took 1 min 0 s, loss 0.5", "draws [all]: 3, took 1 min 0 s"]
     assert unused.done == 0
 

@@ -34,6 +34,7 @@ _CANDIDATES, _CANDIDATE = 4, "A candidate of some length, as they are. " * 25
 _REFINED = "Requests of the refiners are not counted, because they depend on the checklists."
 _STAGES = "Only the first stage that is not in the store is counted, because later stages depend on its replies."
 _ALL_ROUNDS = "Upper bound: assumes that no answer passes before the last round and each has --max-tokens tokens."
+_JUDGES = "Each judge of {} is counted with every read. A cascade sends fewer reads to its later judges."
 _LONGEST = "Checklists not written yet are counted with {} questions each."
 
 
@@ -93,6 +94,8 @@ def forecast(
     if missing:
         notes += [_REFINED] * bool(pipe.refiners)
         notes += [_LONGEST.format(len(stand_in))] * (samples is not None)
+    if work.config.scorer.judge is not None and samples is not None:
+        notes.append(_JUDGES.format(work.config.scorer.judge))
     lines = [line for line in work.lines if line.purpose != SCORES or samples is not None]
     show(rows, lines, prices, notes)
 

@@ -66,14 +66,11 @@ class Work:
             changes["scorer"] = judge.settings
         config = config.replace(changes, "options") if changes else config
         if config.scorer.judge is not None:
-            _refuse_with_jury(config.scorer.judge, concurrency, dry)
+            _refuse_with_jury(config.scorer.judge, concurrency)
         judging = judge.engine if judge is not None else writer
         assert judging is not None
-        if dry.dry_run and judging.backend == REMOTE:
-            raise SampleError(
-                "--dry-run counts the requests of this process, but with --backend remote the server at "
-                f"{judging.base_url} runs the judge; omit one of the two options."
-            )
+        if dry.dry_run:
+            _refuse_remote(judging)
         for engine in (judging, writer):
             if concurrency is not None and engine is not None and not _served(engine):
                 raise SampleError(
@@ -102,6 +99,7 @@ class Work:
         """An engine as the command uses it: within its limits, and with a meter unless it judges. In a dry run, a
         counter."""
         if self.dry_run:
+            _refuse_remote(engine)
             self.lines.append(Line(purpose, Counter(engine)))
             return self.lines[-1].counter.wrapped
         if purpose == SCORES:
@@ -135,13 +133,14 @@ class Work:
         return {name: key for name, key in named.items() if name in self.pipeline.shown or key is not None}
 
     def _jury(self) -> Judge | None:
-        """The judges of a --judge file, each limited by --budget; None without a file or a budget.
+        """The judges of a --judge file, each limited by --budget or, in a dry run, replaced by a counter.
 
-        Without a budget, the scorer reads the file itself.
+        None without a file. Without a budget and a dry run, the scorer reads the file itself.
         """
-        if self.config.scorer.judge is None or self.budget is None:
+        if self.config.scorer.judge is None or (self.budget is None and not self.dry_run):
             return None
-        return load_jury(self.config.scorer.judge, False if self.store is None else self.store, self._limited)
+        store = False if self.store is None else self.store
+        return load_jury(self.config.scorer.judge, store, lambda engine: self.engine(SCORES, engine))
 
     def _limited(self, engine: Engine) -> Engine:
         """The engine limited by --concurrency and --budget. Equal engines share one limit."""
@@ -154,11 +153,19 @@ class Work:
         return self._budgeted[engine]
 
 
-def _refuse_with_jury(judges: str, concurrency: int | None, dry: o.Dry) -> None:
-    """Refuse options that have no effect on the judges of a --judge file."""
-    for option, is_set in (("--dry-run", dry.dry_run), ("--concurrency", concurrency is not None)):
-        if is_set:
-            raise SampleError(f"{option} requires --model: it has no effect on the judges in {judges}; omit it.")
+def _refuse_with_jury(judges: str, concurrency: int | None) -> None:
+    """Refuse an option that has no effect on the judges of a --judge file."""
+    if concurrency is not None:
+        raise SampleError(f"--concurrency requires --model: it has no effect on the judges in {judges}; omit it.")
+
+
+def _refuse_remote(engine: Engine) -> None:
+    """Refuse a dry run with a reward server."""
+    if engine.backend == REMOTE:
+        raise SampleError(
+            f"--dry-run counts the requests of this process, but with the backend remote the server at "
+            f"{engine.base_url} runs the judge; omit --dry-run, or use another backend."
+        )
 
 
 def _served(engine: Engine) -> bool:

@@ -1,4 +1,4 @@
-"""Several judges from one YAML file: a panel, or a cascade.
+"""A judge from a YAML file: a panel, a cascade, or the settings of one judge.
 
     panel: {rule: majority, weights: [2, 1, 1], quorum: 0.6}
     judges:
@@ -13,6 +13,10 @@ or
       - {model: org/small}
       - panel: {}
         judges: [...]
+
+or
+
+    {model: org/judge, base_url: "http://localhost:8001/v1", calibration: map.json}
 
 The keys of `panel` are those of [`PanelJudge`], of `cascade` those of [`CascadeJudge`], and of a judge those of
 [`JudgeSettings`]. Paths in the file (calibration, examples, prompts) start from its
@@ -77,9 +81,14 @@ def parse_jury(
     Raises:
         ConfigError: If the content cannot be used.
     """
+    if isinstance(content, Mapping) and "model" in content:
+        return _one(content, where, folder, store, limited)
     kinds = [kind for kind in _KINDS if isinstance(content, Mapping) and kind in content]
     if len(kinds) != 1 or not isinstance(content.get("judges"), list) or len(content) != 2:
-        raise ConfigError(f"{where}: expected either 'panel' or 'cascade', and 'judges', a list; got {content!r:.80}.")
+        raise ConfigError(
+            f"{where}: expected either 'panel' or 'cascade', and 'judges', a list; or 'model' and other settings of "
+            f"one judge; got {content!r:.80}."
+        )
     [kind] = kinds
     settings = {} if content[kind] is None else content[kind]
     _known(settings, _KINDS[kind], ("judges",), f"{where}, {kind}")

@@ -161,7 +161,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         names = body.get("annotators")
         done = await asyncio.to_thread(answers.export, project, file, tasks, people, names)
         scored = all(task.score is not None for task in tasks)
-        return _json({**done, "commands": loop_commands(file, done["name"], scored, judging.judge)})
+        return _json({**done, "commands": loop_commands(file, done["name"], scored, judging.config, judging.judge)})
 
     @app.post("/api/judge")
     async def judge(request: Request) -> Response:
@@ -177,7 +177,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
     async def code(request: Request) -> Response:
         body = await json_body(request)
         config = await asyncio.to_thread(judging.config_of, body.get("settings") or {})
-        return _json(snippets(config, judging.judge, judging.sample(body), judging.store_path))
+        return _json(snippets(config, judging.engine_of(config), judging.sample(body), judging.store_path))
 
     add_batch(app, judging)
     add_library(app, judging)

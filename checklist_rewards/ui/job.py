@@ -38,8 +38,8 @@ class Job(BaseModel):
     """Settings of the judge, as in the view Judge."""
     engine: dict[str, JsonValue] = {}
     """The judge, without keys. Only an app that was started with this judge resumes the job."""
-    price: tuple[float, float] | None = None
-    """US dollars per million prompt and reply tokens."""
+    price: tuple[float, float] | dict[str, tuple[float, float]] | None = None
+    """US dollars per million prompt and reply tokens, of each model, or of the only one."""
     budget: float | None = Field(default=None, ge=0)
     paused: bool = False
 

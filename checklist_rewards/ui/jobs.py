@@ -25,10 +25,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from checklist_rewards.checklists import content_hash
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.rows import FORMATS, read_rows
-from checklist_rewards.progress import SECONDS_VARIABLE
+from checklist_rewards.ui.command import arguments, environment
 from checklist_rewards.ui.job import Job, validated
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.snippets import engine_arguments, without_secrets
@@ -41,6 +42,7 @@ COMMAND = (sys.executable, "-P", "-m", "checklist_rewards.cli")  # -P: no module
 LONGEST_FORECAST = 600.0
 """Seconds after which a dry run is stopped."""
 SHOWN_ROWS = 3
+_OPTIONS = "options"
 _RUN = f"{FOLDER}/.run"
 _ID = re.compile(r"[0-9a-z][0-9a-z-]{0,63}")
 _TAIL = 16_384
@@ -119,11 +121,11 @@ class Jobs:
         self._prepare(job)
         try:
             ran = subprocess.run(
-                [*self._options(job), "--dry-run"],
+                [*self._command(job), "--dry-run"],
                 capture_output=True,
                 stdin=subprocess.DEVNULL,
                 timeout=LONGEST_FORECAST,
-                env=_environment(),
+                env=environment(),
                 check=False,
             )
         except subprocess.TimeoutExpired:
@@ -180,7 +182,7 @@ class Jobs:
         made = {
             "id": f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
             "created": now.isoformat(timespec="seconds"),
-            "engine": engine_arguments(self.judging.judge),
+            "engine": self._judge(),
         }
         job = validated({**request, **made}, "the job")
         if Path(job.output).suffix.lower() not in FORMATS:
@@ -188,16 +190,17 @@ class Jobs:
         return job
 
     def _start(self, job: Job) -> None:
-        if job.engine != engine_arguments(self.judging.judge):
+        judge = self._judge()
+        if {_OPTIONS: judge[_OPTIONS], **job.engine} != judge:
             raise SampleError(
-                f"job {job.id} was started with the judge {job.engine.get('model')!r:.80}; start the app with the "
-                "same judge options to resume it."
+                f"job {job.id} was started with the judge {job.engine.get('judge', job.engine.get('model'))!r:.80}; "
+                "start the app with the same judge options to resume it."
             )
         with self._lock:
             if self._running(job.id):
                 raise SampleError(f"job {job.id} is already running.")
             self._prepare(job)
-            command = [*self._options(job), f"--summary={self._run(job.id, 'summary.json')}"]
+            command = [*self._command(job), f"--summary={self._run(job.id, 'summary.json')}"]
             self._run(job.id, "summary.json").unlink(missing_ok=True)
             self._run(job.id, "log").unlink(missing_ok=True)
             self._save(job)
@@ -211,7 +214,7 @@ class Jobs:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    env=_environment(),
+                    env=environment(),
                     start_new_session=True,
                     pass_fds=(lock,) if sys.platform != "win32" else (),
                 )
@@ -224,6 +227,16 @@ class Jobs:
                 os.close(log)
             self._processes[job.id] = process
 
+    def _command(self, job: Job) -> list[str]:
+        return [*self.command, "score", *arguments(job, self.judging, self._run(job.id, "yaml"))]
+
+    def _judge(self) -> dict[str, Any]:
+        """What the app was started with, without keys: the judge, and a hash of the other options."""
+        config = self.judging.config
+        jury = config.scorer.judge
+        shown = engine_arguments(self.judging.judge) if jury is None else {"judge": self._public(jury)}
+        return shown | {_OPTIONS: content_hash(config.model_dump_json())}
+
     def _prepare(self, job: Job) -> None:
         """Check the files of a job, and write the config of its pipeline."""
         project = self.judging.project
@@ -232,32 +245,6 @@ class Jobs:
         if job.checklist is not None:
             project.existing(job.checklist)
         self.judging.config_of(job.settings).save(self._run(job.id, "yaml"))
-
-    def _options(self, job: Job) -> list[str]:
-        """The command. Every option is one argument, so that no value is taken for an option."""
-        project, judge = self.judging.project, self.judging.judge
-        options: dict[str, Any] = {"config": self._run(job.id, "yaml"), "model": judge.model}
-        if isinstance(judge.backend, str) and judge.backend != "auto":
-            options["backend"] = judge.backend
-        if judge.base_url is not None:
-            options["base-url"] = judge.base_url
-        if judge.settings:
-            options["engine"] = json.dumps(dict(judge.settings))
-        if job.checklist is not None:
-            options["checklist"] = project.existing(job.checklist)
-        for name in ("target", "checklist", "reference", "history"):
-            if getattr(job.columns, name) is not None:
-                options[f"{name}-key"] = getattr(job.columns, name)
-        if job.price is not None:
-            options["price"] = f"{judge.model}={job.price[0]},{job.price[1]}"
-        if job.budget is not None:
-            options["budget"] = job.budget
-        if self.judging.store_path is not None:
-            options["store"] = self.judging.store_path
-        given = [f"--{name}={value}" for name, value in options.items()]
-        given += [f"--input-key={name}" for name in job.columns.input]
-        given += ["--no-store"] * (self.judging.store is None)
-        return [*self.command, "score", str(project.path(job.file)), f"--output={project.path(job.output)}", *given]
 
     def _load(self, id: Any) -> Job:
         if not isinstance(id, str) or not _ID.fullmatch(id):
@@ -361,20 +348,6 @@ class Jobs:
 
 def _open(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
-
-
-def _environment() -> dict[str, str]:
-    """The environment of the process: this package, a line of progress per second, and no line breaks in tables."""
-    package = str(Path(__file__).resolve().parents[2])
-    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(paths),
-        "PYTHONUTF8": "1",
-        "COLUMNS": "1000",
-        "NO_COLOR": "1",
-        SECONDS_VARIABLE: "1",
-    }
 
 
 def _cells(line: str, edge: str) -> list[str]:

@@ -24,6 +24,7 @@ from checklist_rewards.errors import ChecklistRewardsError, GenerationError, Sam
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators import Request
+from checklist_rewards.judges.jury import load_jury
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import FILE_SETTINGS
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble, list_pipelines, load_config
@@ -103,8 +104,28 @@ class Judging:
                     self._pipelines.clear()
                 config = self.config_of(settings)
                 writer = self.writer if writes else None
-                self._pipelines[key] = assemble(config, writer, self.judge, self.store, self.writer.named)
+                self._pipelines[key] = assemble(config, writer, self.engine_of(config), self.store, self.writer.named)
             return self._pipelines[key]
+
+    def engine_of(self, config: PipelineConfig) -> Engine:
+        """The engine of a config of [`config_of`]: that of the command line, unless the page has chosen a file of
+        judges, which replaces it."""
+        chosen = config.scorer.judge
+        return self.judge if chosen in (None, self.config.scorer.judge) else Engine("pocket")
+
+    def models(self, settings: Mapping[str, Any]) -> list[str]:
+        """The models that judge with the settings of the page, each once, for example to ask for their prices."""
+        config = self.config_of(settings)
+        if config.scorer.judge is None:
+            return [self.judge.model]
+        found: list[str] = []
+
+        def remember(engine: Engine) -> Engine:
+            found.append(engine.model)
+            return engine
+
+        load_jury(config.scorer.judge, False, remember)
+        return list(dict.fromkeys(found))
 
     def sample(self, body: Mapping[str, Any]) -> Sample:
         """What the page wants to have scored. As in `score`, thinking is removed from the response."""

@@ -179,6 +179,8 @@ def _judges(judging: Judging, name: str, text: str) -> str:
     value = read_value(text, name)
     judging.check_file(name, {} if value is None else value)
     parse_jury(value, name, judging.project.path(name).parent)
+    if "judges" not in value:
+        return f"the judge {value['model']}"
     return f"a {'panel' if 'panel' in value else 'cascade'} of {len(value['judges'])} judges"
 
 

@@ -27,8 +27,12 @@ def add_batch(app: FastAPI, judging: Judging) -> None:
 
     @app.get("/api/jobs")
     async def listed() -> Response:
-        model = judging.judge.model
-        return _json({"jobs": await asyncio.to_thread(jobs.all), "model": model, "stored": judging.store is not None})
+        return _json({"jobs": await asyncio.to_thread(jobs.all), "stored": judging.store is not None})
+
+    @app.post("/api/jobs/models")
+    async def models(request: Request) -> Response:
+        settings = (await json_body(request)).get("settings") or {}
+        return _json({"models": await asyncio.to_thread(judging.models, settings)})
 
     @app.get("/api/jobs/preview")
     async def preview(request: Request) -> Response:

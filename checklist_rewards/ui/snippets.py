@@ -44,7 +44,7 @@ def snippets(config: PipelineConfig, judge: Engine, sample: Sample, store_path: 
     text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
     return {
         "python": _python(config, judge, sample, store_path),
-        "cli": _command(text, judge, sample, store_path),
+        "cli": _command(text, [] if config.scorer.judge else _engine_options(judge), sample, store_path),
         "yaml": text,
     }
 
@@ -60,9 +60,10 @@ def items_of(checklist: Checklist) -> list[str | dict[str, Any]]:
     return items
 
 
-def loop_commands(file: str, labels: str, scored: bool, judge: Engine) -> list[str]:
+def loop_commands(file: str, labels: str, scored: bool, config: PipelineConfig, judge: Engine) -> list[str]:
     """The commands that use a labels file: agreement, calibration, few-shot examples and distillation."""
-    options = _engine_options(judge)
+    jury = config.scorer.judge
+    options = _engine_options(judge) if jury is None else ["--judge", jury]
     first = [] if scored else [["score", file, "-o", "scored.jsonl", *options]]
     answers = file if scored else "scored.jsonl"
     commands = [
@@ -70,7 +71,7 @@ def loop_commands(file: str, labels: str, scored: bool, judge: Engine) -> list[s
         ["agree", answers, "--labels", labels],
         ["calibrate", answers, "--labels", labels, "-o", "calibration.json"],
         ["score", file, "-o", "calibrated.jsonl", "--calibration", "calibration.json", *options],
-        ["score", file, "-o", "with_examples.jsonl", "--examples", labels, *options],
+        *([["score", file, "-o", "with_examples.jsonl", "--examples", labels, *options]] if jury is None else []),
         ["distill", labels, "-o", "judge"],
     ]
     return [shlex.join(["checklist-rewards", *command]) for command in commands]
@@ -108,9 +109,8 @@ def _python(config: PipelineConfig, judge: Engine, sample: Sample, store_path: s
     return "\n".join(lines) + "\n"
 
 
-def _command(text: str, judge: Engine, sample: Sample, store_path: str | None) -> str:
+def _command(text: str, options: list[str], sample: Sample, store_path: str | None) -> str:
     row: dict[str, Any] = {"prompt": sample.input, "target": sample.target, "checklist": items_of(sample.checklist)}
-    options = _engine_options(judge)
     for name in ("reference", "history"):
         value = getattr(sample, name)
         if value is not None:
