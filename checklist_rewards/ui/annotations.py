@@ -23,6 +23,7 @@ from typing import Any
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, Section, agreement_of
 from checklist_rewards.files.rows import write_rows
+from checklist_rewards.ui.labels import name_of
 from checklist_rewards.ui.project import Project
 from checklist_rewards.ui.tasks import Task, abstention
 from checklist_rewards.validation import missing
@@ -32,7 +33,7 @@ if sys.platform != "win32":
 
 logger = logging.getLogger(__name__)
 
-FOLDER, LABELS = "annotations", "labels"
+FOLDER = "annotations"
 LONGEST_NOTE = 10_000
 MOST_SPANS = 100
 _NAME = re.compile(r"\w[\w.-]{0,63}")
@@ -212,7 +213,7 @@ def export(
         SampleError: If no item has been answered.
     """
     chosen = [person for person in people if names is None or person.name in names]
-    name = f"{LABELS}/{Path(file).stem}.jsonl"
+    name = name_of(file)
     counts: Counter[str] = Counter()
     rows = []
     for task in tasks:

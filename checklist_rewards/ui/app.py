@@ -27,6 +27,7 @@ from checklist_rewards.ui import annotations as answers
 from checklist_rewards.ui.bundle import page_file, read_data
 from checklist_rewards.ui.guard import Guard, TooLarge, cookie_name, json_body, page_token
 from checklist_rewards.ui.judging import Judging
+from checklist_rewards.ui.labels import ExportedLabels, exported
 from checklist_rewards.ui.project import OutsideError
 from checklist_rewards.ui.records import RecordFile
 from checklist_rewards.ui.report import write_report
@@ -53,7 +54,8 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
     project = judging.project
     app = FastAPI(title="checklist-rewards ui", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_middleware(Guard, token=token)
-    queues, reports = _Files(lambda path: read_tasks(path)), _Files(_report)
+    queues = _Files(lambda path: read_tasks(path))
+    reports = _Files(lambda path: _report(path, exported(project, path)))
     static = {
         entry.name: entry.read_text(encoding="utf-8")
         for entry in files("checklist_rewards.ui").joinpath("page").iterdir()
@@ -97,7 +99,8 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         paths = RecordFile(path).paths  # a reward log includes those of the other ranks
         for one in paths:
             project.existing(one.relative_to(project.folder).as_posix())
-        stamp = " ".join(map(_stamp, paths))
+        labels = exported(project, path)
+        stamp = " ".join(map(_stamp, [*paths, *([] if labels is None else [labels.path])]))
         if request.query_params.get("known") == stamp:
             return Response(status_code=204)
         data = await asyncio.to_thread(reports.get, path, stamp)
@@ -217,11 +220,16 @@ def _stamp(path: Path) -> str:
     return f"{status.st_mtime_ns}-{status.st_size}"
 
 
-def _report(path: Path) -> bytes:
+def _report(path: Path, labels: ExportedLabels | None) -> bytes:
     """The data of a file's report: that of the page which `checklist-rewards report` writes."""
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder, "report.html")
-        write_report(page, [path])
+        try:
+            write_report(page, [path], labels=labels)
+        except SampleError:
+            if labels is None:
+                raise
+            write_report(page, [path])  # labels of another file with this name
         return read_data(page)
 
 

@@ -32,7 +32,7 @@ from checklist_rewards.files.rows import FORMATS, read_rows
 from checklist_rewards.ui.command import arguments, environment
 from checklist_rewards.ui.job import Job, validated
 from checklist_rewards.ui.judging import Judging
-from checklist_rewards.ui.snippets import engine_arguments, without_secrets
+from checklist_rewards.ui.snippets import engine_arguments, file_snippets, without_secrets
 
 if sys.platform != "win32":
     import fcntl
@@ -142,6 +142,12 @@ class Jobs:
             "rows": [_cells(line, "│") for line in lines if line.startswith("│")],
             "notes": [self._public(line) for line in lines if line and line[0] not in "┃│┏┡└├"],
         }
+
+    def code(self, request: Mapping[str, Any]) -> dict[str, str]:
+        """The job as Python, as a command, and as YAML; see [`file_snippets`]."""
+        judging, job = self.judging, self._job(request)
+        config = judging.config_of(job.settings)
+        return file_snippets(config, judging.engine_of(config), job, judging.store_path)
 
     def create(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Save a new job and start it. Raises [`SampleError`]; then nothing was started."""

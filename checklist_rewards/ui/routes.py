@@ -42,6 +42,10 @@ def add_batch(app: FastAPI, judging: Judging) -> None:
     async def forecast(request: Request) -> Response:
         return _json(await asyncio.to_thread(jobs.forecast, await json_body(request)))
 
+    @app.post("/api/jobs/code")
+    async def code(request: Request) -> Response:
+        return _json(await asyncio.to_thread(jobs.code, await json_body(request)))
+
     @app.post("/api/jobs")
     async def create(request: Request) -> Response:
         return _json(await asyncio.to_thread(jobs.create, await json_body(request)))

@@ -21,9 +21,11 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.scorer import Sample
+from checklist_rewards.ui.job import Job
 
 _SECRET = re.compile(r"key|token|secret|password|credential|authorization|headers", re.I)
 _WIDTH = 100
+_SCALES = "from checklist_rewards.scores.scales import on_scale, ordinal_scale"
 
 
 def snippets(config: PipelineConfig, judge: Engine, sample: Sample, store_path: str | None = None) -> dict[str, str]:
@@ -38,15 +40,35 @@ def snippets(config: PipelineConfig, judge: Engine, sample: Sample, store_path: 
     Returns:
         `dict[str, str]`: `python`, `cli` (a shell script that writes its files), and `yaml` (the pipeline).
     """
-    if config.scorer.kind != "checklist":
-        raise SampleError(f"the scorer {config.scorer.kind!r} is not part of the package and cannot be exported.")
-    document = config.model_dump(mode="json", exclude_defaults=True) | {"name": config.name}
-    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    text = _yaml(config)
     return {
         "python": _python(config, judge, sample, store_path),
         "cli": _command(text, [] if config.scorer.judge else _engine_options(judge), sample, store_path),
         "yaml": text,
     }
+
+
+def file_snippets(config: PipelineConfig, judge: Engine, job: Job, store_path: str | None = None) -> dict[str, str]:
+    """Code that scores the file of a batch job as the job does, to be run in the project folder; see [`snippets`]."""
+    text = _yaml(config)
+    options = [] if config.scorer.judge else _engine_options(judge)
+    for name, value in job.columns.model_dump().items():
+        for column in value if isinstance(value, list) else [value]:
+            options += [] if column is None else [f"--{name}-key={column}"]
+    options += [] if job.checklist is None else ["--checklist", job.checklist]
+    options += [] if store_path is None else ["--store", store_path]
+    return {
+        "python": _python_of_file(config, judge, job, store_path),
+        "cli": _score(job.file, job.output, text, options),
+        "yaml": text,
+    }
+
+
+def _yaml(config: PipelineConfig) -> str:
+    if config.scorer.kind != "checklist":
+        raise SampleError(f"the scorer {config.scorer.kind!r} is not part of the package and cannot be exported.")
+    document = config.model_dump(mode="json", exclude_defaults=True) | {"name": config.name}
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
 
 
 def items_of(checklist: Checklist) -> list[str | dict[str, Any]]:
@@ -87,20 +109,25 @@ def _engine_options(judge: Engine) -> list[str]:
     return options
 
 
-def _python(config: PipelineConfig, judge: Engine, sample: Sample, store_path: str | None) -> str:
-    scale = config.scorer.scale
+def _scorer(config: PipelineConfig, judge: Engine, store_path: str | None) -> str:
+    """The line that makes the scorer."""
     arguments = {**config.scorer.settings(), "store": store_path}
     if "judge" not in arguments:
         arguments = {**engine_arguments(judge), **arguments}
     model = arguments.pop("model", None)
     given = [repr(model)] if model is not None else []
     given += [f"{name}={value!r}" for name, value in arguments.items() if value is not None]
+    return f"scorer = ChecklistScorer({', '.join(given)})"
+
+
+def _python(config: PipelineConfig, judge: Engine, sample: Sample, store_path: str | None) -> str:
+    scale = config.scorer.scale
     lines = ["from checklist_rewards import Checklist, ChecklistScorer"]
     if scale is not None:
-        lines.append("from checklist_rewards.scores.scales import on_scale, ordinal_scale")
+        lines.append(_SCALES)
     texts = {"target": sample.target, "input": sample.input, "reference": sample.reference, "history": sample.history}
     named = [f"    {name}={value!r}," for name, value in texts.items() if value is not None]
-    lines += ["", f"scorer = ChecklistScorer({', '.join(given)})"]
+    lines += ["", _scorer(config, judge, store_path)]
     lines += [f"checklist = Checklist.parse({pformat(items_of(sample.checklist), width=_WIDTH, sort_dicts=False)})"]
     if scale is not None:
         lines.append(f"checklist = on_scale(checklist, ordinal_scale({scale}))")
@@ -115,13 +142,46 @@ def _command(text: str, options: list[str], sample: Sample, store_path: str | No
         value = getattr(sample, name)
         if value is not None:
             row[name] = value
-            options += [f"--{name}-key", name]
+            options = [*options, f"--{name}-key", name]
     if store_path is not None:
-        options += ["--store", store_path]
-    command = shlex.join(
-        ["checklist-rewards", "score", "row.jsonl", "-o", "scored.jsonl", "--config", "judge.yaml", *options]
-    )
-    return f"cat > row.jsonl <<'END'\n{json.dumps(row)}\nEND\ncat > judge.yaml <<'END'\n{text}END\n{command}\n"
+        options = [*options, "--store", store_path]
+    return f"cat > row.jsonl <<'END'\n{json.dumps(row)}\nEND\n" + _score("row.jsonl", "scored.jsonl", text, options)
+
+
+def _score(file: str, output: str, text: str, options: list[str]) -> str:
+    command = shlex.join(["checklist-rewards", "score", file, "-o", output, "--config", "judge.yaml", *options])
+    return f"cat > judge.yaml <<'END'\n{text}END\n{command}\n"
+
+
+def _python_of_file(config: PipelineConfig, judge: Engine, job: Job, store_path: str | None) -> str:
+    scale = config.scorer.scale
+    columns: dict[str, Any] = {name: value for name, value in job.columns.model_dump().items() if value}
+    named = [f"{'inputs' if name == 'input' else name}={value!r}" for name, value in columns.items()]
+    if job.checklist is not None:
+        named.append(f"shared=read_checklist(Path({job.checklist!r}))")
+    if job.file.lower().endswith(".csv"):
+        named.append("blank_is_null=True")
+    imports = ["from pathlib import Path", ""] if job.checklist is not None else []
+    imports += ["from checklist_rewards import BatchScore, ChecklistScorer"]
+    imports += [f"from checklist_rewards.cli.columns import Columns{', read_checklist' if job.checklist else ''}"]
+    imports += ["from checklist_rewards.files.rows import read_rows"]
+    if scale is not None:
+        imports.append(_SCALES)
+    lines = [*imports, "", _scorer(config, judge, store_path), f"rows = list(read_rows({job.file!r}))"]
+    lines += [f"columns = Columns.of({', '.join(['rows[0].data', *named])})"]
+    lines += ["checklists = [columns.checklist_of(row.data, row.where) for row in rows]"]
+    if scale is not None:
+        lines += [f"scale = ordinal_scale({scale})"]
+        lines += ["checklists = [checklist and on_scale(checklist, scale) for checklist in checklists]"]
+    lines += ["samples = ["]
+    lines += ["    columns.sample_of(row.data, row.where, checklist)"]
+    lines += ["    for row, checklist in zip(rows, checklists) if checklist is not None", "]"]
+    lines += ["answered = iter(scorer.score_batch(samples))"]
+    lines += ["scores = [None if checklist is None else next(answered) for checklist in checklists]"]
+    lines += ["batch = BatchScore(scores, [row.data for row in rows])", "print(batch.mean)"]
+    if job.output.lower().endswith((".jsonl", ".parquet")):
+        lines += [f"batch.to_{job.output.rpartition('.')[2].lower()}({job.output!r})"]
+    return "\n".join(lines) + "\n"
 
 
 def engine_arguments(engine: Engine) -> dict[str, Any]:

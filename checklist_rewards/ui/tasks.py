@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from checklist_rewards.chat import completion_text
-from checklist_rewards.checklists import CANNOT_ASSESS, Checklist, ChecklistItem, content_hash
+from checklist_rewards.checklists import CANNOT_ASSESS, NO, YES, Checklist, ChecklistItem, content_hash
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import read_scored
 from checklist_rewards.files.rows import read_rows
@@ -23,6 +23,8 @@ from checklist_rewards.scores.table import SCORE_COLUMN
 from checklist_rewards.ui.records import CHECKLIST, ID, INPUTS, TARGETS, shown_prompt
 
 Order = Literal["random", "uncertain", "differ"]
+_NO_MARGIN = 2.0
+"""Above every margin: judges without probabilities come last."""
 ORDERS: tuple[str, ...] = get_args(Order)
 
 
@@ -162,17 +164,21 @@ def _group(data: Mapping[str, Any]) -> str | None:
 
 
 def _margin(task: Task) -> float:
-    margins = [_certainty(line) for line in task.score.items] if task.score else []
-    return min((margin for margin in margins if margin is not None), default=2.0)
+    if task.score is None:
+        return _NO_MARGIN
+    threshold = DEFAULT_THRESHOLD if task.score.aggregation is None else task.score.aggregation.threshold
+    margins = [_certainty(line, threshold) for line in task.score.items]
+    return min((margin for margin in margins if margin is not None), default=_NO_MARGIN)
 
 
-def _certainty(line: ItemScore) -> float | None:
+def _certainty(line: ItemScore, threshold: float) -> float | None:
     """How far the judge was from another answer; 0 where it gave none. None without probabilities."""
     if line.unanswered is not None:
         return 0.0
-    known = sorted((line.probabilities or {}).values(), reverse=True)
-    if set(line.probabilities or ()) == {"yes", "no"}:
-        return abs(line.probabilities["yes"] - DEFAULT_THRESHOLD) if line.probabilities else None
+    shares = line.probabilities or {}
+    if set(shares) == {YES, NO}:
+        return abs(shares[YES] - threshold)
+    known = sorted(shares.values(), reverse=True)
     return known[0] - known[1] if len(known) > 1 else None
 
 

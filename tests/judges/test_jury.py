@@ -100,6 +100,20 @@ def test_the_command_line_takes_it(file, tmp_path, monkeypatch):
     assert done.exit_code == 0, done.output
     [row] = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
     assert row["checklist_score"]["items"][0]["agreement"] == 1
-    for option in (["--dry-run"], ["--concurrency", "3"]):
-        refused = CliRunner().invoke(app, [*command, *option])
-        assert refused.exit_code == 2 and "has no effect on the judges in" in refused.output
+    refused = CliRunner().invoke(app, [*command, "--concurrency", "3"])
+    assert refused.exit_code == 2 and "has no effect on the judges in" in refused.output
+    counted = CliRunner().invoke(app, [*command, "--dry-run"], env={"COLUMNS": "200"})
+    lines = [line for line in counted.stdout.splitlines() if line.startswith("│")]
+    assert [line.split("│")[1:4] for line in lines] == [[" scores ", " pocket ", " 1     "]] * 2
+    assert "Each judge of" in counted.stdout and "is counted with every read" in counted.stdout
+
+
+def test_a_file_may_hold_the_settings_of_one_judge(file, pocket):
+    judge = load_jury(file("{model: pocket, backend: transformers, capture_reasoning: true}"), store=False)
+    assert isinstance(judge, ReasonedJudge)
+    with pytest.raises(ConfigError, match=r"judges.yaml: unknown key 'modle'; allowed: model"):
+        load_jury(file("{model: pocket, modle: x}"), store=False)
+    checklist, target = ["Does the response mention the word river?"], "The river is long."
+    scorer = ChecklistScorer(judge=file("{model: pocket, backend: transformers}"), store=False)
+    alone = ChecklistScorer("pocket", backend="transformers", store=False)
+    assert scorer.score(checklist, target) == alone.score(checklist, target)

@@ -2,7 +2,7 @@
 
 import { download, getJson, post, upload } from "./api.js";
 import { count, el, fixed, note, plural, section, table } from "./dom.js";
-import { alertOf, choice, field, settingsForm } from "./forms.js";
+import { alertOf, choice, exporter, field, settingsForm } from "./forms.js";
 
 const TABLES = [".jsonl", ".csv", ".parquet"];
 const KEYS = [
@@ -16,8 +16,8 @@ const POLLED = 1000, RESTED = 5000;
 const NOTES = {
   running: "The job goes on without this page and without the app.",
   pausing: "The process is told to end.",
-  paused: "Answers received so far are in the store: resuming asks only for the others.",
-  stopped: "The job ended without a result. Answers received so far are in the store: resuming asks only for the others.",
+  paused: "Answers are stored every few seconds: resuming asks only for the others.",
+  stopped: "The job ended without a result. Answers are stored every few seconds: resuming asks only for the others.",
   new: "This job has not run on this machine.",
 };
 
@@ -30,8 +30,10 @@ export async function batch(main, project) {
   const output = el("input", { name: "output", size: 34, placeholder: "scored/….jsonl" });
   const shared = choice([["", "the checklist column"], ...checklists], { name: "shared" });
   const keys = Object.fromEntries(KEYS.map(([name, , otherwise]) => [name, choice([["", `as usual (${otherwise})`]], { name: `key-${name}` })]));
-  const form = settingsForm(choices);
-  const prices = ["prompt", "reply"].map((name) => el("input", { type: "number", min: 0, step: "any", class: "short", name: `price-${name}` }));
+  const code = exporter(() => post("jobs/code", request()), "Run it in the project folder. Each gives the figures of the job.");
+  const form = settingsForm(choices, () => (code.refresh(), priced()));
+  const prices = new Map(); // model: [input, input]
+  const priceFields = el("div", {});
   const budget = el("input", { type: "number", min: 0, step: "any", class: "short", name: "budget" });
   const preview = el("div", { class: "preview" });
   const forecast = el("div", { class: "forecast", "aria-live": "polite" });
@@ -54,13 +56,15 @@ export async function batch(main, project) {
         "details",
         {},
         el("summary", {}, "Price and budget"),
-        el("div", { class: "filters" }, field("US dollars per million prompt tokens", prices[0]), field("per million reply tokens", prices[1]), field("budget in US dollars", budget)),
-        note(`The price is that of ${first.model}. A budget needs a price: the job stops before more is spent, and can be resumed with a larger one.`),
+        priceFields,
+        el("div", { class: "filters" }, field("budget in US dollars", budget)),
+        note("A budget needs the price of every model: the job stops before more is spent, and can be resumed with a larger one."),
       ),
       first.stored ? null : el("p", { class: "note warning" }, "The app was started with --no-store: a job that is paused begins again."),
       el("div", { class: "controls" }, dryButton, startButton),
       problem,
       forecast,
+      code.node,
     ),
     section("Jobs", list),
   );
@@ -68,7 +72,9 @@ export async function batch(main, project) {
   sent.addEventListener("change", send);
   const asked = new URLSearchParams(location.search).get("file");
   if (names.includes(asked)) file.value = asked;
+  for (const control of [output, shared, ...Object.values(keys)]) control.addEventListener("change", code.refresh);
   if (file.value) await chosen();
+  await priced();
   showJobs(first.jobs);
 
   async function attempt(button, work) {
@@ -107,21 +113,33 @@ export async function batch(main, project) {
       }
       const stem = file.value.split("/").at(-1).replace(/\.\w+$/, "");
       output.value = `scored/${stem}.jsonl`;
+      code.refresh();
       preview.replaceChildren(table(found.columns, found.rows.map((row) => found.columns.map((name) => el("div", { class: "two-lines", dir: "auto" }, row[name] ?? ""))), { "aria-label": "First rows" }));
+    });
+  }
+
+  /** A pair of prices for each model that judges. */
+  function priced() {
+    return attempt(budget, async () => {
+      const { models } = await post("jobs/models", { settings: form.value() });
+      const before = new Map(prices);
+      prices.clear();
+      for (const model of models) prices.set(model, before.get(model) ?? ["prompt", "reply"].map((name) => el("input", { type: "number", min: 0, step: "any", class: "short", name: `price-${name}`, "aria-label": `${model}: US dollars per million ${name} tokens` })));
+      priceFields.replaceChildren(...[...prices].map(([model, fields]) => el("div", { class: "filters" }, field(`${model}: US dollars per million prompt tokens`, fields[0]), field("per million reply tokens", fields[1]))));
     });
   }
 
   function request() {
     if (!file.value) throw new Error("Choose a file first.");
     const chosenKeys = Object.fromEntries(Object.entries(keys).filter(([, control]) => control.value).map(([name, control]) => [name, name === "input" ? [control.value] : control.value]));
-    const priced = prices.some((one) => one.value !== "");
+    const known = [...prices].filter(([, fields]) => fields.some((one) => one.value !== ""));
     return {
       file: file.value,
       output: output.value,
       columns: chosenKeys,
       checklist: shared.value || null,
       settings: form.value(),
-      price: priced ? prices.map((one) => Number(one.value)) : null,
+      price: known.length ? Object.fromEntries(known.map(([model, fields]) => [model, fields.map((one) => Number(one.value))])) : null,
       budget: budget.value === "" ? null : Number(budget.value),
     };
   }

@@ -1,6 +1,6 @@
 // Fields of forms, and the settings of the judge.
 
-import { el } from "./dom.js";
+import { el, note } from "./dom.js";
 
 /** A labelled field. */
 export function field(label, control, attributes = {}) {
@@ -34,6 +34,30 @@ export function copyable(text, label) {
     setTimeout(() => (button.textContent = "Copy"), 1500);
   });
   return el("div", { class: "code" }, button, el("pre", { tabindex: "0", "aria-label": label }, text));
+}
+
+/** "Export as code": a section that asks `load` for the code when it is opened, and again by `refresh()`. */
+export function exporter(load, told) {
+  const code = el("div", {});
+  async function refresh() {
+    if (!node.open) return;
+    try {
+      const found = await load();
+      code.replaceChildren(
+        note(told),
+        el("h3", {}, "Python"),
+        copyable(found.python, "Python"),
+        el("h3", {}, "Command line"),
+        copyable(found.cli, "command line"),
+        el("h3", {}, "YAML (judge.yaml of the command)"),
+        copyable(found.yaml, "YAML"),
+      );
+    } catch (error) {
+      code.replaceChildren(alertOf(error.message));
+    }
+  }
+  const node = el("details", { class: "part export", ontoggle: refresh }, el("summary", {}, "Export as code"), code);
+  return { node, refresh };
 }
 
 const METRICS = ["pass", "weighted", "expected", "normalized", "quality"];

@@ -3,7 +3,7 @@
 import { answerLine, scoreLine } from "./answers.js";
 import { getJson, lines, post } from "./api.js";
 import { el, note, section } from "./dom.js";
-import { alertOf, area, choice, copyable, field, settingsForm } from "./forms.js";
+import { alertOf, area, choice, exporter, field, settingsForm } from "./forms.js";
 
 const KEPT = "judge-view";
 
@@ -18,8 +18,8 @@ export async function judge(main) {
   const result = el("div", { class: "scores result", "aria-live": "polite" });
   const problem = el("div", {});
   const state = el("span", { class: "muted", role: "status" });
-  const code = el("div", {});
-  const form = settingsForm(choices, () => exported());
+  const code = exporter(() => post("code", body()), "Each gives the figures of this page.");
+  const form = settingsForm(choices, code.refresh);
   const writer = choice(choices.pipelines.filter((one) => !one.corpus_level).map((one) => [one.name, `${one.name}: ${one.description}`]), { name: "writer", "aria-label": "pipeline" });
   const json = area("", { rows: 8, name: "json", "aria-label": "checklist as JSON" });
   let running = null;
@@ -43,7 +43,7 @@ export async function judge(main) {
       el("section", { class: "part" }, el("div", { class: "controls" }, scoreButton, state), problem, result),
     ),
     el("details", { class: "part settings" }, el("summary", {}, `Settings of the judge (${choices.judge})`), form.node),
-    el("details", { class: "part", ontoggle: (event) => event.target.open && exported() }, el("summary", {}, "Export as code"), code),
+    code.node,
   );
   for (const control of [prompt, response, reference]) control.addEventListener("change", keep);
   for (const item of kept.checklist ?? []) add(item);
@@ -158,7 +158,7 @@ export async function judge(main) {
 
   function keep() {
     sessionStorage.setItem(KEPT, JSON.stringify(body()));
-    if (code.parentElement.open) exported();
+    code.refresh();
   }
 
   async function score() {
@@ -202,23 +202,5 @@ export async function judge(main) {
       problem.replaceChildren(alertOf(error.message));
     }
     event.target.disabled = false;
-  }
-
-  async function exported() {
-    if (!code.parentElement.open) return;
-    try {
-      const found = await post("code", body());
-      code.replaceChildren(
-        note("Each gives the figures of this page."),
-        el("h3", {}, "Python"),
-        copyable(found.python, "Python"),
-        el("h3", {}, "Command line"),
-        copyable(found.cli, "command line"),
-        el("h3", {}, "YAML (judge.yaml of the command)"),
-        copyable(found.yaml, "YAML"),
-      );
-    } catch (error) {
-      code.replaceChildren(alertOf(error.message));
-    }
   }
 }

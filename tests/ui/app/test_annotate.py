@@ -5,12 +5,16 @@ import json
 import krippendorff
 import pytest
 
+from checklist_rewards import ChecklistScorer, Sample
+from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.distill.labels import read_labels
 from checklist_rewards.judges.examples import FewShot
+from checklist_rewards.judges import LogprobJudge, PanelJudge
 from checklist_rewards.ui.annotations import annotators
 from checklist_rewards.ui.project import Project
 from checklist_rewards.ui.tasks import ordered, read_tasks
+from tests.fakes import FakeBackend
 from tests.ui.app.conftest import QUESTIONS, TEXTS, colours, scored_rows, write_jsonl
 
 FILE = {"file": "scored.jsonl"}
@@ -156,6 +160,36 @@ def test_orders(folder):
         scored_rows(lambda prefix, tail: 1 - colours(prefix, tail) if "grey" in prefix else colours(prefix, tail)),
     )
     assert ordered(tasks, "differ", 0, read_tasks(folder / "other.jsonl"))[0] == 2
+
+
+def test_the_order_is_that_of_the_margins_and_of_the_differences(folder):
+    """On files of a scorer: margins from the file's own threshold, flips between files, and votes of a panel."""
+
+    def rows_of(**options):
+        scores = ChecklistScorer(store=False, **options).score_batch([Sample(QUESTIONS, t, "p") for t in TEXTS])
+        return [row | {"checklist_score": one.model_dump(mode="json")} for row, one in zip(scored_rows(), scores)]
+
+    def tasks(**options):
+        write_jsonl(folder / "other.jsonl", rows_of(**options))
+        return read_tasks(folder / "other.jsonl")
+
+    def swapped(prefix, tail):
+        return 1 - colours(prefix, tail) if "blue" in prefix else colours(prefix, tail)
+
+    def certainties(order, found, threshold):
+        return [min(abs(line.probabilities["yes"] - threshold) for line in found[place].score.items) for place in order]
+
+    for threshold in (0.6, 0.95):
+        found = tasks(backend=FakeBackend(colours), threshold=threshold)
+        margins = certainties(ordered(found, "uncertain", 3), found, threshold)
+        assert margins == sorted(margins) and margins[0] < margins[-1]
+    assert ordered(found, "uncertain", 0)[-1] != 1  # "red and blue", P(yes) 0.55, is far from 0.95
+    one, other = tasks(backend=FakeBackend(colours)), tasks(backend=FakeBackend(swapped))
+    flips = [sum(a.answer != b.answer for a, b in zip(x.score.items, y.score.items)) for x, y in zip(one, other)]
+    assert [flips[place] for place in ordered(one, "differ", 0, other)] == sorted(flips, reverse=True) != [0] * 5
+    panel = PanelJudge([LogprobJudge(Engine(n, FakeBackend(r))) for n, r in (("a", colours), ("b", swapped))])
+    voted = tasks(judge=panel)
+    assert [flips[place] for place in ordered(voted, "differ", 0)] == sorted(flips, reverse=True)
 
 
 def test_an_order_that_needs_scores_says_so(client):

@@ -6,12 +6,17 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
+from checklist_rewards import BatchScore
 from checklist_rewards.cli import app as cli
+from checklist_rewards.evaluation.agreement import Bootstrap, compare, read_scored, units_against_labels
+from checklist_rewards.scores.tally import PassRate
+from checklist_rewards.ui.labels import ExportedLabels
 from tests.conftest import HANG, REPO
 from tests.ui import browser
 from tests.ui.app.conftest import write_jsonl
@@ -177,8 +182,9 @@ def truth(text: str) -> list[bool]:
     return [text.rstrip().endswith("?"), "rain" in words, len(re.findall(r"[.?!]", text)) == 2]
 
 
-def test_thirty_answers_by_keyboard_then_agree_calibrate_and_new_scores(page, project, tmp_path):
-    """The loop of the issue: two people annotate, `agree`, `calibrate`, and the calibration changes the scores."""
+def test_thirty_answers_by_keyboard_then_agree_calibrate_and_new_scores(page, project):
+    """The loop of the issue: two people annotate, then the commands that the page shows are run as they are; the
+    calibration changes the scores."""
     for name in ("ann", "bob"):
         page.driver.get(f"{page.base}/annotate?file=scored.jsonl")
         page.wait("document.querySelector('form.setup') !== null")
@@ -204,6 +210,7 @@ def test_thirty_answers_by_keyboard_then_agree_calibrate_and_new_scores(page, pr
         assert "All items are answered" in page.js("return document.querySelector('.progress-line').textContent")
     page.wait("document.querySelector('.agreement') !== null")
     alpha = page.js("return document.querySelector('.agreement .num').title")
+    (project / "results").mkdir()
     lines = [json.loads(line) for line in (project / "annotations" / "ann.jsonl").read_text().splitlines()]
     assert {line["label"] for line in lines} == {"yes", "no", "cannot_assess", None}
     assert [span["text"] for line in lines for span in line["spans"]][0] in RESPONSES[int(lines[0]["row"][1:])]
@@ -213,25 +220,65 @@ def test_thirty_answers_by_keyboard_then_agree_calibrate_and_new_scores(page, pr
     commands = page.js("return document.querySelector('.code pre').textContent").splitlines()
     assert commands[0] == "checklist-rewards agree scored.jsonl --labels labels/scored.jsonl"
 
-    labels = ["--labels", project / "labels" / "scored.jsonl"]
-    run("agree", project / "scored.jsonl", *labels, "--json", tmp_path / "agree.json")
-    compared = json.loads((tmp_path / "agree.json").read_text())["comparisons"][0]
+    typed(commands[0] + " --json results/agree.json", project)
+    compared = json.loads((project / "results" / "agree.json").read_text())["comparisons"][0]
     assert compared["units"] == 29 and 0.5 < compared["items"]["yes/no"]["figures"]["accuracy"]["value"] <= 1
     assert float(alpha) == pytest.approx(alpha_of(project))
-    run("calibrate", project / "scored.jsonl", *labels, "-o", tmp_path / "map.json")
-    calibrated = tmp_path / "calibrated.jsonl"
-    run(
-        "score",
-        project / "rows.jsonl",
-        "-o",
-        calibrated,
-        "--backend",
-        "transformers",
-        "--calibration",
-        tmp_path / "map.json",
-    )
-    before, after = (scores(path) for path in (project / "scored.jsonl", calibrated))
+    typed(commands[1] + " --json results/calibrate.json", project)
+    typed(commands[2], project)
+    before, after = (scores(project / name) for name in ("scored.jsonl", "calibrated.jsonl"))
     assert before != after and len(after) == 10 and None not in after
+
+
+def typed(command, project):
+    """Run a command in the project folder, as a user types it."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(REPO)}
+    done = subprocess.run(["bash", "-c", command], cwd=project, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, f"{command}: {done.stderr}"
+
+
+def test_the_figures_are_equal_in_the_app_the_report_the_command_line_and_python(page, project, tmp_path):
+    """All digits: mean score, pass rates with intervals, kappa, alpha and the other figures of agreement, and ECE."""
+    results, shown = project / "results", {}
+    labels = ["--labels", project / "labels" / "scored.jsonl"]
+    run("report", project / "scored.jsonl", *labels, "-o", tmp_path / "report.html")
+    summary = tmp_path / "summary.json"
+    again = ["score", project / "rows.jsonl", "-o", tmp_path / "again.jsonl", "--backend", "transformers"]
+    run(*again, "--summary", summary)
+    for place, address in (("app", f"{page.base}/report?file=scored.jsonl"), ("report", f"file://{tmp_path}/report.html")):
+        page.driver.get("about:blank")
+        page.driver.get(f"{address}#/0")
+        page.wait("document.querySelector('.tile') !== null")
+        read = "return [...document.querySelectorAll('#view .num, main .num')].map((one) => one.title)"
+        rows = "return [...document.querySelectorAll('.rates tbody tr')].map((row) => row.textContent)"
+        overview, rates = page.js(read), page.js(rows)
+        page.driver.get(f"{address}#/0/trust")
+        page.wait("document.querySelector('[aria-label=Agreement]') !== null")
+        shown[place] = overview, rates, page.js(read)
+    assert shown["app"] == shown["report"]
+    overview, rates, trust = shown["app"]
+    numbers = {float(title) for title in overview + trust if title not in ("", "none")}
+
+    batch = BatchScore.from_jsonl(project / "scored.jsonl")
+    assert json.loads(summary.read_text())["mean_score"] == batch.mean and batch.mean in numbers
+    for place, question in enumerate(QUESTIONS):
+        rate = PassRate()
+        for score in batch.scores:
+            rate.add(int(score.items[place].passed), 1)
+        [line] = [text for text in rates if text.startswith(question)]
+        assert rate.micro in numbers and "[{:.3f}, {:.3f}]".format(*rate.interval) in line
+    rows = read_scored(project / "scored.jsonl")
+    given, _ = ExportedLabels(project / "labels" / "scored.jsonl").of(rows)
+    units, targets = units_against_labels(rows, given)
+    names = ("scored.jsonl", "labels")
+    python = compare(names, units, targets, Bootstrap(), against_labels=True).model_dump()["items"]["yes/no"]["figures"]
+    command = json.loads((results / "agree.json").read_text())["comparisons"][0]["items"]["yes/no"]["figures"]
+    assert command == python and {"kappa", "alpha"} <= set(python)
+    calibrated = json.loads((results / "calibrate.json").read_text())["kinds"]["yes/no"]["before"]
+    assert "ece" in calibrated
+    for name, figure in [*python.items(), *calibrated.items()]:
+        assert figure["value"] is None or figure["value"] in numbers, name
 
 
 def annotate_with_evidence(page):

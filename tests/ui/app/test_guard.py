@@ -131,6 +131,61 @@ def test_a_pipeline_or_judge_of_the_project_names_no_file_outside(folder, judgin
         judging.config_of({"allow_code": "unsafe"})
 
 
+ROUTES = [
+    ("get", "report?file={}"),
+    ("get", "annotate/queue?file={}&annotator=ann"),
+    ("get", "annotate/queue?file=scored.jsonl&annotator=ann&order=differ&other={}"),
+    ("get", "annotate/task?file={}&annotator=ann&place=0"),
+    ("get", "jobs/preview?file={}"),
+    ("get", "download?file={}"),
+    ("get", "library/file?name={}"),
+    ("get", "live?file={}"),
+    ("post", "annotate/answer", "file"),
+    ("post", "annotate/export", "file"),
+    ("post", "library/file", "name"),
+    ("post", "library/import", "file"),
+    ("post", "jobs", "file"),
+    ("post", "jobs/forecast", "file"),
+    ("post", "jobs/code", "output"),
+]
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route[0]} {route[1]}")
+def test_no_route_reads_or_writes_outside_of_the_project(folder, client, route):
+    secret = folder.parent / "secret.jsonl"
+    secret.write_text('{"secret": "hidden text"}\n')
+    (folder / "link.jsonl").symlink_to(secret)
+    (folder / "checklists").mkdir()
+    (folder / "checklists" / "link.json").symlink_to(secret)
+    before = {path: path.read_bytes() for path in folder.parent.rglob("*") if path.is_file()}
+    for name in ("../secret.jsonl", str(secret), "link.jsonl", "checklists/link.json", "checklists/../../secret.jsonl"):
+        if route[0] == "get":
+            answer = client.get("/api/" + route[1].format(name))
+        else:
+            valid = {"file": "scored.jsonl", "output": "out.jsonl", "annotator": "ann", "text": "[]", "row": "r1"}
+            answer = client.post(f"/api/{route[1]}", json={**valid, route[2]: name})
+        assert answer.status_code in (400, 403, 404), (name, answer.text)
+        assert "hidden text" not in answer.text
+    after = {path: path.read_bytes() for path in folder.parent.rglob("*") if path.is_file() and ".run" not in path.parts}
+    assert after == before
+
+
+@pytest.mark.parametrize("path", ["", "api/project", "static/app.js"])
+def test_every_method_of_a_stranger_is_refused(stranger, path):
+    for method in ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"):
+        assert stranger.request(method, f"/{path}").status_code == 401
+
+
+def test_a_name_or_an_error_with_html_stays_a_text_in_json(folder, client):
+    evil = "<img src=x onerror=alert(1)>.jsonl"
+    (folder / evil).write_text("not json <script>\n")
+    for answer in (client.get("/api/project"), client.get("/api/report", params={"file": evil})):
+        assert answer.headers["content-type"] == "application/json" and "img src" in answer.text
+    downloaded = client.get("/api/download", params={"file": evil})
+    assert downloaded.headers["content-type"] == "application/octet-stream"
+    assert downloaded.headers["content-disposition"].startswith("attachment")
+
+
 def test_a_folder_that_does_not_exist_is_refused(tmp_path):
     with pytest.raises(SampleError, match="is not a folder"):
         Project.at(tmp_path / "none")
