@@ -35,6 +35,7 @@ bench: $(VENV)/.installed-test
 	$(CAPPED) $(RUN) -P recipes/benchmarks/serve.py
 	$(CAPPED) $(RUN) -P recipes/benchmarks/encoder.py
 	$(CAPPED) $(RUN) -P recipes/benchmarks/report.py
+	$(CAPPED) $(RUN) -P recipes/benchmarks/app.py
 
 docs: $(VENV)/.installed-docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build

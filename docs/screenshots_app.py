@@ -1,12 +1,14 @@
-"""Take the screenshots of `docs/app.md`: an annotated and a scored response, on the pocket judge.
+"""Take the screenshots of `docs/app.md` on the pocket judge: annotation, a scored response, a job, files, a training.
 
     python docs/screenshots_app.py
+    python docs/screenshots_app.py --all folder    # each view at 1280 and 390 pixels, light and dark, as PNG
 
 Needs Chromium (`apt-get install chromium chromium-driver`) and the extras `[dev]`, `[ui]` and `[trl]`.
 """
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import re
@@ -20,7 +22,7 @@ from PIL import Image
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-from tests.ui import browser  # noqa: E402
+from tests.ui import browser, files  # noqa: E402
 
 SIZE = 1280, 620
 COMMAND = [sys.executable, "-m", "checklist_rewards.cli"]
@@ -32,8 +34,19 @@ ITEMS = [
 TEXTS = ["The rain falls. Is it cold?", "Who is there?", "The rain stops. The sun shines.", "Is it the rain?"]
 
 
+LIBRARY = {
+    "checklists/weather.json": json.dumps({"items": ITEMS}, indent=2),
+    "prompts/short.md": "# System\n\nAnswer Yes or No.\n\n# User\n\n{input}\n\n{target}\n\n{question}\n",
+    "pipelines/mine.yaml": "name: mine\nscorer: {mode: item, metric: pass}\n",
+    "judges/two.yaml": "panel: {rule: mean}\njudges:\n  - {model: org/one}\n  - {model: org/two}\n",
+}
+
+
 def main() -> None:
     """Write the pictures."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--all", type=Path, help="folder for all sizes and colours of the views")
+    every = parser.parse_args().all
     output = ROOT / "docs" / "images" / "app"
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
@@ -41,6 +54,12 @@ def main() -> None:
         folder.mkdir()
         rows = [{"prompt": "Write about the weather.", "target": text, "checklist": ITEMS} for text in TEXTS]
         (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        for saved, text in LIBRARY.items():
+            (folder / saved).parent.mkdir(exist_ok=True)
+            (folder / saved).write_text(text)
+        many = [{**row, "target": f"{row['target']} {n}"} for n in range(150) for row in rows]
+        (folder / "many.jsonl").write_text("".join(json.dumps(row) + "\n" for row in many))
+        files.write(folder / "rewards.jsonl", files.reward_rows(steps=40))
         command = [*COMMAND, "ui", str(folder), "--port", "0", "--no-browser", "--backend", "transformers"]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT) as server:
             driver = browser.start(Path(name, "profile"), width=SIZE[0], height=SIZE[1])
@@ -52,6 +71,14 @@ def main() -> None:
                 _save(driver, output / "annotate.webp")
                 _judge(driver, base)
                 _save(driver, output / "judge.webp")
+                _batch(driver, base)
+                _save(driver, output / "batch.webp")
+                _open(driver, f"{base}/library?name=judges/two.yaml", ".told p")
+                _save(driver, output / "library.webp")
+                _open(driver, f"{base}/live?file=rewards.jsonl", ".live svg")
+                _save(driver, output / "live.webp")
+                if every is not None:
+                    _every(driver, base, every)
             finally:
                 driver.quit()
                 server.terminate()
@@ -85,6 +112,49 @@ def _judge(driver, base: str) -> None:
     driver.execute_script("document.querySelector('[name=score]').click()")
     while not driver.execute_script("return document.querySelector('.score') !== null"):
         time.sleep(0.5)
+
+
+def _open(driver, address: str, ready: str) -> None:
+    driver.get(address)
+    while not driver.execute_script("return document.querySelector(arguments[0]) !== null", ready):
+        time.sleep(0.5)
+    time.sleep(1)
+
+
+def _batch(driver, base: str) -> None:
+    _open(driver, f"{base}/batch?file=many.jsonl", ".preview table")
+    driver.execute_script("document.querySelector('[name=forecast]').click()")
+    while not driver.execute_script("return document.querySelector('.counted') !== null"):
+        time.sleep(0.5)
+    driver.execute_script("document.querySelector('[name=start]').click()")
+    while not driver.execute_script("return document.querySelector('.job progress')?.value > 0.05"):
+        time.sleep(0.5)
+    driver.execute_script("document.querySelector('[name=forecast]').scrollIntoView()")
+    time.sleep(1)
+
+
+VIEWS = {
+    "batch": ("/batch?file=many.jsonl", ".job"),
+    "library": ("/library?name=judges/two.yaml", ".told p"),
+    "live": ("/live?file=rewards.jsonl", ".live svg"),
+    "judge": ("/judge", "[name=score]"),
+    "compare": ("/compare", ".card"),
+    "annotate": ("/annotate?file=rows.jsonl&annotator=cy", ".item"),
+    "files": ("/", "#view table"),
+}
+
+
+def _every(driver, base: str, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (path, ready) in VIEWS.items():
+        for width in (1280, 390):
+            for dark in (False, True):
+                browser.resize(driver, width)
+                browser.scheme(driver, dark)
+                _open(driver, base + path, ready)
+                height = driver.execute_script("return document.documentElement.scrollHeight")
+                browser.resize(driver, width, min(height, 2400))
+                driver.save_screenshot(str(folder / f"{name}-{width}-{'dark' if dark else 'light'}.png"))
 
 
 def _save(driver, path: Path) -> None:

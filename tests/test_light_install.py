@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -25,17 +26,16 @@ ROW = {
 }
 
 
-@pytest.fixture(scope="module")
-def light(tmp_path_factory) -> Iterator[SimpleNamespace]:
-    """The environment: `python(code, *arguments)` and `command(*arguments)` run there; `folder` is where they do."""
-    folder = tmp_path_factory.mktemp("light")
+def installed_in(folder: Path, extra: str = "") -> SimpleNamespace:
+    """An environment with the wheel: `python(code, *arguments)` and `command(*arguments)` run there, in `folder`, with
+    the variables `environment`; `bin` has its programs."""
     subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder], cwd=REPO, check=True)
     [wheel] = folder.glob("*.whl")
     home = folder / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
     installed = subprocess.run(
         [*PIP, "--python", home / "bin" / "python", "install", "--no-compile", "--retries", "1", "--timeout", "15"]
-        + ["-c", REPO / "constraints-cpu.txt", wheel],
+        + ["-c", REPO / "constraints-cpu.txt", f"{wheel}{extra}"],
         capture_output=True,
         text=True,
     )
@@ -59,7 +59,13 @@ def light(tmp_path_factory) -> Iterator[SimpleNamespace]:
     def command(*arguments: object) -> subprocess.CompletedProcess[str]:
         return run(home / "bin" / "checklist-rewards", *arguments)
 
-    yield SimpleNamespace(folder=folder, python=python, command=command)
+    return SimpleNamespace(folder=folder, python=python, command=command, environment=environment, bin=home / "bin")
+
+
+@pytest.fixture(scope="module")
+def light(tmp_path_factory) -> SimpleNamespace:
+    """The wheel without extras."""
+    return installed_in(tmp_path_factory.mktemp("light"))
 
 
 @pytest.fixture(scope="module")

@@ -87,8 +87,10 @@ class _Handler(BaseHTTPRequestHandler):
         if not owner.may_answer(self.server, json.dumps([asked["model"], text]), self.connection):
             return
         usage = {"prompt_tokens": 100, "completion_tokens": 1, "total_tokens": 101}
-        self._send({"id": "1", "object": "chat.completion", "created": 1, "model": asked["model"], "usage": usage}
-                   | {"choices": [choice(asked, text, asked["model"], 0)]})
+        self._send(
+            {"id": "1", "object": "chat.completion", "created": 1, "model": asked["model"], "usage": usage}
+            | {"choices": [choice(asked, text, asked["model"], 0)]}
+        )
         owner.sent += 1
 
     def _send(self, body):

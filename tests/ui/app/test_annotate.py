@@ -9,8 +9,8 @@ from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.distill.labels import read_labels
-from checklist_rewards.judges.examples import FewShot
 from checklist_rewards.judges import LogprobJudge, PanelJudge
+from checklist_rewards.judges.examples import FewShot
 from checklist_rewards.ui.annotations import annotators
 from checklist_rewards.ui.project import Project
 from checklist_rewards.ui.tasks import ordered, read_tasks
@@ -167,7 +167,10 @@ def test_the_order_is_that_of_the_margins_and_of_the_differences(folder):
 
     def rows_of(**options):
         scores = ChecklistScorer(store=False, **options).score_batch([Sample(QUESTIONS, t, "p") for t in TEXTS])
-        return [row | {"checklist_score": one.model_dump(mode="json")} for row, one in zip(scored_rows(), scores)]
+        return [
+            row | {"checklist_score": one.model_dump(mode="json")}
+            for row, one in zip(scored_rows(), scores, strict=True)
+        ]
 
     def tasks(**options):
         write_jsonl(folder / "other.jsonl", rows_of(**options))
@@ -177,7 +180,9 @@ def test_the_order_is_that_of_the_margins_and_of_the_differences(folder):
         return 1 - colours(prefix, tail) if "blue" in prefix else colours(prefix, tail)
 
     def certainties(order, found, threshold):
-        return [min(abs(line.probabilities["yes"] - threshold) for line in found[place].score.items) for place in order]
+        return [
+            min(abs(line.probabilities["yes"] - threshold) for line in found[place].score.items) for place in order
+        ]
 
     for threshold in (0.6, 0.95):
         found = tasks(backend=FakeBackend(colours), threshold=threshold)
@@ -185,7 +190,10 @@ def test_the_order_is_that_of_the_margins_and_of_the_differences(folder):
         assert margins == sorted(margins) and margins[0] < margins[-1]
     assert ordered(found, "uncertain", 0)[-1] != 1  # "red and blue", P(yes) 0.55, is far from 0.95
     one, other = tasks(backend=FakeBackend(colours)), tasks(backend=FakeBackend(swapped))
-    flips = [sum(a.answer != b.answer for a, b in zip(x.score.items, y.score.items)) for x, y in zip(one, other)]
+    flips = [
+        sum(a.answer != b.answer for a, b in zip(x.score.items, y.score.items, strict=True))
+        for x, y in zip(one, other, strict=True)
+    ]
     assert [flips[place] for place in ordered(one, "differ", 0, other)] == sorted(flips, reverse=True) != [0] * 5
     panel = PanelJudge([LogprobJudge(Engine(n, FakeBackend(r))) for n, r in (("a", colours), ("b", swapped))])
     voted = tasks(judge=panel)

@@ -1,4 +1,4 @@
-"""Batch with served judges: nothing is lost and nothing is read twice, whatever ends the job, the app or the server."""
+"""Batch with served judges: whatever ends the job, the app or the server, no stored answer is lost or asked again."""
 
 import json
 import os

@@ -246,7 +246,10 @@ def test_the_figures_are_equal_in_the_app_the_report_the_command_line_and_python
     summary = tmp_path / "summary.json"
     again = ["score", project / "rows.jsonl", "-o", tmp_path / "again.jsonl", "--backend", "transformers"]
     run(*again, "--summary", summary)
-    for place, address in (("app", f"{page.base}/report?file=scored.jsonl"), ("report", f"file://{tmp_path}/report.html")):
+    for place, address in (
+        ("app", f"{page.base}/report?file=scored.jsonl"),
+        ("report", f"file://{tmp_path}/report.html"),
+    ):
         page.driver.get("about:blank")
         page.driver.get(f"{address}#/0")
         page.wait("document.querySelector('.tile') !== null")
@@ -272,7 +275,9 @@ def test_the_figures_are_equal_in_the_app_the_report_the_command_line_and_python
     given, _ = ExportedLabels(project / "labels" / "scored.jsonl").of(rows)
     units, targets = units_against_labels(rows, given)
     names = ("scored.jsonl", "labels")
-    python = compare(names, units, targets, Bootstrap(), against_labels=True).model_dump()["items"]["yes/no"]["figures"]
+    python = compare(names, units, targets, Bootstrap(), against_labels=True).model_dump()["items"]["yes/no"][
+        "figures"
+    ]
     command = json.loads((results / "agree.json").read_text())["comparisons"][0]["items"]["yes/no"]["figures"]
     assert command == python and {"kappa", "alpha"} <= set(python)
     calibrated = json.loads((results / "calibrate.json").read_text())["kinds"]["yes/no"]["before"]

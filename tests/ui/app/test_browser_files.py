@@ -1,6 +1,7 @@
 """Batch, Library and Live in headless Chromium, on the pocket judge."""
 
 import json
+from urllib.parse import urlencode
 
 import pytest
 
@@ -24,6 +25,7 @@ def project(tmp_path_factory):
         folder / "rows.jsonl",
         [{"ask": EVIL, "answer": f"{RESPONSES[n % 10]} {n}", "rubric": QUESTIONS} for n in range(ROWS)],
     )
+    (folder / f"{EVIL}.jsonl").write_text("{\n")
     return folder
 
 
@@ -112,3 +114,26 @@ def test_a_training_is_followed_while_it_writes(page, project):  # noqa: F811
         file.write(lines(2))
     page.wait("document.querySelector('[role=status]')?.textContent.startsWith('15 completions, step 2')")
     assert "<script>" in page.js("return document.querySelector('.live').textContent")
+
+
+def test_names_of_files_errors_and_answers_with_html_are_shown_as_text(page, project):  # noqa: F811
+    page.driver.get(page.base)
+    page.wait("[...document.querySelectorAll('.files td')].some((one) => one.textContent.startsWith('<img src=x'))")
+    query = urlencode({"file": f"{EVIL}.jsonl"})
+    for view, ready in (
+        ("report", "[role=alert]"),
+        ("batch", "[role=alert]"),
+        ("annotate", "form.setup"),
+        ("live", "[role=alert]"),
+    ):
+        page.driver.get(f"{page.base}/{view}?{query}")
+        page.wait(f"document.querySelector('{ready}') !== null")
+    page.driver.get(f"{page.base}/judge")
+    page.wait("document.querySelector('[name=score]') !== null")
+    for checklist, ready in (([EVIL], ".score .num"), ([{"question": EVIL, "check": {"type": EVIL}}], "[role=alert]")):
+        page.js("document.querySelector('[name=json]').value = arguments[0]", json.dumps(checklist))
+        page.js("document.querySelector('[name=apply]').click(); document.querySelector('[name=score]').click()")
+        page.wait(f"document.querySelector('{ready}') !== null")
+    assert EVIL in page.js("return document.querySelector('[role=alert]').textContent")
+    assert page.js("return document.querySelectorAll('img, #view script').length") == 0
+    assert all("400" in message for message in browser.errors(page.driver))

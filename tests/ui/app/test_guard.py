@@ -158,7 +158,13 @@ def test_no_route_reads_or_writes_outside_of_the_project(folder, client, route):
     (folder / "checklists").mkdir()
     (folder / "checklists" / "link.json").symlink_to(secret)
     before = {path: path.read_bytes() for path in folder.parent.rglob("*") if path.is_file()}
-    for name in ("../secret.jsonl", str(secret), "link.jsonl", "checklists/link.json", "checklists/../../secret.jsonl"):
+    for name in (
+        "../secret.jsonl",
+        str(secret),
+        "link.jsonl",
+        "checklists/link.json",
+        "checklists/../../secret.jsonl",
+    ):
         if route[0] == "get":
             answer = client.get("/api/" + route[1].format(name))
         else:
@@ -166,7 +172,9 @@ def test_no_route_reads_or_writes_outside_of_the_project(folder, client, route):
             answer = client.post(f"/api/{route[1]}", json={**valid, route[2]: name})
         assert answer.status_code in (400, 403, 404), (name, answer.text)
         assert "hidden text" not in answer.text
-    after = {path: path.read_bytes() for path in folder.parent.rglob("*") if path.is_file() and ".run" not in path.parts}
+    after = {
+        path: path.read_bytes() for path in folder.parent.rglob("*") if path.is_file() and ".run" not in path.parts
+    }
     assert after == before
 
 
