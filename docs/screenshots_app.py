@@ -73,6 +73,7 @@ def main() -> None:
                 _save(driver, output / "judge.webp")
                 _batch(driver, base)
                 _save(driver, output / "batch.webp")
+                browser.resize(driver, *SIZE)
                 _open(driver, f"{base}/library?name=judges/two.yaml", ".told p")
                 _save(driver, output / "library.webp")
                 _open(driver, f"{base}/live?file=rewards.jsonl", ".live svg")
@@ -129,7 +130,7 @@ def _batch(driver, base: str) -> None:
     driver.execute_script("document.querySelector('[name=start]').click()")
     while not driver.execute_script("return document.querySelector('.job progress')?.value > 0.05"):
         time.sleep(0.5)
-    driver.execute_script("document.querySelector('[name=forecast]').scrollIntoView()")
+    browser.resize(driver, SIZE[0], driver.execute_script("return document.documentElement.scrollHeight"))
     time.sleep(1)
 
 

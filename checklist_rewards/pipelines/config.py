@@ -152,7 +152,7 @@ class ScorerConfig(_ScorerSettings):
     allow_code: bool | Literal["unsafe"] | None = None
     """See [`CheckSettings`]."""
     judge: str | None = None
-    """YAML file that defines a panel or cascade of judges, instead of a single model."""
+    """YAML file that defines a panel, a cascade or one judge, instead of the options of a model."""
     scale: int | None = Field(default=None, ge=2)
     """Grade items on a scale with this many steps, from worst to best, instead of yes/no."""
 

@@ -29,7 +29,7 @@ export async function batch(main, project) {
   const sent = el("input", { type: "file", name: "upload", accept: ".jsonl,.csv", "aria-label": "upload a file" });
   const output = el("input", { name: "output", size: 34, placeholder: "scored/….jsonl" });
   const shared = choice([["", "the checklist column"], ...checklists], { name: "shared" });
-  const keys = Object.fromEntries(KEYS.map(([name, , otherwise]) => [name, choice([["", `as usual (${otherwise})`]], { name: `key-${name}` })]));
+  const keys = Object.fromEntries(KEYS.map(([name, , otherwise]) => [name, choice([["", otherwise]], { name: `key-${name}` })]));
   const code = exporter(() => post("jobs/code", request()), "Run it in the project folder. Each gives the figures of the job.");
   const form = settingsForm(choices, () => (code.refresh(), priced()));
   const prices = new Map(); // model: [input, input]
@@ -73,8 +73,8 @@ export async function batch(main, project) {
   const asked = new URLSearchParams(location.search).get("file");
   if (names.includes(asked)) file.value = asked;
   for (const control of [output, shared, ...Object.values(keys)]) control.addEventListener("change", code.refresh);
-  if (file.value) await chosen();
   await priced();
+  if (file.value) await chosen();
   showJobs(first.jobs);
 
   async function attempt(button, work) {
@@ -108,7 +108,7 @@ export async function batch(main, project) {
       const found = await getJson("jobs/preview", { file: file.value });
       for (const [name, , otherwise] of KEYS) {
         const before = keys[name].value;
-        keys[name].replaceChildren(...[["", `as usual (${otherwise})`], ...found.columns.map((one) => [one, one])].map(([value, shown]) => el("option", { value }, shown)));
+        keys[name].replaceChildren(...[["", otherwise], ...found.columns.map((one) => [one, one])].map(([value, shown]) => el("option", { value }, shown)));
         keys[name].value = found.columns.includes(before) ? before : "";
       }
       const stem = file.value.split("/").at(-1).replace(/\.\w+$/, "");

@@ -53,8 +53,8 @@ export async function live(main, project) {
     state.textContent = `${plural(found.rows, "completion")}, ${steps.length ? `step ${count(last)}` : "no step yet"}, ${new Date().toLocaleTimeString()}`;
     if (!steps.length) return view.replaceChildren(note("The log has no rows yet."));
     view.replaceChildren(
-      section("Over the steps", note("Faint lines are the values of the steps, strong lines their moving average."), el("div", { class: "columns" }, curves(found.training))),
       section("What the policy learned", learnedTable(found.training.learned)),
+      section("Over the steps", note("Faint lines are the values of the steps, strong lines their moving average."), el("div", { class: "columns" }, curves(found.training))),
       section("Latest completions", el("div", { class: "cards" }, found.latest.toReversed().map(card))),
     );
   }

@@ -24,6 +24,7 @@ from checklist_rewards.ui.guard import HEADER
 from checklist_rewards.ui.jobs import Jobs
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
+from checklist_rewards.ui.snippets import snippets
 from tests.conftest import HANG, REPO
 from tests.ui.app.conftest import write_jsonl
 from tests.ui.app.judgeserver import JudgeServer
@@ -192,6 +193,25 @@ def test_the_exported_code_of_a_job_gives_its_figures(folder, server, settings):
         assert done.returncode == (run[0] == "bash"), done.stderr  # 1: a row has no checklist
         found = map(json.loads, (folder / "out.jsonl").read_text().splitlines())
         assert list(found) == list(map(json.loads, expected.splitlines()))
+
+
+def test_the_exported_code_of_a_response_gives_the_figures_of_a_panel_chosen_on_the_page(folder, server):
+    """As in the views Judge and Compare, in an app that was started with another judge."""
+    judging = jobs_of(folder, server).judging
+    body = {"input": "Name a colour.", "target": "red", "checklist": CHECKLIST}
+    body["settings"] = {"judge": "judges/panel.yaml", "metric": "weighted"}
+    *_, last = judging.score(body)
+    config = judging.config_of(body["settings"])
+    code = snippets(config, judging.engine_of(config), judging.sample(body), judging.store_path)
+    environment = {**os.environ, "PYTHONPATH": str(REPO)}
+    python = code["python"] + "\nprint(score.model_dump_json())\n"
+    ran = subprocess.run(
+        [sys.executable, "-c", python], env=environment, cwd=folder, check=True, capture_output=True, text=True
+    )
+    assert json.loads(ran.stdout.splitlines()[-1]) == last["score"]
+    command = code["cli"].replace("checklist-rewards score", f"{sys.executable} -m checklist_rewards.cli score")
+    subprocess.run(["bash", "-c", command], env=environment, cwd=folder, check=True, capture_output=True)
+    assert scores(folder) == [last["score"]] and len(last["score"]["items"][0]["votes"]) == 2
 
 
 def test_only_an_app_with_the_same_file_of_judges_resumes(folder, server):
