@@ -110,7 +110,7 @@ def page(url, chromium):
     def wait(condition):
         from selenium.webdriver.support.wait import WebDriverWait
 
-        return WebDriverWait(driver, 60).until(lambda _: driver.execute_script(f"return {condition}"))
+        return WebDriverWait(driver, HANG).until(lambda _: driver.execute_script(f"return {condition}"))
 
     wait("document.querySelector('#view table') !== null")
     return SimpleNamespace(driver=driver, base=base, wait=wait, js=driver.execute_script)
