@@ -50,6 +50,7 @@ export class RunFile {
     this.reasons = table.reasons;
     this.more = table.more;
     this.pairs = table.pairs;
+    this.shaping = table.shaping;
     this.rows = columns(table.rows, ROW_INTEGERS);
     this.cells = columns(table.cells, CELL_INTEGERS);
     this.length = this.rows.id.length;
@@ -73,6 +74,12 @@ export class RunFile {
   }
   rowOf(id) {
     return this.places.get(id);
+  }
+
+  /** The rows of the same group: the completions of one prompt in one step. */
+  groupOf(row) {
+    const { group } = this.rows;
+    return Array.from(group.keys()).filter((other) => group[other] === group[row]);
   }
 
   /** Whether any row has this number. */
