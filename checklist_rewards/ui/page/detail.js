@@ -89,7 +89,7 @@ function part(heading, ...children) {
 }
 
 function answers(file, row, partner, advice, found) {
-  const other = partner?.rowOf(file.id(row));
+  const other = partner && file.rowIn(partner, row);
   const seen = new Map();
   const list = [];
   for (let cell = file.starts[row]; cell < file.starts[row + 1]; cell++) {
