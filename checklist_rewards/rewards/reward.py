@@ -320,8 +320,9 @@ class ChecklistReward:
         rows = list(zip(prompts, samples, scores, strict=True))
         groups = [content_key([prompt, s and repr(s.checklist), s and s.reference]) for prompt, s, _ in rows]
         judged = [None if s is None or score is None else Judged(s.checklist, score, s.target) for _, s, score in rows]
-        stages = self.shaping.stages(rewards, judged, groups)
-        rewards = stages[-1][1] if stages else rewards
+        metric = self.metric or self.scorer.aggregation.primary_metric
+        stages = [(metric, rewards), *self.shaping.stages(rewards, judged, groups)]
+        rewards = stages[-1][1]
         if pairs or by_group:
             missing = {group for reward, group in zip(rewards, groups, strict=True) if reward is None}
             missing = failed_on_any_rank(missing) if by_group else missing

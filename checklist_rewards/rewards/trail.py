@@ -25,7 +25,7 @@ class Trail:
     """The stages of the rewards of one call."""
 
     stages: Sequence[tuple[str, Sequence[float | None]]] = ()
-    """Name and values of every stage after the score; one value per completion."""
+    """Name and values of the stages, from the score on; one value per completion."""
     groups: Sequence[str] = ()
     """One name per completion, equal for the completions of one dataset row. Empty if no group was needed."""
 
@@ -39,11 +39,11 @@ class Trail:
         if score is None or checklist is None:
             return columns
         calibrated = any(line.uncalibrated is not None for line in score.items)
-        if not self.stages and not calibrated:
+        if len(self.stages) < 2 and not calibrated:
             return columns
         before = [[UNCALIBRATED, _uncalibrated(checklist, score)]] if calibrated else []
-        made = [[score.primary_metric, score.primary_score], *([name, values[place]] for name, values in self.stages)]
-        return {**columns, "shaping": before + made}
+        made = [[name, values[place]] for name, values in self.stages]
+        return {**columns, "shaping": before + (made or [[score.primary_metric, score.primary_score]])}
 
 
 def _uncalibrated(checklist: Checklist, score: Score) -> float | None:

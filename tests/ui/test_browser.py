@@ -272,7 +272,8 @@ def test_the_training_view(run_page):
     assert (
         "Does it mention the word …?" in run_page.text and "Pass rates in the last third of each run" in run_page.text
     )
-    assert run_page.run("return document.querySelectorAll('.cards .card').length") == 4
+    group = "[aria-label='completions of the group']"
+    assert run_page.run(f"return document.querySelectorAll(\"{group} .card\").length") == 4
     run_page.run(
         "const s = document.querySelector('input[type=range]'); s.value = 2; s.dispatchEvent(new Event('input'))"
     )
