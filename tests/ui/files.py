@@ -89,6 +89,38 @@ def reasoned_rows() -> Iterator[dict[str, Any]]:
     yield {"prompt": "p", "target": "t", "checklist_score": score}
 
 
+def quoting_rows() -> Iterator[dict[str, Any]]:
+    """One row answered by judges that quote the response, and quote words that are no evidence."""
+    checklist = Checklist.parse(["Is it polite?", "Does it have a number?"])
+    reasoning = 'It says "you are wrong" and \'nonsense\'. The answer cannot be "yes"; "sense" and "gone" are no evidence.'
+    votes = (Verdict(answer="yes", judge="voter", reasoning="It has “3.5 percent”."), Verdict(answer="no", judge="x"))
+    given = [
+        Verdict(answer="no", judge="thinker", method="reply", reasoning=reasoning),
+        Verdict({"yes": 0.5, "no": 0.5}, answer="yes", judge="voter", method="votes", votes=votes),
+    ]
+    target = "Oh 😀 yes, you are wrong. That is nonsense: it was 3.5 percent."
+    yield {"id": "q1", "target": target, "checklist_score": score_checklist(checklist, given).model_dump(mode="json")}
+
+
+def annotation(row: dict[str, Any], item: int, text: str, label: str = "no") -> dict[str, Any]:
+    """A line of an annotator who marked a text of the response."""
+    start = row["target"].index(text)
+    key = row["checklist_score"]["items"][item]["id"]
+    span = {"start": start, "end": start + len(text), "text": text}
+    return {"file": "quoting.jsonl", "row": row["id"], "item": key, "label": label, "note": "", "spans": [span]}
+
+
+def shaped_rows() -> list[dict[str, Any]]:
+    """A reward log in which a length penalty shapes the scores and one group has two prompts' names."""
+    rows = list(reward_rows(steps=6))
+    for row in rows:
+        if row["score"] is not None:
+            score = row["reward"]
+            row["shaping"] = [["expected", score], ["length_penalty", score - 0.25], ["clipped", max(0.0, score - 0.25)]]
+            row["reward"] = row["shaping"][-1][1]
+    return rows
+
+
 def reward_rows(steps: int = 12, groups: int = 2, size: int = 4, seed: int = 0) -> Iterator[dict[str, Any]]:
     """A reward log in which the policy learns to mention a word, and keeps failing to end with a question."""
     rng = random.Random(seed)
