@@ -63,5 +63,7 @@ def marked(target: str | None, spans: Iterable[Mapping[str, Any]]) -> list[dict[
     return [
         {name: value for name, value in span.items() if name != "text"}
         for span in spans
-        if target is not None and 0 <= span["start"] < span["end"] and target[span["start"] : span["end"]] == span["text"]
+        if target is not None
+        and 0 <= span["start"] < span["end"]
+        and target[span["start"] : span["end"]] == span["text"]
     ]

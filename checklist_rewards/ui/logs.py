@@ -44,7 +44,10 @@ def read_log(file: RecordFile) -> list[Logged]:
             continue
         group = _hash(record.key)
         row = judged_row(record.id, group, record.where, {}, record.score)
-        keys: dict[Match, str] = {"completion": _hash(f"{record.prompt}\n{record.target}"), "step": _hash(_step(record))}
+        keys: dict[Match, str] = {
+            "completion": _hash(f"{record.prompt}\n{record.target}"),
+            "step": _hash(_step(record)),
+        }
         for match, key in keys.items():
             seen[key] += 1
             keys[match] = f"{key}#{seen[key]}"

@@ -47,6 +47,10 @@ class Record:
     """Of a reward log: the completions of a step with the same group belong together. Defaults to the prompt."""
     shaping: tuple[tuple[str, float | None], ...] = ()
     """Of a reward log: the values from the score to the reward, by name; empty if the reward is the score."""
+    held_out: frozenset[str] = frozenset()
+    """Of a monitored reward: ids of the items that were read but not rewarded."""
+    shadow: Score | None = None
+    """Of a monitored reward: the score of the shadow judge, where it read this completion."""
     checklist: Any = None
     """The checklist column, unparsed."""
     pair: Mapping[str, Any] = field(default_factory=dict)
@@ -199,6 +203,8 @@ def reward_record(row: Row, number: int) -> Record:
         reward=number_or_none(data.get("reward")),
         group=group if isinstance(group := data.get("group"), str) else None,
         shaping=_stages(data.get("shaping"), row.where),
+        held_out=frozenset(map(str, data.get("held_out") or ())),
+        shadow=score_from(data.get("shadow"), row.where),
     )
 
 

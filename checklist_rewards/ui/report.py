@@ -22,6 +22,7 @@ from checklist_rewards.ui.documents import read_document
 from checklist_rewards.ui.evidence import Evidence, is_annotations
 from checklist_rewards.ui.figures import FileFigures
 from checklist_rewards.ui.logs import between_logs, read_log
+from checklist_rewards.ui.monitored import is_monitor, read_monitor
 from checklist_rewards.ui.records import Kind, RecordFile, draw, kept
 from checklist_rewards.ui.table import Names, Spans, Table, json_chunks
 from checklist_rewards.ui.training import TrainingFigures
@@ -75,8 +76,8 @@ def write_report(
         output (`Path`):
             The HTML file.
         paths (sequence of `Path`):
-            Scored files, reward logs and pairs (.jsonl, .csv, .parquet), files of annotations, and results of
-            `agree`, `calibrate` and `inspect` and summaries (.json).
+            Scored files, reward logs and pairs (.jsonl, .csv, .parquet), files of annotations and of reward monitors,
+            and results of `agree`, `calibrate` and `inspect` and summaries (.json).
         title (`str`, *optional*):
             Defaults to the names of the files.
         labels ([`Labels`], *optional*):
@@ -111,7 +112,11 @@ def write_report(
     documents = [read_document(path) for path in paths if path.suffix.lower() == ".json"]
     tables = [path for path in paths if path.suffix.lower() != ".json"]
     annotated = [path for path in tables if is_annotations(path)]
-    files = [RecordFile(path, inputs, target, id_key) for path in tables if path not in annotated]
+    monitors = [path for path in tables if path not in annotated and is_monitor(path)]
+    rows_of = [path for path in tables if path not in annotated and path not in monitors]
+    if (annotated or monitors) and not rows_of:
+        raise SampleError(f"{[*annotated, *monitors][0]} has no scores; give the scored file or reward log of it too.")
+    files = [RecordFile(path, inputs, target, id_key) for path in rows_of]
     others = {path for file in files for path in file.paths[1:]}
     files = [file for file in files if file.path not in others]
     kinds = [file.kind() for file in files]
@@ -161,6 +166,7 @@ def write_report(
         "comparisons": compared,
         "trust": trust,
         "documents": documents,
+        "monitors": list(map(read_monitor, monitors)),
         "extra": dict(extra or {}),
         "texts": texts,  # last: the tables before it have added all of them
     }

@@ -173,6 +173,7 @@ class Table:
 
     def _add_cells(self, score: Score, labels: Sequence[str | None], record: Record, evidence: Spans) -> None:
         seen: dict[str, int] = {}
+        shadow = {} if record.shadow is None else {other.id: other for other in record.shadow.items}
         for place, line in enumerate(score.items):
             why = line.unanswered
             probabilities = line.probabilities or {}
@@ -189,6 +190,10 @@ class Table:
                 "mass": number_or_none(line.mass),
             }
             more = self._more(line)
+            if line.id in record.held_out:
+                more["held_out"] = True
+            if line.id in shadow:
+                more["shadow"] = shadow[line.id].answer or "unanswered"
             if evidence:
                 seen[line.id] = seen.get(line.id, 0) + 1
                 key = line.id if seen[line.id] == 1 else f"{line.id}#{seen[line.id]}"

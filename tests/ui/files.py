@@ -92,7 +92,9 @@ def reasoned_rows() -> Iterator[dict[str, Any]]:
 def quoting_rows() -> Iterator[dict[str, Any]]:
     """One row answered by judges that quote the response, and quote words that are no evidence."""
     checklist = Checklist.parse(["Is it polite?", "Does it have a number?"])
-    reasoning = 'It says "you are wrong" and \'nonsense\'. The answer cannot be "yes"; "sense" and "gone" are no evidence.'
+    reasoning = (
+        'It says "you are wrong" and \'nonsense\'. The answer cannot be "yes"; "sense" and "gone" are no evidence.'
+    )
     votes = (Verdict(answer="yes", judge="voter", reasoning="It has “3.5 percent”."), Verdict(answer="no", judge="x"))
     given = [
         Verdict(answer="no", judge="thinker", method="reply", reasoning=reasoning),
@@ -116,7 +118,11 @@ def shaped_rows() -> list[dict[str, Any]]:
     for row in rows:
         if row["score"] is not None:
             score = row["reward"]
-            row["shaping"] = [["expected", score], ["length_penalty", score - 0.25], ["clipped", max(0.0, score - 0.25)]]
+            row["shaping"] = [
+                ["expected", score],
+                ["length_penalty", score - 0.25],
+                ["clipped", max(0.0, score - 0.25)],
+            ]
             row["reward"] = row["shaping"][-1][1]
     return rows
 

@@ -292,11 +292,16 @@ def test_quotes_of_the_judge_and_marks_of_people_are_highlighted(folder, chromiu
     page = Page(chromium, folder / "quoting.html")
     page.open("0/matrix/0")
     page.wait("return document.querySelector('.response mark') !== null")
-    shown = "return [...document.querySelectorAll('.response mark')].map((one) => [one.textContent, one.dataset.items])"
+    shown = (
+        "return [...document.querySelectorAll('.response mark')].map((one) => [one.textContent, one.dataset.items])"
+    )
     assert page.run(shown) == [["you are wrong", "1"], ["nonsense", "1"], ["it was", "2"], ["3.5 percent", "2"]]
     assert page.run("return document.querySelector('.response').textContent") == row["target"]
     lines = page.run("return [...document.querySelectorAll('.evidence')].map((one) => one.textContent)")
-    assert lines == ["evidence: you are wrong (judge, ann), nonsense (judge)", "evidence: 3.5 percent (judge), it was (ann)"]
+    assert lines == [
+        "evidence: you are wrong (judge, ann), nonsense (judge)",
+        "evidence: 3.5 percent (judge), it was (ann)",
+    ]
     page.check()
 
 
@@ -334,10 +339,12 @@ def test_one_prompt_over_the_run_by_keyboard(run_page):
     rows = [row for row in reward_rows() if row["step"] == 3 and "the" in row["prompt"][0]["content"]]
     best = max(rows, key=lambda row: row["reward"])
     cards = "[aria-label='best, median and worst completion'] .card"
-    assert run_page.run(f"return document.querySelectorAll(\"{cards}\").length") == 3
-    run_page.run("const s = document.querySelector('[aria-label=\"changes since\"]'); s.value = 'none'; "
-                 "s.dispatchEvent(new Event('change'))")
-    assert best["completion"] == run_page.run(f"return document.querySelector(\"{cards} .written\").textContent")
+    assert run_page.run(f'return document.querySelectorAll("{cards}").length') == 3
+    run_page.run(
+        "const s = document.querySelector('[aria-label=\"changes since\"]'); s.value = 'none'; "
+        "s.dispatchEvent(new Event('change'))"
+    )
+    assert best["completion"] == run_page.run(f'return document.querySelector("{cards} .written").textContent')
     run_page.check()
 
 
@@ -362,7 +369,7 @@ def test_the_training_view(run_page):
         "Does it mention the word …?" in run_page.text and "Pass rates in the last third of each run" in run_page.text
     )
     group = "[aria-label='completions of the group']"
-    assert run_page.run(f"return document.querySelectorAll(\"{group} .card\").length") == 4
+    assert run_page.run(f'return document.querySelectorAll("{group} .card").length') == 4
     run_page.run(
         "const s = document.querySelector('input[type=range]'); s.value = 2; s.dispatchEvent(new Event('input'))"
     )

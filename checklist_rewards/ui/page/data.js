@@ -22,6 +22,7 @@ export class Report {
     this.comparisons = data.comparisons;
     this.trust = data.trust;
     this.documents = data.documents;
+    this.monitors = data.monitors;
     this.extra = data.extra;
     this.files = data.files.map((file) => new RunFile(file, data.texts));
     for (const comparison of this.comparisons) this.link(comparison);

@@ -47,10 +47,15 @@ function makingOf(file, row) {
   const last = stages.at(-1)[1];
   const lines = stages.map(([name, value], i) => [name.replaceAll("_", " "), num(value, 4), i ? change(value, stages[i - 1][1]) : ""]);
   const reward = rows.reward[row];
-  if (!same(last, reward)) lines.push(["shaping (this log does not record its steps)", num(reward, 4), change(reward, last)]);
+  if (!same(last, reward)) lines.push([heldOut(file, row) ? "without the held-out items" : "other changes, which this log does not record", num(reward, 4), change(reward, last)]);
   lines.push([el("strong", {}, "reward"), num(reward, 4), ""]);
   if (!Number.isNaN(reward)) lines.push(...advantages(file, row));
   return part("What the reward was made of", table(["", ["value", "n"], ["change", "n"]], lines, { class: "making", "aria-label": "What the reward was made of" }));
+}
+
+function heldOut(file, row) {
+  for (let cell = file.starts[row]; cell < file.starts[row + 1]; cell++) if (file.more[cell]?.held_out) return true;
+  return false;
 }
 
 function advantages(file, row) {
@@ -115,12 +120,14 @@ function answer(file, line, theirs, advice, evidence) {
       probability(line),
       weight === null || weight === undefined ? null : tag(weight < 0 ? `penalty ${weight}` : `weight ${weight}`),
       line.item.required ? tag("required") : null,
+      line.held_out ? tag("held out: not rewarded") : null,
       line.item.category ? tag(line.item.category) : null,
       Number.isNaN(line.mass) ? null : el("span", { class: "muted" }, "mass ", num(line.mass)),
       line.agreement === undefined ? null : el("span", { class: "muted" }, "agreement ", num(line.agreement)),
       line.judge || line.method ? el("span", { class: "muted" }, [line.judge, line.method].filter(Boolean).join(", ")) : null,
     ),
     line.label === null ? null : compared("people", line.label, line.label !== line.answer),
+    line.shadow === undefined ? null : compared("shadow judge", line.shadow, line.shadow !== line.answer),
     theirs === null ? null : compared(theirs[0], theirs[1].answer ?? `unanswered: ${theirs[1].reason}`, theirs[1].answer !== line.answer, theirs[1]),
     line.reason === null ? null : el("p", { class: "reason" }, [advice[line.reason], line.detail].filter(Boolean).join(": ")),
     line.probabilities ? el("p", { class: "muted" }, Object.entries(line.probabilities).map(([name, p]) => [`${name} `, num(p), "  "])) : null,

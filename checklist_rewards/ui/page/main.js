@@ -5,6 +5,7 @@ import { openEmbedded } from "./data.js";
 import { el } from "./dom.js";
 import { EMPTY } from "./filters.js";
 import { matrix } from "./matrix.js";
+import { monitor } from "./monitor.js";
 import { overview } from "./overview.js";
 import { pairs } from "./pairs.js";
 import { training } from "./training.js";
@@ -15,6 +16,7 @@ const VIEWS = [
   ["matrix", "Matrix", (report, file) => file.kind !== "pairs", (report, file, at) => matrix(report, file, at.state, at.opened)],
   ["pairs", "Pairs", (report, file) => file.kind === "pairs", (report, file) => pairs(file)],
   ["training", "Training", (report, file) => file.training !== null, (report, file, at) => training(report, file, (row) => at.openRow(file, row))],
+  ["monitor", "Monitor", (report) => report.monitors.length > 0, (report) => monitor(report)],
   ["compare", "Compare", (report) => report.comparisons.length > 0, (report, file, at) => compare(report, at.openRow, at.openFilter)],
   ["trust", "Trust", hasTrust, (report, file, at) => trust(report, file, at.openFilter)],
 ];

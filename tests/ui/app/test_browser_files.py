@@ -126,7 +126,13 @@ def test_a_followed_report_keeps_filter_order_row_and_scroll(page, project):  # 
 
     def lines(step, rank):
         rows = [
-            {"step": step, "prompt": "Go.", "completion": f"text {rank} {n} of {step}", "reward": n / 40, "score": score}
+            {
+                "step": step,
+                "prompt": "Go.",
+                "completion": f"text {rank} {n} of {step}",
+                "reward": n / 40,
+                "score": score,
+            }
             for n, score in enumerate([row["checklist_score"] for row in scored_rows()] * 8)
         ]
         return "".join(json.dumps(row) + "\n" for row in rows)
