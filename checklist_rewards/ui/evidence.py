@@ -57,7 +57,8 @@ class Evidence:
 def marked(target: str | None, spans: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The spans whose text the response has at their place, without their text.
 
-    >>> marked("a red thing", [{"by": "ann", "start": 2, "end": 5, "text": "red"}, {"start": 0, "end": 2, "text": "x"}])
+    >>> spans = [{"by": "ann", "start": 2, "end": 5, "text": "red"}, {"by": "ann", "start": 0, "end": 2, "text": "x"}]
+    >>> marked("a red thing", spans)
     [{'by': 'ann', 'start': 2, 'end': 5}]
     """
     return [

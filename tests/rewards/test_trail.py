@@ -5,8 +5,8 @@ import json
 import pytest
 
 from checklist_rewards import Checklist, ChecklistScorer
-from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.rewards.trail import Trail
+from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import Verdict, score_checklist
 from checklist_rewards.ui.records import RecordFile
 from tests.fakes import FakeBackend

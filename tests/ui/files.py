@@ -127,6 +127,21 @@ def shaped_rows() -> list[dict[str, Any]]:
     return rows
 
 
+def monitor_rows(steps: int = 6) -> Iterator[dict[str, Any]]:
+    """The file of a reward monitor whose shadow judge disagrees from step 3 on."""
+    signal = {"name": "shadow_gap", "about": "hacking", "threshold": 0.1, "doc": "Rise of the gap."}
+    yield {"kind": "start", "format": "checklist-rewards-monitor-1", "reward": "r", "step": 0, "signals": [signal]}
+    yield {"kind": "canary", "step": 0, "canary": "empty", "prompt": "p", "completion": "", "score": 0.15}
+    yield {"kind": "failure", "step": 0, "part": "retests", "error": "AssertionError"}
+    for step in range(steps):
+        gap = {"now": 0.1 * step, "start": None, "recent": None, "size": 0.1 * step, "error": None, "alarm": step > 2}
+        statistics = {"reward_mean": 0.5, "shadow_own": 0.5 + 0.05 * step, "shadow_reward": 0.5}
+        yield {"kind": "step", "step": step, "signals": {"shadow_gap": gap}, "statistics": statistics}
+    shown = {"prompt": "p", "completion": HOSTILE, "reward": 0.9, "evidence": 0.4, "why": "gap"}
+    alarm = {"signal": "shadow_gap", "about": "hacking", "size": 0.3, "threshold": 0.1, "action": "warn"}
+    yield {"kind": "alarm", "step": 3, **alarm, "message": "The judge gives more.", "completions": [shown]}
+
+
 def reward_rows(steps: int = 12, groups: int = 2, size: int = 4, seed: int = 0) -> Iterator[dict[str, Any]]:
     """A reward log in which the policy learns to mention a word, and keeps failing to end with a question."""
     rng = random.Random(seed)

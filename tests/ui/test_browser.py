@@ -15,6 +15,7 @@ from tests.ui import browser
 from tests.ui.files import (
     HOSTILE,
     annotation,
+    monitor_rows,
     pair_rows,
     quoting_rows,
     reasoned_rows,
@@ -305,6 +306,32 @@ def test_quotes_of_the_judge_and_marks_of_people_are_highlighted(folder, chromiu
     page.check()
 
 
+def test_the_monitor_of_a_run(folder, chromium):
+    rows = [{**row, "held_out": [row["score"]["items"][1]["id"]] if row["score"] else []} for row in reward_rows()]
+    rows[8]["shadow"] = rows[9]["score"]
+    files = [write(folder / "watched.jsonl", rows), write(folder / "monitor.jsonl", monitor_rows())]
+    write_report(folder / "watched.html", files)
+    page = Page(chromium, folder / "watched.html")
+    page.open("0/monitor")
+    page.wait("return document.querySelector('[aria-label=Alarms] table') !== null")
+    for shown in (
+        "shadow gap",
+        "0.300 of 0.1",
+        "The judge gives more",
+        "Judge and shadow judge",
+        "3 steps",
+        "AssertionError",
+    ):
+        assert shown in page.text
+    page.run("document.querySelector('[aria-label=Alarms] details').open = true")
+    assert HOSTILE in page.text
+    page.check()
+    page.open("0/matrix/8")
+    page.wait("return document.querySelector('.panel .making') !== null")
+    assert "held out: not rewarded" in page.text and "shadow judge: no" in page.text
+    page.check()
+
+
 def test_what_a_reward_was_made_of(folder, chromium):
     rows = shaped_rows()
     write_report(folder / "shaped.html", [write(folder / "shaped.jsonl", rows)])
@@ -312,7 +339,8 @@ def test_what_a_reward_was_made_of(folder, chromium):
     page.open("0/matrix/40")
     page.wait("return document.querySelector('.panel .making') !== null")
     cells = page.run(
-        "return [...document.querySelectorAll('.making tbody tr')].map((row) => [...row.cells].map((c) => c.textContent))"
+        "const rows = [...document.querySelectorAll('.making tbody tr')];"
+        "return rows.map((row) => [...row.cells].map((cell) => cell.textContent))"
     )
     stages = [value for _, value in rows[40]["shaping"]]
     assert [name for name, *_ in cells[:4]] == ["expected", "length penalty", "clipped", "reward"]

@@ -19,6 +19,7 @@ from tests.ui.files import (
     CHECKLIST,
     HOSTILE,
     annotation,
+    monitor_rows,
     pair_rows,
     quoting_rows,
     reward_rows,
@@ -210,6 +211,29 @@ def test_two_runs_are_compared_by_step_and_prompt(tmp_path):
     [compared] = data_of(tmp_path, one, other, intervals=Bootstrap(0))["comparisons"]
     assert compared["match"] == "step" and compared["comparison"]["unmatched_rows"] == 8
     assert len(column(compared["pairs"][0])) == 31
+
+
+def test_the_file_of_a_monitor_is_read_and_of_a_repeated_step_the_last_line_counts(tmp_path):
+    lines = list(monitor_rows())
+    again = json.loads(json.dumps(lines[4]))
+    again["statistics"]["reward_mean"] = 0.75
+    paths = write(tmp_path / "rewards.jsonl", reward_rows(steps=2)), write(tmp_path / "m.jsonl", [*lines, again])
+    [monitor] = data_of(tmp_path, *paths)["monitors"]
+    assert monitor["steps"] == list(range(6)) and monitor["statistics"]["reward_mean"] == [0.5, 0.75, *[0.5] * 4]
+    [signal] = monitor["signals"]
+    assert (signal["about"], signal["threshold"]) == ("hacking", 0.1)
+    assert signal["alarm"] == [False] * 3 + [True] * 3 and signal["error"] == [None] * 6
+    assert [alarm["step"] for alarm in monitor["alarms"]] == [3]
+    assert len(monitor["canaries"]) == len(monitor["failures"]) == 1
+
+
+def test_a_monitor_without_its_run_and_one_of_a_later_format_are_refused(tmp_path):
+    path = write(tmp_path / "m.jsonl", monitor_rows())
+    with pytest.raises(SampleError, match="has no scores; give the scored file or reward log of it too"):
+        write_report(tmp_path / "report.html", [path])
+    later = write(tmp_path / "later.jsonl", [{"kind": "start", "format": "checklist-rewards-monitor-2"}])
+    with pytest.raises(SampleError, match="the format is 'checklist-rewards-monitor-2'"):
+        write_report(tmp_path / "report.html", [later])
 
 
 def test_logs_that_share_nothing_are_shown_but_not_compared(tmp_path):

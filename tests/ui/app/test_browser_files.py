@@ -147,7 +147,8 @@ def test_a_followed_report_keeps_filter_order_row_and_scroll(page, project):  # 
         const search = document.querySelector('.filters input');
         search.value = 'text 1';
         search.dispatchEvent(new Event('input'));
-        [...document.querySelectorAll('.grid-head button')].find((one) => one.textContent.startsWith('reward')).click();
+        const heads = [...document.querySelectorAll('.grid-head button')];
+        heads.find((one) => one.textContent.startsWith('reward')).click();
         """
     )
     page.wait("document.querySelector('[role=status]').textContent === '40 of 80 rows'")
