@@ -343,7 +343,7 @@ def test_what_a_reward_was_made_of(folder, chromium):
         "return rows.map((row) => [...row.cells].map((cell) => cell.textContent))"
     )
     stages = [value for _, value in rows[40]["shaping"]]
-    assert [name for name, *_ in cells[:4]] == ["expected", "length penalty", "clipped", "reward"]
+    assert [name for name, *_ in cells[:4]] == ["score (expected)", "length penalty", "clipped", "reward"]
     assert [cell[1] for cell in cells[:3]] == [f"{value:.4f}" for value in stages]
     assert cells[1][2] == "-0.2500" and cells[2][2] in ("–", f"+{stages[2] - stages[1]:.4f}")
     group = [row["reward"] for row in rows[40:44]]

@@ -4,6 +4,7 @@ import { el, fixed, num, table, written } from "./dom.js";
 import { evidenceLine, evidenceOf, withEvidence } from "./evidence.js";
 
 const GRPO_EPSILON = 1e-4; // GRPOTrainer adds it to the standard deviation
+const SCORES = ["pass", "weighted", "expected", "normalized", "quality"];
 const METRICS = [
   ["pass_rate", "pass rate"],
   ["weighted_score", "weighted"],
@@ -45,7 +46,8 @@ function makingOf(file, row) {
   const { rows } = file;
   const stages = file.shaping[row] ?? [["score", rows.score[row]]];
   const last = stages.at(-1)[1];
-  const lines = stages.map(([name, value], i) => [name.replaceAll("_", " "), num(value, 4), i ? change(value, stages[i - 1][1]) : ""]);
+  const shown = (name) => (SCORES.includes(name) ? `score (${name})` : name.replaceAll("_", " "));
+  const lines = stages.map(([name, value], i) => [shown(name), num(value, 4), i ? change(value, stages[i - 1][1]) : ""]);
   const reward = rows.reward[row];
   if (!same(last, reward)) lines.push([heldOut(file, row) ? "without the held-out items" : "other changes, which this log does not record", num(reward, 4), change(reward, last)]);
   lines.push([el("strong", {}, "reward"), num(reward, 4), ""]);
