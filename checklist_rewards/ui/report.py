@@ -125,8 +125,8 @@ def write_report(
     judged: dict[str, list[JudgedRow]] = {}
     notes: list[str] = []
     evidence = Evidence(annotated)
-    for name in set(evidence.files()) - {file.path.name for file in files}:
-        notes.append(f"The annotations are about {name}, which is not in this report.")
+    if annotated and not set(evidence.files()) & {file.path.name for file in files}:
+        notes.append(f"The annotations are about {', '.join(evidence.files())}, not about a file of this report.")
     if labels is not None or len(scored) > 1 or len(logs) > 1:
         if lacking := missing(*_NUMERICAL):
             notes.append(f"Comparisons require {lacking[0]}: {install('evaluation')}.")

@@ -188,7 +188,7 @@ def test_marked_evidence_is_on_the_page_while_the_text_is_the_same(tmp_path):
     assert file["table"]["more"]["0"]["spans"] == [{"by": "ann", "label": "no", "start": start, "end": start + 8}]
     assert "spans" not in file["table"]["more"]["1"]
     data = data_of(tmp_path, write(tmp_path / "scored.jsonl", scored_rows(3)), paths[1])
-    assert data["notes"] == ["The annotations are about quoting.jsonl, which is not in this report."]
+    assert data["notes"] == ["The annotations are about quoting.jsonl, not about a file of this report."]
 
 
 def test_two_logs_with_the_same_completions_are_compared_by_completion(tmp_path):
