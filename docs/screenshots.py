@@ -3,7 +3,8 @@
     python docs/screenshots.py rewards.jsonl shaped.jsonl scored.jsonl calibrated.jsonl
 
 The files are the log of the demo, the log of a reward with `shaping`, and labelled rows scored twice:
-`recipes/pocket/labelled.py`, `score`, `calibrate`, and `score --calibration`. Needs Chromium (`apt-get install chromium chromium-driver`) and the extra `[dev]`.
+`recipes/pocket/labelled.py`, `score`, `calibrate`, and `score --calibration`.
+Needs Chromium (`apt-get install chromium chromium-driver`) and the extra `[dev]`.
 """
 
 from __future__ import annotations

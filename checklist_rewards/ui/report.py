@@ -131,7 +131,7 @@ def write_report(
         if lacking := missing(*_NUMERICAL):
             notes.append(f"Comparisons require {lacking[0]}: {install('evaluation')}.")
             logs = []
-        else:
+        elif labels is not None or len(scored) > 1:
             judged = {
                 name: labels.read(Path(name)) if labels is not None else read_scored(name, id_key=id_key)
                 for name in scored
