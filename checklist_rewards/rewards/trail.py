@@ -41,8 +41,8 @@ class Trail:
         calibrated = any(line.uncalibrated is not None for line in score.items)
         if len(self.stages) < 2 and not calibrated:
             return columns
-        before = [[UNCALIBRATED, _uncalibrated(checklist, score)]] if calibrated else []
-        made = [[name, values[place]] for name, values in self.stages]
+        before: list[list[Any]] = [[UNCALIBRATED, _uncalibrated(checklist, score)]] if calibrated else []
+        made: list[list[Any]] = [[name, values[place]] for name, values in self.stages]
         return {**columns, "shaping": before + (made or [[score.primary_metric, score.primary_score]])}
 
 

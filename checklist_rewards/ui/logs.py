@@ -21,6 +21,7 @@ from checklist_rewards.ui.table import Column
 from checklist_rewards.ui.trust import between
 
 Match = Literal["completion", "step"]
+_MATCHES: tuple[Match, ...] = ("completion", "step")
 _SHARED = 0.5
 """Share of the smaller log that both must have for a comparison of completions."""
 
@@ -65,22 +66,22 @@ def between_logs(
     Raises:
         SampleError: If the logs have no row in common.
     """
-    shared = {match: _matched(one, other, match) for match in ("completion", "step")}
+    shared = {match: _matched(one, other, match) for match in _MATCHES}
     enough = len(shared["completion"]) >= _SHARED * min(len(one), len(other))
-    match: Match = "completion" if enough or not shared["step"] else "step"
-    pairs = shared[match]
+    how: Match = "completion" if enough or not shared["step"] else "step"
+    pairs = shared[how]
     if not pairs:
         raise SampleError(
             f"{names[0]} and {names[1]} are not compared row by row: they have no completion of the same prompt, and "
             "no step with the same prompt, in common."
         )
-    first = [replace(logged.row, id=logged.keys[match]) for logged in one]
-    second = [replace(logged.row, id=logged.keys[match]) for logged in other]
+    first = [replace(logged.row, id=logged.keys[how]) for logged in one]
+    second = [replace(logged.row, id=logged.keys[how]) for logged in other]
     columns = Column.places(), Column.places()
     for pair in pairs:
         for column, logged in zip(columns, pair, strict=True):
             column.add(int(logged.row.id))
-    return {**between(names, first, second, intervals), "match": match, "pairs": columns}
+    return {**between(names, first, second, intervals), "match": how, "pairs": columns}
 
 
 def _matched(one: Sequence[Logged], other: Sequence[Logged], match: Match) -> list[tuple[Logged, Logged]]:
