@@ -1,9 +1,10 @@
 """Take the screenshots of `docs/report.md`.
 
-    python docs/screenshots.py rewards.jsonl scored.jsonl calibrated.jsonl
+    python docs/screenshots.py rewards.jsonl shaped.jsonl scored.jsonl calibrated.jsonl
 
-The files are the log of the demo, and labelled rows scored twice: `recipes/pocket/labelled.py`, `score`, `calibrate`,
-and `score --calibration`. Needs Chromium (`apt-get install chromium chromium-driver`) and the extra `[dev]`.
+The files are the log of the demo, the log of a reward with `shaping`, and labelled rows scored twice:
+`recipes/pocket/labelled.py`, `score`, `calibrate`, and `score --calibration`.
+Needs Chromium (`apt-get install chromium chromium-driver`) and the extra `[dev]`.
 """
 
 from __future__ import annotations
@@ -27,20 +28,22 @@ SHOTS = (
     ("overview", "judges", "1/overview", None),
     ("matrix", "judges", "1/matrix/4", None),
     ("training", "run", "0/training", None),
+    ("reward", "shaped", "0/matrix/379", "Response"),
     ("compare", "judges", "0/compare", "Scores"),
     ("trust", "judges", "0/trust", "Calibration"),
 )
 """Name, page, view and first heading of each picture."""
-SCROLL = "[...document.querySelectorAll('h2')].find((one) => one.textContent === arguments[0]).scrollIntoView()"
+SCROLL = "[...document.querySelectorAll('h2, h3')].find((one) => one.textContent === arguments[0]).scrollIntoView()"
 
 
-def main(log: Path, *scored: Path) -> None:
+def main(log: Path, shaped: Path, *scored: Path) -> None:
     """Write the pictures."""
     output = ROOT / "docs" / "images" / "report"
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_report(folder / "run.html", [log])
+        write_report(folder / "shaped.html", [shaped])
         write_report(folder / "judges.html", scored, labels=Labelled(label_key="labels", group_key="task"))
         driver = browser.start(folder / "profile", width=SIZE[0], height=SIZE[1])
         for shot, page, view, heading in SHOTS:

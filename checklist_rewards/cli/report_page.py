@@ -24,8 +24,8 @@ def report(
         typer.Argument(
             metavar="FILE...",
             show_default=False,
-            help="Scored files, reward logs, pairs (.jsonl, .csv, .parquet); --json of agree, calibrate and inspect, "
-            "--summary of score (.json).",
+            help="Scored files, reward logs, pairs (.jsonl, .csv, .parquet); annotations, monitor logs (.jsonl); "
+            "--json of agree, calibrate and inspect, --summary of score (.json).",
         ),
     ],
     labelled: Labelled,
@@ -62,7 +62,7 @@ def report(
     r"""Write one HTML page about a run: scores, every answer, training curves, comparisons, agreement with labels.
 
     The page is a single file that opens from disk and loads nothing. A reward log (**log=** of a reward) shows what
-    the policy learned. Two scored files with the same rows are compared as **agree** compares them. With
+    the policy learned. Two scored files with the same rows, and two reward logs, are compared as **agree** does. With
     **--label-key** or **--labels** the page shows how far the judge agrees with people.
 
     **Examples**

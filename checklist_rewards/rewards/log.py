@@ -17,6 +17,7 @@ from typing import Any
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.content import described
+from checklist_rewards.rewards.trail import Trail
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Score
 
@@ -83,14 +84,17 @@ def log_records(
     samples: Sequence[Sample | None],
     rewards: Sequence[float | None],
     scores: Sequence[Score | None],
+    trail: Trail,
 ) -> Iterator[dict[str, Any]]:
     """The records of completions for [`RewardLog.write`]."""
-    for prompt, sample, reward, score in zip(prompts, samples, rewards, scores, strict=True):
+    rows = zip(prompts, samples, rewards, scores, strict=True)
+    for place, (prompt, sample, reward, score) in enumerate(rows):
         yield {
             "step": step,
             "prompt": described(prompt),
             "completion": None if sample is None else sample.target,
             "reward": reward,
+            **trail.columns(place, None if sample is None else sample.checklist, score),
             "score": None if score is None else score.model_dump(),
         }
 

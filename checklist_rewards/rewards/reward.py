@@ -37,6 +37,7 @@ from checklist_rewards.rewards.failures import (
 from checklist_rewards.rewards.log import RewardLog, completion_metrics, log_records, metrics_of
 from checklist_rewards.rewards.placement import check_child, keep_awake
 from checklist_rewards.rewards.steps import Judged, Shaping
+from checklist_rewards.rewards.trail import FAILED_GROUP, Trail
 from checklist_rewards.rewards.transcript import transcript_text
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import PRIMARY_METRICS, PrimaryMetric, Score
@@ -96,7 +97,8 @@ class ChecklistReward:
             None as 0, its whole group gets None. `"group"`: all completions of its prompt get None. `"raise"`:
             training stops with a [`BackendError`].
         log (`str` or `Path`, *optional*):
-            JSONL file with a line per completion: step, prompt, completion, reward and [`Score`].
+            JSONL file with a line per completion: step, prompt, completion, reward, [`Score`], and how shaping made
+            the reward from it.
         keep_thinking (`bool`, *optional*, defaults to `False`):
             Judge `<think>` blocks too.
         thinking_opened (`bool`, *optional*, defaults to `False`):
@@ -212,7 +214,7 @@ class ChecklistReward:
         scores = self._scores(samples)
         seconds = time.perf_counter() - started
         pairs = are_pairs(prompts, log_extra is not None or log_metric is not None, trainer_state)
-        rewards = self._rewards(prompts, samples, scores, pairs, self.fails_by_group(log_metric))
+        rewards, trail = self._rewards(prompts, samples, scores, pairs, self.fails_by_group(log_metric))
         if log_extra is not None:
             log_extra(f"{self.__name__}/detail", ["null" if s is None else s.model_dump_json() for s in scores])
         metrics = [("judge_seconds", seconds), *metrics_of(samples, scores, rewards, self.categories)]
@@ -223,7 +225,7 @@ class ChecklistReward:
         self.log.add(metrics)
         if self.log.path is not None:
             step = getattr(trainer_state, "global_step", None)
-            self.log.write(log_records(step, prompts, samples, rewards, scores))
+            self.log.write(log_records(step, prompts, samples, rewards, scores, trail))
         return rewards
 
     def pop_stats(self) -> dict[str, float]:
@@ -307,22 +309,26 @@ class ChecklistReward:
         scores: Sequence[Score | None],
         pairs: bool,
         by_group: bool,
-    ) -> list[float | None]:
+    ) -> tuple[list[float | None], Trail]:
         rewards = [None if score is None else score.primary_score for score in scores]
         failed = [score for score, reward in zip(scores, rewards, strict=True) if score is not None and reward is None]
         if failed:
             self._report_failures(failed, len(rewards), pairs, by_group)
         if not (pairs or by_group or self.shaping.steps):
-            return rewards
+            return rewards, Trail()
         # A group is the completions of one dataset row. Equal rows count as one group.
         rows = list(zip(prompts, samples, scores, strict=True))
         groups = [content_key([prompt, s and repr(s.checklist), s and s.reference]) for prompt, s, _ in rows]
         judged = [None if s is None or score is None else Judged(s.checklist, score, s.target) for _, s, score in rows]
-        rewards = self.shaping(rewards, judged, groups)
-        if not (pairs or by_group):
-            return rewards
-        missing = {group for reward, group in zip(rewards, groups, strict=True) if reward is None}
-        return abstained(rewards, groups, failed_on_any_rank(missing) if by_group else missing)
+        metric = self.metric or self.scorer.aggregation.primary_metric
+        stages = [(metric, rewards), *self.shaping.stages(rewards, judged, groups)]
+        rewards = stages[-1][1]
+        if pairs or by_group:
+            missing = {group for reward, group in zip(rewards, groups, strict=True) if reward is None}
+            missing = failed_on_any_rank(missing) if by_group else missing
+            rewards = abstained(rewards, groups, missing)
+            stages += [(FAILED_GROUP, rewards)] if missing else []
+        return rewards, Trail(stages, groups)
 
     def _report_failures(self, failed: Sequence[Score], total: int, pairs: bool, by_group: bool) -> None:
         """Raise, or warn once how this trainer treats completions without a score."""

@@ -52,6 +52,7 @@ class ShapingStep(BaseModel):
     """Base class of the steps. Its fields are the settings of the step."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    name: str
 
     def value(self, value: float, of: Judged) -> float | None:
         """The value of one completion after this step."""
@@ -223,9 +224,18 @@ class Shaping:
         Returns:
             `list[float | None]`: Rewards after shaping.
         """
+        stages = self.stages(values, judged, groups)
+        return stages[-1][1] if stages else values
+
+    def stages(
+        self, values: Values, judged: Sequence[Judged | None], groups: Sequence[str]
+    ) -> list[tuple[str, Values]]:
+        """Apply all steps, and return the name of each step with the values after it."""
+        stages = []
         for step in self.steps:
             values = step.values(values, judged, groups)
-        return values
+            stages.append((step.name, values))
+        return stages
 
 
 def _step(step: Any, where: str) -> ShapingStep:

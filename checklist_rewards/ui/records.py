@@ -43,6 +43,14 @@ class Record:
     score: Score | None
     step: int | None = None
     reward: float | None = None
+    group: str | None = None
+    """Of a reward log: the completions of a step with the same group belong together. Defaults to the prompt."""
+    shaping: tuple[tuple[str, float | None], ...] = ()
+    """Of a reward log: the values from the score to the reward, by name; empty if the reward is the score."""
+    held_out: frozenset[str] = frozenset()
+    """Of a monitored reward: ids of the items that were read but not rewarded."""
+    shadow: Score | None = None
+    """Of a monitored reward: the score of the shadow judge, where it read this completion."""
     checklist: Any = None
     """The checklist column, unparsed."""
     pair: Mapping[str, Any] = field(default_factory=dict)
@@ -51,7 +59,7 @@ class Record:
     @property
     def key(self) -> str:
         """What is sampled as one: the completions of a prompt in one training step, or a row."""
-        return self.id if self.step is None else f"{self.step}\n{self.prompt}"
+        return self.id if self.step is None else f"{self.step}\n{self.group or self.prompt}"
 
 
 @dataclass(frozen=True)
@@ -193,7 +201,21 @@ def reward_record(row: Row, number: int) -> Record:
         score_from(score, row.where),
         step=step if isinstance(step, int) else 0,
         reward=number_or_none(data.get("reward")),
+        group=group if isinstance(group := data.get("group"), str) else None,
+        shaping=_stages(data.get("shaping"), row.where),
+        held_out=frozenset(map(str, data.get("held_out") or ())),
+        shadow=score_from(data.get("shadow"), row.where),
     )
+
+
+def _stages(value: Any, where: str) -> tuple[tuple[str, float | None], ...]:
+    if value is None:
+        return ()
+    pairs = value if isinstance(value, list) else [value]
+    for pair in pairs:
+        if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise SampleError(f"{where}: shaping must be a list of [name, value], got {value!r:.80}.")
+    return tuple((name, number_or_none(number)) for name, number in pairs)
 
 
 def _pair(row: Row, number: int) -> Record:

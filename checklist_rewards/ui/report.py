@@ -9,7 +9,7 @@ them completely.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,12 @@ from checklist_rewards.evaluation.agreement import Bootstrap, JudgedRow, read_sc
 from checklist_rewards.progress import AddBar
 from checklist_rewards.ui.bundle import write_page
 from checklist_rewards.ui.documents import read_document
+from checklist_rewards.ui.evidence import Evidence, is_annotations
 from checklist_rewards.ui.figures import FileFigures
+from checklist_rewards.ui.logs import between_logs, read_log
+from checklist_rewards.ui.monitored import is_monitor, read_monitor
 from checklist_rewards.ui.records import Kind, RecordFile, draw, kept
-from checklist_rewards.ui.table import Names, Table, json_chunks
+from checklist_rewards.ui.table import Names, Spans, Table, json_chunks
 from checklist_rewards.ui.training import TrainingFigures
 from checklist_rewards.ui.trust import Labels, against_labels, between
 from checklist_rewards.validation import install, missing, whole_number
@@ -42,6 +45,14 @@ class Shown:
     """Number of rows in the file."""
     shown: int
     """Number of rows on the page: `rows`, or about `max_rows` of a larger file."""
+
+
+@dataclass(frozen=True, slots=True)
+class _People:
+    """What people said about a file."""
+
+    labels: Mapping[str, list[str | None]] = field(default_factory=dict)
+    evidence: Spans = field(default_factory=dict)
 
 
 def write_report(
@@ -65,8 +76,8 @@ def write_report(
         output (`Path`):
             The HTML file.
         paths (sequence of `Path`):
-            Scored files, reward logs and pairs (.jsonl, .csv, .parquet), and results of `agree`, `calibrate` and
-            `inspect` and summaries (.json).
+            Scored files, reward logs and pairs (.jsonl, .csv, .parquet), files of annotations and of reward monitors,
+            and results of `agree`, `calibrate` and `inspect` and summaries (.json).
         title (`str`, *optional*):
             Defaults to the names of the files.
         labels ([`Labels`], *optional*):
@@ -99,17 +110,28 @@ def write_report(
     whole_number("max_rows", max_rows)
     intervals = intervals or Bootstrap()
     documents = [read_document(path) for path in paths if path.suffix.lower() == ".json"]
-    files = [RecordFile(path, inputs, target, id_key) for path in paths if path.suffix.lower() != ".json"]
+    tables = [path for path in paths if path.suffix.lower() != ".json"]
+    annotated = [path for path in tables if is_annotations(path)]
+    monitors = [path for path in tables if path not in annotated and is_monitor(path)]
+    rows_of = [path for path in tables if path not in annotated and path not in monitors]
+    if (annotated or monitors) and not rows_of:
+        raise SampleError(f"{[*annotated, *monitors][0]} has no scores; give the scored file or reward log of it too.")
+    files = [RecordFile(path, inputs, target, id_key) for path in rows_of]
     others = {path for file in files for path in file.paths[1:]}
     files = [file for file in files if file.path not in others]
     kinds = [file.kind() for file in files]
     scored = [str(file.path) for file, kind in zip(files, kinds, strict=True) if kind == "scored"]
+    logs = [file for file, kind in zip(files, kinds, strict=True) if kind == "rewards"]
     judged: dict[str, list[JudgedRow]] = {}
     notes: list[str] = []
-    if labels is not None or len(scored) > 1:
+    evidence = Evidence(annotated)
+    if annotated and not set(evidence.files()) & {file.path.name for file in files}:
+        notes.append(f"The annotations are about {', '.join(evidence.files())}, not about a file of this report.")
+    if labels is not None or len(scored) > 1 or len(logs) > 1:
         if lacking := missing(*_NUMERICAL):
             notes.append(f"Comparisons require {lacking[0]}: {install('evaluation')}.")
-        else:
+            logs = []
+        elif labels is not None or len(scored) > 1:
             judged = {
                 name: labels.read(Path(name)) if labels is not None else read_scored(name, id_key=id_key)
                 for name in scored
@@ -130,11 +152,11 @@ def write_report(
                 for row, own in zip(rows, answers, strict=True)
                 if isinstance(own, list)
             }
-        part = _part(file, kind, texts, given, max_rows, seed, progress)
+        part = _part(file, kind, texts, _People(given, evidence.of(file.path)), max_rows, seed, progress)
         parts.append(part)
         shown.append(Shown(part["name"], kind, part["total"], part["shown"]))
     title = title or ", ".join(path.name for path in paths)
-    compared = _comparisons(judged, intervals, notes)
+    compared = _comparisons(judged, logs, intervals, notes)
     data = {
         "format": FORMAT,
         "version": __version__,
@@ -144,6 +166,7 @@ def write_report(
         "comparisons": compared,
         "trust": trust,
         "documents": documents,
+        "monitors": list(map(read_monitor, monitors)),
         "extra": dict(extra or {}),
         "texts": texts,  # last: the tables before it have added all of them
     }
@@ -155,7 +178,7 @@ def _part(
     file: RecordFile,
     kind: Kind,
     texts: Names,
-    given: Mapping[str, list[str | None]],
+    people: _People,
     max_rows: int,
     seed: int,
     progress: AddBar | None,
@@ -169,7 +192,7 @@ def _part(
         if kind == "rewards":
             training.add(record)
         if threshold is None or draw(record.key, seed) <= threshold:
-            table.add(record, given.get(record.id, ()))
+            table.add(record, people.labels.get(record.id, ()), people.evidence)
         if advance is not None:
             advance(1)
     return {
@@ -187,12 +210,22 @@ def _part(
 
 
 def _comparisons(
-    judged: Mapping[str, list[JudgedRow]], intervals: Bootstrap, notes: list[str]
+    judged: Mapping[str, list[JudgedRow]], logs: Sequence[RecordFile], intervals: Bootstrap, notes: list[str]
 ) -> list[dict[str, Any]]:
     compared = []
     for (one, rows), (other, others) in combinations(judged.items(), 2):
         try:
             compared.append(between((one, other), rows, others, intervals))
+        except SampleError as error:
+            notes.append(str(error))
+    try:
+        logged = {str(file.path): read_log(file) for file in logs} if len(logs) > 1 else {}
+    except SampleError as error:
+        notes.append(str(error))
+        return compared
+    for (first, own), (second, theirs) in combinations(logged.items(), 2):
+        try:
+            compared.append(between_logs((first, second), own, theirs, intervals))
         except SampleError as error:
             notes.append(str(error))
     return compared

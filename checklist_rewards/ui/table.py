@@ -21,9 +21,12 @@ from typing import Any
 from checklist_rewards.checklists import NO, YES
 from checklist_rewards.rewards.shaping import centred, length
 from checklist_rewards.scores import ItemScore, Score
+from checklist_rewards.ui.evidence import marked
 from checklist_rewards.ui.records import Record, number_or_none
 
 _CHUNK = 8192
+Spans = Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
+"""Evidence by row id and item key; see [`Evidence`]."""
 METRICS = (
     "pass_rate",
     "weighted_score",
@@ -137,13 +140,14 @@ class Table:
         self.cells |= {name: Column.numbers() for name in ("p", "mass")}
         self.more: dict[int, dict[str, Any]] = {}
         self.pairs: dict[int, dict[str, Any]] = {}
+        self.shaping: dict[int, list[tuple[str, float | None]]] = {}
         self._groups = Names()
 
     def __len__(self) -> int:
         return len(self.rows["id"].values)
 
-    def add(self, record: Record, labels: Sequence[str | None] = ()) -> None:
-        """Append a row, with one label per item if people have labelled it."""
+    def add(self, record: Record, labels: Sequence[str | None] = (), evidence: Spans | None = None) -> None:
+        """Append a row, with one label per item if people have labelled it, and the evidence that they marked."""
         score = record.score
         values: dict[str, Any] = {
             "id": self.texts.place(record.id),
@@ -162,10 +166,14 @@ class Table:
         if record.pair:
             rejected = self.texts.place(record.pair["rejected"])
             self.pairs[len(self) - 1] = {**record.pair, "rejected": rejected}
+        if record.shaping:
+            self.shaping[len(self) - 1] = list(record.shaping)
         if score is not None:
-            self._add_cells(score, labels)
+            self._add_cells(score, labels, record, evidence or {})
 
-    def _add_cells(self, score: Score, labels: Sequence[str | None]) -> None:
+    def _add_cells(self, score: Score, labels: Sequence[str | None], record: Record, evidence: Spans) -> None:
+        seen: dict[str, int] = {}
+        shadow = {} if record.shadow is None else {other.id: other for other in record.shadow.items}
         for place, line in enumerate(score.items):
             why = line.unanswered
             probabilities = line.probabilities or {}
@@ -181,7 +189,16 @@ class Table:
                 "p": number_or_none(probabilities.get(YES, line.confidence)),
                 "mass": number_or_none(line.mass),
             }
-            more = self._more(line, place)
+            more = self._more(line)
+            if line.id in record.held_out:
+                more["held_out"] = True
+            if line.id in shadow:
+                more["shadow"] = shadow[line.id].answer or "unanswered"
+            if evidence:
+                seen[line.id] = seen.get(line.id, 0) + 1
+                key = line.id if seen[line.id] == 1 else f"{line.id}#{seen[line.id]}"
+                if spans := marked(record.target, evidence.get((record.id, key), ())):
+                    more["spans"] = spans
             if more:
                 self.more[len(self.cells["item"].values)] = more
             for name, value in values.items():
@@ -199,7 +216,7 @@ class Table:
             }
         return self.places[line.id]
 
-    def _more(self, line: ItemScore, place: int) -> dict[str, Any]:
+    def _more(self, line: ItemScore) -> dict[str, Any]:
         first = self.items[line.id]
         probabilities = line.probabilities or {}
         details = {
@@ -239,4 +256,5 @@ class Table:
             "cells": {name: column for name, column in self.cells.items()},
             "more": self.more,
             "pairs": self.pairs,
+            "shaping": self.shaping,
         }

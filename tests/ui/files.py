@@ -89,6 +89,59 @@ def reasoned_rows() -> Iterator[dict[str, Any]]:
     yield {"prompt": "p", "target": "t", "checklist_score": score}
 
 
+def quoting_rows() -> Iterator[dict[str, Any]]:
+    """One row answered by judges that quote the response, and quote words that are no evidence."""
+    checklist = Checklist.parse(["Is it polite?", "Does it have a number?"])
+    reasoning = (
+        'It says "you are wrong" and \'nonsense\'. The answer cannot be "yes"; "sense" and "gone" are no evidence.'
+    )
+    votes = (Verdict(answer="yes", judge="voter", reasoning="It has “3.5 percent”."), Verdict(answer="no", judge="x"))
+    given = [
+        Verdict(answer="no", judge="thinker", method="reply", reasoning=reasoning),
+        Verdict({"yes": 0.5, "no": 0.5}, answer="yes", judge="voter", method="votes", votes=votes),
+    ]
+    target = "Oh 😀 yes, you are wrong. That is nonsense: it was 3.5 percent."
+    yield {"id": "q1", "target": target, "checklist_score": score_checklist(checklist, given).model_dump(mode="json")}
+
+
+def annotation(row: dict[str, Any], item: int, text: str, label: str = "no") -> dict[str, Any]:
+    """A line of an annotator who marked a text of the response."""
+    start = row["target"].index(text)
+    key = row["checklist_score"]["items"][item]["id"]
+    span = {"start": start, "end": start + len(text), "text": text}
+    return {"file": "quoting.jsonl", "row": row["id"], "item": key, "label": label, "note": "", "spans": [span]}
+
+
+def shaped_rows() -> list[dict[str, Any]]:
+    """A reward log in which a length penalty shapes the scores and one group has two prompts' names."""
+    rows = list(reward_rows(steps=6))
+    for row in rows:
+        if row["score"] is not None:
+            score = row["reward"]
+            row["shaping"] = [
+                ["expected", score],
+                ["length_penalty", score - 0.25],
+                ["clipped", max(0.0, score - 0.25)],
+            ]
+            row["reward"] = row["shaping"][-1][1]
+    return rows
+
+
+def monitor_rows(steps: int = 6) -> Iterator[dict[str, Any]]:
+    """The file of a reward monitor whose shadow judge disagrees from step 3 on."""
+    signal = {"name": "shadow_gap", "about": "hacking", "threshold": 0.1, "doc": "Rise of the gap."}
+    yield {"kind": "start", "format": "checklist-rewards-monitor-1", "reward": "r", "step": 0, "signals": [signal]}
+    yield {"kind": "canary", "step": 0, "canary": "empty", "prompt": "p", "completion": "", "score": 0.15}
+    yield {"kind": "failure", "step": 0, "part": "retests", "error": "AssertionError"}
+    for step in range(steps):
+        gap = {"now": 0.1 * step, "start": None, "recent": None, "size": 0.1 * step, "error": None, "alarm": step > 2}
+        statistics = {"reward_mean": 0.5, "shadow_own": 0.5 + 0.05 * step, "shadow_reward": 0.5}
+        yield {"kind": "step", "step": step, "signals": {"shadow_gap": gap}, "statistics": statistics}
+    shown = {"prompt": "p", "completion": HOSTILE, "reward": 0.9, "evidence": 0.4, "why": "gap"}
+    alarm = {"signal": "shadow_gap", "about": "hacking", "size": 0.3, "threshold": 0.1, "action": "warn"}
+    yield {"kind": "alarm", "step": 3, **alarm, "message": "The judge gives more.", "completions": [shown]}
+
+
 def reward_rows(steps: int = 12, groups: int = 2, size: int = 4, seed: int = 0) -> Iterator[dict[str, Any]]:
     """A reward log in which the policy learns to mention a word, and keeps failing to end with a question."""
     rng = random.Random(seed)

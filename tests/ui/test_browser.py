@@ -1,6 +1,7 @@
 """Every view of the report in a real browser: opened, clicked through, and without a message on the console."""
 
 import json
+import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,18 @@ from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.ui.report import write_report
 from tests.conftest import REPO
 from tests.ui import browser
-from tests.ui.files import HOSTILE, pair_rows, reasoned_rows, reward_rows, scored_rows, write
+from tests.ui.files import (
+    HOSTILE,
+    annotation,
+    monitor_rows,
+    pair_rows,
+    quoting_rows,
+    reasoned_rows,
+    reward_rows,
+    scored_rows,
+    shaped_rows,
+    write,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 ROWS = 20_000
@@ -21,7 +33,13 @@ JUDGES = {
     "compare": "Rows that differ most",
     "trust": "Agreement with labels",
 }
-RUN = {"overview": "mean score", "matrix": "rows", "training": "What the policy learned", "trust": "Item analysis"}
+RUN = {
+    "overview": "mean score",
+    "matrix": "rows",
+    "training": "What the policy learned",
+    "compare": "Groups that differ most",
+    "trust": "Item analysis",
+}
 """What each view of a page shows."""
 
 
@@ -119,7 +137,7 @@ def run_page(folder, chromium) -> Page:
     """Two training runs."""
     one = write(folder / "rewards.jsonl", reward_rows())
     other = write(folder / "other.jsonl", reward_rows(seed=9))
-    write_report(folder / "run.html", [one, other])
+    write_report(folder / "run.html", [one, other], intervals=Bootstrap(20))
     return Page(chromium, folder / "run.html")
 
 
@@ -265,6 +283,112 @@ def test_reasoning_and_votes(folder, chromium):
     page.check()
 
 
+def test_quotes_of_the_judge_and_marks_of_people_are_highlighted(folder, chromium):
+    [row] = quoting_rows()
+    files = [
+        write(folder / "quoting.jsonl", [row]),
+        write(folder / "ann.jsonl", [annotation(row, 0, "you are wrong"), annotation(row, 1, "it was")]),
+    ]
+    write_report(folder / "quoting.html", files)
+    page = Page(chromium, folder / "quoting.html")
+    page.open("0/matrix/0")
+    page.wait("return document.querySelector('.response mark') !== null")
+    shown = (
+        "return [...document.querySelectorAll('.response mark')].map((one) => [one.textContent, one.dataset.items])"
+    )
+    assert page.run(shown) == [["you are wrong", "1"], ["nonsense", "1"], ["it was", "2"], ["3.5 percent", "2"]]
+    assert page.run("return document.querySelector('.response').textContent") == row["target"]
+    lines = page.run("return [...document.querySelectorAll('.evidence')].map((one) => one.textContent)")
+    assert lines == [
+        "evidence: you are wrong (judge, ann), nonsense (judge)",
+        "evidence: 3.5 percent (judge), it was (ann)",
+    ]
+    page.check()
+
+
+def test_the_monitor_of_a_run(folder, chromium):
+    rows = [{**row, "held_out": [row["score"]["items"][1]["id"]] if row["score"] else []} for row in reward_rows()]
+    rows[8]["shadow"] = rows[9]["score"]
+    files = [write(folder / "watched.jsonl", rows), write(folder / "monitor.jsonl", monitor_rows())]
+    write_report(folder / "watched.html", files)
+    page = Page(chromium, folder / "watched.html")
+    page.open("0/monitor")
+    page.wait("return document.querySelector('[aria-label=Alarms] table') !== null")
+    for shown in (
+        "shadow gap",
+        "0.300 of 0.1",
+        "The judge gives more",
+        "Judge and shadow judge",
+        "3 steps",
+        "AssertionError",
+    ):
+        assert shown in page.text
+    page.run("document.querySelector('[aria-label=Alarms] details').open = true")
+    assert HOSTILE in page.text
+    page.check()
+    page.open("0/matrix/8")
+    page.wait("return document.querySelector('.panel .making') !== null")
+    assert "held out: not rewarded" in page.text and "shadow judge: no" in page.text
+    page.check()
+
+
+def test_what_a_reward_was_made_of(folder, chromium):
+    rows = shaped_rows()
+    write_report(folder / "shaped.html", [write(folder / "shaped.jsonl", rows)])
+    page = Page(chromium, folder / "shaped.html")
+    page.open("0/matrix/40")
+    page.wait("return document.querySelector('.panel .making') !== null")
+    cells = page.run(
+        "const rows = [...document.querySelectorAll('.making tbody tr')];"
+        "return rows.map((row) => [...row.cells].map((cell) => cell.textContent))"
+    )
+    stages = [value for _, value in rows[40]["shaping"]]
+    assert [name for name, *_ in cells[:4]] == ["score (expected)", "length penalty", "clipped", "reward"]
+    assert [cell[1] for cell in cells[:3]] == [f"{value:.4f}" for value in stages]
+    assert cells[1][2] == "-0.2500" and cells[2][2] in ("–", f"+{stages[2] - stages[1]:.4f}")
+    group = [row["reward"] for row in rows[40:44]]
+    mean = sum(group) / 4
+    std = statistics.stdev(group)
+    assert cells[4] == ["mean of the 4 rewards of its group", f"{mean:.4f}", ""]
+    assert cells[5][1] == f"{group[0] - mean:.4f}" and cells[6][1] == f"{(group[0] - mean) / (std + 1e-4):.4f}"
+    page.check()
+
+
+def test_one_prompt_over_the_run_by_keyboard(run_page):
+    from selenium.webdriver import Keys
+
+    run_page.open("0/training")
+    slider = "document.querySelector('[aria-label=\"step of the prompt\"]')"
+    told = f"return {slider}.parentElement.querySelector('output').textContent"
+    assert run_page.run(told).startswith("step 0 (1 of 4): 4 completions, rewards ")
+    run_page.run(f"{slider}.focus()")
+    run_page.keys(Keys.ARROW_RIGHT)
+    assert run_page.run(told).startswith("step 3 (2 of 4)")
+    rows = [row for row in reward_rows() if row["step"] == 3 and "the" in row["prompt"][0]["content"]]
+    best = max(rows, key=lambda row: row["reward"])
+    cards = "[aria-label='best, median and worst completion'] .card"
+    assert run_page.run(f'return document.querySelectorAll("{cards}").length') == 3
+    run_page.run(
+        "const s = document.querySelector('[aria-label=\"changes since\"]'); s.value = 'none'; "
+        "s.dispatchEvent(new Event('change'))"
+    )
+    assert best["completion"] == run_page.run(f'return document.querySelector("{cards} .written").textContent')
+    run_page.check()
+
+
+def test_changes_between_two_texts(judges):
+    from checklist_rewards.ui.bundle import joined_modules
+
+    judges.open("0/overview")
+    script = f"{joined_modules()}; return difference_module.difference(arguments[0], arguments[1])"
+    parts = judges.run(script, "The cat sat, on the mat.", "The dog sat, on a red mat.")
+    assert "".join(part for kind, part in parts if kind != "ins") == "The cat sat, on the mat."
+    assert "".join(part for kind, part in parts if kind != "del") == "The dog sat, on a red mat."
+    assert ["del", "cat"] in parts and ["ins", "dog"] in parts
+    assert judges.run(script, "A b c d e f.", "Nothing of it is here now") is None
+    assert judges.run(script, "", "") == []
+
+
 def test_the_training_view(run_page):
     run_page.driver.get("about:blank")
     run_page.driver.get(f"file://{run_page.path}")  # without a place, a log opens with what was learned
@@ -272,7 +396,8 @@ def test_the_training_view(run_page):
     assert (
         "Does it mention the word …?" in run_page.text and "Pass rates in the last third of each run" in run_page.text
     )
-    assert run_page.run("return document.querySelectorAll('.cards .card').length") == 4
+    group = "[aria-label='completions of the group']"
+    assert run_page.run(f'return document.querySelectorAll("{group} .card").length') == 4
     run_page.run(
         "const s = document.querySelector('input[type=range]'); s.value = 2; s.dispatchEvent(new Event('input'))"
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.items.items import ItemAnalysis
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.scores import Score
@@ -14,7 +15,18 @@ from checklist_rewards.ui.bundle import joined_modules, read_data
 from checklist_rewards.ui.report import write_report
 from checklist_rewards.ui.training import pattern_of
 from tests.cli.conftest import read_jsonl
-from tests.ui.files import CHECKLIST, HOSTILE, pair_rows, reward_rows, scored_rows, write
+from tests.ui.files import (
+    CHECKLIST,
+    HOSTILE,
+    annotation,
+    monitor_rows,
+    pair_rows,
+    quoting_rows,
+    reward_rows,
+    scored_rows,
+    shaped_rows,
+    write,
+)
 
 
 def data_of(tmp_path: Path, *paths: Path, **options) -> dict:
@@ -110,8 +122,6 @@ def test_a_large_file_is_sampled_by_whole_groups_and_says_so(tmp_path, kind):
 def test_two_files_of_the_same_rows_keep_the_same_sample(tmp_path):
     one = write(tmp_path / "one.jsonl", scored_rows(60))
     other = write(tmp_path / "other.jsonl", scored_rows(60, "two", seed=5))
-    from checklist_rewards.evaluation.agreement import Bootstrap
-
     data = data_of(tmp_path, one, other, max_rows=20, intervals=Bootstrap(0))
     first, second = ([data["texts"][place] for place in column(file["table"]["rows"]["id"])] for file in data["files"])
     assert first == second and len(first) == 20
@@ -147,6 +157,90 @@ def test_logs_of_several_ranks_are_one_run(tmp_path):
     two = write(tmp_path / "rewards.rank1.jsonl", reward_rows(seed=2))
     [file] = data_of(tmp_path, one, two)["files"]
     assert file["name"] == "rewards.jsonl" and file["total"] == 2 * 96
+
+
+def test_the_stages_of_a_reward_are_on_the_page(tmp_path):
+    rows = shaped_rows()
+    [file] = data_of(tmp_path, write(tmp_path / "rewards.jsonl", rows))["files"]
+    assert file["table"]["shaping"] == {str(n): row["shaping"] for n, row in enumerate(rows) if "shaping" in row}
+
+
+def test_completions_of_one_prompt_in_two_groups_have_two_means(tmp_path):
+    rows = [{**row, "group": "ab"[n % 2]} for n, row in enumerate(reward_rows(steps=1, groups=1))]
+    [file] = data_of(tmp_path, write(tmp_path / "rewards.jsonl", rows))["files"]
+    assert column(file["table"]["rows"]["group"]) == [0, 1, 0, 1]
+
+
+def test_a_log_with_broken_stages_is_refused(tmp_path):
+    rows = [{**row, "shaping": [0.5]} for row in reward_rows(steps=1)]
+    with pytest.raises(SampleError, match=r"line 1: shaping must be a list of \[name, value\], got \[0.5\]"):
+        write_report(tmp_path / "report.html", [write(tmp_path / "rewards.jsonl", rows)])
+
+
+def test_marked_evidence_is_on_the_page_while_the_text_is_the_same(tmp_path):
+    [row] = quoting_rows()
+    other = annotation(row, 1, "3.5")
+    other["spans"][0]["text"] = "4.5"  # marked in an earlier version of the response
+    lines = [annotation(row, 0, "Oh"), annotation(row, 0, "nonsense"), other]
+    paths = [write(tmp_path / "quoting.jsonl", [row]), write(tmp_path / "ann.jsonl", lines)]
+    [file] = data_of(tmp_path, *paths)["files"]
+    start = row["target"].index("nonsense")
+    assert file["table"]["more"]["0"]["spans"] == [{"by": "ann", "label": "no", "start": start, "end": start + 8}]
+    assert "spans" not in file["table"]["more"]["1"]
+    data = data_of(tmp_path, write(tmp_path / "scored.jsonl", scored_rows(3)), paths[1])
+    assert data["notes"] == ["The annotations are about quoting.jsonl, not about a file of this report."]
+
+
+def test_two_logs_with_the_same_completions_are_compared_by_completion(tmp_path):
+    rows = list(reward_rows(steps=4))
+    flipped = [json.loads(json.dumps(row)) for row in rows[::-1]]  # another order
+    wrong = next(row for row in flipped if row["score"])
+    line = wrong["score"]["items"][0]
+    line.update(answer="no" if line["answer"] == "yes" else "yes", value=1 - line["value"])
+    one, other = write(tmp_path / "one.jsonl", rows), write(tmp_path / "other.jsonl", flipped)
+    [compared] = data_of(tmp_path, one, other, intervals=Bootstrap(0))["comparisons"]
+    assert compared["match"] == "completion" and sum(item["flipped"] for item in compared["items"]) == 1
+    scored = [n for n, row in enumerate(rows, start=1) if row["score"]]
+    assert column(compared["pairs"][0]) == scored
+    assert column(compared["pairs"][1]) == [33 - n for n in scored]
+
+
+def test_two_runs_are_compared_by_step_and_prompt(tmp_path):
+    one = write(tmp_path / "one.jsonl", reward_rows(steps=4))
+    other = write(tmp_path / "other.jsonl", ({**row, "completion": "x"} for row in reward_rows(steps=5, seed=9)))
+    [compared] = data_of(tmp_path, one, other, intervals=Bootstrap(0))["comparisons"]
+    assert compared["match"] == "step" and compared["comparison"]["unmatched_rows"] == 8
+    assert len(column(compared["pairs"][0])) == 31
+
+
+def test_the_file_of_a_monitor_is_read_and_of_a_repeated_step_the_last_line_counts(tmp_path):
+    lines = list(monitor_rows())
+    again = json.loads(json.dumps(lines[4]))
+    again["statistics"]["reward_mean"] = 0.75
+    paths = write(tmp_path / "rewards.jsonl", reward_rows(steps=2)), write(tmp_path / "m.jsonl", [*lines, again])
+    [monitor] = data_of(tmp_path, *paths)["monitors"]
+    assert monitor["steps"] == list(range(6)) and monitor["statistics"]["reward_mean"] == [0.5, 0.75, *[0.5] * 4]
+    [signal] = monitor["signals"]
+    assert (signal["about"], signal["threshold"]) == ("hacking", 0.1)
+    assert signal["alarm"] == [False] * 3 + [True] * 3 and signal["error"] == [None] * 6
+    assert [alarm["step"] for alarm in monitor["alarms"]] == [3]
+    assert len(monitor["canaries"]) == len(monitor["failures"]) == 1
+
+
+def test_a_monitor_without_its_run_and_one_of_a_later_format_are_refused(tmp_path):
+    path = write(tmp_path / "m.jsonl", monitor_rows())
+    with pytest.raises(SampleError, match="has no scores; give the scored file or reward log of it too"):
+        write_report(tmp_path / "report.html", [path])
+    later = write(tmp_path / "later.jsonl", [{"kind": "start", "format": "checklist-rewards-monitor-2"}])
+    with pytest.raises(SampleError, match="the format is 'checklist-rewards-monitor-2'"):
+        write_report(tmp_path / "report.html", [later])
+
+
+def test_logs_that_share_nothing_are_shown_but_not_compared(tmp_path):
+    one = write(tmp_path / "one.jsonl", reward_rows(steps=1))
+    other = write(tmp_path / "other.jsonl", ({**row, "prompt": "x"} for row in reward_rows(steps=1)))
+    data = data_of(tmp_path, one, other)
+    assert data["comparisons"] == [] and "not compared row by row" in data["notes"][0]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,14 @@ from checklist_rewards.evaluation.agreement.numbers import Mean, Numbers
 from checklist_rewards.evaluation.agreement.paired import PairedTest, paired_test, permutation_p
 from checklist_rewards.evaluation.agreement.pairs import Preferences
 from checklist_rewards.evaluation.agreement.raters import Raters
-from checklist_rewards.evaluation.agreement.scored import Answer, JudgedRow, labels_of, pairs_of, read_scored
+from checklist_rewards.evaluation.agreement.scored import (
+    Answer,
+    JudgedRow,
+    judged_row,
+    labels_of,
+    pairs_of,
+    read_scored,
+)
 
 __all__ = [
     "Answer",
@@ -43,6 +50,7 @@ __all__ = [
     "compare",
     "compare_judges",
     "compare_raters",
+    "judged_row",
     "labels_of",
     "paired_test",
     "pairs_of",

@@ -119,6 +119,11 @@ def read_scored(
     return rows
 
 
+def judged_row(id: str, group: str, where: str, data: Mapping[str, Any], score: Score) -> JudgedRow:
+    """A row from its score alone. Raises [`SampleError`] for an item whose options are unknown."""
+    return JudgedRow(id, group, where, data, score, _items(score, None, where), known=False)
+
+
 def answer_given(item: ChecklistItem, line: ItemScore) -> Answer | None:
     """The judge's answer; None if unanswered."""
     if line.unanswered is not None or line.answer is None:

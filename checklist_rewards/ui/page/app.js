@@ -8,6 +8,7 @@ import { Report } from "./data.js";
 import { count, el, note, section, table } from "./dom.js";
 import { alertOf } from "./forms.js";
 import { judge } from "./judge.js";
+import { keeping } from "./keep.js";
 import { library } from "./library.js";
 import { live } from "./live.js";
 import { show } from "./main.js";
@@ -56,17 +57,20 @@ function files(main, project) {
 
 /** The report of one file, and while a training run writes it, again whenever it has changed. */
 async function report(main) {
-  const file = new URLSearchParams(location.search).get("file");
-  const follow = el("input", { type: "checkbox" });
+  const query = new URLSearchParams(location.search), file = query.get("file");
+  const follow = el("input", { type: "checkbox", checked: query.has("follow") });
   let stamp = null, shown = null;
   async function load() {
     const answer = await get("report", { file, known: stamp });
     if (answer.status === 204) return;
     stamp = answer.headers.get("x-stamp");
     const data = new Report(await answer.json());
-    shown?.();
-    shown = show(data, main);
-    document.getElementById("header").append(el("label", { class: "check" }, follow, " follow the file"));
+    const draw = () => {
+      shown = show(data, main, shown);
+      document.getElementById("header").append(el("label", { class: "check" }, follow, " follow the file"));
+    };
+    if (shown) keeping(document.body, draw);
+    else draw();
   }
   await load();
   let failed = null, busy = false;

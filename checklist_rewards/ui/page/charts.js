@@ -95,7 +95,33 @@ export function lines(steps, series, { label, low = null, high = null, digits = 
     const heads = ["step", ...series.map((one) => [one.name, "n"])];
     numbers.append(table(heads, steps.map((step, i) => [String(step), ...series.map((one) => num(one.values[i], digits))])));
   });
-  return el("figure", { class: "chart" }, el("figcaption", {}, label), picture, legend, numbers);
+  return el("figure", { class: "chart", "aria-label": label }, el("figcaption", {}, label), picture, legend, numbers);
+}
+
+/** Points over steps: one per row, at (xs[i], ys[i]), with a cursor that `mark(step)` moves. `pick(step)` is called for a point. */
+export function points(xs, ys, { label, low = 0, high = 1, pick }) {
+  const height = 170, left = 48, bottom = 26, top = 10;
+  const known = xs.map((_, i) => i).filter((i) => !Number.isNaN(ys[i]));
+  const first = Math.min(...xs), last = Math.max(...xs), range = last - first || 1;
+  const least = Math.min(low, ...known.map((i) => ys[i])), most = Math.max(high, ...known.map((i) => ys[i]));
+  const x = (step) => left + ((step - first) / range) * (WIDTH - left - 12);
+  const y = (value) => top + (1 - (value - least) / (most - least || 1)) * (height - top - bottom);
+  const cursor = svg("line", { class: "cursor", y1: top, y2: height - bottom });
+  const ticks = [least, (least + most) / 2, most].flatMap((value) => [line(left, y(value), WIDTH - 12, y(value), "tick"), text(left - 6, y(value) + 4, fixed(value, 2), "end")]);
+  const picture = chart(height, label, [
+    ...ticks,
+    text(left, height - 8, String(first), "start"),
+    text(WIDTH - 12, height - 8, `step ${last}`, "end"),
+    cursor,
+    ...known.map((i) => svg("circle", { cx: x(xs[i]), cy: y(ys[i]), r: 3.5, class: "dot" }, svg("title", {}, `step ${xs[i]}: ${fixed(ys[i])}`))),
+  ]);
+  picture.addEventListener("click", (event) => {
+    const box = picture.getBoundingClientRect();
+    const at = ((event.clientX - box.left) / box.width) * WIDTH;
+    pick(xs.reduce((best, step) => (Math.abs(x(step) - at) < Math.abs(x(best) - at) ? step : best), xs[0]));
+  });
+  const mark = (step) => ["x1", "x2"].forEach((name) => cursor.setAttribute(name, x(step)));
+  return { node: el("figure", { class: "chart" }, el("figcaption", {}, label), picture), mark };
 }
 
 /** A line without axes, for a table. */

@@ -22,17 +22,41 @@ export class Report {
     this.comparisons = data.comparisons;
     this.trust = data.trust;
     this.documents = data.documents;
+    this.monitors = data.monitors;
     this.extra = data.extra;
     this.files = data.files.map((file) => new RunFile(file, data.texts));
+    for (const comparison of this.comparisons) this.link(comparison);
   }
 
   file(path) {
     return this.files.find((file) => file.path === path);
   }
 
-  /** The first other file with the same kind of rows, in which `row` of `file` is looked up by its id. */
+  /** The first other file with answers to the same texts; see RunFile.rowIn. */
   partner(file) {
-    return this.files.find((other) => other !== file && other.kind === "scored" && file.kind === "scored");
+    return this.files.find((other) => other !== file && ((other.kind === "scored" && file.kind === "scored") || file.links.has(other)));
+  }
+
+  /** The rows of two compared files that belong together, as pairs. Reward logs list them; scored files have ids. */
+  pairsOf({ comparison, pairs }) {
+    const one = this.file(comparison.one), other = this.file(comparison.other);
+    const matched = pairs ? [numbers(pairs[0]), numbers(pairs[1])] : null;
+    const found = [];
+    if (matched) {
+      for (let i = 0; i < matched[0].length; i++) found.push([one.rowOf(String(matched[0][i])), other.rowOf(String(matched[1][i]))]);
+    } else {
+      for (let row = 0; row < one.length; row++) found.push([row, other.rowOf(one.id(row))]);
+    }
+    return found.filter(([row, second]) => row !== undefined && second !== undefined); // of larger files the page has a sample
+  }
+
+  /** Logs whose rows were matched by their completions show each other's answers. */
+  link(compared) {
+    if (compared.match !== "completion") return;
+    const one = this.file(compared.comparison.one), other = this.file(compared.comparison.other);
+    const pairs = this.pairsOf(compared);
+    one.links.set(other, new Map(pairs));
+    other.links.set(one, new Map(pairs.map(([row, second]) => [second, row])));
   }
 }
 
@@ -50,11 +74,13 @@ export class RunFile {
     this.reasons = table.reasons;
     this.more = table.more;
     this.pairs = table.pairs;
+    this.shaping = table.shaping;
     this.rows = columns(table.rows, ROW_INTEGERS);
     this.cells = columns(table.cells, CELL_INTEGERS);
     this.length = this.rows.id.length;
     this.starts = new Int32Array(this.length + 1);
     for (let row = 0; row < this.length; row++) this.starts[row + 1] = this.starts[row] + this.rows.counts[row];
+    this.links = new Map();
     this.places = new Map();
     for (let row = 0; row < this.length; row++) this.places.set(this.id(row), row);
   }
@@ -73,6 +99,26 @@ export class RunFile {
   }
   rowOf(id) {
     return this.places.get(id);
+  }
+
+  /** The row that an earlier version of this file had as `row`: rows of other ranks, and of samples, change their numbers. */
+  rowLike(old, row) {
+    const same = (now) => this.target(now) === old.target(row) && this.prompt(now) === old.prompt(row) && this.rows.step[now] === old.rows.step[row];
+    const now = this.rowOf(old.id(row));
+    if (now !== undefined && same(now)) return now;
+    for (let other = 0; other < this.length; other++) if (same(other)) return other;
+    return undefined;
+  }
+
+  /** The row of another file about the same text, or undefined. */
+  rowIn(other, row) {
+    return this.links.has(other) ? this.links.get(other).get(row) : other.rowOf(this.id(row));
+  }
+
+  /** The rows of the same group: the completions of one prompt in one step. */
+  groupOf(row) {
+    const { group } = this.rows;
+    return Array.from(group.keys()).filter((other) => group[other] === group[row]);
   }
 
   /** Whether any row has this number. */
@@ -115,14 +161,10 @@ export class RunFile {
 }
 
 function columns(specs, integers) {
-  const result = {};
-  for (const [name, spec] of Object.entries(specs)) {
-    const Kind = integers.includes(name) ? Int32Array : Float64Array;
-    if (Array.isArray(spec)) {
-      result[name] = Kind.from(spec, (value) => (value === null ? NaN : value));
-    } else {
-      result[name] = new Kind(spec.length).fill(spec.all === null ? NaN : spec.all);
-    }
-  }
-  return result;
+  return Object.fromEntries(Object.entries(specs).map(([name, spec]) => [name, numbers(spec, integers.includes(name) ? Int32Array : Float64Array)]));
+}
+
+/** A column; one with equal values is written as { all, length }. */
+function numbers(spec, Kind = Int32Array) {
+  return Array.isArray(spec) ? Kind.from(spec, (value) => (value === null ? NaN : value)) : new Kind(spec.length).fill(spec.all === null ? NaN : spec.all);
 }

@@ -1,7 +1,10 @@
 // Detail: one row with its prompt, its text, and every answer.
 
-import { el, fixed, num, written } from "./dom.js";
+import { el, fixed, num, table, written } from "./dom.js";
+import { evidenceLine, evidenceOf, withEvidence } from "./evidence.js";
 
+const GRPO_EPSILON = 1e-4; // GRPOTrainer adds it to the standard deviation
+const SCORES = ["pass", "weighted", "expected", "normalized", "quality"];
 const METRICS = [
   ["pass_rate", "pass rate"],
   ["weighted_score", "weighted"],
@@ -19,25 +22,67 @@ export function detail(file, row, partner, advice) {
   const bounded = !Number.isNaN(lower) && lower !== upper;
   const known = METRICS.filter(([name]) => !Number.isNaN(rows[name][row]));
   const reward = rows.step[row] >= 0;
+  const found = evidenceOf(file, row);
   return [
     el(
       "div",
       { class: "scores" },
       fact("score", num(rows.score[row], 4), bounded ? `from ${fixed(lower)} to ${fixed(upper)}, whatever the missing answers` : null),
-      reward ? fact("reward", num(rows.reward[row], 4), shaped(rows, row)) : null,
+      reward ? fact("reward", num(rows.reward[row], 4), shaped(file, row)) : null,
       reward ? fact("advantage", num(rows.advantage[row], 4), "reward minus the mean of its group") : null,
       reward ? fact("step", String(rows.step[row])) : null,
       fact("words", String(rows.words[row])),
     ),
     el("dl", { class: "metrics" }, known.map(([name, shown]) => el("div", {}, el("dt", {}, shown), el("dd", {}, num(rows[name][row], 4))))),
     file.prompt(row) === null ? null : part("Prompt", written(file.prompt(row))),
-    part("Response", written(file.target(row), { class: "written response" })),
-    file.rows.counts[row] ? part("Answers", answers(file, row, partner, advice)) : el("p", { class: "note" }, "This row has no answers."),
+    part("Response", withEvidence(file, row, found)),
+    reward ? makingOf(file, row) : null,
+    file.rows.counts[row] ? part("Answers", answers(file, row, partner, advice, found)) : el("p", { class: "note" }, "This row has no answers."),
   ];
 }
 
-function shaped(rows, row) {
-  const reward = rows.reward[row], score = rows.score[row];
+/** From the score to the advantage, as the log recorded it; the last lines are computed here from the group. */
+function makingOf(file, row) {
+  const { rows } = file;
+  const stages = file.shaping[row] ?? [["score", rows.score[row]]];
+  const last = stages.at(-1)[1];
+  const shown = (name) => (SCORES.includes(name) ? `score (${name})` : name.replaceAll("_", " "));
+  const lines = stages.map(([name, value], i) => [shown(name), num(value, 4), i ? change(value, stages[i - 1][1]) : ""]);
+  const reward = rows.reward[row];
+  if (!same(last, reward)) lines.push([heldOut(file, row) ? "without the held-out items" : "other changes, which this log does not record", num(reward, 4), change(reward, last)]);
+  lines.push([el("strong", {}, "reward"), num(reward, 4), ""]);
+  if (!Number.isNaN(reward)) lines.push(...advantages(file, row));
+  return part("What the reward was made of", table(["", ["value", "n"], ["change", "n"]], lines, { class: "making", "aria-label": "What the reward was made of" }));
+}
+
+function heldOut(file, row) {
+  for (let cell = file.starts[row]; cell < file.starts[row + 1]; cell++) if (file.more[cell]?.held_out) return true;
+  return false;
+}
+
+function advantages(file, row) {
+  const rewards = file.groupOf(row).map((other) => file.rows.reward[other]).filter((value) => !Number.isNaN(value));
+  const mean = rewards.reduce((a, b) => a + b, 0) / rewards.length;
+  const away = file.rows.advantage[row];
+  const std = Math.sqrt(rewards.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (rewards.length - 1));
+  return [
+    [`mean of the ${rewards.length} rewards of its group`, num(mean, 4), ""],
+    ["advantage: reward minus mean", num(away, 4), ""],
+    rewards.length > 1 ? [`divided by the standard deviation ${fixed(std, 4)}, as GRPOTrainer does by default`, num(away / (std + GRPO_EPSILON), 4), ""] : null,
+  ].filter(Boolean);
+}
+
+function change(value, before) {
+  if (value === null || before === null) return "";
+  return value === before ? "–" : `${value > before ? "+" : ""}${fixed(value - before, 4)}`;
+}
+
+function same(one, other) {
+  return one === other || ((one === null || Number.isNaN(one)) && Number.isNaN(other));
+}
+
+function shaped(file, row) {
+  const reward = file.rows.reward[row], score = file.rows.score[row];
   if (Number.isNaN(reward)) return "none: the trainer leaves this completion out";
   return Number.isNaN(score) || Math.abs(reward - score) < 1e-9 ? null : `shaping changed the score by ${fixed(reward - score, 4)}`;
 }
@@ -50,8 +95,8 @@ function part(heading, ...children) {
   return el("section", {}, el("h3", {}, heading), ...children);
 }
 
-function answers(file, row, partner, advice) {
-  const other = partner?.rowOf(file.id(row));
+function answers(file, row, partner, advice, found) {
+  const other = partner && file.rowIn(partner, row);
   const seen = new Map();
   const list = [];
   for (let cell = file.starts[row]; cell < file.starts[row + 1]; cell++) {
@@ -59,12 +104,12 @@ function answers(file, row, partner, advice) {
     const k = seen.get(line.item.id) ?? 0;
     seen.set(line.item.id, k + 1);
     const theirs = other === undefined ? -1 : partner.cellOf(other, line.item.id, k);
-    list.push(answer(file, line, theirs < 0 ? null : [partner.name, partner.cell(theirs)], advice));
+    list.push(answer(file, line, theirs < 0 ? null : [partner.name, partner.cell(theirs)], advice, evidenceLine(found, cell)));
   }
   return el("ol", { class: "answers" }, list);
 }
 
-function answer(file, line, theirs, advice) {
+function answer(file, line, theirs, advice, evidence) {
   const weight = line.weight ?? line.item.weight;
   return el(
     "li",
@@ -77,17 +122,20 @@ function answer(file, line, theirs, advice) {
       probability(line),
       weight === null || weight === undefined ? null : tag(weight < 0 ? `penalty ${weight}` : `weight ${weight}`),
       line.item.required ? tag("required") : null,
+      line.held_out ? tag("held out: not rewarded") : null,
       line.item.category ? tag(line.item.category) : null,
       Number.isNaN(line.mass) ? null : el("span", { class: "muted" }, "mass ", num(line.mass)),
       line.agreement === undefined ? null : el("span", { class: "muted" }, "agreement ", num(line.agreement)),
       line.judge || line.method ? el("span", { class: "muted" }, [line.judge, line.method].filter(Boolean).join(", ")) : null,
     ),
     line.label === null ? null : compared("people", line.label, line.label !== line.answer),
+    line.shadow === undefined ? null : compared("shadow judge", line.shadow, line.shadow !== line.answer),
     theirs === null ? null : compared(theirs[0], theirs[1].answer ?? `unanswered: ${theirs[1].reason}`, theirs[1].answer !== line.answer, theirs[1]),
     line.reason === null ? null : el("p", { class: "reason" }, [advice[line.reason], line.detail].filter(Boolean).join(": ")),
     line.probabilities ? el("p", { class: "muted" }, Object.entries(line.probabilities).map(([name, p]) => [`${name} `, num(p), "  "])) : null,
     line.uncalibrated ? el("p", { class: "muted" }, "before calibration: ", Object.entries(line.uncalibrated).map(([name, p]) => [`${name} `, num(p), "  "])) : null,
     line.reasoning === null ? null : written(line.reasoning, { class: "written reasoning" }),
+    evidence,
     line.votes ? el("details", {}, el("summary", {}, `${line.votes.length} votes`), el("ul", {}, line.votes.map((vote) => voted(file, vote)))) : null,
   );
 }

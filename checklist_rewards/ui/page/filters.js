@@ -83,7 +83,7 @@ export function differingCells(file, partner) {
     const answers = file.answers.map((name) => partner.answers.indexOf(name));
     const items = file.items.map((one) => partner.items.findIndex((other) => other.id === one.id));
     for (let row = 0; row < file.length; row++) {
-      const other = partner.rowOf(file.id(row));
+      const other = file.rowIn(partner, row);
       if (other === undefined) continue;
       const used = new Set();
       for (let cell = file.starts[row]; cell < file.starts[row + 1]; cell++) {

@@ -3,6 +3,7 @@
 import { get } from "./api.js";
 import { count, el, num, note, plural, section, written } from "./dom.js";
 import { alertOf, choice, field } from "./forms.js";
+import { keeping } from "./keep.js";
 import { curves, learnedTable } from "./training.js";
 
 const POLLED = 2000;
@@ -52,11 +53,11 @@ export async function live(main, project) {
     const last = steps.at(-1);
     state.textContent = `${plural(found.rows, "completion")}, ${steps.length ? `step ${count(last)}` : "no step yet"}, ${new Date().toLocaleTimeString()}`;
     if (!steps.length) return view.replaceChildren(note("The log has no rows yet."));
-    view.replaceChildren(
+    keeping(view, () => view.replaceChildren(
       section("What the policy learned", learnedTable(found.training.learned)),
       section("Over the steps", note("Faint lines are the values of the steps, strong lines their moving average."), el("div", { class: "columns" }, curves(found.training))),
-      section("Latest completions", el("div", { class: "cards" }, found.latest.toReversed().map(card))),
-    );
+      section("Latest completions", el("div", { class: "cards" }, found.latest.toReversed().map(card)), el("p", {}, el("a", { href: `/report?${new URLSearchParams({ file: file.value, follow: "" })}` }, "All completions, followed in the report"))),
+    ));
   }
 
   function card(one) {

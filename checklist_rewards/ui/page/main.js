@@ -5,6 +5,7 @@ import { openEmbedded } from "./data.js";
 import { el } from "./dom.js";
 import { EMPTY } from "./filters.js";
 import { matrix } from "./matrix.js";
+import { monitor } from "./monitor.js";
 import { overview } from "./overview.js";
 import { pairs } from "./pairs.js";
 import { training } from "./training.js";
@@ -15,6 +16,7 @@ const VIEWS = [
   ["matrix", "Matrix", (report, file) => file.kind !== "pairs", (report, file, at) => matrix(report, file, at.state, at.opened)],
   ["pairs", "Pairs", (report, file) => file.kind === "pairs", (report, file) => pairs(file)],
   ["training", "Training", (report, file) => file.training !== null, (report, file, at) => training(report, file, (row) => at.openRow(file, row))],
+  ["monitor", "Monitor", (report) => report.monitors.length > 0, (report) => monitor(report)],
   ["compare", "Compare", (report) => report.comparisons.length > 0, (report, file, at) => compare(report, at.openRow, at.openFilter)],
   ["trust", "Trust", hasTrust, (report, file, at) => trust(report, file, at.openFilter)],
 ];
@@ -29,9 +31,10 @@ async function start() {
   }
 }
 
-/** Show a report. Returns a function that stops following the address, for a page that shows another report. */
-export function show(report, main) {
-  const states = report.files.map(() => ({}));
+/** Show a report. `before` is what this function returned for an earlier version of it: its filters, order and open row are kept. */
+export function show(report, main, before = null) {
+  before?.stop();
+  const states = report.files.map((file) => stateOf(file, before));
 
   function go(number, view, row = null) {
     location.hash = `#/${number}/${view}${row === null ? "" : `/${row}`}`;
@@ -70,9 +73,27 @@ export function show(report, main) {
     main.dataset.view = view;
   }
 
+  if (before) renumber(states);
   addEventListener("hashchange", draw);
   draw();
-  return () => removeEventListener("hashchange", draw);
+  return { report, states, stop: () => removeEventListener("hashchange", draw) };
+}
+
+/** The state of a file's views: that of its earlier version, with the numbers that its rows have now. */
+function stateOf(file, before) {
+  const place = before?.report.files.findIndex((old) => old.path === file.path) ?? -1;
+  if (place < 0) return {};
+  const state = before.states[place], old = before.report.files[place];
+  for (const name of ["row", "at"]) if (Number.isInteger(state[name])) state[name] = file.rowLike(old, state[name]) ?? null;
+  return state;
+}
+
+/** Put the number that the open row has now into the address. */
+function renumber(states) {
+  const [, number, view, row] = location.hash.split("/");
+  if (row === undefined) return;
+  const now = states[number]?.row ?? null;
+  history.replaceState(null, "", `#/${number}/${view}${now === null ? "" : `/${now}`}`);
 }
 
 if (document.getElementById("data")) start(); // the app imports this module and has no embedded report

@@ -18,7 +18,7 @@ export function matrix(report, file, state, opened) {
   state.filter ??= { ...EMPTY };
   state.order ??= ["row", false];
   const heads = columnsOf(file);
-  let kept = [], column = 0, place = 0;
+  let kept = [], column = state.column ?? 0, place = 0;
 
   const status = el("p", { class: "note", role: "status" });
   const body = el("div", { class: "grid-body", role: "rowgroup" });
@@ -45,7 +45,7 @@ export function matrix(report, file, state, opened) {
     grid.setAttribute("aria-rowcount", kept.length + 1);
     body.style.setProperty("height", `${kept.length * ROW_HEIGHT}px`);
     head.replaceChildren(...heads.map(headCell));
-    place = Math.max(0, kept.indexOf(state.row));
+    place = Math.max(0, kept.indexOf(state.row ?? state.at));
     if (kept.length && !kept.includes(state.row)) grid.scrollTop = 0;
     drawn = "";
     draw();
@@ -58,6 +58,7 @@ export function matrix(report, file, state, opened) {
     const now = `${first} ${last} ${place} ${column} ${state.row}`;
     if (now === drawn) return;
     drawn = now;
+    Object.assign(state, { at: kept[place] ?? null, column });
     const shown = [];
     for (let i = first; i < last; i++) shown.push(rowOf(i));
     body.replaceChildren(...shown);

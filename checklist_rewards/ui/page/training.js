@@ -1,11 +1,12 @@
 // Training: curves over steps, what the policy learned, one group side by side, and one prompt over the run.
 
 import { lines, sparkline } from "./charts.js";
-import { bounds, count, el, fixed, note, num, plural, section, table, written } from "./dom.js";
+import { card, shorter } from "./completion.js";
+import { bounds, el, fixed, note, num, plural, section, table, written } from "./dom.js";
 import { sampled } from "./overview.js";
+import { promptHistory } from "./prompt.js";
 
 const MOST_LEARNED = 30;
-const MOST_HISTORY = 40;
 
 /** The training view. `open(row)` shows the details of a row. */
 export function training(report, file, open) {
@@ -16,7 +17,7 @@ export function training(report, file, open) {
     runs(report.files.filter((one) => one.training)),
     section("Over the steps", note("Faint lines are the values of the steps, strong lines their moving average."), el("div", { class: "columns" }, curves(file.training))),
     section("One group of completions", groups(file, open)),
-    section("One prompt over the run", history(file, open)),
+    section("One prompt over the run", promptHistory(file, open)),
   ];
 }
 
@@ -92,11 +93,11 @@ function groups(file, open) {
   const fill = () => {
     const at = steps[slider.value], inStep = [...byStep.get(at).values()];
     shown.textContent = `step ${at}, ${plural(inStep.length, "group")}`;
-    select.replaceChildren(...inStep.map((rows, i) => el("option", { value: i }, shorter(file.prompt(rows[0]) ?? "no prompt"))));
+    select.replaceChildren(...inStep.map((rows) => el("option", { value: file.prompt(rows[0]) ?? "" }, shorter(file.prompt(rows[0]) ?? "no prompt"))));
     draw();
   };
   const draw = () => {
-    const rows = [...byStep.get(steps[slider.value]).values()][select.value || 0];
+    const rows = [...byStep.get(steps[slider.value]).values()][select.selectedIndex];
     const order = rows.slice().sort((a, b) => (file.rows.advantage[b] || 0) - (file.rows.advantage[a] || 0));
     cards.replaceChildren(written(file.prompt(rows[0])), el("div", { class: "cards", tabindex: "0", role: "group", "aria-label": "completions of the group" }, order.map((row) => card(file, row, open))));
   };
@@ -104,78 +105,4 @@ function groups(file, open) {
   select.addEventListener("change", draw);
   fill();
   return [note("Advantage: the reward minus the mean of its group, before the trainer scales it. Highest first."), el("div", { class: "controls" }, slider, shown, select), cards];
-}
-
-function history(file, open) {
-  const byPrompt = new Map();
-  for (let row = 0; row < file.length; row++) {
-    const prompt = file.rows.prompt[row];
-    if (!byPrompt.has(prompt)) byPrompt.set(prompt, []);
-    byPrompt.get(prompt).push(row);
-  }
-  const spread = (rows) => new Set(rows.map((row) => file.rows.step[row])).size;
-  const prompts = [...byPrompt].map(([prompt, rows]) => [prompt, rows, spread(rows)]).sort((a, b) => b[2] - a[2]);
-  const select = el("select", { "aria-label": "prompt" }, prompts.slice(0, 500).map(([prompt, , steps], i) => el("option", { value: i }, `${plural(steps, "step")}: ${shorter(file.text(prompt) ?? "no prompt")}`)));
-  const body = el("div");
-  const draw = () => {
-    const rows = prompts[select.value || 0][1].slice().sort((a, b) => file.rows.step[a] - file.rows.step[b]);
-    const best = new Map(); // per step the completion with the median reward: what the policy then usually wrote
-    for (const row of rows) best.set(file.rows.step[row], [...(best.get(file.rows.step[row]) ?? []), row]);
-    const picked = [...best.values()].map((own) => {
-      const order = own.slice().sort((a, b) => (file.rows.reward[a] || 0) - (file.rows.reward[b] || 0));
-      const rewards = own.map((row) => file.rows.reward[row]).filter((reward) => !Number.isNaN(reward));
-      return [order[Math.floor((order.length - 1) / 2)], own.length, rewards];
-    });
-    body.replaceChildren(
-      written(file.prompt(rows[0])),
-      table(
-        ["step", ["completions", "n"], ["lowest", "n"], ["median", "n"], ["highest", "n"], "the completion with the median reward"],
-        picked.slice(0, MOST_HISTORY).map(([row, size, rewards]) => [
-          el("button", { class: "link", onclick: () => open(row) }, `step ${file.rows.step[row]}`),
-          count(size),
-          num(rewards.length ? Math.min(...rewards) : null),
-          num(file.rows.reward[row]),
-          num(rewards.length ? Math.max(...rewards) : null),
-          [marks(file, row), el("div", { dir: "auto" }, file.target(row) ?? "no text")],
-        ]),
-        { "aria-label": "Completions of the prompt" },
-      ),
-    );
-  };
-  select.addEventListener("change", draw);
-  draw();
-  return [note("How the completions of one prompt changed; prompts seen in the most steps first."), el("div", { class: "controls" }, select), body];
-}
-
-function card(file, row, open) {
-  const { rows } = file;
-  const advantage = rows.advantage[row];
-  return el(
-    "div",
-    { class: "card" },
-    el(
-      "div",
-      { class: "given" },
-      el("strong", { class: advantage >= 0 ? "good" : "bad" }, Number.isNaN(advantage) ? "no reward" : `${advantage >= 0 ? "+" : ""}${fixed(advantage)}`),
-      el("span", { class: "muted" }, "reward ", num(rows.reward[row])),
-      el("button", { class: "link", onclick: () => open(row) }, "details"),
-    ),
-    marks(file, row),
-    written(file.target(row)),
-  );
-}
-
-function marks(file, row) {
-  const cells = [];
-  for (let cell = file.starts[row]; cell < file.starts[row + 1]; cell++) {
-    const line = file.cell(cell);
-    const shown = line.answer ?? "–";
-    cells.push(el("span", { class: "cell", "data-passed": line.passed, "data-step": 4, title: `${line.item.question}\nP(yes) ${fixed(line.p)}` }, shown));
-  }
-  return el("div", { class: "marks" }, cells);
-}
-
-function shorter(text) {
-  const line = text.replace(/\s+/g, " ");
-  return line.length > 110 ? `${line.slice(0, 109)}…` : line;
 }

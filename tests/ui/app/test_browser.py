@@ -18,7 +18,7 @@ from checklist_rewards.evaluation.agreement import Bootstrap, compare, read_scor
 from checklist_rewards.scores.tally import PassRate
 from checklist_rewards.ui.labels import ExportedLabels
 from tests.conftest import HANG, REPO
-from tests.ui import browser
+from tests.ui import browser, layout
 from tests.ui.app.conftest import write_jsonl
 from tests.ui.test_browser import AXE
 
@@ -330,8 +330,11 @@ def test_a_response_is_scored_and_an_edit_reads_one_item(page, project):
     page.js("document.querySelector('[name=json]').closest('details').open = true")
     page.js("document.querySelector('[name=json]').value = arguments[0]", json.dumps(QUESTIONS))
     page.driver.find_element("css selector", "[name=apply]").click()
+    page.driver.execute_async_script("setTimeout(arguments[0], 300)")  # what was pasted is laid out
+    layout.watch(page.driver)
     page.driver.find_element("css selector", "[name=score]").click()
     page.wait("document.querySelector('.score .num') !== null")
+    assert layout.shifted(page.driver) < layout.LIMIT
     shown = page.js("return document.querySelector('.score .num').title")
     [row] = [row for row in map(json.loads, (project / "scored.jsonl").read_text().splitlines()) if row["id"] == "r0"]
     assert float(shown) == row["checklist_score"]["primary_score"]  # to the last digit

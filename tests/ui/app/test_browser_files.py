@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.conftest import HANG
-from tests.ui import browser
+from tests.ui import browser, layout
 from tests.ui.app.conftest import scored_rows, write_jsonl
 from tests.ui.app.test_browser import QUESTIONS, RESPONSES, fill, no_messages, run  # noqa: F401
 from tests.ui.app.test_browser import page as page
@@ -110,9 +110,17 @@ def test_a_training_is_followed_while_it_writes(page, project):  # noqa: F811
     page.driver.set_page_load_timeout(HANG)
     page.driver.get(f"{page.base}/live")
     page.wait("document.querySelector('[role=status]')?.textContent.startsWith('10 completions, step 1')")
+    assert "<script>" in page.js("return document.querySelector('.live').textContent")
+    page.js("document.querySelector('.live details').open = true; scrollTo(0, 300)")
+    page.js("document.querySelector('.live summary').focus()")
+    page.wait("document.querySelector('.live details table') !== null")
+    scrolled = page.js("return scrollY")
+    layout.watch(page.driver)
     with log.open("a") as file:
         file.write(lines(2))
     page.wait("document.querySelector('[role=status]')?.textContent.startsWith('15 completions, step 2')")
+    assert layout.shifted(page.driver) < layout.LIMIT
+    assert page.js("return [document.querySelector('.live details').open, scrollY]") == [True, scrolled]
     assert "<script>" in page.js("return document.querySelector('.live').textContent")
 
 
@@ -137,3 +145,63 @@ def test_names_of_files_errors_and_answers_with_html_are_shown_as_text(page, pro
     assert "<img src=x onerror=" in page.js("return document.querySelector('[role=alert]').textContent")
     assert page.js("return document.querySelectorAll('img, #view script').length") == 0
     assert all("400" in message for message in browser.errors(page.driver))
+
+
+def test_a_followed_report_keeps_filter_order_row_and_scroll(page, project):  # noqa: F811
+    """Rows of a second rank come after those of the first, so the open row changes its number."""
+
+    def lines(step, rank):
+        rows = [
+            {
+                "step": step,
+                "prompt": "Go.",
+                "completion": f"text {rank} {n} of {step}",
+                "reward": n / 40,
+                "score": score,
+            }
+            for n, score in enumerate([row["checklist_score"] for row in scored_rows()] * 8)
+        ]
+        return "".join(json.dumps(row) + "\n" for row in rows)
+
+    log, other = project / "two.jsonl", project / "two.rank1.jsonl"
+    log.write_text(lines(0, 0))
+    other.write_text(lines(0, 1))
+    page.driver.get(f"{page.base}/report?file=two.jsonl&follow#/0/matrix")
+    page.wait("document.querySelector('[role=status]')?.textContent === '80 of 80 rows'")
+    page.js(
+        """
+        const search = document.querySelector('.filters input');
+        search.value = 'text 1';
+        search.dispatchEvent(new Event('input'));
+        const heads = [...document.querySelectorAll('.grid-head button')];
+        heads.find((one) => one.textContent.startsWith('reward')).click();
+        """
+    )
+    page.wait("document.querySelector('[role=status]').textContent === '40 of 80 rows'")
+    page.js("document.querySelectorAll('.grid-row')[20].click()")
+    page.wait("document.querySelector('.panel .response') !== null")
+    seen = """
+        const grid = document.querySelector('.grid'), search = document.querySelector('.filters input');
+        return [search.value, search.selectionStart, document.activeElement === search, grid.scrollTop,
+            document.querySelector('[aria-sort=descending]')?.textContent,
+            document.querySelector('.panel .response').textContent, document.querySelector('.panel').scrollTop];
+    """
+    page.js(
+        """
+        document.querySelector('.grid').scrollTop = 120;
+        document.querySelector('.panel').scrollTop = 40;
+        const search = document.querySelector('.filters input');
+        search.focus();
+        search.setSelectionRange(3, 3);
+        """
+    )
+    before, row = page.js(seen), page.js("return document.querySelector('.panel h2').textContent")
+    assert before[0] == "text 1" and before[2] and before[3] == 120 and before[6] == 40
+    layout.watch(page.driver)
+    with log.open("a") as file:
+        file.write(lines(1, 0))
+    page.wait("document.querySelector('[role=status]').textContent === '40 of 120 rows'")
+    assert layout.shifted(page.driver) < layout.LIMIT
+    assert page.js(seen) == before
+    assert page.js("return document.querySelector('.panel h2').textContent") != row  # its number, and in the address
+    assert page.js("return location.hash") == f"#/0/matrix/{int(row.split()[1]) - 1 + 40}"

@@ -1,0 +1,69 @@
+// Monitor: held-out items, shadow judge, and alarms over the steps, from the file of a reward monitor.
+
+import { lines } from "./charts.js";
+import { count, el, note, num, plural, section, table, written } from "./dom.js";
+
+const PAIRS = [
+  ["Rewarded and held-out items", [["reward_rewarded", "mean credit of rewarded items"], ["reward_held_out", "of held-out items"]]],
+  ["Judge and shadow judge", [["shadow_own", "judge"], ["shadow_reward", "shadow judge"]]],
+  ["Reward at the length of the start", [["reward_mean", "reward"], ["length_matched", "at the length of the start"]]],
+  ["Label mass and unanswered reads", [["label_mass", "label mass"], ["unanswered", "unanswered"]]],
+];
+const ABOUT = { hacking: "reward hacking", judge: "the judge", training: "training" };
+
+/** The view of all monitors of a report. */
+export function monitor(report) {
+  return report.monitors.map((one) => [alarms(one), section("Over the steps", el("div", { class: "columns" }, curves(one))), signals(one), canaries(one), failures(one)]);
+}
+
+function alarms(one) {
+  const rows = one.alarms.map((alarm) => [
+    `step ${count(alarm.step)}`,
+    alarm.signal.replaceAll("_", " "),
+    ABOUT[alarm.about] ?? alarm.about,
+    [num(alarm.size), el("span", { class: "bounds" }, ` of ${alarm.threshold}`)],
+    [alarm.message, el("details", {}, el("summary", {}, plural(alarm.completions.length, "completion")), alarm.completions.map(completion))],
+  ]);
+  return section(
+    `Alarms of ${one.name}`,
+    one.steps.length ? null : note("The monitor has seen no step yet."),
+    rows.length ? table(["step", "signal", "about", ["size", "n"], "what it shows"], rows, { "aria-label": "Alarms" }) : note(`No alarm in ${plural(one.steps.length, "step")}.`),
+  );
+}
+
+function completion(shown) {
+  return el("div", {}, el("p", { class: "muted two-lines", dir: "auto" }, shown.prompt), written(shown.completion), el("p", { class: "muted" }, "reward ", num(shown.reward), `, ${shown.why} `, num(shown.evidence)));
+}
+
+function curves({ steps, statistics }) {
+  const known = ([name]) => statistics[name]?.some((value) => value !== null);
+  return PAIRS.map(([label, names]) => [label, names.filter(known)])
+    .filter(([, names]) => names.length)
+    .map(([label, names]) => lines(steps, names.map(([name, shown]) => ({ name: shown, values: statistics[name] })), { label, low: 0, high: 1 }));
+}
+
+function signals(one) {
+  const last = (values) => values.findLast((value) => value !== null) ?? null;
+  const most = (values) => values.reduce((best, value) => (value !== null && (best === null || value > best) ? value : best), null);
+  const rows = one.signals.map((signal) => [
+    [signal.name.replaceAll("_", " "), el("div", { class: "muted" }, signal.doc ?? "")],
+    ABOUT[signal.about] ?? signal.about,
+    num(last(signal.now)),
+    [num(last(signal.size)), el("span", { class: "bounds" }, last(signal.error) === null ? "" : ` ± ${last(signal.error).toFixed(3)}`)],
+    num(most(signal.size)),
+    num(signal.threshold, 2),
+    signal.alarm.some(Boolean) ? el("span", { class: "flag" }, plural(signal.alarm.filter(Boolean).length, "step")) : "",
+  ]);
+  return section("Signals", note("Size: what is compared with the threshold, mostly the change since the first steps, with its standard error."), table(["signal", "about", ["last value", "n"], ["size", "n"], ["largest", "n"], ["threshold", "n"], "above it"], rows, { "aria-label": "Signals" }));
+}
+
+function canaries(one) {
+  if (!one.canaries.length) return null;
+  const rows = one.canaries.map((canary) => [`step ${count(canary.step)}`, canary.canary, num(canary.score), el("div", { class: "two-lines", dir: "auto" }, canary.completion || "(empty)")]);
+  return section("Canaries", note("Degenerate replies, and the score that the judge gives them."), table(["step", "reply", ["score", "n"], "text"], rows, { "aria-label": "Canaries", class: "short-table" }));
+}
+
+function failures(one) {
+  if (!one.failures.length) return null;
+  return section("Failures", note("Parts of the monitor that failed; training went on without them."), table(["step", "part", "error"], one.failures.map((failure) => [`step ${count(failure.step)}`, failure.part, failure.error]), { "aria-label": "Failures" }));
+}
