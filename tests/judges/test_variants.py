@@ -32,7 +32,7 @@ def test_every_variant_is_another_question_with_the_same_meaning_for_the_score()
 
 
 def test_every_second_variant_changes_the_order_of_the_labels():
-    assert ["no and yes" in variant_of(POLITE, number).question for number in range(4)] == [False, True, False, True]
+    assert ["No or yes" in variant_of(POLITE, number).question for number in range(4)] == [False, True, False, True]
     assert [list(variant_of(GRADED, number).values) for number in (1, 2)] == [["2", "1", "0"], ["0", "1", "2"]]
 
 
@@ -52,7 +52,7 @@ def test_an_unknown_variant_is_refused(number):
 
 
 def test_the_judge_reads_the_variant_and_answers_for_the_item(tmp_path):
-    engine = FakeBackend(lambda prefix, tail: 0.9 if "no and yes" in tail else 0.2)
+    engine = FakeBackend(lambda prefix, tail: 0.9 if "No or yes" in tail else 0.2)
     judge = LogprobJudge(Engine("fake", engine), store=open_store(tmp_path / "store.sqlite"))
     read = Read(POLITE, "Thank you.")
     answers = [repeated(judge, number).judge([read])[0].probabilities["yes"] for number in range(3)]
