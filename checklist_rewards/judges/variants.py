@@ -11,10 +11,10 @@ Both are deterministic. Repeat 0 is the ordinary read with its ordinary store ke
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 from checklist_rewards.backends import Sampling
 from checklist_rewards.checklists import ChecklistItem
@@ -100,26 +100,30 @@ class VariantJudge:
 def how_repeated(judge: Judge) -> Repeats:
     """How [`repeated`] repeats a judge: "resampled" if it samples its replies at a temperature above 0, otherwise
     "reworded"."""
-    sampling = getattr(judge, "sampling", None)
+    sampling = getattr(_innermost(judge), "sampling", None)
     return "resampled" if isinstance(sampling, Sampling) and sampling.temperature > 0 else "reworded"
 
 
 def repeated(judge: Judge, number: int) -> Judge:
     """The judge for the repeat `number`, from 0 (the judge itself).
 
-    Its cost is counted on the judge's own receipt, except for a resampled judge, which has its own.
+    The cost of a reworded judge is counted on the judge's own receipt. A resampled judge has a receipt of its own.
 
     Raises:
         SampleError: If the judge shows examples, which are chosen by the wording of a question.
     """
     if number == 0:
         return judge
+    if hasattr(judge, "inner"):  # calibration and checks apply to every repeat
+        again: Any = copy.copy(judge)
+        again.inner = repeated(judge.inner, number)
+        return again
     if how_repeated(judge) == "resampled":
         again = copy.copy(judge)
-        again.sampling = replace(judge.sampling, seed=judge.sampling.seed + _SEEDS * number)  # type: ignore[attr-defined]
-        again.receipt = Receipt()  # type: ignore[misc]
+        again.sampling = replace(again.sampling, seed=again.sampling.seed + _SEEDS * number)
+        again.receipt = Receipt()
         return again
-    if any(getattr(part, "examples", None) is not None for part in _parts(judge)):
+    if any(getattr(part, "examples", None) is not None for part in (judge, *getattr(judge, "judges", ()))):
         raise SampleError(
             "a judge with examples cannot be asked a reworded question: its examples belong to the wording of a "
             "question; omit `examples`, or set a temperature above 0 to repeat by sampling."
@@ -131,12 +135,10 @@ _SEEDS = 1000
 """Distance of the seeds of two repeats. A reply that cannot be parsed is requested again with the next seed."""
 
 
-def _parts(judge: Judge) -> Iterator[Judge]:
-    """The judge, and the judges of which it is made."""
-    yield judge
-    inner = getattr(judge, "inner", None)
-    for part in [*getattr(judge, "judges", ()), *([] if inner is None else [inner])]:
-        yield from _parts(part)
+def _innermost(judge: Judge) -> Judge:
+    while hasattr(judge, "inner"):
+        judge = judge.inner
+    return judge
 
 
 @cache

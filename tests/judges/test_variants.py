@@ -7,7 +7,9 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Option
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import open_store
-from checklist_rewards.judges import FewShot, LogprobJudge, PanelJudge, Read, ReasonedJudge
+from checklist_rewards.judges import Example, FewShot, LogprobJudge, PanelJudge, Read, ReasonedJudge
+from checklist_rewards.judges.calibrated import CalibratedJudge
+from checklist_rewards.judges.calibration import Calibration, CalibrationMap
 from checklist_rewards.judges.variants import MOST_REPEATS, VariantJudge, how_repeated, repeated, variant_of
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Lettered, Script
@@ -94,10 +96,17 @@ def test_a_greedy_judge_and_a_panel_are_reworded():
     assert how_repeated(greedy) == how_repeated(panel) == "reworded"
 
 
+def test_calibration_applies_to_every_repeat():
+    raw = LogprobJudge(Engine("fake", FakeBackend(lambda prefix, tail: 0.9 if "No or yes" in tail else 0.2)))
+    cold = CalibrationMap(method="temperature", temperature=1e-3, reads=9)
+    judge = CalibratedJudge(raw, Calibration(judge="fake", maps={"yes/no": cold}))
+    answers = [repeated(judge, number).judge([Read(POLITE, "Thank you.")])[0] for number in (0, 1)]
+    assert [verdict.probabilities["yes"] for verdict in answers] == pytest.approx([0, 1])
+    assert answers[1].uncalibrated["yes"] == pytest.approx(0.9)
+
+
 def test_a_judge_with_examples_is_not_reworded():
     rows = [{"target": "Thanks.", "question": "Is it polite?", "label": "yes"}]
-    from checklist_rewards.judges import Example
-
     shown = FewShot(
         [Example(target=r["target"], label=r["label"], question=r["question"], where="here") for r in rows]
     )
