@@ -47,7 +47,13 @@ def _items(report: VarianceReport) -> Table:
     more = report.all_items - min(_SHOWN_ITEMS, len(report.items))
     title = "items with the largest judge variance" + (f" ({more} more)" if more else "")
     table = Table(
-        "item", "texts", "text variance", "judge variance", "judge's share", title=title, title_justify="left"
+        Column("item", min_width=32),
+        "texts",
+        "text variance",
+        "judge variance",
+        "judge's share",
+        title=title,
+        title_justify="left",
     )
     for item in report.items[:_SHOWN_ITEMS]:
         figures = item.figures

@@ -20,7 +20,7 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.scored import stored_items
 from checklist_rewards.judges import Progress, Receipt
-from checklist_rewards.judges.calibration import Calibration, kind_of
+from checklist_rewards.judges.calibration import Calibration, kind_of, read_alike
 from checklist_rewards.judges.variants import how_repeated, repeated
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Aggregation, Reason, Score, Unanswered, Verdict, score_checklist
@@ -143,6 +143,11 @@ class Replay:
             raise SampleError(
                 f"{where}: the answers are those of {verdict.judge!r}, but the calibration was fitted on "
                 f"{calibration.judge!r}; fit one on reads of this judge."
+            )
+        if not read_alike(verdict.method, calibration.read_by):
+            raise SampleError(
+                f"{where}: the answers were read by {verdict.method}, but the calibration was fitted on answers read by "
+                f"{calibration.read_by}; fit one on answers read in this way."
             )
         if kind_of(item) not in calibration.maps:
             raise SampleError(

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards import ChecklistScorer
+from checklist_rewards.backends import shared
 from checklist_rewards.judges.calibration import Calibration, CalibrationMap
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores.table import BatchScore
 from tests.cli.conftest import read_jsonl, write_jsonl
 from tests.fakes import FakeBackend
+from tests.judges.fakes import Labels
 
 CHECKLIST = [{"question": "Is it red?", "weight": 3, "category": "colour"}, {"question": "Is it short?"}]
 WORDS = ["red", "blue", "red and long", "green"]
@@ -91,7 +93,7 @@ def test_other_rules_and_weights_use_no_engine(run, scored, no_engine):
 def test_stored_answers_are_calibrated_without_an_engine(run, log, no_engine):
     judge = log[0]["score"]["items"][0]["judge"]
     cold = CalibrationMap(method="temperature", temperature=1e-3, reads=9)
-    Calibration(judge=judge, maps={"yes/no": cold}).save("cold.json")
+    Calibration(judge=judge, read_by="logprobs", maps={"yes/no": cold}).save("cold.json")
     run("replay", "rewards.jsonl", "-o", "cold.jsonl", "--calibration", "cold.json")
     [first, *_] = read_jsonl("cold.jsonl")
     assert [item["probabilities"]["yes"] for item in first["score"]["items"]] == pytest.approx([1, 0])
@@ -112,7 +114,7 @@ def test_an_edited_checklist_is_scored_by_the_answers_that_exist(run, scored, no
 
 
 def test_code_checks_of_a_log_keep_their_answers(run, engine):
-    checked = [{"question": "Short?", "check": {"kind": "word_count", "at_most": 1}}, "Is it red?"]
+    checked = [{"question": "Short?", "check": {"type": "words", "at_most": 1}}, "Is it red?"]
     reward = ChecklistReward(ChecklistScorer(backend=FakeBackend(red), store=False), log="rewards.jsonl")
     reward(prompts=["x", "x"], completions=["red", "red and long"], checklist=[checked, checked])
     other = engine(lambda prefix, tail: 0.7)
@@ -123,14 +125,10 @@ def test_code_checks_of_a_log_keep_their_answers(run, engine):
     assert len(other.asked) == 2
 
 
-def test_a_scaled_file_is_replayed_on_its_scale(run, engine):
-    from tests.judges.fakes import Labels
-
+def test_a_scaled_file_is_replayed_on_its_scale(run, monkeypatch):
     write_jsonl("rows.jsonl", *ROWS)
-    from checklist_rewards.backends import shared
-
-    engine(red)
-    shared._build = lambda *settings: Labels({"0": 0.2, "1": 0.3, "2": 0.5})
+    monkeypatch.setattr(shared, "_engines", {})
+    monkeypatch.setattr(shared, "_build", lambda *settings: Labels({"0": 0.2, "1": 0.3, "2": 0.5}))
     run("score", "rows.jsonl", "-o", "scaled.jsonl", "--scale", "3", "--no-store")
     done = run("replay", "scaled.jsonl", "-o", "again.jsonl", "--metric", "weighted")
     assert done.exit_code == 0, done.output

@@ -19,7 +19,7 @@ CHECKLIST = Checklist.parse(
 
 
 def row(*yes: float, rules: Aggregation | None = None, checklist: Checklist = CHECKLIST) -> StoredRow:
-    verdicts = [Verdict({"yes": p, "no": 1 - p}, judge="old") for p in yes]
+    verdicts = [Verdict({"yes": p, "no": 1 - p}, judge="old", method="logprobs") for p in yes]
     return StoredRow(Sample(checklist, "red"), score_checklist(checklist, verdicts, rules), "here")
 
 
@@ -43,6 +43,10 @@ def test_a_row_without_answers_requires_a_judge():
     ("calibration", "complaint"),
     [
         ({"judge": "new"}, "the answers are those of 'old', but the calibration was fitted on 'new'"),
+        (
+            {"judge": "old", "read_by": "votes"},
+            "the answers were read by logprobs, .* fitted on answers read by votes",
+        ),
         ({"judge": "old", "contextual": True}, "contextual calibration requires a judge"),
         ({"judge": "old", "maps": {"3 options": None}}, "the calibration has no map for yes/no items"),
     ],
@@ -51,7 +55,7 @@ def test_a_calibration_that_does_not_fit_is_refused(calibration, complaint):
     cold = CalibrationMap(method="temperature", temperature=2, reads=9)
     maps = dict.fromkeys(calibration.pop("maps", {"yes/no": None}), cold)
     with pytest.raises(SampleError, match=complaint):
-        Replay(calibration=Calibration(maps=maps, **calibration)).check(row(0.9, 0.3))
+        Replay(calibration=Calibration(maps=maps, **({"read_by": "logprobs"} | calibration))).check(row(0.9, 0.3))
 
 
 def test_a_sampled_judge_is_sampled_again_and_all_repeats_are_paid():

@@ -99,7 +99,7 @@ def test_a_greedy_judge_and_a_panel_are_reworded():
 def test_calibration_applies_to_every_repeat():
     raw = LogprobJudge(Engine("fake", FakeBackend(lambda prefix, tail: 0.9 if "No or yes" in tail else 0.2)))
     cold = CalibrationMap(method="temperature", temperature=1e-3, reads=9)
-    judge = CalibratedJudge(raw, Calibration(judge="fake", maps={"yes/no": cold}))
+    judge = CalibratedJudge(raw, Calibration(judge="fake", read_by="logprobs", maps={"yes/no": cold}))
     answers = [repeated(judge, number).judge([Read(POLITE, "Thank you.")])[0] for number in (0, 1)]
     assert [verdict.probabilities["yes"] for verdict in answers] == pytest.approx([0, 1])
     assert answers[1].uncalibrated["yes"] == pytest.approx(0.9)
