@@ -119,7 +119,7 @@ def _load(matching: Matching, side: int, source: RecordFile, named: bool, advanc
     for record in source:
         prompt = json_text.dumps([record.step, record.prompt])
         # A row without a prompt is a group of its own.
-        group = prompt if record.prompt is not None else f"{prompt} {record.id}"
+        group = prompt if record.prompt is not None else f"{prompt} {record.target}"
         key = record.id if named else json_text.dumps([record.step, record.prompt, record.target])
         matching.add(side, _digest(key), _digest(group), _stored(record).dumped())
         advance(1)

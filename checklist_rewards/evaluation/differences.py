@@ -5,7 +5,7 @@ give three things that training uses: the order of the texts (Kendall's tau-b), 
 mean of the group), and the pair of best and worst text. A pair *changes* if the best or the worst texts of the two
 scorings have none in common; it is *reversed* if the other scoring puts the worst above the best.
 
-Intervals resample prompts. Sums are kept for up to 20,000 of them; further prompts share these. The sums of items are
+Intervals resample prompts, or texts without a prompt. Sums are kept for up to 20,000 of them; further prompts share these. The sums of items are
 kept in the database of the pairs, so memory does not grow with the number of rows, prompts or items.
 """
 
@@ -183,7 +183,7 @@ class Differences:
     def __init__(self, matching: Matching):
         self.matching = matching
         matching.database.execute(_ITEMS)
-        self._clusters: dict[str | None, int] = {}
+        self._clusters: dict[int, int] = {}
         self._sums: list[np.ndarray] = []
         self._counts: Counter[str] = Counter()
         self._top: list[tuple[float, str, ReadDifference]] = []
@@ -234,13 +234,14 @@ class Differences:
         )
 
     def _cluster(self, row: StoredScore) -> int:
-        if row.prompt in self._clusters:
-            return self._clusters[row.prompt]
+        key = _hash(row.prompt, row.text if row.prompt is None else None)
+        if key in self._clusters:
+            return self._clusters[key]
         if len(self._clusters) == _CLUSTERS:
-            return _hash(row.prompt) % _CLUSTERS
-        self._clusters[row.prompt] = len(self._sums)
+            return key % _CLUSTERS
+        self._clusters[key] = len(self._sums)
         self._sums.append(np.zeros(len(_SUMS)))
-        return self._clusters[row.prompt]
+        return self._clusters[key]
 
     def _group(self, pairs: Sequence[tuple[StoredScore, StoredScore]], sums: np.ndarray) -> list[Any]:
         """Add what the scores of a group say. Returns the advantages of every pair of rows."""
@@ -371,8 +372,8 @@ class _Item:
         return key, self.question, cluster, answers, reads, flips, self.shifted, self.shift, self.lost, self.won
 
 
-def _hash(text: str | None) -> int:
-    return int.from_bytes(blake2b(json.dumps(text).encode(), digest_size=8).digest(), "big")
+def _hash(*texts: str | None) -> int:
+    return int.from_bytes(blake2b(json.dumps(texts).encode(), digest_size=8).digest(), "big")
 
 
 def _record(one: StoredScore, other: StoredScore, advantages: tuple[float, float] | None) -> dict[str, Any]:

@@ -146,8 +146,8 @@ class Replay:
             )
         if not read_alike(verdict.method, calibration.read_by):
             raise SampleError(
-                f"{where}: the answers were read by {verdict.method}, but the calibration was fitted on answers read by "
-                f"{calibration.read_by}; fit one on answers read in this way."
+                f"{where}: the answers were read by {verdict.method}, but the calibration was fitted on answers read "
+                f"by {calibration.read_by}; fit one on answers read in this way."
             )
         if kind_of(item) not in calibration.maps:
             raise SampleError(

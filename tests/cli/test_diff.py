@@ -117,6 +117,16 @@ def test_scored_files_are_matched_by_id_in_any_order(run):
     assert found["rows"] == 5 and found["counts"]["changed"] == 0
 
 
+def test_rows_without_a_prompt_are_groups_of_their_own(run):
+    one, other = (
+        [{"target": row["prompt"] + row["completion"], "checklist_score": row["score"]} for row in rows]
+        for rows in (ONE, OTHER)
+    )
+    found, _ = difference(run, one, other)
+    assert found["rows"] == 5 and found["counts"]["groups"] == found["counts"]["pairs"] == 0
+    assert found["figures"]["flips"]["low"] < found["figures"]["flips"]["value"] < found["figures"]["flips"]["high"]
+
+
 @pytest.mark.parametrize("extension", ["jsonl", "csv", "parquet"])
 def test_the_output_has_a_row_per_text(run, extension):
     difference(run, ONE, OTHER, "-o", f"rows.{extension}")

@@ -1,9 +1,11 @@
 """`replay`: score a reward log or a scored file again, with another judge or from its stored answers."""
 
 import json
+import random
 from pathlib import Path
 
 import pytest
+from pocket.world import tasks, write_response
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import shared
@@ -199,3 +201,22 @@ def test_pairs_cannot_be_replayed(run, no_engine):
     write_jsonl("pairs.jsonl", {"prompt": "x", "chosen": "a", "rejected": "b"})
     done = run("replay", "pairs.jsonl", "-o", "again.jsonl")
     assert done.exit_code == 2 and "has pairs" in done.output
+
+
+@pytest.mark.slow
+def test_the_pocket_judge_gives_its_own_log_again(run, scorer):
+    wanted = tasks(3, seed=5, split="test")
+    rng = random.Random(0)
+    columns = [(task, write_response(rng, task, 0.5, "test")) for task in wanted for _ in range(3)]
+    ChecklistReward(scorer, log="rewards.jsonl")(
+        prompts=[task.instruction for task, _ in columns],
+        completions=[text for _, text in columns],
+        checklist=[[constraint.question() for constraint in task.constraints] for task, _ in columns],
+    )
+    arguments = ("--model", "pocket", "--backend", "transformers", "--store", "store.sqlite")
+    assert run("replay", "rewards.jsonl", "-o", "again.jsonl", *arguments).exit_code == 0
+    before, after = ([row["reward"] for row in read_jsonl(name)] for name in ("rewards.jsonl", "again.jsonl"))
+    assert after == pytest.approx(before, abs=1e-4)
+    assert run("diff", "rewards.jsonl", "again.jsonl", "--json", "diff.json", "--bootstrap", "20").exit_code == 0
+    counts = json.loads(Path("diff.json").read_text())["counts"]
+    assert counts["reads"] > 0 and counts["flips"] == counts["changed"] == counts["reversed"] == 0
