@@ -5,8 +5,9 @@ give three things that training uses: the order of the texts (Kendall's tau-b), 
 mean of the group), and the pair of best and worst text. A pair *changes* if the best or the worst texts of the two
 scorings have none in common; it is *reversed* if the other scoring puts the worst above the best.
 
-Intervals resample prompts, or texts without a prompt. Sums are kept for up to 20,000 of them; further prompts share these. The sums of items are
-kept in the database of the pairs, so memory does not grow with the number of rows, prompts or items.
+Intervals resample prompts, or texts without a prompt. Sums are kept for up to 20,000 of them; further ones share these
+sums. The sums of items are kept in the database of the pairs, so memory does not grow with the number of rows, prompts
+or items.
 """
 
 from __future__ import annotations
