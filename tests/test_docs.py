@@ -92,6 +92,16 @@ def world(tmp_path_factory) -> Path:
     for row, score in zip(rows, scores, strict=True):
         row["human"] = [item.answer if place % 3 else "no" for place, item in enumerate(score.items)]
     scored = [row | {"checklist_score": score.model_dump()} for row, score in zip(rows, scores, strict=True)]
+    log = [
+        {
+            "step": 1,
+            "prompt": row["prompt"],
+            "completion": row["target"],
+            "reward": s.primary_score,
+            "score": s.model_dump(),
+        }
+        for row, s in zip(rows, scores, strict=True)
+    ]
     files = {
         "prompts.jsonl": [{"prompt": row["prompt"]} for row in rows],
         "checklists.jsonl": [{"prompt": row["prompt"], "checklist": row["checklist"]} for row in rows],
@@ -100,11 +110,13 @@ def world(tmp_path_factory) -> Path:
         "scored.jsonl": scored,
         "small.jsonl": scored,
         "large.jsonl": scored,
+        "rewards.jsonl": log,
         "mine.jsonl": [{"prompt": "Write.", "rubric": [{"criterion": "Is it short?", "points": 2}]}],
     }
     for name, lines in files.items():
         (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
     (folder / "tasks.csv").write_text('instruction,context\n"Write a note. Use no digits. Finish with a question.",\n')
+    (folder / "weights.yaml").write_text(f"{questions[0][0]!r}: 2\n")
     (folder / "shared.json").write_text('["Does the response contain a digit?"]')
     for name, source in (
         ("healthbench.jsonl", "healthbench.jsonl"),
@@ -173,7 +185,7 @@ def check_command(words: list[str], runnable: list[str], where: str) -> None:
         read = [word for place, word in enumerate(runnable) if runnable[place - 1] not in WRITTEN]
         files = [word for word in read if Path(word).suffix in (".jsonl", ".json", ".csv", ".yaml", ".md")]
         if not PARSED.intersection(runnable) and all(Path(file).exists() for file in files):
-            quick = ["--bootstrap", "20"] if runnable[0] in ("agree", "calibrate") else []
+            quick = ["--bootstrap", "20"] if runnable[0] in ("agree", "calibrate", "diff") else []
             done = CliRunner().invoke(app, runnable + quick)
             # 1: something was left unanswered. Of questions outside its world the pocket model answers few.
             assert done.exit_code in ((0,) if "quickstart" in where else (0, 1)), f"{where}: {done.output}"

@@ -15,6 +15,7 @@ from checklist_rewards.cli import (
     cascade,
     checklists,
     demo,
+    diff,
     distill,
     generate,
     inspect,
@@ -23,6 +24,7 @@ from checklist_rewards.cli import (
     pairs,
     probe,
     refine,
+    replay,
     report_page,
     rerank,
     score,
@@ -104,12 +106,14 @@ app.command("run", rich_help_panel="Checklists")(score.run)
 app.command("refine", rich_help_panel="Checklists")(refine.refine)
 app.command("rerank", rich_help_panel="Checklists")(rerank.rerank)
 app.command("pairs", rich_help_panel="Checklists")(pairs.pairs)
+app.command("replay", rich_help_panel="Checklists")(replay.replay)
 app.command("inspect", rich_help_panel="Checklists")(inspect.inspect)
 app.command("report", rich_help_panel="Checklists")(report_page.report)
 app.add_typer(checklists.app, name="checklists", rich_help_panel="Checklists")
 app.command("list", rich_help_panel="Pipelines")(listing.show)
 app.command("lint", rich_help_panel="Pipelines")(lint.lint)
 app.command("cascade", rich_help_panel="Judges")(cascade.cascade)
+app.command("diff", rich_help_panel="Judges")(diff.diff)
 app.command("agree", rich_help_panel="Judges")(agree.agree)
 app.command("calibrate", rich_help_panel="Judges")(calibrate.calibrate)
 app.command("distill", rich_help_panel="Judges")(distill.distill)

@@ -9,6 +9,7 @@ from checklist_rewards.cli.options.judging import (
     Concurrency,
     JudgeOptions,
     OnlyJudge,
+    OtherJudge,
     ProbeOptions,
 )
 from checklist_rewards.cli.options.rows import (
@@ -40,6 +41,7 @@ __all__ = [
     "StoreOptions",
     "Keys",
     "OnlyJudge",
+    "OtherJudge",
     "OwnWriter",
     "Preset",
     "ProbeOptions",

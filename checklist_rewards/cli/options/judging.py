@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from checklist_rewards.backends import Engine
 from checklist_rewards.cli.options.base import JUDGE, OUTPUT, engine_settings, given, option
-from checklist_rewards.cli.options.generated import NOT_AN_OPTION, group_of, option_of, setting
+from checklist_rewards.cli.options.generated import NOT_AN_OPTION, SPELLED, group_of, option_of, setting
 from checklist_rewards.fields import settings_of
 from checklist_rewards.judges.checked import CheckSettings
 from checklist_rewards.judges.remote import REMOTE
@@ -112,3 +112,29 @@ class OnlyJudge(JudgeOptions):
     scorer_temperature: Annotated[
         float | None, option_of(JudgeSettings, "temperature", "--temperature", "--scorer-temperature", min=0)
     ] = None
+
+
+@dataclass(frozen=True)
+class OtherJudge(OnlyJudge):
+    """Judge options for a command that can also use stored answers."""
+
+    model: Annotated[
+        str | None, option_of(JudgeSettings, "model", *SPELLED["model"], default="the stored answers")
+    ] = None
+
+    @property
+    def asks(self) -> bool:
+        """Whether a judge answers."""
+        named = self.model is not None or self.judge is not None or self.base_url is not None
+        return named or self.backend != settings_of(JudgeSettings)["backend"].default
+
+    @property
+    def engine(self) -> Engine:
+        """The judge's engine."""
+        name = settings_of(JudgeSettings)["model"].default if self.model is None else self.model
+        return Engine(name, self.backend, self.base_url, engine_settings("--engine", self.engine_options))
+
+    @property
+    def shown(self) -> str:
+        """The judge's name for messages."""
+        return self.judge or (str(self.base_url) if self.backend == REMOTE else self.engine.model)

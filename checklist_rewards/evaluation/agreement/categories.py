@@ -69,8 +69,8 @@ class Categories(Measure):
         valued, different = table[np.ix_(self.valued, self.valued)], 1 - np.eye(len(table))
         figures = {
             "accuracy": over(np.trace(table), table.sum()),
-            "kappa": _kappa(table, different),
-            "weighted_kappa": _kappa(valued, self._distances),
+            "kappa": kappa_of(table, different),
+            "weighted_kappa": kappa_of(valued, self._distances),
             "alpha": _alpha(table, different),
             "interval_alpha": _alpha(valued, self._distances),
         }
@@ -92,7 +92,7 @@ class Categories(Measure):
         return np.bincount(self.one * size + self.other, weights, size * size).reshape(size, size)
 
 
-def _kappa(table: np.ndarray, distances: np.ndarray) -> float:
+def kappa_of(table: np.ndarray, distances: np.ndarray) -> float:
     """1 - mean distance / mean distance expected for independent raters."""
     total = table.sum()
     expected = table.sum(1) @ distances @ table.sum(0)

@@ -64,7 +64,7 @@ class Numbers(Measure):
 
     def _kendall(self, weights: np.ndarray) -> float:
         units = np.repeat(np.arange(len(weights)), weights)
-        return _tau(self._one[units], self._other[units])
+        return tau(self._one[units], self._other[units])
 
     def _auc(self, weights: np.ndarray) -> float:
         positive = weights * self.other
@@ -88,7 +88,8 @@ class Mean(Measure):
         return {self.name: weighted_mean(self.values, weights)}
 
 
-def _tau(one: np.ndarray, other: np.ndarray) -> float:
+def tau(one: np.ndarray, other: np.ndarray) -> float:
+    """Kendall's tau-b of two rankings of the same units; NaN if one of them is constant."""
     [stats] = import_extra("scipy.stats")
     # The p-value is not used, and "asymptotic" is its cheapest method; that method fails for two units.
     method = "asymptotic" if len(one) > 2 else "exact"

@@ -268,3 +268,24 @@ def _item(line: ItemScore, known: Mapping[str, ChecklistItem], where: str) -> Ch
         f"{where}: item {line.id} ({line.question!r:.60}) is answered by {', '.join(labels)}, but the values of these "
         "labels are unknown; pass the checklist with --checklist-key or --checklist."
     )
+
+
+def stored_items(score: Score, checklist: Checklist | None, where: str) -> tuple[ChecklistItem, ...]:
+    """The items of a stored score: those of `checklist`, others from the score itself, with their weights.
+
+    Raises:
+        SampleError: For an item with options whose values are unknown.
+    """
+    known = {item.id for item in checklist.items} if checklist is not None else set()
+    return tuple(
+        item
+        if item.id in known
+        else item.model_copy(
+            update={
+                "weight": 1.0 if line.weight is None else line.weight,
+                "required": line.required,
+                "category": line.category,
+            }
+        )
+        for item, line in zip(_items(score, checklist, where), score.items, strict=True)
+    )

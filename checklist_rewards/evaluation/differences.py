@@ -1,0 +1,364 @@
+"""What changes between two scorings of the same texts: reads, scores, and the order within groups.
+
+Rows are paired by [`Matching`] and arrive by group: the texts of one prompt (and training step). Per group, the scores
+give three things that training uses: the order of the texts (Kendall's tau-b), the sign of each advantage (score minus
+mean of the group), and the pair of best and worst text. A pair *changes* if the best or the worst texts of the two
+scorings have none in common; it is *reversed* if the other scoring puts the worst above the best.
+
+Intervals resample prompts, or texts without a prompt. Sums are kept for up to 20,000 of them; further ones share these
+sums. The sums of items are kept in the database of the pairs, so memory does not grow with the number of rows, prompts
+or items.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from checklist_rewards.evaluation.agreement.bootstrap import Bootstrap, Figure, over
+from checklist_rewards.evaluation.agreement.categories import kappa_of
+from checklist_rewards.evaluation.agreement.numbers import tau
+from checklist_rewards.evaluation.agreement.totals import Totals
+from checklist_rewards.evaluation.matching import Matching
+from checklist_rewards.evaluation.stored_scores import StoredRead, StoredScore, record_of
+from checklist_rewards.validation import np
+
+MOST_READS = 20
+"""Reads of a report: those that differ most."""
+MOST_ITEMS = 1000
+"""Items of a report: those with the most flips."""
+_WITH_INTERVALS = 50
+_NAMED = 5
+_CLUSTERS = 20_000
+_NOISE = 1e-4
+"""Smaller differences are floating-point noise: a read depends on the batch in which an engine computes it."""
+_SUMS = (
+    *("reads", "flips", "yes_yes", "yes_no", "no_yes", "no_no", "shifted", "shift", "distance"),
+    *("scored", "change", "size", "changed"),
+    *("ranked", "tau", "advantages", "reversed", "pairs", "other_pair", "reversed_pair"),
+)
+_AT = {name: place for place, name in enumerate(_SUMS)}
+_ITEMS = """
+CREATE TABLE items (
+    item TEXT, question TEXT, cluster INTEGER, answers TEXT,
+    reads INTEGER, flips INTEGER, shifted INTEGER, shift REAL, lost INTEGER, won INTEGER
+)
+"""
+
+
+class ReadDifference(BaseModel):
+    """One read that both scorings have."""
+
+    model_config = ConfigDict(frozen=True)
+
+    row: str
+    step: int | None
+    prompt: str | None
+    completion: str | None
+    item: str
+    question: str
+    one: str
+    other: str
+    p_one: float | None
+    p_other: float | None
+    difference: float
+    """Of P(yes) or the value, the second minus the first."""
+
+
+class ItemDifference(BaseModel):
+    """One item over all texts."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    question: str
+    reads: int
+    """Answered in both."""
+    flips: int
+    only_one: int
+    """Answered in the first only."""
+    only_other: int
+    figures: dict[str, Figure]
+    """`flips` (share of the reads), `kappa`, `shift` (mean change of P(yes) or the value)."""
+
+
+class Unmatched(BaseModel):
+    """Rows of one file that the other does not have."""
+
+    model_config = ConfigDict(frozen=True)
+
+    rows: int
+    first: tuple[str, ...]
+
+
+class DifferenceReport(BaseModel):
+    """What changes from the first file to the second."""
+
+    model_config = ConfigDict(frozen=True)
+
+    one: str
+    other: str
+    rows: int
+    """Rows in both files."""
+    only_one: Unmatched
+    only_other: Unmatched
+    counts: dict[str, int]
+    """reads, flips, scored (texts with two scores), changed (scores), groups, ranked (groups with an order in both),
+    flat_one and flat_other (groups without variance), advantages, reversed, pairs, other_pair, reversed_pair,
+    unmatched_items."""
+    figures: dict[str, Figure]
+    """Shares and means with intervals: `flips`, `kappa` (yes/no items), `shift` and `distance` (mean and mean absolute
+    change of P(yes)), `change` and `size` (mean and mean absolute change of the score), `kendall`,
+    `advantages_reversed`, `other_pair`, `reversed_pair`."""
+    items: tuple[ItemDifference, ...]
+    all_items: int
+    reads: tuple[ReadDifference, ...]
+
+
+class Differences:
+    """Compares the paired rows of a [`Matching`].
+
+    Args:
+        matching ([`Matching`]): all rows of both files, with [`StoredScore.dumped`] as their bodies.
+    """
+
+    def __init__(self, matching: Matching):
+        self.matching = matching
+        matching.database.execute(_ITEMS)
+        self._clusters: dict[int, int] = {}
+        self._sums: list[np.ndarray] = []
+        self._counts: Counter[str] = Counter()
+        self._top: list[tuple[float, str, ReadDifference]] = []
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Compare all rows. Yields a record per pair of rows; all must be consumed before [`report`]."""
+        for _, bodies in self.matching.groups():
+            pairs = [(StoredScore.loaded(one), StoredScore.loaded(other)) for one, other in bodies]
+            cluster = self._cluster(pairs[0][0])
+            sums = self._sums[cluster]
+            order = self._group(pairs, sums)
+            items: dict[str, _Item] = {}
+            for (one, other), advantages in zip(pairs, order, strict=True):
+                self._reads(one, other, sums, items)
+                yield record_of(one, other, advantages)
+            self.matching.database.executemany(
+                "INSERT INTO items VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [item.row(key, cluster) for key, item in items.items()],
+            )
+
+    def report(self, names: tuple[str, str], bootstrap: Bootstrap) -> DifferenceReport:
+        """The figures of all rows.
+
+        Args:
+            names (pair of `str`): of the two files.
+            bootstrap ([`Bootstrap`]): settings of the intervals.
+        """
+        vectors = np.array(self._sums) if self._sums else np.zeros((0, len(_SUMS)))
+        totals = vectors.sum(0)
+        counts = {name: int(totals[_AT[name]]) for name in ("reads", "flips", "scored", "changed", "ranked")}
+        counts |= {
+            name: int(totals[_AT[name]]) for name in ("advantages", "reversed", "pairs", "other_pair", "reversed_pair")
+        }
+        extra = {name: self._counts[name] for name in ("groups", "flat_one", "flat_other", "unmatched_items")}
+        [(all_items,)] = self.matching.database.execute("SELECT count(DISTINCT item) FROM items")
+        unmatched = [self._unmatched(side) for side in (0, 1)]
+        return DifferenceReport(
+            one=names[0],
+            other=names[1],
+            rows=self._counts["rows"],
+            only_one=unmatched[0],
+            only_other=unmatched[1],
+            counts=counts | extra,
+            figures=bootstrap.figures(Totals(vectors, _figures), range(len(vectors))) if len(vectors) else {},
+            items=tuple(self._items(bootstrap)),
+            all_items=all_items,
+            reads=tuple(read for _, _, read in sorted(self._top, reverse=True)),
+        )
+
+    def _cluster(self, row: StoredScore) -> int:
+        key = _hash(row.prompt, row.text if row.prompt is None else None)
+        if key in self._clusters:
+            return self._clusters[key]
+        if len(self._clusters) == _CLUSTERS:
+            return key % _CLUSTERS
+        self._clusters[key] = len(self._sums)
+        self._sums.append(np.zeros(len(_SUMS)))
+        return self._clusters[key]
+
+    def _group(self, pairs: Sequence[tuple[StoredScore, StoredScore]], sums: np.ndarray) -> list[Any]:
+        """Add what the scores of a group say. Returns the advantages of every pair of rows."""
+        self._counts["rows"] += len(pairs)
+        known = [
+            (place, one.score, other.score)
+            for place, (one, other) in enumerate(pairs)
+            if one.score is not None and other.score is not None
+        ]
+        advantages: list[tuple[float, float] | None] = [None] * len(pairs)
+        first, second = np.array([one for _, one, _ in known]), np.array([other for _, _, other in known])
+        change = second - first
+        _add(sums, scored=len(known), change=change.sum(), size=np.abs(change).sum())
+        _add(sums, changed=(np.abs(change) > _NOISE).sum())
+        if len(known) < 2:
+            return advantages
+        self._counts["groups"] += 1
+        flat = [bool(np.ptp(side) <= _NOISE) for side in (first, second)]
+        self._counts["flat_one"] += flat[0]
+        self._counts["flat_other"] += flat[1]
+        centred = first - first.mean(), second - second.mean()
+        for (place, _, _), one, other in zip(known, *centred, strict=True):
+            advantages[place] = float(one), float(other)
+        signs = [np.where(np.abs(side) <= _NOISE, 0, np.sign(side)) for side in centred]
+        _add(sums, advantages=len(known), reversed=(signs[0] * signs[1] < 0).sum())
+        if not any(flat):
+            _add(sums, ranked=1, tau=tau(np.round(first, 9), np.round(second, 9)))
+        if not flat[0]:
+            best, worst = _best_and_worst(first)
+            other_best, other_worst = _best_and_worst(second)
+            apart = flat[1] or not (best & other_best and worst & other_worst)
+            lower = max(second[place] for place in best) < min(second[place] for place in worst) - _NOISE
+            _add(sums, pairs=1, other_pair=apart, reversed_pair=lower)
+        return advantages
+
+    def _reads(self, one: StoredScore, other: StoredScore, sums: np.ndarray, items: dict[str, _Item]) -> None:
+        self._counts["unmatched_items"] += len(one.reads.keys() ^ other.reads.keys())
+        for key in one.reads.keys() & other.reads.keys():
+            first, second = one.reads[key], other.reads[key]
+            item = items.setdefault(key, _Item(first.question))
+            if first.answer is None or second.answer is None:
+                item.lost += first.answer is not None
+                item.won += second.answer is not None
+                continue
+            flipped = first.answer != second.answer
+            answers = f"{first.answer}_{second.answer}"
+            _add(sums, reads=1, flips=flipped, **({answers: 1} if answers in _AT else {}))
+            item.answers[first.answer, second.answer] += 1
+            shift = None
+            if first.p is not None and second.p is not None:
+                shift = second.p - first.p
+                _add(sums, shifted=1, shift=shift, distance=abs(shift))
+                item.shifted += 1
+                item.shift += shift
+            elif first.value is not None and second.value is not None:
+                shift = second.value - first.value
+            size = float(flipped) if shift is None else abs(shift)
+            if size > _NOISE:
+                self._keep(size, one, key, first, second, shift)
+
+    def _keep(
+        self, size: float, row: StoredScore, key: str, one: StoredRead, other: StoredRead, shift: float | None
+    ) -> None:
+        tie = json.dumps([row.step, row.prompt, row.text, key, row.name])
+        if len(self._top) == MOST_READS and (size, tie) <= self._top[0][:2]:
+            return
+        assert one.answer is not None and other.answer is not None
+        read = ReadDifference(
+            row=row.name,
+            step=row.step,
+            prompt=row.prompt,
+            completion=row.text,
+            item=key,
+            question=one.question,
+            one=one.answer,
+            other=other.answer,
+            p_one=one.p,
+            p_other=other.p,
+            difference=math.copysign(size, 1.0 if shift is None else shift),
+        )
+        push = heapq.heappush if len(self._top) < MOST_READS else heapq.heappushpop
+        push(self._top, (size, tie, read))
+
+    def _items(self, bootstrap: Bootstrap) -> Iterator[ItemDifference]:
+        query = """
+            SELECT item, min(question), sum(reads), sum(flips), sum(lost), sum(won) FROM items GROUP BY item
+            ORDER BY sum(flips) DESC, abs(sum(shift)) DESC, item LIMIT ?
+        """
+        sums = "SELECT cluster, answers, shifted, shift FROM items WHERE item = ? ORDER BY cluster, answers, shift"
+        self.matching.database.execute("CREATE INDEX by_item ON items (item)")
+        without = Bootstrap(0, bootstrap.seed)
+        for place, (id, question, reads, flips, lost, won) in enumerate(
+            self.matching.database.execute(query, (MOST_ITEMS,)).fetchall()
+        ):
+            rows = self.matching.database.execute(sums, (id,)).fetchall()
+            tables = [{(one, other): n for one, other, n in json.loads(answers)} for _, answers, _, _ in rows]
+            labels = sorted({label for table in tables for cell in table for label in cell})
+            vectors = [
+                [*(table.get((a, b), 0) for a in labels for b in labels), shifted, shift]
+                for table, (_, _, shifted, shift) in zip(tables, rows, strict=True)
+            ]
+            clusters = [cluster for cluster, *_ in rows]
+            figures = (bootstrap if place < _WITH_INTERVALS else without).figures(
+                Totals(vectors, _item_figures(len(labels))), clusters
+            )
+            yield ItemDifference(
+                id=id, question=question, reads=reads, flips=flips, only_one=lost, only_other=won, figures=figures
+            )
+
+    def _unmatched(self, side: int) -> Unmatched:
+        count, bodies = self.matching.unmatched(side, _NAMED)
+        return Unmatched(rows=count, first=tuple(StoredScore.loaded(body).name for body in bodies))
+
+
+class _Item:
+    """Sums of one item over a group."""
+
+    def __init__(self, question: str):
+        self.question = question
+        self.answers: Counter[tuple[str, str]] = Counter()
+        self.shifted = self.lost = self.won = 0
+        self.shift = 0.0
+
+    def row(self, key: str, cluster: int) -> tuple[Any, ...]:
+        answers = json.dumps(sorted([one, other, count] for (one, other), count in self.answers.items()))
+        reads = self.answers.total()
+        flips = sum(count for (one, other), count in self.answers.items() if one != other)
+        return key, self.question, cluster, answers, reads, flips, self.shifted, self.shift, self.lost, self.won
+
+
+def _hash(*texts: str | None) -> int:
+    return int.from_bytes(blake2b(json.dumps(texts).encode(), digest_size=8).digest(), "big")
+
+
+def _add(sums: np.ndarray, **values: float) -> None:
+    for name, value in values.items():
+        sums[_AT[name]] += value
+
+
+def _best_and_worst(scores: np.ndarray) -> tuple[set[int], set[int]]:
+    best, worst = scores >= scores.max() - _NOISE, scores <= scores.min() + _NOISE
+    return set(np.flatnonzero(best).tolist()), set(np.flatnonzero(worst).tolist())
+
+
+def _figures(sums: np.ndarray) -> Mapping[str, float]:
+    of = dict(zip(_SUMS, sums, strict=True))
+    table = np.array([[of["yes_yes"], of["yes_no"]], [of["no_yes"], of["no_no"]]])
+    return {
+        "flips": over(of["flips"], of["reads"]),
+        "kappa": kappa_of(table, 1 - np.eye(2)),
+        "shift": over(of["shift"], of["shifted"]),
+        "distance": over(of["distance"], of["shifted"]),
+        "change": over(of["change"], of["scored"]),
+        "size": over(of["size"], of["scored"]),
+        "kendall": over(of["tau"], of["ranked"]),
+        "advantages_reversed": over(of["reversed"], of["advantages"]),
+        "other_pair": over(of["other_pair"], of["pairs"]),
+        "reversed_pair": over(of["reversed_pair"], of["pairs"]),
+    }
+
+
+def _item_figures(labels: int) -> Any:
+    def compute(sums: np.ndarray) -> Mapping[str, float]:
+        table = sums[:-2].reshape(labels, labels)
+        return {
+            "flips": over(table.sum() - np.trace(table), table.sum()),
+            "kappa": kappa_of(table, 1 - np.eye(labels)) if labels else math.nan,
+            "shift": over(sums[-1], sums[-2]),
+        }
+
+    return compute

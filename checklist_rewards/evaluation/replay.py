@@ -1,0 +1,244 @@
+"""Score stored texts again: by another judge, or from their stored answers with other weights or settings.
+
+A [`StoredRow`] is a row of a scored file or of a reward log: a text with its checklist and its score. A [`Replay`]
+computes the new score. With a scorer, the questions are asked again. Without one, the stored answers are aggregated
+again, and no engine is used.
+
+Metric, threshold, `min_answered` and `abstention` stay those of the stored score unless they are changed. The answers
+of code checks are kept if the row has no longer the check itself, as in a reward log: they do not depend on the judge.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from checklist_rewards.checklists import Checklist, ChecklistItem
+from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.agreement.scored import stored_items
+from checklist_rewards.judges import Progress, Receipt
+from checklist_rewards.judges.calibration import Calibration, kind_of, read_alike
+from checklist_rewards.judges.variants import how_repeated, repeated
+from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.scores import Aggregation, Reason, Score, Unanswered, Verdict, score_checklist
+from checklist_rewards.scores.scales import on_scale
+
+_NOT_READ = Verdict(unanswered=Unanswered(Reason.NOT_READ))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """A text with its checklist and the score that it has."""
+
+    sample: Sample
+    """`checklist` is a [`Checklist`]."""
+    score: Score | None
+    where: str
+
+    @property
+    def kept(self) -> dict[str, Verdict]:
+        """The answers of code checks that are no longer known, by item id."""
+        if self.score is None:
+            return {}
+        lost = {item.id for item in self.sample.checklist.items if item.check is None}
+        return {line.id: line.verdict() for line in self.score.items if line.method == "check" and line.id in lost}
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Scores stored rows again.
+
+    Args:
+        scorer ([`ChecklistScorer`], *optional*):
+            Asks the questions again. Defaults to the stored answers.
+        aggregation (mapping, *optional*):
+            Fields of [`Aggregation`] to change.
+        calibration ([`Calibration`], *optional*):
+            Calibration of the stored answers; that of a scorer is part of it.
+        repeats (`int`, *optional*, defaults to `1`):
+            How often every question is asked; see `judges/variants.py`.
+
+    Raises:
+        SampleError: For settings that require a judge.
+    """
+
+    scorer: ChecklistScorer | None = None
+    aggregation: Mapping[str, Any] = field(default_factory=dict)
+    calibration: Calibration | None = None
+    repeats: int = 1
+
+    def __post_init__(self) -> None:
+        if self.scorer is None and self.repeats > 1:
+            raise SampleError(f"{self.repeats} repeats require a judge, which answers the questions again.")
+        if self.scorer is None and self.calibration is not None and self.calibration.contextual:
+            raise SampleError("a contextual calibration requires a judge, which reads an empty target.")
+        _ = self._scorers  # refuses a judge that cannot be repeated
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """What all calls have cost; None without a judge."""
+        if self.scorer is None:
+            return None
+        if how_repeated(self.scorer.judge) == "reworded":
+            return self.scorer.receipt
+        return sum((scorer.receipt for scorer in self._scorers), Receipt())
+
+    def check(self, row: StoredRow) -> int:
+        """Check a row, and return its number of reads. Raises a [`ChecklistRewardsError`] that names the row."""
+        if self.scorer is None:
+            self._from_store(row)
+            return 0
+        asked = [item for item in row.sample.checklist.items if item.id not in row.kept]
+        for item in asked:
+            self.scorer.check_item(item, row.where)
+        return len(asked) * self.repeats
+
+    def scores(self, rows: Sequence[StoredRow], progress: Progress | None = None) -> list[tuple[Score, ...]]:
+        """The scores of every row, one per repeat."""
+        if self.scorer is None:
+            return [(self._from_store(row),) for row in rows]
+        kept = [row.kept for row in rows]
+        asked = [
+            tuple(item for item in row.sample.checklist.items if item.id not in answers)
+            for row, answers in zip(rows, kept, strict=True)
+        ]
+        samples = [
+            replace(row.sample, checklist=_readable(items)) for row, items in zip(rows, asked, strict=True) if items
+        ]
+        scores: list[list[Score]] = [[] for _ in rows]
+        for scorer in self._scorers:
+            answered = iter(scorer.score_batch(samples, progress))
+            for number, (row, items) in enumerate(zip(rows, asked, strict=True)):
+                score = next(answered) if items else None
+                fresh = {} if score is None else {line.id: line.verdict() for line in score.items}
+                quality = None if score is None else score.quality
+                scores[number].append(self._aggregated(row, kept[number] | fresh, quality))
+        return [tuple(of_row) for of_row in scores]
+
+    @cached_property
+    def _scorers(self) -> list[ChecklistScorer]:
+        return [] if self.scorer is None else [_with_judge(self.scorer, number) for number in range(self.repeats)]
+
+    def _from_store(self, row: StoredRow) -> Score:
+        if row.score is None:
+            raise SampleError(f"{row.where}: the row has no stored answers; set --model to ask a judge.")
+        answers = {line.id: line.verdict() for line in row.score.items}
+        if self.calibration is not None:
+            answers = {
+                item.id: self._calibrated(item, answers[item.id], row.where)
+                for item in row.sample.checklist.items
+                if item.id in answers
+            }
+        return self._aggregated(row, answers, row.score.quality)
+
+    def _calibrated(self, item: ChecklistItem, verdict: Verdict, where: str) -> Verdict:
+        calibration = self.calibration
+        assert calibration is not None
+        if verdict.probabilities is None or verdict.method == "check":
+            return verdict
+        if verdict.judge != calibration.judge:
+            raise SampleError(
+                f"{where}: the answers are those of {verdict.judge!r}, but the calibration was fitted on "
+                f"{calibration.judge!r}; fit one on reads of this judge."
+            )
+        if not read_alike(verdict.method, calibration.read_by):
+            raise SampleError(
+                f"{where}: the answers were read by {verdict.method}, but the calibration was fitted on answers read "
+                f"by {calibration.read_by}; fit one on answers read in this way."
+            )
+        if kind_of(item) not in calibration.maps:
+            raise SampleError(
+                f"{where}, item {item.id} ({item.question!r:.60}): the calibration has no map for {kind_of(item)} "
+                f"items; it has {', '.join(calibration.maps)}."
+            )
+        raw = verdict.uncalibrated or verdict.probabilities
+        return calibration.apply(item, replace(verdict, probabilities=raw, uncalibrated=None))
+
+    def _aggregated(self, row: StoredRow, answers: Mapping[str, Verdict], quality: float | None) -> Score:
+        rules = Aggregation()
+        if row.score is not None:
+            rules = row.score.aggregation or Aggregation(primary_metric=row.score.primary_metric)  # type: ignore[arg-type]
+        changes = dict(self.aggregation)
+        if self.calibration is not None and self.calibration.threshold is not None:
+            changes.setdefault("threshold", self.calibration.threshold)
+        if rules.primary_metric == "quality" and quality is None:
+            changes.setdefault("primary_metric", Aggregation.primary_metric)  # this judge does not grade
+        verdicts = [answers.get(item.id, _NOT_READ) for item in row.sample.checklist.items]
+        try:
+            return score_checklist(row.sample.checklist, verdicts, replace(rules, **changes), quality=quality)
+        except ValueError as error:
+            raise SampleError(f"{row.where}: {error}.") from None
+
+
+def stored_checklist(score: Score | None, column: Checklist | None, where: str) -> Checklist | None:
+    """The checklist of a stored row.
+
+    Args:
+        score ([`Score`], *optional*):
+            The stored score.
+        column ([`Checklist`], *optional*):
+            The row's checklist column, which may have other weights or questions than the score. If the score was
+            computed on a scale, the column is put on this scale. Defaults to the questions of the score.
+        where (`str`):
+            The row, for errors.
+
+    Raises:
+        SampleError: If the questions of the score have options whose values are unknown.
+    """
+    if score is None:
+        return column
+    if column is None:
+        return Checklist(items=stored_items(score, None, where))
+    known = {item.id for item in column.items}
+    for line in score.items:
+        if line.id not in known and line.probabilities is not None and "yes" not in line.probabilities:
+            [scaled] = (item for item in stored_items(score, column, where) if item.id == line.id)
+            candidate = on_scale(column, scaled.options or ())
+            return candidate if line.id in {item.id for item in candidate.items} else column
+    return column
+
+
+class Weights:
+    """New weights of items.
+
+    Args:
+        weights (mapping of `str` to `float`):
+            By item id, question or category. An id has precedence over a question, and a question over a category.
+
+    Raises:
+        SampleError: If a weight is not a number.
+    """
+
+    def __init__(self, weights: Mapping[str, float]):
+        for name, weight in weights.items():
+            if isinstance(weight, bool) or not isinstance(weight, int | float):
+                raise SampleError(f"the weight of {name!r:.60} is {weight!r:.60}; it must be a number.")
+        self.weights = weights
+        self.unused = set(weights)
+        """Names that no item has had so far."""
+
+    def of(self, checklist: Checklist, where: str) -> Checklist:
+        """The checklist with the new weights. Raises [`ChecklistError`] if no item has a weight other than 0."""
+        items = [item.model_dump() | self._weight(item) for item in checklist.items]
+        return Checklist.parse({"items": items, "source": checklist.source, "model": checklist.model}, where)
+
+    def _weight(self, item: ChecklistItem) -> dict[str, float]:
+        name = next((name for name in (item.id, item.question, item.category) if name in self.weights), None)
+        if name is None:
+            return {}
+        self.unused.discard(name)
+        return {"weight": self.weights[name]}
+
+
+def _readable(items: Sequence[ChecklistItem]) -> Checklist:
+    # Weights change no answer, except by their sign in a panel's ties; a checklist of weights 0 would be refused.
+    return Checklist(items=tuple(item.model_copy(update={"weight": item.weight or 1.0}) for item in items))
+
+
+def _with_judge(scorer: ChecklistScorer, number: int) -> ChecklistScorer:
+    again = copy.copy(scorer)
+    again.judge = repeated(scorer.judge, number)
+    return again

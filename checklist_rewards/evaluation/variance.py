@@ -1,0 +1,315 @@
+"""Variance of the judge and variance of the texts, from repeated answers.
+
+Every question about every text is answered K times: reworded, or sampled again (`judges/variants.py`). A difference
+between repeats is the judge's; a difference between texts that all repeats agree on is the texts'. The components are
+analysis-of-variance estimates of random effects (Searle, Casella and McCulloch 1992, chapter 4; Brennan 2001, chapter
+3), cut off at 0:
+
+- *Scores and single items*: prompt + text within the prompt + repeat + residual. `repeat` is a shift of all texts, as
+  by a strict wording, which cancels in the advantages of a group. `judge` is repeat + residual, the variance of one
+  answer; the mean of k repeats has judge / k. If no prompt has two texts, `text` contains the prompt.
+- *All reads*: text x item x repeat, crossed within the texts of a prompt, which have the same items. The mean squares
+  of all prompts are pooled. If no prompt has two texts, up to ten texts with the same checklist form a block.
+
+Intervals resample prompts. A text is left out of an estimate if one of its repeats is unanswered. Only sums are kept:
+a few numbers per prompt, and one per item and repeat of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel, ConfigDict
+
+from checklist_rewards.evaluation.agreement.bootstrap import Bootstrap, Figure
+from checklist_rewards.evaluation.agreement.totals import Totals
+from checklist_rewards.scores import ItemScore, Score
+from checklist_rewards.validation import np
+
+MOST_ITEMS = 1000
+"""Items of a result: those with the largest judge variance."""
+_WITH_INTERVALS = 50
+_BLOCK = 10
+_CROSSED = ("text", "item", "repeat", "text x item", "text x repeat", "item x repeat", "residual")
+SHOWN_REPEATS = (1, 2, 4, 8, 16)
+
+
+class Components(BaseModel):
+    """Variance components of one quantity."""
+
+    model_config = ConfigDict(frozen=True)
+
+    texts: int
+    prompts: int
+    """Groups that the intervals resample."""
+    figures: dict[str, Figure]
+    """Variances by component, in squared units of the score; and `judge_share`, the judge's part of the total."""
+
+
+class ItemVariance(Components):
+    """Variance components of one item."""
+
+    id: str
+    question: str
+
+
+class StandardError(BaseModel):
+    """Standard error of a text's score due to the judge, if the score is the mean of `repeats` answers."""
+
+    model_config = ConfigDict(frozen=True)
+
+    repeats: int
+    all_texts: float
+    """Of the score itself."""
+    within_repeat: float
+    """Of a difference to other texts read in the same way, as in an advantage: without the component `repeat`."""
+
+
+class VarianceReport(BaseModel):
+    """Variance components of a file, and the repeats that a precision needs."""
+
+    model_config = ConfigDict(frozen=True)
+
+    how: str
+    """ "reworded" or "resampled"."""
+    repeats: int
+    rows: int
+    incomplete: int
+    """Rows without a score in one of the repeats."""
+    scores: Components | None
+    reads: Components | None
+    """None if no two texts have the same items."""
+    items: tuple[ItemVariance, ...]
+    all_items: int
+    standard_errors: tuple[StandardError, ...]
+    precision: float
+    needed: int | None
+    """Repeats whose mean score has a standard error of at most `precision`."""
+
+
+@dataclass
+class _Nested:
+    """Sums of one quantity by prompt: n, n², total, sum of squared text means x K, sum of squares, and by repeat."""
+
+    repeats: int
+    by_prompt: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def add(self, prompt: str, values: np.ndarray) -> None:
+        sums = self.by_prompt.get(prompt)
+        if sums is None:
+            sums = self.by_prompt[prompt] = np.zeros(4 + self.repeats)
+        total = values.sum()
+        sums[:4] += 1, total, total**2 / self.repeats, values @ values
+        sums[4:] += values
+
+    def totals(self) -> Totals:
+        sums = np.array(list(self.by_prompt.values()))
+        n, total, between = sums[:, 0], sums[:, 1], sums[:, 2]
+        within = between - total**2 / (n * self.repeats)
+        return Totals(np.column_stack([np.ones(len(sums)), n**2, within, sums]), self._components)
+
+    @property
+    def texts(self) -> int:
+        return int(sum(sums[0] for sums in self.by_prompt.values()))
+
+    def _components(self, sums: np.ndarray) -> dict[str, float]:
+        prompts, squares, within, n, total, between, every = sums[:7]
+        k, by_repeat = self.repeats, sums[7:]
+        undefined = dict.fromkeys(("prompt", "text", "repeat", "residual", "judge", "judge_share"), math.nan)
+        if n < 2:
+            return undefined
+        correction = total**2 / (n * k)
+        ss_texts, ss_repeats = between - correction, by_repeat @ by_repeat / n - correction
+        residual = max(0.0, every - correction - ss_texts - ss_repeats) / ((n - 1) * (k - 1))
+        repeat = max(0.0, (ss_repeats / (k - 1) - residual) / n)
+        prompt = math.nan
+        if n > prompts:
+            text = max(0.0, (within / (n - prompts) - residual) / k)
+            if prompts > 1:
+                spread = ss_texts - (n - 1) * (residual + k * text)
+                prompt = max(0.0, spread / (k * (n - squares / n)))
+        else:
+            text = max(0.0, (ss_texts / (n - 1) - residual) / k)
+        judge = repeat + residual
+        whole = judge + text + (0.0 if math.isnan(prompt) else prompt)
+        share = judge / whole if whole > 0 else math.nan
+        named = {"prompt": prompt, "text": text, "repeat": repeat, "residual": residual}
+        return {**named, "judge": judge, "judge_share": share}
+
+
+@dataclass
+class _Block:
+    """Sums of the texts of one prompt with the same items; `by_read` is items x repeats."""
+
+    by_read: np.ndarray
+    texts: int = 0
+    squares: np.ndarray = field(default_factory=lambda: np.zeros(4))
+    """Sums of squares of: text totals, text x item totals, text x repeat totals, values."""
+
+    def add(self, values: np.ndarray) -> None:
+        self.texts += 1
+        self.by_read += values
+        by_item, by_repeat = values.sum(1), values.sum(0)
+        self.squares += values.sum() ** 2, by_item @ by_item, by_repeat @ by_repeat, (values**2).sum()
+
+    def equations(self) -> np.ndarray:
+        """The seven sums of squares, and their expectations as a matrix over the components, in one vector."""
+        (m, k), n = self.by_read.shape, self.texts
+        c = self.by_read.sum() ** 2 / (n * m * k)
+        a, ai, ar, air = self.squares / (m * k, k, m, 1)
+        i, r = (self.by_read.sum(1) ** 2).sum() / (n * k), (self.by_read.sum(0) ** 2).sum() / (n * m)
+        ir = (self.by_read**2).sum() / n
+        squares = [a - c, i - c, r - c, ai - a - i + c, ar - a - r + c, ir - i - r + c]
+        squares.append(air - ai - ar - ir + a + i + r - c)
+        df = np.array([n - 1, m - 1, k - 1, (n - 1) * (m - 1), (n - 1) * (k - 1), (m - 1) * (k - 1)])
+        df = np.append(df, (n - 1) * (m - 1) * (k - 1))
+        expected = np.array(
+            [
+                [m * k, 0, 0, k, m, 0, 1],
+                [0, n * k, 0, k, 0, n, 1],
+                [0, 0, n * m, 0, m, n, 1],
+                [0, 0, 0, k, 0, 0, 1],
+                [0, 0, 0, 0, m, 0, 1],
+                [0, 0, 0, 0, 0, n, 1],
+                [0, 0, 0, 0, 0, 0, 1],
+            ]
+        )
+        return np.concatenate([squares, (df[:, None] * expected).ravel()])
+
+
+def _crossed(sums: np.ndarray) -> dict[str, float]:
+    matrix, squares = sums[7:].reshape(7, 7), sums[:7]
+    values = np.full(7, math.nan)
+    for row in range(6, -1, -1):  # the matrix is triangular
+        if matrix[row, row] > 0:
+            values[row] = (squares[row] - matrix[row, row + 1 :] @ np.nan_to_num(values[row + 1 :])) / matrix[row, row]
+    if math.isnan(values[6]):  # nothing separates the interactions
+        values[:] = math.nan
+    values = np.maximum(values, 0)
+    judge = values[[2, 4, 5, 6]].sum()
+    whole = values.sum()
+    share = judge / whole if whole > 0 else math.nan
+    return {**dict(zip(_CROSSED, values, strict=True)), "judge": judge, "judge_share": share}
+
+
+class Variance:
+    """Collects repeated scores, and computes variance components.
+
+    Args:
+        repeats (`int`): scores per text, at least 2.
+        by_prompt (`bool`, *optional*, defaults to `True`): whether a prompt has several texts, so that texts are
+            crossed with items within prompts.
+    """
+
+    def __init__(self, repeats: int, by_prompt: bool = True):
+        self.repeats, self.by_prompt = repeats, by_prompt
+        self.rows = self.incomplete = 0
+        self._scores = _Nested(repeats)
+        self._items: dict[str, _Nested] = {}
+        self._questions: dict[str, str] = {}
+        self._blocks: dict[tuple[Hashable, tuple[str, ...]], _Block] = {}
+        self._of_checklist: dict[tuple[str, ...], int] = {}
+
+    def add(self, prompt: str, scores: Sequence[Score]) -> None:
+        """Add a text.
+
+        Args:
+            prompt (`str`): identity of its prompt.
+            scores (sequence of [`Score`]): one per repeat, of the same items.
+        """
+        self.rows += 1
+        values = [score.primary_score for score in scores]
+        if None in values:
+            self.incomplete += 1
+        else:
+            self._scores.add(prompt, np.array(values, dtype=float))
+        read: dict[str, np.ndarray] = {}
+        complete = True
+        for lines in zip(*(score.items for score in scores), strict=True):
+            if all(line.method == "check" for line in lines):
+                continue
+            answers = [_value(line) for line in lines]
+            if None in answers:
+                complete = False
+                continue
+            id = lines[0].id
+            self._questions.setdefault(id, lines[0].question)
+            read[id] = np.array(answers, dtype=float)
+            self._items.setdefault(id, _Nested(self.repeats)).add(prompt, read[id])
+        if complete and read:
+            self._block(prompt, tuple(read)).add(np.array(list(read.values())))
+
+    def result(self, how: str, bootstrap: Bootstrap, precision: float) -> VarianceReport:
+        """Compute the components.
+
+        Args:
+            how (`str`): how the answers were repeated.
+            bootstrap ([`Bootstrap`]): settings of the intervals.
+            precision (`float`): wanted standard error of a score, above 0.
+        """
+        scores = _components(self._scores, bootstrap) if self._scores.by_prompt else None
+        judge = None if scores is None else scores.figures["judge"].value
+        errors: list[StandardError] = []
+        if scores is not None and judge is not None:
+            residual = scores.figures["residual"].value or 0.0
+            errors = [
+                StandardError(repeats=k, all_texts=math.sqrt(judge / k), within_repeat=math.sqrt(residual / k))
+                for k in SHOWN_REPEATS
+            ]
+        items = sorted(self._items.items(), key=lambda item: -_judge(item[1]))[:MOST_ITEMS]
+        without = Bootstrap(0, bootstrap.seed)
+        return VarianceReport(
+            how=how,
+            repeats=self.repeats,
+            rows=self.rows,
+            incomplete=self.incomplete,
+            scores=scores,
+            reads=self._reads(bootstrap),
+            items=tuple(
+                ItemVariance(
+                    id=id,
+                    question=self._questions[id],
+                    **_components(sums, bootstrap if place < _WITH_INTERVALS else without).model_dump(),
+                )
+                for place, (id, sums) in enumerate(items)
+            ),
+            all_items=len(self._items),
+            standard_errors=tuple(errors),
+            precision=precision,
+            needed=None if judge is None else max(1, math.ceil(judge / precision**2 - 1e-9)),
+        )
+
+    def _block(self, prompt: str, items: tuple[str, ...]) -> _Block:
+        group: Hashable = prompt
+        if not self.by_prompt:
+            count = self._of_checklist.get(items, 0)
+            self._of_checklist[items] = count + 1
+            group = count // _BLOCK
+        block = self._blocks.get((group, items))
+        if block is None:
+            block = self._blocks[group, items] = _Block(np.zeros((len(items), self.repeats)))
+        return block
+
+    def _reads(self, bootstrap: Bootstrap) -> Components | None:
+        blocks = [(group, block) for (group, _), block in self._blocks.items() if block.texts > 1]
+        if not blocks:
+            return None
+        groups = [group for group, _ in blocks]
+        figures = bootstrap.figures(Totals([block.equations() for _, block in blocks], _crossed), groups)
+        texts = sum(block.texts for _, block in blocks)
+        return Components(texts=texts, prompts=len(set(groups)), figures=figures)
+
+
+def _components(sums: _Nested, bootstrap: Bootstrap) -> Components:
+    totals = sums.totals()
+    return Components(texts=sums.texts, prompts=len(totals), figures=bootstrap.figures(totals, list(sums.by_prompt)))
+
+
+def _judge(sums: _Nested) -> float:
+    return sums.totals().figures()["judge"] or 0.0
+
+
+def _value(line: ItemScore) -> float | None:
+    return line.value if line.soft is None else line.soft

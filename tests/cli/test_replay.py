@@ -1,0 +1,222 @@
+"""`replay`: score a reward log or a scored file again, with another judge or from its stored answers."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from pocket.world import tasks, write_response
+
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.backends import shared
+from checklist_rewards.judges.calibration import Calibration, CalibrationMap
+from checklist_rewards.rewards.trl import ChecklistReward
+from checklist_rewards.scores.table import BatchScore
+from tests.cli.conftest import read_jsonl, write_jsonl
+from tests.fakes import FakeBackend
+from tests.judges.fakes import Labels
+
+CHECKLIST = [{"question": "Is it red?", "weight": 3, "category": "colour"}, {"question": "Is it short?"}]
+WORDS = ["red", "blue", "red and long", "green"]
+ROWS = [{"id": word, "prompt": "Name a colour.", "target": word, "checklist": CHECKLIST} for word in WORDS]
+
+
+def red(prefix, tail):
+    return 0.9 if ("\nred" in prefix) == ("red?" in tail) else 0.2
+
+
+class Step:
+    global_step = 7
+
+
+@pytest.fixture
+def log(run):
+    """A reward log of four completions, one of them without a checklist."""
+    reward = ChecklistReward(ChecklistScorer(backend=FakeBackend(red), store=False), log="rewards.jsonl")
+    reward(
+        prompts=["Name a colour."] * 5,
+        completions=[*WORDS, "red"],
+        checklist=[CHECKLIST] * 4 + [None],
+        trainer_state=Step(),
+    )
+    return read_jsonl("rewards.jsonl")
+
+
+@pytest.fixture
+def scored(run, engine):
+    write_jsonl("rows.jsonl", *ROWS)
+    engine(red)
+    assert run("score", "rows.jsonl", "-o", "scored.jsonl", "--no-store").exit_code == 0
+    return read_jsonl("scored.jsonl")
+
+
+def test_the_same_judge_gives_the_same_log(run, log, engine):
+    engine(red)
+    done = run("replay", "rewards.jsonl", "-o", "again.jsonl", "--model", "pocket", "--no-store")
+    assert done.exit_code == 1, done.output  # the row without a checklist is reported
+    again = read_jsonl("again.jsonl")
+    assert [row.keys() for row in again] == [row.keys() for row in log]
+    for row, before in zip(again, log, strict=True):
+        assert row == before or row["score"]["primary_score"] == pytest.approx(before["score"]["primary_score"])
+
+
+def test_another_judge_answers_again_and_a_second_run_asks_for_nothing(run, log, engine):
+    other = engine(lambda prefix, tail: 0.75)
+    arguments = ("replay", "rewards.jsonl", "-o", "again.jsonl", "--model", "pocket", "--store", "store.sqlite")
+    run(*arguments)
+    rows = read_jsonl("again.jsonl")
+    assert [row["reward"] for row in rows] == [pytest.approx(0.75)] * 4 + [None]
+    assert [(row["step"], row["prompt"], row["completion"]) for row in rows[:4]] == [
+        (7, "Name a colour.", word) for word in WORDS
+    ]
+    assert len(other.asked) == 8
+    run(*arguments)
+    assert len(other.asked) == 8 and read_jsonl("again.jsonl") == rows
+
+
+def test_other_rules_and_weights_use_no_engine(run, scored, no_engine):
+    Path("weights.yaml").write_text("colour: 0\n'Is it short?': -1\n")
+    done = run(
+        "replay", "scored.jsonl", "-o", "again.jsonl", "--metric", "weighted", "--threshold", "0.95",
+        "--weights", "weights.yaml",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    [first, *_] = read_jsonl("again.jsonl")
+    score = first["checklist_score"]
+    assert score["primary_metric"] == "weighted" and score["aggregation"]["threshold"] == 0.95
+    assert [item["weight"] for item in score["items"]] == [item["weight"] for item in first["checklist"]] == [0, -1]
+    assert [item["answer"] for item in score["items"]] == ["no", "no"]
+    assert score["primary_score"] == 1.0  # a penalty that is not earned
+    assert [item["probabilities"] for item in score["items"]] == [
+        item["probabilities"] for item in scored[0]["checklist_score"]["items"]
+    ]
+
+
+def test_stored_answers_are_calibrated_without_an_engine(run, log, no_engine):
+    judge = log[0]["score"]["items"][0]["judge"]
+    cold = CalibrationMap(method="temperature", temperature=1e-3, reads=9)
+    Calibration(judge=judge, read_by="logprobs", maps={"yes/no": cold}).save("cold.json")
+    run("replay", "rewards.jsonl", "-o", "cold.jsonl", "--calibration", "cold.json")
+    [first, *_] = read_jsonl("cold.jsonl")
+    assert [item["probabilities"]["yes"] for item in first["score"]["items"]] == pytest.approx([1, 0])
+    assert first["score"]["items"][0]["uncalibrated"]["yes"] == pytest.approx(0.9)
+    run("replay", "cold.jsonl", "-o", "twice.jsonl", "--calibration", "cold.json")
+    assert read_jsonl("twice.jsonl")[0] == first  # calibrated from the judge's own probabilities again
+
+
+def test_an_edited_checklist_is_scored_by_the_answers_that_exist(run, scored, no_engine):
+    for row in scored:
+        row["checklist"] = [row["checklist"][0], {"question": "Is it loud?"}]
+    write_jsonl("edited.jsonl", *scored)
+    done = run("replay", "edited.jsonl", "-o", "again.jsonl")
+    assert done.exit_code == 1 and "not_read" in done.output
+    items = read_jsonl("again.jsonl")[0]["checklist_score"]["items"]
+    assert [item["question"] for item in items] == ["Is it red?", "Is it loud?"]
+    assert items[0]["answer"] == "yes" and items[1]["unanswered"] == "not_read"
+
+
+def test_code_checks_of_a_log_keep_their_answers(run, engine):
+    checked = [{"question": "Short?", "check": {"type": "words", "at_most": 1}}, "Is it red?"]
+    reward = ChecklistReward(ChecklistScorer(backend=FakeBackend(red), store=False), log="rewards.jsonl")
+    reward(prompts=["x", "x"], completions=["red", "red and long"], checklist=[checked, checked])
+    other = engine(lambda prefix, tail: 0.7)
+    run("replay", "rewards.jsonl", "-o", "again.jsonl", "--model", "pocket", "--no-store")
+    rows = read_jsonl("again.jsonl")
+    assert [[item["method"] for item in row["score"]["items"]] for row in rows] == [["check", "logprobs"]] * 2
+    assert [row["score"]["items"][0]["answer"] for row in rows] == ["yes", "no"]
+    assert len(other.asked) == 2
+
+
+def test_a_scaled_file_is_replayed_on_its_scale(run, monkeypatch):
+    write_jsonl("rows.jsonl", *ROWS)
+    monkeypatch.setattr(shared, "_engines", {})
+    monkeypatch.setattr(shared, "_build", lambda *settings: Labels({"0": 0.2, "1": 0.3, "2": 0.5}))
+    run("score", "rows.jsonl", "-o", "scaled.jsonl", "--scale", "3", "--no-store")
+    done = run("replay", "scaled.jsonl", "-o", "again.jsonl", "--metric", "weighted")
+    assert done.exit_code == 0, done.output
+    assert read_jsonl("again.jsonl")[0]["checklist_score"]["primary_score"] == 1.0
+
+
+def test_the_rewards_of_a_shaped_log_are_not_guessed(run, log, no_engine):
+    write_jsonl("shaped.jsonl", *(row | {"reward": (row["reward"] or 0) - 0.5, "shaping": [["x", 1]]} for row in log))
+    done = run("replay", "shaped.jsonl", "-o", "again.jsonl", "--metric", "pass")
+    rows = read_jsonl("again.jsonl")
+    assert {row["reward"] for row in rows} == {None} and "shaping" not in rows[0]
+    assert rows[0]["score"]["primary_score"] == 0.5 and "were shaped" in done.output
+
+
+def test_the_files_of_all_ranks_are_one_log(run, log, no_engine):
+    write_jsonl("rewards.rank1.jsonl", *log[:2])
+    run("replay", "rewards.jsonl", "-o", "again.jsonl")
+    assert len(read_jsonl("again.jsonl")) == 7
+
+
+@pytest.mark.parametrize("extension", ["parquet", "csv"])
+def test_scored_files_of_other_formats(run, scored, no_engine, extension):
+    done = run("replay", "scored.jsonl", "-o", f"scored.{extension}")
+    assert done.exit_code == 0, done.output
+    done = run("replay", f"scored.{extension}", "-o", "again.jsonl", "--metric", "pass")
+    assert done.exit_code == 0, done.output
+    assert [score.primary_score for score in BatchScore.from_jsonl("again.jsonl").scores] == [
+        score.pass_rate for score in BatchScore.from_jsonl("scored.jsonl").scores
+    ]
+
+
+def test_repeats_separate_the_judge_from_the_texts(run, log, engine):
+    # The wording shifts the answer about red texts; the texts differ by more.
+    other = engine(lambda prefix, tail: red(prefix, tail) - (0.1 if "No or yes" in tail and "\nred" in prefix else 0))
+    done = run(
+        "replay", "rewards.jsonl", "-o", "again.jsonl", "--model", "pocket", "--no-store",
+        "--repeat", "4", "--json", "variance.json", "--bootstrap", "50",
+    )  # fmt: skip
+    assert "Traceback" not in done.output and done.exit_code == 1, done.output
+    record = json.loads(Path("variance.json").read_text())
+    assert record["how"] == "reworded" and record["rows"] == 4 and record["incomplete"] == 0
+    figures = {name: figure["value"] for name, figure in record["scores"]["figures"].items()}
+    assert figures["text"] > 10 * figures["judge"] > 0
+    assert record["needed"] == -(-figures["judge"] // 0.02**2)
+    assert len(other.asked) == 4 * 8 and "needs" in done.output
+    assert read_jsonl("again.jsonl")[0]["reward"] == pytest.approx(log[0]["reward"])  # repeat 0 is the plain read
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--prompt", "judges/item"], "--prompt has no effect on stored answers; set --model"),
+        (["--repeat", "2"], "2 repeats require a judge"),
+        (["--json", "v.json"], "set --repeat to 2 or more"),
+        (["--precision", "0"], "must be above 0"),
+        (["--weights", "weights.json"], "no item of rewards.jsonl has the id, question or category 'tone'"),
+        (["-o", "again.csv"], "a reward log is written as .jsonl or .parquet"),
+    ],
+)
+def test_bad_input_is_one_sentence(run, log, no_engine, arguments, complaint):
+    Path("weights.json").write_text('{"tone": 2}')
+    done = run("replay", "rewards.jsonl", *([] if "-o" in arguments else ["-o", "again.jsonl"]), *arguments)
+    assert done.exit_code == 2 and complaint in done.output, done.output
+    assert not Path("again.jsonl").exists()
+
+
+def test_pairs_cannot_be_replayed(run, no_engine):
+    write_jsonl("pairs.jsonl", {"prompt": "x", "chosen": "a", "rejected": "b"})
+    done = run("replay", "pairs.jsonl", "-o", "again.jsonl")
+    assert done.exit_code == 2 and "has pairs" in done.output
+
+
+@pytest.mark.slow
+def test_the_pocket_judge_gives_its_own_log_again(run, scorer):
+    wanted = tasks(3, seed=5, split="test")
+    rng = random.Random(0)
+    columns = [(task, write_response(rng, task, 0.5, "test")) for task in wanted for _ in range(3)]
+    ChecklistReward(scorer, log="rewards.jsonl")(
+        prompts=[task.instruction for task, _ in columns],
+        completions=[text for _, text in columns],
+        checklist=[[constraint.question() for constraint in task.constraints] for task, _ in columns],
+    )
+    arguments = ("--model", "pocket", "--backend", "transformers", "--store", "store.sqlite")
+    assert run("replay", "rewards.jsonl", "-o", "again.jsonl", *arguments).exit_code == 0
+    before, after = ([row["reward"] for row in read_jsonl(name)] for name in ("rewards.jsonl", "again.jsonl"))
+    assert after == pytest.approx(before, abs=1e-4)
+    assert run("diff", "rewards.jsonl", "again.jsonl", "--json", "diff.json", "--bootstrap", "20").exit_code == 0
+    counts = json.loads(Path("diff.json").read_text())["counts"]
+    assert counts["reads"] > 0 and counts["flips"] == counts["changed"] == counts["reversed"] == 0

@@ -1,0 +1,134 @@
+"""Variance components: known components are recovered, and equal answers have no judge variance."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from checklist_rewards import Checklist
+from checklist_rewards.evaluation.agreement import Bootstrap
+from checklist_rewards.evaluation.variance import Variance
+from checklist_rewards.scores import Verdict, score_checklist
+
+NO_INTERVALS = Bootstrap(0)
+ITEMS = Checklist.parse(["Is it red?", "Is it short?", "Is it loud?"])
+
+
+def scores(values):
+    """One score per repeat; `values` is items x repeats, and NaN is unanswered."""
+    return [
+        score_checklist(
+            ITEMS,
+            [
+                Verdict(unanswered="timeout") if np.isnan(p) else Verdict({"yes": float(p), "no": 1 - float(p)})
+                for p in repeat
+            ],
+        )
+        for repeat in np.asarray(values).T
+    ]
+
+
+def simulated(rng, prompts, texts, repeats, sd):
+    """Texts x items x repeats of every prompt, with these standard deviations of the effects."""
+    draw = lambda name, *shape: rng.normal(0, sd.get(name, 0), shape)  # noqa: E731
+    item, repeat = draw("item", 3, 1), draw("repeat", 1, repeats)
+    for _ in range(prompts):
+        prompt = draw("prompt", 1)
+        for _ in range(texts):
+            noise = draw("noise", 3, repeats) + draw("text_repeat", 1, repeats)
+            yield prompt, 0.5 + prompt + draw("text", 1, 1) + item + draw("text_item", 3, 1) + repeat + noise
+
+
+def report_of(rng, prompts, texts, repeats, sd, bootstrap=NO_INTERVALS):
+    variance = Variance(repeats, by_prompt=texts > 1)
+    for number, (_, values) in enumerate(simulated(rng, prompts, texts, repeats, sd)):
+        assert values.min() > 0 and values.max() < 1
+        variance.add(str(number // texts), scores(values))
+    return variance.result("reworded", bootstrap, 0.02)
+
+
+@settings(max_examples=6)
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from([2, 4]),
+    st.fixed_dictionaries({name: st.sampled_from([0.02, 0.05]) for name in ("prompt", "text", "noise", "text_item")}),
+)
+def test_known_components_are_recovered(seed, repeats, sd):
+    report = report_of(np.random.default_rng(seed), 60, 6, repeats, sd)
+    of_scores = {name: figure.value for name, figure in report.scores.figures.items()}
+    close = lambda expected, part=0.0: pytest.approx(expected, rel=0.35, abs=1.5e-4 + part)  # noqa: E731
+    assert of_scores["residual"] == close(sd["noise"] ** 2 / 3)
+    assert of_scores["text"] == close(sd["text"] ** 2 + sd["text_item"] ** 2 / 3)
+    assert of_scores["prompt"] == close(sd["prompt"] ** 2, 7e-4)
+    of_reads = {name: figure.value for name, figure in report.reads.figures.items()}
+    assert of_reads["residual"] == close(sd["noise"] ** 2)
+    assert of_reads["text x item"] == close(sd["text_item"] ** 2)
+    assert of_reads["text"] == close(sd["text"] ** 2)
+    assert report.needed == max(1, np.ceil(of_scores["judge"] / 0.02**2 - 1e-9))
+
+
+def test_a_strict_wording_is_a_repeat_effect_and_cancels_within_a_group():
+    report = report_of(np.random.default_rng(3), 40, 4, 8, {"repeat": 0.08, "noise": 0.01})
+    figures = report.scores.figures
+    assert figures["repeat"].value > 0.001 and figures["residual"].value < 1e-4
+    error = report.standard_errors[0]
+    assert error.within_repeat < 0.01 < 0.03 < error.all_texts
+
+
+def test_the_intervals_cover_the_truth():
+    sd = {"text": 0.05, "noise": 0.05}
+    rng = np.random.default_rng(0)
+    covered = [
+        figure.low <= 0.05**2 / 3 <= figure.high
+        for figure in (report_of(rng, 40, 4, 3, sd, Bootstrap(100)).scores.figures["residual"] for _ in range(30))
+    ]
+    assert sum(covered) >= 24  # 95 % intervals; the bootstrap is a little short
+
+
+def test_the_two_way_estimates_are_those_of_statsmodels():
+    smf = pytest.importorskip("statsmodels.formula.api")
+    anova = pytest.importorskip("statsmodels.stats.anova")
+    import pandas as pd
+
+    rng = np.random.default_rng(5)
+    values = np.clip(
+        0.5 + rng.normal(0, 0.1, (30, 1)) + rng.normal(0, 0.05, (1, 4)) + rng.normal(0, 0.05, (30, 4)), 0, 1
+    )
+    variance = Variance(4)
+    for number, row in enumerate(values):
+        variance.add(str(number), scores([row] * 3))
+    figures = variance.result("reworded", NO_INTERVALS, 0.02).scores.figures
+    frame = pd.DataFrame({"y": values.ravel(), "a": np.repeat(range(30), 4), "r": np.tile(range(4), 30)})
+    table = anova.anova_lm(smf.ols("y ~ C(a) + C(r)", frame).fit())
+    squares = table["mean_sq"]
+    assert figures["residual"].value == pytest.approx(squares["Residual"])
+    assert figures["text"].value == pytest.approx((squares["C(a)"] - squares["Residual"]) / 4)
+    assert figures["repeat"].value == pytest.approx((squares["C(r)"] - squares["Residual"]) / 30)
+    assert figures["prompt"].value is None  # one text per prompt
+
+
+def test_equal_answers_have_no_judge_variance():
+    report = report_of(np.random.default_rng(1), 10, 3, 3, {"text": 0.1, "text_item": 0.1})
+    assert report.scores.figures["judge"].value == pytest.approx(0, abs=1e-12)
+    assert report.reads.figures["judge_share"].value == pytest.approx(0, abs=1e-9)
+    assert report.needed == 1 and {item.figures["judge"].value < 1e-9 for item in report.items} == {True}
+
+
+def test_unanswered_reads_leave_their_text_out():
+    variance = Variance(2)
+    full = np.array([[0.9, 0.8], [0.4, 0.4], [0.2, 0.3]])
+    holed = full.copy()
+    holed[0, 1] = np.nan
+    for prompt, values in (("A", full), ("A", holed), ("A", full * 0.5), ("B", np.full((3, 2), np.nan))):
+        variance.add(prompt, scores(values))
+    report = variance.result("reworded", NO_INTERVALS, 0.02)
+    assert (report.rows, report.incomplete, report.scores.texts) == (4, 1, 3)
+    assert report.reads.texts == 2
+    assert {item.question: item.texts for item in report.items}["Is it red?"] == 2
+
+
+def test_texts_of_one_checklist_are_crossed_in_blocks_if_no_prompt_has_two():
+    report = report_of(np.random.default_rng(2), 80, 1, 3, {"text": 0.1, "noise": 0.03})
+    assert report.reads.texts == 80 and report.reads.prompts == 8
+    assert report.reads.figures["text"].value == pytest.approx(0.01, rel=0.5)
+    assert report.reads.figures["residual"].value == pytest.approx(0.0009, rel=0.35)

@@ -1,0 +1,125 @@
+"""Variants of a question: the same item asked in other words, with its labels in another order, or sampled again."""
+
+import pytest
+
+from checklist_rewards import ChecklistItem, ChecklistScorer
+from checklist_rewards.backends import Engine
+from checklist_rewards.checklists import Option
+from checklist_rewards.errors import SampleError
+from checklist_rewards.files.store import open_store
+from checklist_rewards.judges import Example, FewShot, LogprobJudge, PanelJudge, Read, ReasonedJudge
+from checklist_rewards.judges.calibrated import CalibratedJudge
+from checklist_rewards.judges.calibration import Calibration, CalibrationMap
+from checklist_rewards.judges.variants import MOST_REPEATS, VariantJudge, how_repeated, repeated, variant_of
+from tests.fakes import FakeBackend
+from tests.judges.fakes import Lettered, Script
+
+POLITE = ChecklistItem(question="Is it polite?", weight=-2, category="tone", required=True)
+GRADED = ChecklistItem(
+    question="How polite is it?", options=tuple(Option(label=str(n), value=n / 2) for n in range(3))
+)
+SCALE = ChecklistItem(
+    question="How polite is it?",
+    options=(Option(label="rude", value=0), Option(label="neutral", value=0.5), Option(label="polite", value=1)),
+)
+
+
+def test_every_variant_is_another_question_with_the_same_meaning_for_the_score():
+    variants = [variant_of(POLITE, number) for number in range(MOST_REPEATS)]
+    assert variants[0] is POLITE
+    assert len({variant.question for variant in variants}) == MOST_REPEATS
+    for variant in variants:
+        assert POLITE.question in variant.question
+        assert variant.model_dump(exclude={"question"}) == POLITE.model_dump(exclude={"question"})
+
+
+def test_every_second_variant_changes_the_order_of_the_labels():
+    assert ["No or yes" in variant_of(POLITE, number).question for number in range(4)] == [False, True, False, True]
+    assert [list(variant_of(GRADED, number).values) for number in (1, 2)] == [["2", "1", "0"], ["0", "1", "2"]]
+
+
+def test_braces_in_a_question_are_plain_text():
+    assert "Is {question} in it?" in variant_of(ChecklistItem(question="Is {question} in it?"), 3).question
+
+
+def test_a_code_check_is_not_reworded():
+    checked = ChecklistItem(question="Short?", check='{"kind": "max_words", "value": 3}')
+    assert variant_of(checked, 5) is checked
+
+
+@pytest.mark.parametrize("number", [-1, MOST_REPEATS, 1.5])
+def test_an_unknown_variant_is_refused(number):
+    with pytest.raises(SampleError, match="allowed: 0 to 7"):
+        variant_of(POLITE, number)
+
+
+def test_the_judge_reads_the_variant_and_answers_for_the_item(tmp_path):
+    engine = FakeBackend(lambda prefix, tail: 0.9 if "No or yes" in tail else 0.2)
+    judge = LogprobJudge(Engine("fake", engine), store=open_store(tmp_path / "store.sqlite"))
+    read = Read(POLITE, "Thank you.")
+    answers = [repeated(judge, number).judge([read])[0].probabilities["yes"] for number in range(3)]
+    assert answers == pytest.approx([0.2, 0.9, 0.2])
+    asked = len(engine.asked)
+    assert repeated(judge, 1).judge([read])[0].probabilities["yes"] == pytest.approx(0.9)
+    assert len(engine.asked) == asked == 3  # every variant has a key of its own, and repeat 0 that of the plain read
+
+
+def test_probabilities_come_back_in_the_order_of_the_item():
+    judge = LogprobJudge(
+        Engine("fake", Lettered(lambda shown: {k: 0.8 if v == "polite" else 0.1 for k, v in shown.items()}))
+    )
+    [verdict] = VariantJudge(judge, 1).judge([Read(SCALE, "Thank you.")])
+    assert list(verdict.probabilities) == ["rude", "neutral", "polite"]
+    assert verdict.probabilities["polite"] == pytest.approx(0.8)
+
+
+def test_a_scorer_with_a_variant_judge_keeps_the_items_of_the_checklist():
+    judge = VariantJudge(LogprobJudge(Engine("fake", FakeBackend(lambda prefix, tail: 0.9))), 3)
+    [line] = ChecklistScorer(judge=judge).score([POLITE.model_dump()], "Thank you.").items
+    assert (line.id, line.question, line.weight, line.answer) == (POLITE.id, POLITE.question, -2, "yes")
+
+
+def test_a_judge_that_samples_is_repeated_with_another_seed():
+    engine = Script(lambda messages: "yes")
+    judge = ReasonedJudge(Engine("fake", engine), reasoning=False, temperature=0.7)
+    assert how_repeated(judge) == "resampled"
+    for number in range(3):
+        repeated(judge, number).judge([Read(POLITE, "Thank you.")])
+    assert len({sampling.seed for sampling in engine.samplings}) == 3
+    assert len({str(prompt) for prompt in engine.prompts}) == 1
+    assert judge.receipt.asked == 1
+
+
+def test_a_greedy_judge_and_a_panel_are_reworded():
+    greedy = ReasonedJudge(Engine("fake", Script(["no"])), reasoning=False)
+    panel = PanelJudge([greedy, LogprobJudge(Engine("other", FakeBackend()))])
+    assert how_repeated(greedy) == how_repeated(panel) == "reworded"
+
+
+def test_calibration_applies_to_every_repeat():
+    raw = LogprobJudge(Engine("fake", FakeBackend(lambda prefix, tail: 0.9 if "No or yes" in tail else 0.2)))
+    cold = CalibrationMap(method="temperature", temperature=1e-3, reads=9)
+    judge = CalibratedJudge(raw, Calibration(judge="fake", read_by="logprobs", maps={"yes/no": cold}))
+    answers = [repeated(judge, number).judge([Read(POLITE, "Thank you.")])[0] for number in (0, 1)]
+    assert [verdict.probabilities["yes"] for verdict in answers] == pytest.approx([0, 1])
+    assert answers[1].uncalibrated["yes"] == pytest.approx(0.9)
+
+
+def test_a_judge_with_examples_is_not_reworded():
+    rows = [{"target": "Thanks.", "question": "Is it polite?", "label": "yes"}]
+    shown = FewShot(
+        [Example(target=r["target"], label=r["label"], question=r["question"], where="here") for r in rows]
+    )
+    judge = LogprobJudge(Engine("fake", FakeBackend()), examples=shown)
+    assert repeated(judge, 0) is judge
+    with pytest.raises(SampleError, match="omit `examples`"):
+        repeated(judge, 1)
+
+
+@pytest.mark.slow
+def test_the_pocket_judge_answers_every_variant(scorer):
+    item = ChecklistItem(question='Does the response mention the word "bakto"?')
+    for number in range(MOST_REPEATS):
+        judge = VariantJudge(scorer.judge, number)
+        [verdict] = judge.judge([Read(item, "The bakto runs.", 'Mention the word "bakto".')])
+        assert verdict.unanswered is None and verdict.mass > 0.5
