@@ -1,4 +1,4 @@
-"""The requests of the views Batch, Library and Live; see `jobs`, `uploads`, `library` and `live`."""
+"""The requests of the views Batch, Build, Library and Live; see `jobs`, `uploads`, `building`, `library` and `live`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from fastapi.responses import FileResponse, Response
 
 from checklist_rewards.datasets.importing import AUTO
 from checklist_rewards.errors import SampleError
+from checklist_rewards.ui.building import Building
 from checklist_rewards.ui.guard import json_body
 from checklist_rewards.ui.jobs import Jobs
 from checklist_rewards.ui.judging import Judging
@@ -62,6 +63,35 @@ def add_batch(app: FastAPI, judging: Judging) -> None:
     async def download(request: Request) -> Response:
         path = project.existing(request.query_params.get("file", ""))
         return FileResponse(path, media_type="application/octet-stream", filename=path.name)
+
+
+def add_build(app: FastAPI, judging: Judging) -> None:
+    """Stages, refiners and the preview of a checklist that is built."""
+    building = Building(judging)
+
+    @app.get("/api/build")
+    async def choices() -> Response:
+        return _json(await asyncio.to_thread(building.choices))
+
+    @app.post("/api/build/plan")
+    async def plan(request: Request) -> Response:
+        return _json(await asyncio.to_thread(building.plan, await json_body(request)))
+
+    @app.post("/api/build/stage")
+    async def stage(request: Request) -> Response:
+        return _json(await asyncio.to_thread(building.stage, await json_body(request)))
+
+    @app.post("/api/build/checklist")
+    async def checklist(request: Request) -> Response:
+        return _json(await asyncio.to_thread(building.checklist, await json_body(request)))
+
+    @app.post("/api/build/refine")
+    async def refine(request: Request) -> Response:
+        return _json(await asyncio.to_thread(building.refine, await json_body(request)))
+
+    @app.post("/api/build/preview")
+    async def preview(request: Request) -> Response:
+        return _json(await asyncio.to_thread(building.preview, await json_body(request)))
 
 
 def add_library(app: FastAPI, judging: Judging) -> None:

@@ -72,7 +72,7 @@ THEME = {"name": "Flow", "meaning": "Order.", "attributes": ["In order."]}
 @pytest.mark.parametrize(
     ("name", "stage", "draft", "reason"),
     [
-        ("deductive", "write", None, "stage='write' is not allowed"),
+        ("deductive", "write", None, "stage='write' is not known"),
         ("deductive", "elaborate", None, "checkeval: the draft"),
         ("deductive", "elaborate", {"pools": [POOL]}, "about fluency, but the dimensions are fluency, relevance"),
         ("deductive", "elaborate", {"pools": [POOL, {"dimension": "relevance"}]}, "'relevance' has no question left"),
