@@ -211,7 +211,9 @@ class InteractiveGenerator(CorpusWriter):
         attributes = source.attributes
 
         def complaint(index: int, value: Assignments) -> str | None:
-            wrong = _unmatched([theme.name for theme in draft.themes], [entry.component for entry in value.assignments])
+            wrong = _unmatched(
+                [theme.name for theme in draft.themes], [entry.component for entry in value.assignments]
+            )
             numbers = {number for entry in value.assignments for number in entry.attributes}
             unknown = sorted(numbers - set(range(len(attributes))))
             missing = sorted(set(range(len(attributes))) - numbers)

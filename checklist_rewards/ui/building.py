@@ -32,7 +32,7 @@ from checklist_rewards.pipelines.registry import GENERATORS, Entry
 from checklist_rewards.refiners.base import Report
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import ItemScore, Reason, Score, Unanswered, Verdict, score_checklist
-from checklist_rewards.ui.building_forms import check_forms, settings_form
+from checklist_rewards.ui.building_forms import check_forms, settings_form, with_defaults
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.snippets import items_of
 from checklist_rewards.validation import finite, one_sentence
@@ -59,8 +59,9 @@ class Building:
                 {
                     "name": name,
                     "description": config.description,
-                    "settings": (form := settings_form(GENERATORS.get(config.generator.kind).factory)),
-                    "set": {k: v for k, v in config.generator.settings().items() if k in form["properties"]},
+                    "settings": with_defaults(
+                        settings_form(GENERATORS.get(config.generator.kind).factory), config.generator.settings()
+                    ),
                 }
                 for name, config in self._corpus_level()
             ],

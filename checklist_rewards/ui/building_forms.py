@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -41,6 +41,12 @@ def settings_form(factory: Callable[..., Any]) -> dict[str, Any]:
 
 
 _EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+def with_defaults(schema: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema with other defaults, those of a pipeline."""
+    known = schema["properties"]
+    return {**schema, "properties": known | {k: known[k] | {"default": v} for k, v in values.items() if k in known}}
 
 
 def check_forms() -> list[dict[str, Any]]:

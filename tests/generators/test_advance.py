@@ -18,7 +18,12 @@ WRITERS = {
         deductive.SOURCE,
         {"filtering": True, "embedder": deductive.same_when_equal_but_for_case},
     ),
-    "inductive": (InductiveGenerator, lambda: inductive.usual, inductive.SOURCE, {"refine": False, "embedder": inductive.apart}),
+    "inductive": (
+        InductiveGenerator,
+        lambda: inductive.usual,
+        inductive.SOURCE,
+        {"refine": False, "embedder": inductive.apart},
+    ),
     "interactive": (InteractiveGenerator, interactive.script, interactive.SOURCE, {}),
 }
 

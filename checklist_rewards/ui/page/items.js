@@ -106,7 +106,7 @@ function options(more, edited) {
   const entries = [];
   for (const option of more.options ?? []) add(option);
   const button = el("button", { type: "button", name: "add-option", onclick: () => (add({ label: "", value: 1 }).focus(), store(true)) }, "Add option");
-  return el("div", { class: "group", role: "group", "aria-label": "options" }, el("h4", {}, "options (without any: yes and no)"), rows, button);
+  return el("div", { class: "group", role: "group", "aria-label": "options" }, el("div", { class: "caption" }, "options (without any: yes and no)"), rows, button);
 
   function add(option) {
     const label = el("input", { "aria-label": "label of the option", value: option.label });

@@ -71,6 +71,7 @@ export function samplesPreview(editor, settings, kept, keep) {
     try {
       const found = await post("build/preview", { checklist: editor.checklist(), samples: body, settings: settings() });
       if (number !== asked) return;
+      if (found.error) throw new Error(found.error);
       problem.replaceChildren();
       draw(found.scores, items, shown);
     } catch (error) {

@@ -16,7 +16,7 @@ export function refineForm(choices, { checklist, samples, judge, accept }) {
   draw();
   return el(
     "div",
-    {},
+    { class: "refine" },
     el("div", { class: "controls" }, field("refiner", select), button, state),
     about,
     el("details", { class: "settings" }, el("summary", {}, "Settings of the refiner"), own),

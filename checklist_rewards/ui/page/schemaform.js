@@ -67,7 +67,7 @@ function objects(schema, value, defs, shown, changed) {
   const rows = el("div", {});
   const more = el("button", { type: "button", onclick: () => (add({}).node.querySelector("textarea, input")?.focus(), changed()) }, `Add ${one}`);
   value.forEach(add);
-  return { node: el("div", { class: "group", role: "group", "aria-label": shown }, el("h4", {}, shown), rows, more), value: () => forms.map((made) => made.value()) };
+  return { node: el("div", { class: "group", role: "group", "aria-label": shown }, el("div", { class: "caption" }, shown), rows, more), value: () => forms.map((made) => made.value()) };
 
   function add(entry) {
     const made = group(schema, entry, defs, changed);

@@ -49,11 +49,11 @@ export function stagesForm(choices, kept, use, keep) {
   /** Show the source, the settings and the stages of the chosen method. */
   async function load(drafts) {
     collect();
-    const { name, settings: schema, set } = pipeline();
-    const found = await planned(name, chosen[name] ?? set);
+    const { name, settings: schema } = pipeline();
+    const found = await planned(name, chosen[name]);
     if (!found) return;
     plan = { ...found, pipeline: name };
-    settings = schemaForm(schema, chosen[name] ?? set, replan);
+    settings = schemaForm(schema, chosen[name], replan);
     own.replaceChildren(settings.node);
     fill(sources[name] ?? {});
     about.replaceChildren(el("button", { type: "button", name: "example", onclick: () => (fill(plan.example), keep()) }, "Fill in an example"));
@@ -71,6 +71,7 @@ export function stagesForm(choices, kept, use, keep) {
     try {
       const found = await post("build/plan", { pipeline: name, settings: given });
       if (number !== asked) return null;
+      if (found.error) throw new Error(found.error);
       problem.replaceChildren();
       return found;
     } catch (error) {
