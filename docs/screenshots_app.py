@@ -1,4 +1,4 @@
-"""Take the screenshots of `docs/app.md`: an annotated and a scored response, on the pocket judge.
+"""Take the screenshots of `docs/app.md`: an annotated and a scored response, and a checklist, on the pocket judge.
 
     python docs/screenshots_app.py
 
@@ -29,6 +29,24 @@ ITEMS = [
     {"question": 'Does the response contain the word "rain"?', "weight": 2},
     {"question": "Does the response have exactly 2 sentences?", "required": True},
 ]
+DIMENSIONS = {
+    "task": "Write about the weather.",
+    "dimensions": [
+        {
+            "name": "form",
+            "definition": "The response has the form that was asked for.",
+            "seed_questions": [
+                "Does the response have exactly 2 sentences?",
+                "Does the response end with a question mark?",
+            ],
+        },
+        {
+            "name": "subject",
+            "definition": "The response is about the weather.",
+            "seed_questions": ['Does the response contain the word "rain"?'],
+        },
+    ],
+}
 TEXTS = ["The rain falls. Is it cold?", "Who is there?", "The rain stops. The sun shines.", "Is it the rain?"]
 
 
@@ -52,6 +70,8 @@ def main() -> None:
                 _save(driver, output / "annotate.webp")
                 _judge(driver, base)
                 _save(driver, output / "judge.webp")
+                _build(driver, base)
+                _save(driver, output / "build.webp")
             finally:
                 driver.quit()
                 server.terminate()
@@ -85,6 +105,33 @@ def _judge(driver, base: str) -> None:
     driver.execute_script("document.querySelector('[name=score]').click()")
     while not driver.execute_script("return document.querySelector('.score') !== null"):
         time.sleep(0.5)
+
+
+def _build(driver, base: str) -> None:
+    """Seed questions of two dimensions as a checklist, with the scores of two responses. No stage needs the writer."""
+    driver.get(f"{base}/build")
+    kept = {
+        "stages": {"pipeline": "checkeval", "sources": {"checkeval": DIMENSIONS}},
+        "preview": {"prompt": "Write about the weather.", "samples": TEXTS[:2]},
+    }
+    driver.execute_script("sessionStorage.setItem('build-view', arguments[0])", json.dumps(kept))
+    driver.get(f"{base}/build")
+    for name, ready in (
+        ("run-seed", "!document.querySelector('[name=use-seed]').hidden"),
+        ("use-seed", "document.querySelectorAll('.editor .item').length === 3"),
+        ("read", "document.querySelectorAll('.samples .score .num:not(.none)').length === 2"),
+    ):
+        _until(driver, f"document.querySelector('[name={name}]') !== null")
+        driver.execute_script(f"document.querySelector('[name={name}]').click()")
+        _until(driver, ready)
+    driver.execute_script("document.querySelectorAll('.editor .more')[0].open = true")
+    _until(driver, "document.querySelector('.editor [name=check]') !== null")
+    driver.execute_script("document.querySelector('.build').scrollIntoView()")
+
+
+def _until(driver, condition: str) -> None:
+    while not driver.execute_script(f"return {condition}"):
+        time.sleep(0.2)
 
 
 def _save(driver, path: Path) -> None:

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from checklist_rewards.backends import Backend, Engine, Messages
 from checklist_rewards.checklists import Checklist, ChecklistItem
@@ -44,6 +44,8 @@ from checklist_rewards.validation import one_of
 Augmentation = Literal["both", "elaboration", "diversification", "none"]
 _MODES = {"elaboration": "elaborate", "diversification": "diversify"}
 _ABOUT = ("dimension", "definition")
+_FIXED = Field(json_schema_extra={"readOnly": True})
+"""A field that follows from the source, so a form does not offer to change it."""
 
 
 class Pool(BaseModel):
@@ -51,7 +53,7 @@ class Pool(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    dimension: str
+    dimension: Annotated[str, _FIXED]
     seeds: list[str] = []
     """Questions that elaboration and diversification are based on."""
     added: list[str] = []
@@ -68,7 +70,7 @@ class Pools(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    pools: list[Pool]
+    pools: Annotated[list[Pool], _FIXED]
 
     @property
     def total(self) -> int:

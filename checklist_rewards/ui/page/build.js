@@ -18,7 +18,7 @@ export async function build(main) {
   const past = []; // earlier checklists, for Undo
   let complete = false;
   const editor = itemEditor(changed, "no sample yet");
-  const preview = samplesPreview(editor, () => form.value(), kept.preview ?? {}, keep);
+  const preview = samplesPreview(editor, { served: choices.served, settings: () => form.value() }, kept.preview ?? {}, keep);
   const code = codePanel(() => ({ input: preview.value().prompt, target: preview.samples()[0]?.target ?? "", checklist: editor.checklist(), settings: form.value() }));
   const form = settingsForm(choices, changed);
   const stages = stagesForm(parts, kept.stages ?? {}, use, keep);

@@ -6,8 +6,9 @@ import { alertOf, area, field } from "./forms.js";
 
 const PAUSE = 150, FIRST = 2, MOST_ANSWERS = 1000;
 
-/** `editor` holds the checklist; `settings()` are those of the judge. `update()` after every edit of the checklist. */
-export function samplesPreview(editor, settings, kept, keep) {
+/** `editor` holds the checklist; `settings()` are those of the judge, which is `served` or runs in the app's process.
+ *  `update()` is called after every edit of the checklist. */
+export function samplesPreview(editor, { served, settings }, kept, keep) {
   const prompt = area(kept.prompt, { name: "sample-prompt", rows: 2 });
   const samples = []; // { target, answers, quality, score, last, problem }
   const list = el("div", { class: "samples" }), problem = el("div", {});
@@ -95,29 +96,34 @@ export function samplesPreview(editor, settings, kept, keep) {
 
   /** Ask the judge about every sample that lacks an answer; the store has the others. A failure stays with its sample. */
   async function read() {
+    clearTimeout(timer);
     running?.abort();
     const own = (running = new AbortController());
     state.textContent = "Reading …";
-    await Promise.all(filled().map(async (sample) => {
-      sample.problem.replaceChildren();
-      try {
-        const body = { input: prompt.value, target: sample.target.value, checklist: editor.checklist(), settings: settings() };
-        for await (const event of lines("judge", body, own.signal)) {
-          if (event.event === "error") throw new Error(event.message);
-          if (event.event === "item") store(sample, event.item);
-          if (event.event === "score") {
-            event.score.items.forEach((line) => store(sample, line));
-            sample.quality = event.score.quality;
-            sample.last = event.score.primary_score;
-          }
+    // A judge in the app's process answers one response at a time.
+    if (served) await Promise.all(filled().map((sample) => readOne(sample, own)));
+    else for (const sample of filled()) await readOne(sample, own);
+    if (running !== own) return;
+    state.textContent = "";
+    await preview();
+  }
+
+  async function readOne(sample, own) {
+    if (own.signal.aborted) return;
+    sample.problem.replaceChildren();
+    try {
+      const body = { input: prompt.value, target: sample.target.value, checklist: editor.checklist(), settings: settings() };
+      for await (const event of lines("judge", body, own.signal)) {
+        if (event.event === "error") throw new Error(event.message);
+        if (event.event === "item") store(sample, event.item);
+        if (event.event === "score") {
+          event.score.items.forEach((line) => store(sample, line));
+          sample.quality = event.score.quality;
+          sample.last = event.score.primary_score;
         }
-      } catch (error) {
-        if (!own.signal.aborted) sample.problem.replaceChildren(alertOf(error.message));
       }
-    }));
-    if (running === own) {
-      state.textContent = "";
-      await preview();
+    } catch (error) {
+      if (!own.signal.aborted) sample.problem.replaceChildren(alertOf(error.message));
     }
   }
 

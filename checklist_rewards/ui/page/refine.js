@@ -25,7 +25,7 @@ export function refineForm(choices, { checklist, samples, judge, accept }) {
 
   function draw() {
     const one = choices.refiners.find((entry) => entry.name === select.value);
-    about.replaceChildren(note(one.description));
+    about.replaceChildren(note(one.description.replaceAll("`", "")));
     settings = schemaForm(one.settings);
     own.replaceChildren(Object.keys(one.settings.properties).length ? settings.node : note("It has none."));
   }

@@ -27,7 +27,7 @@ function simple(schema, value, name) {
   if (schema.enum) return choice(schema.optional ? [["", "none"], ...schema.enum] : schema.enum, { name, value: value ?? (schema.optional ? "" : schema.enum[0]) });
   if (schema.type === "integer" || schema.type === "number") return el("input", { type: "number", name, step: schema.type === "integer" ? 1 : "any", class: "short", value: value ?? "" });
   if (schema.type === "json") return area(value === undefined ? "" : JSON.stringify(value, null, 1), { name, rows: 3, class: "source", spellcheck: "false" });
-  return area(value, { name, rows: 1, class: "grows" });
+  return area(value, { name, rows: 1, class: "grows", readonly: Boolean(schema.readOnly) });
 }
 
 function read(schema, text) {
@@ -55,23 +55,23 @@ function group(schema, value, defs, changed) {
 /** Texts: one per line. Whole numbers: in one line. Objects: a form each. */
 function list(schema, value, defs, name, changed) {
   const items = resolved(schema.items ?? {}, defs), shown = name.replaceAll("_", " ");
-  if (items.type === "object") return objects(items, value, defs, shown, changed);
+  if (items.type === "object") return objects(items, value, defs, shown, changed, schema.readOnly);
   const whole = items.type === "integer";
   const control = area(value.join(whole ? ", " : "\n"), { name, rows: whole ? 1 : 2, class: "grows" });
   const texts = () => control.value.split(whole ? /[\s,]+/ : "\n").filter((one) => one.trim());
   return { node: field(whole ? `${shown} (numbers)` : `${shown} (one per line)`, control), value: () => (whole ? texts().map(Number) : texts()) };
 }
 
-function objects(schema, value, defs, shown, changed) {
+function objects(schema, value, defs, shown, changed, fixed) {
   const one = shown.replace(/s$/, ""), forms = [];
   const rows = el("div", {});
   const more = el("button", { type: "button", onclick: () => (add({}).node.querySelector("textarea, input")?.focus(), changed()) }, `Add ${one}`);
   value.forEach(add);
-  return { node: el("div", { class: "group", role: "group", "aria-label": shown }, el("div", { class: "caption" }, shown), rows, more), value: () => forms.map((made) => made.value()) };
+  return { node: el("div", { class: "group", role: "group", "aria-label": shown }, el("div", { class: "caption" }, shown), rows, fixed ? null : more), value: () => forms.map((made) => made.value()) };
 
   function add(entry) {
     const made = group(schema, entry, defs, changed);
-    const own = el("div", { class: "entry" }, made.node, el("button", { type: "button", class: "link", onclick: () => (forms.splice(forms.indexOf(made), 1), own.remove(), changed()) }, `remove this ${one}`));
+    const own = el("div", { class: "entry" }, made.node, fixed ? null : el("button", { type: "button", class: "link", onclick: () => (forms.splice(forms.indexOf(made), 1), own.remove(), changed()) }, `remove this ${one}`));
     forms.push(made);
     rows.append(own);
     return made;
