@@ -1,4 +1,4 @@
-"""Take the screenshots of `docs/app.md` on the pocket judge: annotation, a scored response, a job, files, a training.
+"""Take the screenshots of `docs/app.md` on the pocket judge: every view of the app.
 
     python docs/screenshots_app.py
     python docs/screenshots_app.py --all folder    # each view at 1280 and 390 pixels, light and dark, as PNG
@@ -31,6 +31,24 @@ ITEMS = [
     {"question": 'Does the response contain the word "rain"?', "weight": 2},
     {"question": "Does the response have exactly 2 sentences?", "required": True},
 ]
+DIMENSIONS = {
+    "task": "Write about the weather.",
+    "dimensions": [
+        {
+            "name": "form",
+            "definition": "The response has the form that was asked for.",
+            "seed_questions": [
+                "Does the response have exactly 2 sentences?",
+                "Does the response end with a question mark?",
+            ],
+        },
+        {
+            "name": "subject",
+            "definition": "The response is about the weather.",
+            "seed_questions": ['Does the response contain the word "rain"?'],
+        },
+    ],
+}
 TEXTS = ["The rain falls. Is it cold?", "Who is there?", "The rain stops. The sun shines.", "Is it the rain?"]
 
 
@@ -71,6 +89,8 @@ def main() -> None:
                 _save(driver, output / "annotate.webp")
                 _judge(driver, base)
                 _save(driver, output / "judge.webp")
+                _build(driver, base)
+                _save(driver, output / "build.webp")
                 _batch(driver, base)
                 _save(driver, output / "batch.webp")
                 browser.resize(driver, *SIZE)
@@ -140,6 +160,7 @@ VIEWS = {
     "live": ("/live?file=rewards.jsonl", ".live svg"),
     "judge": ("/judge", "[name=score]"),
     "compare": ("/compare", ".card"),
+    "build": ("/build", ".editor .item"),
     "annotate": ("/annotate?file=rows.jsonl&annotator=cy", ".item"),
     "files": ("/", "#view table"),
 }
@@ -156,6 +177,33 @@ def _every(driver, base: str, folder: Path) -> None:
                 height = driver.execute_script("return document.documentElement.scrollHeight")
                 browser.resize(driver, width, min(height, 2400))
                 driver.save_screenshot(str(folder / f"{name}-{width}-{'dark' if dark else 'light'}.png"))
+
+
+def _build(driver, base: str) -> None:
+    """Seed questions of two dimensions as a checklist, with the scores of two responses. No stage needs the writer."""
+    driver.get(f"{base}/build")
+    kept = {
+        "stages": {"pipeline": "checkeval", "sources": {"checkeval": DIMENSIONS}},
+        "preview": {"prompt": "Write about the weather.", "samples": TEXTS[:2]},
+    }
+    driver.execute_script("sessionStorage.setItem('build-view', arguments[0])", json.dumps(kept))
+    driver.get(f"{base}/build")
+    for name, ready in (
+        ("run-seed", "!document.querySelector('[name=use-seed]').hidden"),
+        ("use-seed", "document.querySelectorAll('.editor .item').length === 3"),
+        ("read", "document.querySelectorAll('.samples .score .num:not(.none)').length === 2"),
+    ):
+        _until(driver, f"document.querySelector('[name={name}]') !== null")
+        driver.execute_script(f"document.querySelector('[name={name}]').click()")
+        _until(driver, ready)
+    driver.execute_script("document.querySelectorAll('.editor .more')[0].open = true")
+    _until(driver, "document.querySelector('.editor [name=check]') !== null")
+    driver.execute_script("document.querySelector('.build').scrollIntoView()")
+
+
+def _until(driver, condition: str) -> None:
+    while not driver.execute_script(f"return {condition}"):
+        time.sleep(0.2)
 
 
 def _save(driver, path: Path) -> None:

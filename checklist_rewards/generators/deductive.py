@@ -6,31 +6,35 @@ Each dimension starts with seed questions, given by the user or written by the m
 questions and *diversification* adds questions about other aspects, both based on the seeds. The optional *filter*
 keeps a question if yes means better and the question belongs to its dimension. Each stage processes all dimensions in
 one call. A dimension without a usable reply, or without a question after the filter, raises a [`StageError`] that
-names it, so every dimension of the source is in the checklist.
+names it, so every dimension of the source is in the checklist. The draft of a stage is its [`Pools`].
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from checklist_rewards.backends import Backend, Engine, Messages
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators.base import check_numbers
-from checklist_rewards.generators.parsing import is_question, tidy
+from checklist_rewards.generators.parsing import tidy
 from checklist_rewards.generators.shapes import Questions, Shape
 from checklist_rewards.generators.sources import Dimension, Dimensions
 from checklist_rewards.generators.stages import (
     CorpusWriter,
     Prompt,
     Run,
+    StageMethod,
     StagePrompt,
+    Step,
     Watcher,
+    check_questions,
     holds_questions,
     questions_of,
 )
@@ -40,9 +44,38 @@ from checklist_rewards.validation import one_of
 Augmentation = Literal["both", "elaboration", "diversification", "none"]
 _MODES = {"elaboration": "elaborate", "diversification": "diversify"}
 _ABOUT = ("dimension", "definition")
+_FIXED = Field(json_schema_extra={"readOnly": True})
+"""A field that follows from the source, so a form does not offer to change it."""
 
-Pools = dict[str, list[str]]
-"""Name of a dimension to its questions."""
+
+class Pool(BaseModel):
+    """The questions of one dimension."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    dimension: Annotated[str, _FIXED]
+    seeds: list[str] = []
+    """Questions that elaboration and diversification are based on."""
+    added: list[str] = []
+    """Further questions; after deduplication, all questions."""
+
+    @property
+    def questions(self) -> list[str]:
+        """All questions, the seeds first. Of questions that differ only in case, the first."""
+        return _distinct([*self.seeds, *self.added])
+
+
+class Pools(BaseModel):
+    """The questions of all dimensions, in the order of the source."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    pools: Annotated[list[Pool], _FIXED]
+
+    @property
+    def total(self) -> int:
+        """Number of questions."""
+        return sum(len(pool.questions) for pool in self.pools)
 
 
 class FilterReply(Shape):
@@ -77,6 +110,7 @@ class DeductiveGenerator(CorpusWriter):
     """
 
     name = "checkeval"
+    source_shape, draft_shape = Dimensions, Pools
     stage_prompts = {
         "seed": StagePrompt("generators/checkeval_seed", (*_ABOUT, "count"), ("task", "sub_dimensions")),
         "elaborate": StagePrompt(
@@ -147,47 +181,65 @@ class DeductiveGenerator(CorpusWriter):
             SampleError: If the source is not valid. Nothing has been sent to the model at that point.
             StageError: If a stage fails. The message names the stage and its dimensions.
         """
-        source = Dimensions.of(source)
-        dimensions = source.dimensions
-        if self.max_items is not None and self.max_items < len(dimensions):
-            raise SampleError(
-                f"max_items={self.max_items} is not allowed for {len(dimensions)} dimensions; each needs an item."
-            )
-        given = {dimension.name: _seed_questions(dimension) for dimension in dimensions}
-        run = self._run(progress)
-        pools = self._seeded(run, source, given)
-        seeds = {name: list(questions) for name, questions in pools.items()}
-        for mode in self.modes:
-            self._augment(run, _MODES[mode], source, seeds, pools)
-        if self.filtering:
-            pools = self._filtered(run, source, pools)
-            items = self._deduplicated(run, dimensions, pools)
-        else:
-            items = {d.name: [_item(question, d) for question in pools[d.name]] for d in dimensions}
-        return self._checklist(spread(list(items.values()), self.max_items))
+        source = self._source(source)
+        return self._written(self._run(progress), source)
 
-    def _seeded(self, run: Run, source: Dimensions, given: Pools) -> Pools:
+    def _order(self) -> Mapping[str, StageMethod]:
+        order: dict[str, StageMethod] = {"seed": self._seed}
+        order |= {stage: partial(self._augment, stage) for stage in (_MODES[mode] for mode in self.modes)}
+        return order | ({"filter": self._filter, "deduplicate": self._deduplicate} if self.filtering else {})
+
+    def _source(self, source: Any) -> Dimensions:
+        source = Dimensions.of(source)
+        count = len(source.dimensions)
+        if self.max_items is not None and self.max_items < count:
+            raise SampleError(f"max_items={self.max_items} is not allowed for {count} dimensions; each needs an item.")
+        for dimension in source.dimensions:
+            _seed_questions(dimension)
+        return source
+
+    def _draft(self, source: Dimensions, draft: Any) -> Pools:
+        pools: Pools = super()._draft(source, draft)
+        wanted, got = [d.name for d in source.dimensions], [pool.dimension for pool in pools.pools]
+        if wanted != got:
+            raise SampleError(f"the draft is about {', '.join(got)}, but the dimensions are {', '.join(wanted)}.")
+        for pool in pools.pools:
+            check_questions(pool.questions, f"dimension {pool.dimension!r}:")
+            if not pool.questions:
+                raise SampleError(f"dimension {pool.dimension!r} has no question left; each dimension needs one.")
+        return pools
+
+    def _finished(self, source: Dimensions, draft: Pools) -> Checklist:
+        return self._checklist(spread([_items(pool) for pool in draft.pools], self.max_items))
+
+    def _seed(self, run: Run, source: Dimensions, draft: None) -> Pools:
+        given = {dimension.name: _seed_questions(dimension) for dimension in source.dimensions}
         missing = [dimension for dimension in source.dimensions if not given[dimension.name]]
         with run.stage("seed") as step:
             prompts = [self._messages("seed", source, dimension) for dimension in missing]
             values = step.ask(prompts, [d.name for d in missing], Questions, holds_questions)
             written = {d.name: questions_of(value) for d, value in zip(missing, values, strict=True)}
-            pools = {name: questions or written[name] for name, questions in given.items()}
-            step.kept = sum(map(len, pools.values()))
-        return pools
+            pools = [Pool(dimension=name, seeds=questions or written[name]) for name, questions in given.items()]
+            return _kept(step, pools)
 
-    def _augment(self, run: Run, stage: str, source: Dimensions, seeds: Pools, pools: Pools) -> None:
+    def _augment(self, stage: str, run: Run, source: Dimensions, draft: Pools) -> Pools:
         with run.stage(stage) as step:
-            prompts = [self._messages(stage, source, d, questions=_listed(seeds[d.name])) for d in source.dimensions]
-            values = step.ask(prompts, list(pools), Questions, holds_questions)
-            for pool, value in zip(pools.values(), values, strict=True):
-                known = {question.casefold() for question in pool}
-                pool += [question for question in questions_of(value) if question.casefold() not in known]
-            step.kept = sum(map(len, pools.values()))
+            prompts = [
+                self._messages(stage, source, dimension, questions=_listed(pool.seeds))
+                for dimension, pool in zip(source.dimensions, draft.pools, strict=True)
+            ]
+            values = step.ask(prompts, [pool.dimension for pool in draft.pools], Questions, holds_questions)
+            pools = []
+            for pool, value in zip(draft.pools, values, strict=True):
+                known = {question.casefold() for question in pool.questions}
+                new = [question for question in questions_of(value) if question.casefold() not in known]
+                pools.append(pool.model_copy(update={"added": [*pool.added, *new]}))
+            return _kept(step, pools)
 
-    def _filtered(self, run: Run, source: Dimensions, pools: Pools) -> Pools:
+    def _filter(self, run: Run, source: Dimensions, draft: Pools) -> Pools:
         with run.stage("filter") as step:
-            pairs = [(d, question) for d in source.dimensions for question in pools[d.name]]
+            dimensions = zip(source.dimensions, draft.pools, strict=True)
+            pairs = [(d, question) for d, pool in dimensions for question in pool.questions]
             prompts = [
                 self.prompts["filter"].messages(
                     task=source.task, dimension=d.name, definition=d.definition, candidate=question
@@ -197,28 +249,35 @@ class DeductiveGenerator(CorpusWriter):
             replies = step.ask(
                 prompts, [f"{d.name}, {question!r}" for d, question in pairs], FilterReply, temperature=0.0
             )
-            kept: Pools = {d.name: [] for d in source.dimensions}
-            for (dimension, question), reply in zip(pairs, replies, strict=True):
-                if reply.yes_is_better and reply.belongs:
-                    kept[dimension.name].append(question)
-            empty = [name for name, questions in kept.items() if not questions]
+            passed = {
+                (dimension.name, question)
+                for (dimension, question), reply in zip(pairs, replies, strict=True)
+                if reply.yes_is_better and reply.belongs
+            }
+            pools = [
+                Pool(
+                    dimension=pool.dimension,
+                    seeds=[question for question in pool.seeds if (pool.dimension, question) in passed],
+                    added=[question for question in pool.added if (pool.dimension, question) in passed],
+                )
+                for pool in draft.pools
+            ]
+            empty = [pool.dimension for pool in pools if not pool.questions]
             if empty:
                 why = "None of its questions passed; widen its definition or set filtering=False."
-                raise step.error(f"{empty[0]}: {why}", empty, len(kept))
-            step.kept = sum(map(len, kept.values()))
-        return kept
+                raise step.error(f"{empty[0]}: {why}", empty, len(pools))
+            return _kept(step, pools)
 
-    def _deduplicated(self, run: Run, dimensions: Sequence[Dimension], pools: Pools) -> dict[str, list[ChecklistItem]]:
+    def _deduplicate(self, run: Run, source: Dimensions, draft: Pools) -> Pools:
         assert self.deduplicator is not None
         with run.stage("deduplicate") as step:
-            items: dict[str, list[ChecklistItem]] = {}
-            for dimension in dimensions:
+            pools = []
+            for pool in draft.pools:
                 # One dimension at a time, because a question may belong to two dimensions and then counts in both.
-                written = [_item(question, dimension) for question in pools[dimension.name]]
-                items[dimension.name] = list(self.deduplicator.refine(self._checklist(written)).items)
-                step.asked += len(written)
-            step.kept = sum(map(len, items.values()))
-        return items
+                refined = self.deduplicator.refine(self._checklist(_items(pool)))
+                pools.append(Pool(dimension=pool.dimension, added=[item.question for item in refined.items]))
+            step.asked = draft.total
+            return _kept(step, pools)
 
     def _messages(self, stage: str, source: Dimensions, dimension: Dimension, **fields: str) -> Messages:
         parts = dimension.sub_dimensions
@@ -251,20 +310,25 @@ def spread(groups: Sequence[Sequence[ChecklistItem]], most: int | None) -> list[
 
 def _seed_questions(dimension: Dimension) -> list[str]:
     questions = [tidy(question) for question in dimension.seed_questions]
-    for question in questions:
-        if not is_question(question):
-            raise SampleError(
-                f"dimension {dimension.name!r}: the seed {question!r:.80} is not a question; "
-                "it must end with a question mark."
-            )
+    check_questions(questions, f"dimension {dimension.name!r}: the seed")
+    return _distinct(questions)
+
+
+def _distinct(questions: Sequence[str]) -> list[str]:
     first: dict[str, str] = {}
     for question in questions:
         first.setdefault(question.casefold(), question)
     return list(first.values())
 
 
-def _item(question: str, dimension: Dimension) -> ChecklistItem:
-    return ChecklistItem(question=question, category=dimension.name)
+def _items(pool: Pool) -> list[ChecklistItem]:
+    return [ChecklistItem(question=question, category=pool.dimension) for question in pool.questions]
+
+
+def _kept(step: Step, pools: list[Pool]) -> Pools:
+    found = Pools(pools=pools)
+    step.kept = found.total
+    return found
 
 
 def _listed(texts: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ Observations are sent to the model in batches, all batches in one call, numbered
 exceeds the model's context is split in half. Every question names the observations it is based on; they are stored in
 [`ChecklistItem.sources`] and used by the selection to measure coverage. Unit tests need samples (responses to rewrite)
 and are skipped without them. A batch without a usable reply raises a [`StageError`] that names it; no batch is skipped
-silently.
+silently. The draft of the stage `questions` holds them as [`SourcedQuestions`]; the refiners follow.
 """
 
 from __future__ import annotations
@@ -20,9 +20,19 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators.base import check_numbers
-from checklist_rewards.generators.shapes import SourcedQuestions, items_of
+from checklist_rewards.generators.shapes import SourcedQuestion, SourcedQuestions, items_of
 from checklist_rewards.generators.sources import Feedback
-from checklist_rewards.generators.stages import CorpusWriter, Prompt, Run, StagePrompt, Step, Watcher, numbered
+from checklist_rewards.generators.stages import (
+    CorpusWriter,
+    Prompt,
+    Run,
+    StageMethod,
+    StagePrompt,
+    Step,
+    Watcher,
+    check_questions,
+    numbered,
+)
 from checklist_rewards.refiners import Deduplicator, Refiner, Selector, Tagger, UnitTester
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores.reasons import Reason
@@ -57,6 +67,7 @@ class InductiveGenerator(CorpusWriter):
     """
 
     name = "feedback"
+    source_shape, draft_shape = Feedback, SourcedQuestions
     stage_prompts = {"questions": StagePrompt("generators/feedback_questions", ("observations",), ("domain",))}
 
     def __init__(
@@ -128,7 +139,7 @@ class InductiveGenerator(CorpusWriter):
         if samples and "unit_test" in self.refiners:
             self.refiners["unit_test"].check()
         run = self._run(progress)
-        checklist = self._questions(run, feedback)
+        checklist = self._written(run, feedback)
         for stage, refiner in self.refiners.items():
             if (stage == "unit_test" and not samples) or (stage == "select" and len(checklist) <= self.max_items):
                 continue
@@ -138,7 +149,29 @@ class InductiveGenerator(CorpusWriter):
                 step.kept = len(checklist)
         return checklist
 
-    def _questions(self, run: Run, feedback: Feedback) -> Checklist:
+    def _order(self) -> Mapping[str, StageMethod]:
+        return {"questions": self._questions}
+
+    def _draft(self, source: Feedback, draft: Any) -> SourcedQuestions:
+        questions: SourcedQuestions = super()._draft(source, draft)
+        check_questions([entry.question for entry in questions.questions], "the draft:")
+        last = len(source.observations) - 1
+        for entry in questions.questions:
+            unknown = [number for number in entry.sources if not 0 <= number <= last]
+            if unknown:
+                raise SampleError(
+                    f"{entry.question!r:.60} names observation {unknown[0]}; the numbers are 0 to {last}."
+                )
+        return questions
+
+    def _finished(self, source: Feedback, draft: SourcedQuestions) -> Checklist:
+        if not draft.questions:
+            raise SampleError("the draft has no questions; a checklist needs at least one.")
+        return self._checklist(
+            [ChecklistItem(question=entry.question, sources=tuple(entry.sources)) for entry in draft.questions]
+        )
+
+    def _questions(self, run: Run, feedback: Feedback, draft: None) -> SourcedQuestions:
         with run.stage("questions") as step:
             items = self._ask_in_batches(step, feedback)
             merged: dict[str, ChecklistItem] = {}
@@ -149,7 +182,9 @@ class InductiveGenerator(CorpusWriter):
             if not merged:
                 raise step.error("The model wrote no question for any observation.", [], 1)
             step.kept = len(merged)
-            return self._checklist(list(merged.values()))
+            return SourcedQuestions(
+                questions=[SourcedQuestion(question=i.question, sources=list(i.sources)) for i in merged.values()]
+            )
 
     def _ask_in_batches(self, step: Step, feedback: Feedback) -> list[ChecklistItem]:
         pending = list(batches(feedback.observations, self.batch_size, self.batch_chars))

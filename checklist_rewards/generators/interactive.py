@@ -6,15 +6,16 @@ Attributes that people and models named for one quality dimension are grouped in
 is *assigned* to at least one component. Each component gets a *key question* and, based on it and the attributes, two
 or three *sub-questions*. *Validation* merges and revises all questions. The reply of each stage must match its input
 exactly (components by name, attributes by number). A reply that does not match is requested again with the difference
-in the prompt; after the last attempt the stage raises a [`StageError`].
+in the prompt; after the last attempt the stage raises a [`StageError`]. The draft of a stage is its [`Themes`].
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.backends import Backend, Engine
 from checklist_rewards.checklists import Checklist, ChecklistItem
@@ -28,8 +29,10 @@ from checklist_rewards.generators.stages import (
     CorpusWriter,
     Prompt,
     Run,
+    StageMethod,
     StagePrompt,
     Watcher,
+    check_questions,
     holds_questions,
     numbered,
     questions_of,
@@ -78,14 +81,25 @@ class KeyQuestions(Shape):
     questions: list[KeyQuestion]
 
 
-@dataclass
-class Theme:
-    """A component with the results of the stages."""
+class Theme(BaseModel):
+    """A component with the results of the stages so far."""
 
-    component: Component
-    attributes: list[str]
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    meaning: str
+    attributes: list[str] = []
     key_question: str = ""
-    sub_questions: Sequence[str] = ()
+    sub_questions: list[str] = []
+
+
+class Themes(BaseModel):
+    """All components, and after validation the questions of the checklist."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    themes: list[Theme]
+    questions: list[str] = []
 
 
 class InteractiveGenerator(CorpusWriter):
@@ -104,6 +118,7 @@ class InteractiveGenerator(CorpusWriter):
     """
 
     name = "interacteval"
+    source_shape, draft_shape = ThinkAloud, Themes
     stage_prompts = {
         "components": StagePrompt("generators/interacteval_components", (*_ABOUT, "attributes", "count")),
         "assign": StagePrompt("generators/interacteval_assign", ("attributes", "components"), _ABOUT),
@@ -147,23 +162,42 @@ class InteractiveGenerator(CorpusWriter):
             SampleError: If the source is not valid. Nothing has been sent to the model at that point.
             StageError: If a stage fails. The message names the stage.
         """
-        source = ThinkAloud.of(source)
-        run = self._run(progress)
-        components = self._components(run, source)
-        themes = self._assigned(run, source, components)
-        self._key_questions(run, source, themes)
-        self._sub_questions(run, source, themes)
-        questions = self._validated(run, source, themes)
-        return self._checklist([ChecklistItem(question=text, category=source.dimension) for text in questions])
+        source = self._source(source)
+        return self._written(self._run(progress), source)
 
-    def _components(self, run: Run, source: ThinkAloud) -> list[Component]:
+    def _order(self) -> Mapping[str, StageMethod]:
+        return {
+            "components": self._components,
+            "assign": self._assign,
+            "key_questions": self._key_questions,
+            "sub_questions": self._sub_questions,
+            "validate": self._validate,
+        }
+
+    def _draft(self, source: ThinkAloud, draft: Any) -> Themes:
+        themes: Themes = super()._draft(source, draft)
+        names = [_key(theme.name) for theme in themes.themes]
+        if not names or not all(names) or len(set(names)) != len(names):
+            raise SampleError(f"each component needs a name of its own; got {', '.join(map(repr, names)) or 'none'}.")
+        for theme in themes.themes:
+            written = [theme.key_question] if theme.key_question else []
+            check_questions([*written, *theme.sub_questions], f"component {theme.name!r}:")
+        check_questions(themes.questions, "the draft:")
+        return themes
+
+    def _finished(self, source: ThinkAloud, draft: Themes) -> Checklist:
+        if not draft.questions:
+            raise SampleError("the draft has no questions yet; run the stages up to 'validate', or write some.")
+        return self._checklist([ChecklistItem(question=text, category=source.dimension) for text in draft.questions])
+
+    def _components(self, run: Run, source: ThinkAloud, draft: None) -> Themes:
         with run.stage("components") as step:
             prompt = self.prompts["components"].messages(
                 **_about(source), attributes=numbered(source.attributes), count=self.max_components
             )
             [reply] = step.ask([prompt], [source.dimension], Components, lambda _, v: self._component_complaint(v))
             step.kept = len(reply.components)
-        return reply.components
+        return Themes(themes=[Theme(name=entry.name, meaning=entry.meaning) for entry in reply.components])
 
     def _component_complaint(self, value: Components) -> str | None:
         names = [_key(component.name) for component in value.components]
@@ -173,11 +207,13 @@ class InteractiveGenerator(CorpusWriter):
             return f"each component needs a name of its own; got {', '.join(map(repr, names))}."
         return None
 
-    def _assigned(self, run: Run, source: ThinkAloud, components: Sequence[Component]) -> list[Theme]:
+    def _assign(self, run: Run, source: ThinkAloud, draft: Themes) -> Themes:
         attributes = source.attributes
 
         def complaint(index: int, value: Assignments) -> str | None:
-            wrong = _unmatched([c.name for c in components], [entry.component for entry in value.assignments])
+            wrong = _unmatched(
+                [theme.name for theme in draft.themes], [entry.component for entry in value.assignments]
+            )
             numbers = {number for entry in value.assignments for number in entry.attributes}
             unknown = sorted(numbers - set(range(len(attributes))))
             missing = sorted(set(range(len(attributes))) - numbers)
@@ -189,21 +225,21 @@ class InteractiveGenerator(CorpusWriter):
 
         with run.stage("assign") as step:
             prompt = self.prompts["assign"].messages(
-                **_about(source), attributes=numbered(attributes), components=_listed(components)
+                **_about(source), attributes=numbered(attributes), components=_listed(draft.themes)
             )
             [reply] = step.ask([prompt], [source.dimension], Assignments, complaint)
             assigned = {_key(entry.component): entry.attributes for entry in reply.assignments}
             # Components without attributes are dropped.
             themes = [
-                Theme(component, [attributes[number] for number in sorted(set(assigned[_key(component.name)]))])
-                for component in components
-                if assigned[_key(component.name)]
+                theme.model_copy(update={"attributes": [attributes[number] for number in sorted(set(numbers))]})
+                for theme in draft.themes
+                if (numbers := assigned[_key(theme.name)])
             ]
             step.kept = len(themes)
-        return themes
+        return Themes(themes=themes)
 
-    def _key_questions(self, run: Run, source: ThinkAloud, themes: Sequence[Theme]) -> None:
-        names = [theme.component.name for theme in themes]
+    def _key_questions(self, run: Run, source: ThinkAloud, draft: Themes) -> Themes:
+        names = [theme.name for theme in draft.themes]
 
         def complaint(index: int, value: KeyQuestions) -> str | None:
             for entry in value.questions:
@@ -212,15 +248,19 @@ class InteractiveGenerator(CorpusWriter):
             return _unmatched(names, [entry.component for entry in value.questions])
 
         with run.stage("key_questions") as step:
-            prompt = self.prompts["key_questions"].messages(**_about(source), components=_listed_themes(themes))
+            prompt = self.prompts["key_questions"].messages(**_about(source), components=_listed_themes(draft.themes))
             [reply] = step.ask([prompt], [source.dimension], KeyQuestions, complaint)
             key_questions = {_key(entry.component): tidy(entry.question) for entry in reply.questions}
-            for theme in themes:
-                theme.key_question = key_questions[_key(theme.component.name)]
-            step.kept = len(themes)
+            step.kept = len(draft.themes)
+        return Themes(
+            themes=[
+                theme.model_copy(update={"key_question": key_questions[_key(theme.name)]}) for theme in draft.themes
+            ]
+        )
 
-    def _sub_questions(self, run: Run, source: ThinkAloud, themes: Sequence[Theme]) -> None:
+    def _sub_questions(self, run: Run, source: ThinkAloud, draft: Themes) -> Themes:
         least, most = SUB_QUESTIONS
+        _check_key_questions(draft)
 
         def complaint(index: int, value: Questions) -> str | None:
             wrong = holds_questions(index, value)
@@ -233,18 +273,23 @@ class InteractiveGenerator(CorpusWriter):
             prompts = [
                 self.prompts["sub_questions"].messages(
                     **_about(source),
-                    component=f"{theme.component.name}: {theme.component.meaning}",
+                    component=f"{theme.name}: {theme.meaning}",
                     attributes=numbered(theme.attributes),
                     key_question=theme.key_question,
                 )
-                for theme in themes
+                for theme in draft.themes
             ]
-            replies = step.ask(prompts, [theme.component.name for theme in themes], Questions, complaint)
-            for theme, value in zip(themes, replies, strict=True):
-                theme.sub_questions = questions_of(value)
-                step.kept += len(theme.sub_questions)
+            replies = step.ask(prompts, [theme.name for theme in draft.themes], Questions, complaint)
+            themes = [
+                theme.model_copy(update={"sub_questions": questions_of(value)})
+                for theme, value in zip(draft.themes, replies, strict=True)
+            ]
+            step.kept = sum(len(theme.sub_questions) for theme in themes)
+        return Themes(themes=themes)
 
-    def _validated(self, run: Run, source: ThinkAloud, themes: Sequence[Theme]) -> list[str]:
+    def _validate(self, run: Run, source: ThinkAloud, draft: Themes) -> Themes:
+        _check_key_questions(draft)
+
         def complaint(index: int, value: Questions) -> str | None:
             wrong = holds_questions(index, value)
             count = 0 if wrong else len(questions_of(value))
@@ -254,12 +299,12 @@ class InteractiveGenerator(CorpusWriter):
 
         with run.stage("validate") as step:
             prompt = self.prompts["validate"].messages(
-                **_about(source), questions=_all_questions(themes), least=self.min_items, most=self.max_items
+                **_about(source), questions=_all_questions(draft.themes), least=self.min_items, most=self.max_items
             )
             [reply] = step.ask([prompt], [source.dimension], Questions, complaint)
             questions = questions_of(reply)
             step.kept = len(questions)
-        return questions
+        return draft.model_copy(update={"questions": questions})
 
 
 def _about(source: ThinkAloud) -> dict[str, str]:
@@ -280,18 +325,24 @@ def _unmatched(wanted: Sequence[str], got: Sequence[str]) -> str | None:
     )
 
 
-def _listed(components: Sequence[Component]) -> str:
-    return "\n".join(f"- {' '.join(c.name.split())}: {' '.join(c.meaning.split())}" for c in components)
+def _check_key_questions(draft: Themes) -> None:
+    for theme in draft.themes:
+        if not theme.key_question:
+            raise SampleError(f"component {theme.name!r} has no key question; run the stage 'key_questions' first.")
+
+
+def _listed(themes: Sequence[Theme]) -> str:
+    return "\n".join(f"- {' '.join(t.name.split())}: {' '.join(t.meaning.split())}" for t in themes)
 
 
 def _listed_themes(themes: Sequence[Theme]) -> str:
-    blocks = (f"{_listed([t.component])}\n" + "\n".join(f"  - {text}" for text in t.attributes) for t in themes)
+    blocks = (f"{_listed([t])}\n" + "\n".join(f"  - {text}" for text in t.attributes) for t in themes)
     return "\n".join(blocks)
 
 
 def _all_questions(themes: Sequence[Theme]) -> str:
     blocks = (
-        "\n".join([f"{' '.join(t.component.name.split())}", *(f"- {q}" for q in (t.key_question, *t.sub_questions))])
+        "\n".join([f"{' '.join(t.name.split())}", *(f"- {q}" for q in (t.key_question, *t.sub_questions))])
         for t in themes
     )
     return "\n\n".join(blocks)

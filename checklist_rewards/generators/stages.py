@@ -5,6 +5,9 @@ error in the prompt. If the last attempt fails too, or the engine fails, the sta
 the stage and the parts concerned (such as a dimension or a batch of observations). Nothing is skipped silently. All
 replies are stored, so a rerun requests only what is missing: nothing for earlier stages, and with a larger
 `max_attempts` only the additional attempts.
+
+A stage turns the *draft* of the stage before it into a new one, and the last draft becomes the checklist. `generate`
+runs all stages; [`CorpusWriter.advance`] runs one, so that people can edit the draft before the next stage reads it.
 """
 
 from __future__ import annotations
@@ -15,18 +18,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from checklist_rewards.backends import Backend, Engine, Messages, Sampling
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, GenerationError, PromptError, SampleError, StageError
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.generators.base import Stage, check_numbers
+from checklist_rewards.generators.parsing import is_question
 from checklist_rewards.generators.shapes import ask_in_shape, items_of
+from checklist_rewards.generators.sources import Source
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.replies import ask
+from checklist_rewards.validation import one_of, one_sentence
 from checklist_rewards.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -159,8 +165,12 @@ class Run:
             self.progress(stage)
 
 
+StageMethod = Callable[[Run, Any, Any], BaseModel]
+"""(run, source, draft of the stage before, None for the first stage) -> draft."""
+
+
 class CorpusWriter:
-    """Base of the corpus-level generators: engine, sampling, prompts and store.
+    """Base of the corpus-level generators: engine, sampling, prompts, store, and the walk through the stages.
 
     Args: as in [`InductiveGenerator`].
     """
@@ -168,6 +178,8 @@ class CorpusWriter:
     name: ClassVar[str] = ""
     """Name in `Checklist.source`, before the version."""
     stage_prompts: ClassVar[Mapping[str, StagePrompt]] = {}
+    source_shape: ClassVar[type[Source]]
+    draft_shape: ClassVar[type[BaseModel]]
 
     def __init__(
         self,
@@ -197,6 +209,63 @@ class CorpusWriter:
         """Check that the model exists, without loading it. Raises [`ModelError`]."""
         _ = self.engine.identity
 
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The names of the stages that `generate` walks through with these settings."""
+        return tuple(self._order())
+
+    def advance(self, stage: str, source: Any, draft: Any = None, *, progress: Watcher | None = None) -> BaseModel:
+        """Run one stage.
+
+        Args:
+            stage (`str`): one of `order`.
+            source (source or mapping): as in `generate`.
+            draft (`draft_shape` or mapping, *optional*): the draft of the stage before, as it was returned or edited.
+                The first stage has none.
+            progress (callable, *optional*): called with the completed [`Stage`].
+
+        Returns:
+            The draft of this stage, of the class `draft_shape`.
+
+        Raises:
+            SampleError: If an argument is not valid. Nothing has been sent to the model at that point.
+            StageError: If the stage fails.
+        """
+        one_of("stage", stage, self.order)
+        source = self._source(source)
+        given = None if stage == self.order[0] else self._draft(source, draft)
+        return self._order()[stage](self._run(progress), source, given)
+
+    def checklist(self, source: Any, draft: Any) -> Checklist:
+        """The checklist of the last draft. Raises [`SampleError`] if the draft is not valid or has no questions."""
+        source = self._source(source)
+        return self._finished(source, self._draft(source, draft))
+
+    def _written(self, run: Run, source: Any) -> Checklist:
+        """Walk through all stages."""
+        draft = None
+        for stage in self._order().values():
+            draft = stage(run, source, draft)
+        return self._finished(source, draft)
+
+    def _order(self) -> Mapping[str, StageMethod]:
+        """The stages by name, in order."""
+        raise NotImplementedError
+
+    def _finished(self, source: Any, draft: Any) -> Checklist:
+        """The checklist of a checked source and draft."""
+        raise NotImplementedError
+
+    def _source(self, source: Any) -> Any:
+        return self.source_shape.of(source)
+
+    def _draft(self, source: Any, draft: Any) -> Any:
+        """Parse a draft that may have been edited. Raises [`SampleError`]."""
+        try:
+            return self.draft_shape.model_validate(draft)
+        except ValidationError as error:
+            raise SampleError(f"{self.name}: the draft: {one_sentence(error, self.draft_shape)}") from None
+
     def _run(self, progress: Watcher | None) -> Run:
         self.check()
         run = Run(self, progress)
@@ -205,6 +274,13 @@ class CorpusWriter:
 
     def _checklist(self, items: Sequence[ChecklistItem]) -> Checklist:
         return Checklist(items=tuple(items), source=f"{self.name}/{__version__}", model=self.model)
+
+
+def check_questions(questions: Sequence[str], where: str) -> None:
+    """Raise [`SampleError`] for a text that is not a question. The message begins with `where`."""
+    for question in questions:
+        if not is_question(question):
+            raise SampleError(f"{where} {question!r:.80} is not a question; it must end with a question mark.")
 
 
 def questions_of(value: BaseModel) -> list[str]:

@@ -7,6 +7,6 @@ by `bundle`.
 
 The app (`app`) serves the same page with more views, to the browser that has the token (`guard`), and reads only the
 project folder (`project`). `tasks` and `annotations` are the queue and the answers of people, `judging` and `snippets`
-score single responses and export the settings as code, `jobs` scores files, `uploads` receives them, `library` edits
-the project's files, and `live` follows a training.
+score single responses and export the settings as code, `building` writes and refines checklists, `jobs` scores files,
+`uploads` receives them, `library` edits the project's files, and `live` follows a training.
 """

@@ -31,12 +31,12 @@ from checklist_rewards.ui.labels import ExportedLabels, exported
 from checklist_rewards.ui.project import OutsideError
 from checklist_rewards.ui.records import RecordFile
 from checklist_rewards.ui.report import write_report
-from checklist_rewards.ui.routes import add_batch, add_library, add_live
+from checklist_rewards.ui.routes import add_batch, add_build, add_library, add_live
 from checklist_rewards.ui.snippets import items_of, loop_commands, snippets, without_secrets
 from checklist_rewards.ui.tasks import Task, ordered, read_tasks
 from checklist_rewards.version import __version__
 
-VIEWS = ("", "report", "annotate", "judge", "compare", "batch", "library", "live")
+VIEWS = ("", "report", "annotate", "judge", "compare", "build", "batch", "library", "live")
 _TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 _KEPT = 8
 
@@ -183,6 +183,7 @@ def build_ui(judging: Judging, token: str) -> FastAPI:
         return _json(snippets(config, judging.engine_of(config), judging.sample(body), judging.store_path))
 
     add_batch(app, judging)
+    add_build(app, judging)
     add_library(app, judging)
     add_live(app, project)
 

@@ -1,22 +1,29 @@
-"""The requests of the views Batch, Library and Live; see `jobs`, `uploads`, `library` and `live`."""
+"""The requests of the views Batch, Build, Library and Live.
+
+See `jobs`, `uploads`, `building`, `library` and `live`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, Response
 
 from checklist_rewards.datasets.importing import AUTO
-from checklist_rewards.errors import SampleError
+from checklist_rewards.errors import ChecklistRewardsError, SampleError
+from checklist_rewards.ui.building import Building
 from checklist_rewards.ui.guard import json_body
 from checklist_rewards.ui.jobs import Jobs
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.library import Library, checklist_text
 from checklist_rewards.ui.live import Live
 from checklist_rewards.ui.project import Project
+from checklist_rewards.ui.snippets import without_secrets
 from checklist_rewards.ui.uploads import MAX_UPLOAD, receive
 
 
@@ -72,6 +79,35 @@ def add_batch(app: FastAPI, judging: Judging) -> None:
         return FileResponse(path, media_type="application/octet-stream", filename=path.name)
 
 
+def add_build(app: FastAPI, judging: Judging) -> None:
+    """Stages, refiners and the preview of a checklist that is built."""
+    building = Building(judging)
+
+    @app.get("/api/build")
+    async def choices() -> Response:
+        return _json(await asyncio.to_thread(building.choices))
+
+    @app.post("/api/build/plan")
+    async def plan(request: Request) -> Response:
+        return _json(await asyncio.to_thread(_while_typed, building.plan, await json_body(request)))
+
+    @app.post("/api/build/stage")
+    async def stage(request: Request) -> Response:
+        return _json(await asyncio.to_thread(building.stage, await json_body(request)))
+
+    @app.post("/api/build/checklist")
+    async def checklist(request: Request) -> Response:
+        return _json(await asyncio.to_thread(building.checklist, await json_body(request)))
+
+    @app.post("/api/build/refine")
+    async def refine(request: Request) -> Response:
+        return _json(await asyncio.to_thread(building.refine, await json_body(request)))
+
+    @app.post("/api/build/preview")
+    async def preview(request: Request) -> Response:
+        return _json(await asyncio.to_thread(_while_typed, building.preview, await json_body(request)))
+
+
 def add_library(app: FastAPI, judging: Judging) -> None:
     """The files of the library."""
     library = Library(judging)
@@ -115,6 +151,14 @@ def add_live(app: FastAPI, project: Project) -> None:
         query = request.query_params
         found = await asyncio.to_thread(live.figures, query.get("file", ""), query.get("known"))
         return Response(status_code=204) if found is None else _json(found)
+
+
+def _while_typed(answer: Callable[[dict[str, Any]], dict[str, Any]], body: dict[str, Any]) -> dict[str, Any]:
+    """The answer, or its error as `error`: while a form is edited, what cannot be used yet is no failed request."""
+    try:
+        return answer(body)
+    except ChecklistRewardsError as error:
+        return {"error": without_secrets(str(error), os.environ)}
 
 
 def _json(content: Any, status: int = 200) -> Response:

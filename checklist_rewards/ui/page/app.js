@@ -3,6 +3,7 @@
 import { annotate } from "./annotate.js";
 import { get, getJson, keepToken } from "./api.js";
 import { batch } from "./batch.js";
+import { build } from "./build.js";
 import { columns } from "./columns.js";
 import { Report } from "./data.js";
 import { count, el, note, section, table } from "./dom.js";
@@ -13,7 +14,7 @@ import { library } from "./library.js";
 import { live } from "./live.js";
 import { show } from "./main.js";
 
-const VIEWS = [["/", "Files", files], ["/annotate", "Annotate", annotate], ["/judge", "Judge", judge], ["/compare", "Compare", columns], ["/batch", "Batch", batch], ["/library", "Library", library], ["/live", "Live", live]];
+const VIEWS = [["/", "Files", files], ["/annotate", "Annotate", annotate], ["/judge", "Judge", judge], ["/compare", "Compare", columns], ["/build", "Build", build], ["/batch", "Batch", batch], ["/library", "Library", library], ["/live", "Live", live]];
 const TABLES = [".jsonl", ".csv", ".parquet"];
 const FOLLOWED = 3000;
 

@@ -36,11 +36,21 @@ export function copyable(text, label) {
   return el("div", { class: "code" }, button, el("pre", { tabindex: "0", "aria-label": label }, text));
 }
 
+const PAUSE = 200;
+
 /** "Export as code": a section that asks `load` for the code when it is opened, and again by `refresh()`. */
 export function exporter(load, told) {
   const code = el("div", {});
-  async function refresh() {
-    if (!node.open) return;
+  let timer = null;
+  const node = el("details", { class: "part export", ontoggle: refresh }, el("summary", {}, "Export as code"), code);
+  return { node, refresh };
+
+  function refresh() {
+    clearTimeout(timer);
+    if (node.open) timer = setTimeout(show, PAUSE);
+  }
+
+  async function show() {
     try {
       const found = await load();
       code.replaceChildren(
@@ -56,8 +66,6 @@ export function exporter(load, told) {
       code.replaceChildren(alertOf(error.message));
     }
   }
-  const node = el("details", { class: "part export", ontoggle: refresh }, el("summary", {}, "Export as code"), code);
-  return { node, refresh };
 }
 
 const METRICS = ["pass", "weighted", "expected", "normalized", "quality"];

@@ -2,19 +2,23 @@
 
 import { answerLine, scoreLine } from "./answers.js";
 import { getJson, lines, post } from "./api.js";
-import { el, note, section } from "./dom.js";
+import { el, section } from "./dom.js";
 import { alertOf, area, choice, exporter, field, settingsForm } from "./forms.js";
+import { itemEditor } from "./items.js";
+import { shelf } from "./shelf.js";
 
 const KEPT = "judge-view";
 
 export async function judge(main) {
   const choices = await getJson("choices");
   const kept = JSON.parse(sessionStorage.getItem(KEPT) ?? "{}");
-  const items = []; // { question, weight, more, node, place }
   const prompt = area(kept.input, { name: "input" });
   const response = area(kept.target, { name: "target", rows: 8 });
   const reference = area(kept.reference, { name: "reference", rows: 2 });
-  const list = el("ol", { class: "editor" });
+  const editor = itemEditor((item, asks) => {
+    if (asks) item.answer.classList.add("stale");
+    keep();
+  });
   const result = el("div", { class: "scores result", "aria-live": "polite" });
   const problem = el("div", {});
   const state = el("span", { class: "muted", role: "status" });
@@ -35,9 +39,9 @@ export async function judge(main) {
         { class: "part" },
         el("h2", {}, "Checklist"),
         el("div", { class: "controls" }, writer, el("button", { type: "button", name: "generate", onclick: generate }, "Write checklist")),
-        list,
-        shelf(),
-        el("div", { class: "controls" }, el("button", { type: "button", name: "add", onclick: () => add({ question: "" }).node.querySelector("textarea").focus() }, "Add item")),
+        editor.node,
+        shelf(choices, { checklist: editor.checklist, open: replace, act, tell: (text) => (state.textContent = text) }),
+        el("div", { class: "controls" }, el("button", { type: "button", name: "add", onclick: () => editor.add({ question: "" }).question.focus() }, "Add item")),
         asJson(),
       ),
       el("section", { class: "part" }, el("div", { class: "controls" }, scoreButton, state), problem, result),
@@ -46,34 +50,10 @@ export async function judge(main) {
     code.node,
   );
   for (const control of [prompt, response, reference]) control.addEventListener("change", keep);
-  for (const item of kept.checklist ?? []) add(item);
-  if (!items.length) add({ question: "" });
-  addEventListener("resize", () => items.forEach((item) => fit(item.question)));
+  editor.replace(kept.checklist?.length ? kept.checklist : [{ question: "" }]);
   document.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) score();
   });
-
-  /** Open and save checklists of the library. */
-  function shelf() {
-    const files = choice([["", "open a saved checklist"], ...choices.checklists], { name: "saved", "aria-label": "saved checklists" });
-    files.addEventListener("change", () => act(async () => {
-      if (!files.value) return;
-      const value = JSON.parse((await getJson("library/file", { name: files.value })).text);
-      replace(Array.isArray(value) ? value : value.items);
-    }));
-    const name = el("input", { name: "checklist-name", placeholder: "name", "aria-label": "name of the checklist" });
-    const save = el("button", { type: "button", name: "save", onclick: () => act(async () => {
-      const file = `checklists/${name.value.replace(/\.json$/, "")}.json`;
-      const known = choices.checklists.includes(file) ? (await getJson("library/file", { name: file })).stamp : null;
-      await post("library/file", { name: file, checklist: checklist(), stamp: known });
-      if (known === null) {
-        choices.checklists.push(file);
-        files.append(el("option", {}, file));
-      }
-      state.textContent = `${file} is saved`;
-    }) }, "Save checklist");
-    return el("div", { class: "controls" }, files, name, save);
-  }
 
   async function act(work) {
     try {
@@ -84,10 +64,10 @@ export async function judge(main) {
     }
   }
 
-  /** Items with options, checks or categories are edited as JSON. */
+  /** The whole checklist as text, to paste or copy. */
   function asJson() {
-    const details = el("details", {}, el("summary", {}, "As JSON: options, categories, code checks"), json, el("button", { type: "button", name: "apply", onclick: apply }, "Apply"));
-    details.addEventListener("toggle", () => (json.value = JSON.stringify(checklist(), null, 2)));
+    const details = el("details", {}, el("summary", {}, "As JSON"), json, el("button", { type: "button", name: "apply", onclick: apply }, "Apply"));
+    details.addEventListener("toggle", () => (json.value = JSON.stringify(editor.checklist(), null, 2)));
     return details;
   }
 
@@ -102,58 +82,12 @@ export async function judge(main) {
   }
 
   function replace(values) {
-    items.length = 0;
-    list.replaceChildren();
-    for (const value of values) add(value);
+    editor.replace(values);
     keep();
   }
 
-  function add(value) {
-    const { question, weight = 1, required = false, ...more } = typeof value === "string" ? { question: value } : value;
-    delete more.id; // follows from the question
-    const item = { more };
-    item.question = area(question, { rows: 1, class: "question", "aria-label": "question", placeholder: "Does the response …?" });
-    item.weight = el("input", { type: "number", step: "any", class: "short", "aria-label": "weight", value: weight });
-    item.required = el("input", { type: "checkbox", "aria-label": "required", checked: required });
-    item.answer = el("div", { class: "given" }, el("span", { class: "muted" }, "no answer yet"));
-    const remove = el("button", { type: "button", class: "link", onclick: () => (items.splice(items.indexOf(item), 1), item.node.remove(), keep()) }, "remove");
-    const tags = [more.category, more.options && `options: ${more.options.map((one) => one.label).join(", ")}`, more.check && "code check"].filter(Boolean);
-    item.node = el(
-      "li",
-      { class: "item" },
-      item.question,
-      el("div", { class: "controls" }, field("weight", item.weight), el("label", { class: "check" }, item.required, " required"), tags.map((tag) => el("span", { class: "tag" }, tag)), remove),
-      item.answer,
-    );
-    item.question.addEventListener("input", () => {
-      item.answer.classList.add("stale");
-      fit(item.question);
-    });
-    for (const control of [item.question, item.weight, item.required]) control.addEventListener("change", keep);
-    items.push(item);
-    list.append(item.node);
-    fit(item.question);
-    return item;
-  }
-
-  function fit(control) {
-    control.style.setProperty("height", "auto");
-    control.style.setProperty("height", `${control.scrollHeight + 2}px`);
-  }
-
-  function asked() {
-    return items.filter((item) => item.question.value.trim());
-  }
-
-  function checklist() {
-    return asked().map((item) => {
-      const weight = Number(item.weight.value);
-      return { question: item.question.value, ...(weight === 1 ? {} : { weight }), ...(item.required.checked ? { required: true } : {}), ...item.more };
-    });
-  }
-
   function body() {
-    return { input: prompt.value, target: response.value, reference: reference.value, checklist: checklist(), settings: form.value() };
+    return { input: prompt.value, target: response.value, reference: reference.value, checklist: editor.checklist(), settings: form.value() };
   }
 
   function keep() {
@@ -163,7 +97,7 @@ export async function judge(main) {
 
   async function score() {
     running?.abort();
-    const own = (running = new AbortController()), shown = asked();
+    const own = (running = new AbortController()), shown = editor.asked();
     problem.replaceChildren();
     state.textContent = "Scoring …";
     for (const item of shown) item.answer.classList.add("stale");

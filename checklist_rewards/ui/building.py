@@ -1,0 +1,277 @@
+"""Building a checklist in the app: the stages of the corpus-level generators one by one, refiners with before and
+after, and scores of sample responses while the checklist is edited.
+
+Nothing is kept between requests: the page sends the source, the draft or the checklist, and gets the next one. A
+failure is one sentence, and what the page has stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from checklist_rewards.chat import completion_text
+from checklist_rewards.checklists import Checklist, ChecklistItem
+from checklist_rewards.errors import ChecklistRewardsError, SampleError
+from checklist_rewards.generators import Stage
+from checklist_rewards.generators.stages import CorpusWriter
+from checklist_rewards.judges.checked import run_check
+from checklist_rewards.pipelines import (
+    REFINERS,
+    GeneratorConfig,
+    PipelineConfig,
+    RefinerConfig,
+    list_pipelines,
+    load_config,
+)
+from checklist_rewards.pipelines.build import build_generator, build_refiners
+from checklist_rewards.pipelines.registry import GENERATORS, Entry
+from checklist_rewards.refiners.base import Report
+from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.scores import ItemScore, Reason, Score, Unanswered, Verdict, score_checklist
+from checklist_rewards.ui.building_forms import check_forms, settings_form, with_defaults
+from checklist_rewards.ui.judging import Judging
+from checklist_rewards.ui.snippets import items_of
+from checklist_rewards.validation import finite, one_sentence
+
+MOST_SAMPLES = 20
+_LINES = TypeAdapter(list[ItemScore])
+
+
+@dataclass(frozen=True)
+class Building:
+    """What the view Build asks for.
+
+    Args:
+        judging ([`Judging`]): The project, the judge, the writer and the store.
+    """
+
+    judging: Judging
+
+    def choices(self) -> dict[str, Any]:
+        """The corpus-level pipelines, refiners and code checks, with their settings as JSON schemas."""
+        return {
+            "writer": self.judging.writer.model,
+            "pipelines": [
+                {
+                    "name": name,
+                    "description": config.description,
+                    "settings": with_defaults(
+                        settings_form(GENERATORS.get(config.generator.kind).factory), config.generator.settings()
+                    ),
+                }
+                for name, config in self._corpus_level()
+            ],
+            "refiners": [
+                {"name": entry.name, "description": entry.summary, "settings": settings_form(entry.factory)}
+                for entry in REFINERS
+            ],
+            "checks": check_forms(),
+        }
+
+    def plan(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The stages of a pipeline with these settings, and the forms of its source and its drafts."""
+        writer = self._writer(body)
+        return {
+            "stages": list(writer.order),
+            "source": writer.source_shape.model_json_schema(),
+            "example": writer.source_shape.example().model_dump(mode="json", exclude_defaults=True),
+            "draft": writer.draft_shape.model_json_schema(),
+        }
+
+    def stage(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Run one stage on the draft of the stage before, as it was returned or edited.
+
+        Returns:
+            `dict`: `draft`; `asked`, `kept` and `seconds` of the stage; `questions`, the number of items that a
+            checklist of this draft would have, or None if it cannot be one yet.
+
+        Raises:
+            ChecklistRewardsError: If the request is not valid or the stage fails.
+        """
+        writer = self._writer(body)
+        completed: list[Stage] = []
+        source = body.get("source")
+        draft = writer.advance(str(body.get("stage")), source, body.get("draft"), progress=completed.append)
+        try:
+            questions = len(writer.checklist(source, draft))
+        except SampleError:  # later stages write the questions
+            questions = None
+        [stage] = completed
+        return {
+            "draft": draft.model_dump(mode="json"),
+            "questions": questions,
+            "asked": stage.asked,
+            "kept": stage.kept,
+            "seconds": round(stage.seconds, 3),
+        }
+
+    def checklist(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The checklist of a draft. Raises [`SampleError`] if the draft cannot be one."""
+        found = self._writer(body).checklist(body.get("source"), body.get("draft"))
+        return {"items": items_of(found), "source": found.source, "model": found.model}
+
+    def refine(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Refine a checklist and tell what became of every item.
+
+        Returns:
+            `dict`: `items`, the refined checklist; `before`, per item of the given one `question`, `state` (kept,
+            changed or dropped) and `reason`; `after`, per refined item `question`, `state` (kept, changed or new) and
+            `reason` (what changed, or why the refiner could not assess it).
+
+        Raises:
+            ChecklistRewardsError: If the request is not valid, or no item is left.
+        """
+        entry = REFINERS.get(str(body.get("refiner")))
+        settings = _settings(body, entry)
+        named = {name: value for name, value in settings.items() if name in RefinerConfig.model_fields}
+        options = {name: value for name, value in settings.items() if name not in named}
+        try:
+            config = RefinerConfig(kind=entry.name, options=options, **named)
+        except ValidationError as error:
+            raise SampleError(f"refiner {entry.name!r}: {one_sentence(error, RefinerConfig)}") from None
+        checklist = Checklist.parse(body.get("checklist"))
+        judging = self.judging
+        scorer = judging.pipeline(body.get("judge") or {}).scorer
+        [refiner] = build_refiners((config,), judging.writer, judging.store, scorer)
+        refined = refiner.refine(checklist, _samples(body, checklist))
+        return {"items": items_of(refined), **_compared(checklist, refined, getattr(refiner, "report", None))}
+
+    def preview(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Score samples with the answers that the page has. No model is asked; code checks are run.
+
+        Each sample has `target`, optionally `input`, and `answers`: item scores of earlier reads, and `quality`, their
+        grade in mode `quality`. An answer counts for an item with the same id and question; all other items are
+        unanswered as not_read, and then the grade does not count.
+
+        Raises:
+            ChecklistRewardsError: If the request is not valid.
+        """
+        pipe = self.judging.pipeline(body.get("settings") or {})
+        scorer = pipe.scorer
+        if not isinstance(scorer, ChecklistScorer):
+            raise SampleError(f"the scorer of {pipe.name!r} is not part of the package and has no preview.")
+        checklist = Checklist.parse(body.get("checklist"))
+        pipe.check_checklist(checklist, "checklist")
+        checklist = pipe.scaled(checklist)
+        settings = pipe.config.scorer
+
+        def verdict(item: ChecklistItem, sample: Sample, known: Mapping[str, ItemScore]) -> Verdict:
+            if item.check is not None and settings.checks in (None, "only"):
+                return run_check(item, sample.target, sample.input, settings.allow_code or False)
+            line = known.get(item.id)
+            if line is None or line.question != item.question:
+                return Verdict(unanswered=Unanswered(Reason.NOT_READ))
+            return line.verdict()
+
+        scores: list[Score] = []
+        for sample, given in zip(_samples(body, checklist), body.get("samples") or (), strict=True):
+            known = {line.id: line for line in _answers(given)}
+            verdicts = [verdict(item, sample, known) for item in checklist.items]
+            complete = all(v.unanswered is None or v.unanswered.reason != Reason.NOT_READ for v in verdicts)
+            quality = given.get("quality") if complete else None
+            if quality is not None:
+                finite("quality", quality)
+            scores.append(score_checklist(checklist, verdicts, scorer.aggregation, quality=quality))
+        return {"scores": [score.model_dump(mode="json") for score in scores]}
+
+    def _corpus_level(self) -> list[tuple[str, PipelineConfig]]:
+        """The corpus-level pipelines of the package and of the project whose generators run stage by stage."""
+        found = [(name, load_config(name)) for name in list_pipelines()]
+        for file in self.judging.project.files():
+            if file.name.startswith("pipelines/"):
+                try:
+                    found.append((file.name, self.judging.config_of({"pipeline": file.name})))
+                except ChecklistRewardsError:  # the library shows its error
+                    continue
+        return [(name, config) for name, config in found if _steps(GENERATORS.get(config.generator.kind))]
+
+    def _writer(self, body: Mapping[str, Any]) -> CorpusWriter:
+        name = body.get("pipeline")
+        if not isinstance(name, str) or not name:
+            raise SampleError(f"pipeline must be the name of a pipeline, got {name!r:.80}.")
+        config = self.judging.config_of({"pipeline": name})
+        entry = GENERATORS.get(config.generator.kind)
+        if not _steps(entry):
+            raise SampleError(f"the pipeline {name!r} has no stages; it writes a checklist per input.")
+        settings = _settings(body, entry)
+        named = {name: value for name, value in settings.items() if name in GeneratorConfig.model_fields}
+        options = {name: value for name, value in settings.items() if name not in named}
+        options = {**config.generator.options, **options}
+        config = config.replace({"generator": {**named, "options": options}}, "settings")
+        judging = self.judging
+        return build_generator(config.generator, judging.writer, judging.store, judging.pipeline({}).scorer)
+
+
+def _steps(entry: Entry) -> bool:
+    return isinstance(entry.factory, type) and issubclass(entry.factory, CorpusWriter)
+
+
+def _settings(body: Mapping[str, Any], entry: Entry) -> dict[str, Any]:
+    """The settings of a request; only those that the page has fields for."""
+    settings = body.get("settings") or {}
+    if not isinstance(settings, Mapping):
+        raise SampleError(f"settings must be an object, got {type(settings).__name__}.")
+    allowed = settings_form(entry.factory)["properties"]
+    unknown = sorted(set(settings) - set(allowed))
+    if unknown:
+        raise SampleError(f"{unknown[0]!r:.80} is not a setting of {entry.name}; allowed: {', '.join(allowed)}.")
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def _samples(body: Mapping[str, Any], checklist: Checklist) -> list[Sample]:
+    given = body.get("samples") or []
+    if not isinstance(given, Sequence) or isinstance(given, str) or len(given) > MOST_SAMPLES:
+        raise SampleError(f"samples must be a list of up to {MOST_SAMPLES} responses.")
+    samples = []
+    for number, one in enumerate(given, start=1):
+        target, input = (one.get("target"), one.get("input")) if isinstance(one, Mapping) else (None, None)
+        if not isinstance(target, str) or not isinstance(input, str | None):
+            raise SampleError(f"sample {number} must have a text as 'target', and as 'input' a text or nothing.")
+        samples.append(Sample(checklist, completion_text(target), input or None))
+    return samples
+
+
+def _answers(sample: Mapping[str, Any]) -> list[ItemScore]:
+    try:
+        return _LINES.validate_python(sample.get("answers") or [])
+    except ValidationError as error:
+        detail = error.errors(include_url=False)[0]
+        raise SampleError(f"answers must be items of a score: {detail['msg']}.") from None
+
+
+def _compared(before: Checklist, after: Checklist, report: Report | None) -> dict[str, Any]:
+    """What became of every item. Items of a report are the objects of the checklists, or else equal to them."""
+    dropped = {id(note.item): note.reason for note in report.dropped} if report is not None else {}
+    unclear = {note.item.id: note.reason for note in report.unclear} if report is not None else {}
+    old = {item.id: item for item in before.items}
+    new = {item.id: item for item in after.items}
+
+    def was(item: ChecklistItem) -> dict[str, Any]:
+        if id(item) in dropped or item.id not in new:
+            return {"state": "dropped", "reason": dropped.get(id(item), "")}
+        changes = _changes(item, new[item.id])
+        return {"state": "changed" if changes else "kept", "reason": changes}
+
+    def became(item: ChecklistItem) -> dict[str, Any]:
+        changes = "" if item.id not in old else _changes(old[item.id], item)
+        state = "new" if item.id not in old else "changed" if changes else "kept"
+        return {"state": state, "reason": "; ".join(filter(None, (changes, unclear.get(item.id))))}
+
+    return {
+        "before": [{"question": item.question, **was(item)} for item in before.items],
+        "after": [{"question": item.question, **became(item)} for item in after.items],
+    }
+
+
+def _changes(old: ChecklistItem, new: ChecklistItem) -> str:
+    fields = ("weight", "category", "required")
+    pairs = [(name, getattr(old, name), getattr(new, name)) for name in fields]
+    return ", ".join(f"{name} {_shown(a)} → {_shown(b)}" for name, a, b in pairs if a != b)
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else "none" if value is None else str(value)

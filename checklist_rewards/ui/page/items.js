@@ -1,0 +1,163 @@
+// The editor of a checklist, for Judge and Build: the items with their weights, gates, categories, options and checks.
+
+import { getJson } from "./api.js";
+import { el } from "./dom.js";
+import { alertOf, area, choice, field } from "./forms.js";
+import { schemaForm } from "./schemaform.js";
+
+let loading = null;
+
+/** The types of code checks, asked for once. */
+function checkTypes() {
+  loading ??= getJson("build").then((found) => found.checks);
+  loading.catch(() => (loading = null));
+  return loading;
+}
+
+/** `changed(item, asks)` is called after an edit; `asks` tells whether the answer to the item depends on it. */
+export function itemEditor(changed, empty = "no answer yet") {
+  const items = []; // { question, weight, required, more, answer, node }
+  const list = el("ol", { class: "editor" });
+  addEventListener("resize", () => items.forEach((item) => fit(item.question)));
+  return { node: list, items, add, replace, asked, checklist };
+
+  function asked() {
+    return items.filter((item) => item.question.value.trim());
+  }
+
+  function checklist() {
+    return asked().map((item) => {
+      const weight = Number(item.weight.value);
+      return { question: item.question.value, ...(weight === 1 ? {} : { weight }), ...(item.required.checked ? { required: true } : {}), ...item.more };
+    });
+  }
+
+  function replace(values) {
+    items.length = 0;
+    list.replaceChildren();
+    for (const value of values) add(value);
+  }
+
+  function add(value) {
+    const { question, weight = 1, required = false, ...more } = typeof value === "string" ? { question: value } : value;
+    delete more.id; // follows from the question
+    const item = { more };
+    const tags = el("span", {});
+    item.question = area(question, { rows: 1, class: "question", "aria-label": "question", placeholder: "Does the response …?" });
+    item.weight = el("input", { type: "number", step: "any", class: "short", "aria-label": "weight", value: weight });
+    item.required = el("input", { type: "checkbox", "aria-label": "required", checked: required });
+    item.answer = el("div", { class: "given" }, el("span", { class: "muted" }, empty));
+    const remove = el("button", { type: "button", class: "link", onclick: () => (items.splice(items.indexOf(item), 1), item.node.remove(), changed(null, false)) }, "remove");
+    const edited = (asks) => (tag(), changed(item, asks));
+    item.node = el(
+      "li",
+      { class: "item" },
+      item.question,
+      el("div", { class: "controls" }, field("weight", item.weight), el("label", { class: "check" }, item.required, " required"), tags, remove),
+      extras(item.more, edited),
+      item.answer,
+    );
+    item.question.addEventListener("input", () => (fit(item.question), changed(item, true)));
+    for (const control of [item.weight, item.required]) control.addEventListener("input", () => changed(item, false));
+    items.push(item);
+    list.append(item.node);
+    tag();
+    fit(item.question);
+    return item;
+
+    function tag() {
+      const names = [more.category, more.options && `options: ${more.options.map((one) => one.label).join(", ")}`, more.check && "code check"].filter(Boolean);
+      tags.replaceChildren(...names.map((name) => el("span", { class: "tag" }, name)));
+    }
+  }
+
+  function fit(control) {
+    control.style.setProperty("height", "auto");
+    control.style.setProperty("height", `${control.scrollHeight + 2}px`);
+  }
+}
+
+/** Category, options and code check of an item; made when it is opened. */
+function extras(more, edited) {
+  const details = el("details", { class: "more" }, el("summary", {}, "Category, options, code check"));
+  details.addEventListener("toggle", async () => {
+    if (!details.open || details.children.length > 1) return;
+    const category = el("input", { name: "category", value: more.category ?? "" });
+    category.addEventListener("input", () => (set(more, "category", category.value), edited(false)));
+    const check = el("div", {});
+    details.append(field("category", category), options(more, edited), check);
+    try {
+      check.replaceChildren(checkForm(more, await checkTypes(), edited));
+    } catch (error) {
+      check.replaceChildren(alertOf(error.message));
+    }
+  });
+  return details;
+}
+
+function set(more, name, value) {
+  if (value === "" || value === null || value?.length === 0) delete more[name];
+  else more[name] = value;
+}
+
+/** The answers of an item other than yes and no, with their values. */
+function options(more, edited) {
+  const rows = el("div", {});
+  const entries = [];
+  for (const option of more.options ?? []) add(option);
+  const button = el("button", { type: "button", name: "add-option", onclick: () => (add({ label: "", value: 1 }).focus(), store(true)) }, "Add option");
+  return el("div", { class: "group", role: "group", "aria-label": "options" }, el("div", { class: "caption" }, "options (without any: yes and no)"), rows, button);
+
+  function add(option) {
+    const label = el("input", { "aria-label": "label of the option", value: option.label });
+    const value = el("input", { type: "number", min: 0, max: 1, step: "any", class: "short", "aria-label": "value from 0 to 1", value: option.value ?? "", disabled: Boolean(option.na) });
+    const na = el("input", { type: "checkbox", checked: Boolean(option.na) });
+    const entry = { read: () => ({ label: label.value, ...(na.checked ? { na: true } : { value: value.value === "" ? null : Number(value.value) }) }) };
+    const row = el("div", { class: "controls" }, label, value, el("label", { class: "check" }, na, " cannot assess"), el("button", { type: "button", class: "link", onclick: () => (entries.splice(entries.indexOf(entry), 1), row.remove(), store(true)) }, "remove option"));
+    label.addEventListener("input", () => store(true));
+    value.addEventListener("input", () => store(false));
+    na.addEventListener("input", () => ((value.disabled = na.checked), store(true)));
+    entries.push(entry);
+    rows.append(row);
+    return label;
+  }
+
+  function store(asks) {
+    set(more, "options", entries.map((entry) => entry.read()));
+    edited(asks);
+  }
+}
+
+/** A code check by name, with its fields as a form. */
+function checkForm(more, types, edited) {
+  const given = typeof more.check === "string" ? parsed(more.check) : more.check;
+  const select = choice([["", "none: the judge answers"], ...types.map((one) => one.name)], { name: "check", value: given?.type ?? "" });
+  const fields = el("div", {});
+  select.addEventListener("change", () => {
+    const type = types.find((one) => one.name === select.value);
+    draw(type?.example ?? {});
+    set(more, "check", type ? { type: type.name, ...type.example } : null);
+    edited(true);
+  });
+  const { type, ...values } = given ?? {};
+  draw(values);
+  return el("div", { class: "group", role: "group", "aria-label": "code check" }, field("code check", select), fields);
+
+  function draw(values) {
+    const type = types.find((one) => one.name === select.value);
+    if (!type) return fields.replaceChildren();
+    const form = schemaForm(type.form, values, () => {
+      more.check = { type: type.name, ...form.value() };
+      edited(true);
+    });
+    fields.replaceChildren(el("p", { class: "note" }, type.summary, type.runs_code ? " It runs code: start the app with --allow-code." : ""), form.node);
+  }
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}

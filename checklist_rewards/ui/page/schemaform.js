@@ -1,0 +1,87 @@
+// A form of a JSON schema, as pydantic writes it: objects, lists, texts, numbers, choices and yes/no.
+
+import { el } from "./dom.js";
+import { area, choice, field } from "./forms.js";
+
+/** `node`, and `value()`: what the form holds. Empty optional fields and those with their default value are left out. */
+export function schemaForm(schema, value = {}, changed = () => {}) {
+  const made = part(schema, value ?? {}, schema.$defs ?? {}, "", changed);
+  made.node.addEventListener("input", changed);
+  return made;
+}
+
+function part(given, value, defs, name, changed) {
+  const schema = resolved(given, defs);
+  if (schema.type === "object") return group(schema, value ?? {}, defs, changed);
+  if (schema.type === "array") return list(schema, value ?? schema.default ?? [], defs, name, changed);
+  const shown = name.replaceAll("_", " ");
+  if (schema.type === "boolean") {
+    const control = el("input", { type: "checkbox", name, checked: value ?? schema.default ?? false });
+    return { node: el("label", { class: "check" }, control, ` ${shown}`), value: () => control.checked };
+  }
+  const control = simple(schema, value ?? schema.default, name);
+  return { node: field(shown, control), value: () => read(schema, control.value) };
+}
+
+function simple(schema, value, name) {
+  if (schema.enum) return choice(schema.optional ? [["", "none"], ...schema.enum] : schema.enum, { name, value: value ?? (schema.optional ? "" : schema.enum[0]) });
+  if (schema.type === "integer" || schema.type === "number") return el("input", { type: "number", name, step: schema.type === "integer" ? 1 : "any", class: "short", value: value ?? "" });
+  if (schema.type === "json") return area(value === undefined ? "" : JSON.stringify(value, null, 1), { name, rows: 3, class: "source", spellcheck: "false" });
+  return area(value, { name, rows: 1, class: "grows", readonly: Boolean(schema.readOnly) });
+}
+
+function read(schema, text) {
+  if (text === "" && (schema.optional || schema.type !== "string")) return undefined;
+  if (schema.type === "integer" || schema.type === "number") return Number(text);
+  if (schema.type !== "json") return text;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text; // the server's sentence names the field
+  }
+}
+
+function group(schema, value, defs, changed) {
+  const parts = Object.entries(schema.properties ?? {}).map(([name, one]) => [name, one, part(one, value[name], defs, name, changed)]);
+  return {
+    node: el("div", { class: "form" }, parts.map(([, , made]) => made.node)),
+    value() {
+      const found = parts.map(([name, one, made]) => [name, made.value(), one.default]);
+      return Object.fromEntries(found.filter(([, own, otherwise]) => own !== undefined && JSON.stringify(own) !== JSON.stringify(otherwise)).map(([name, own]) => [name, own]));
+    },
+  };
+}
+
+/** Texts: one per line. Whole numbers: in one line. Objects: a form each. */
+function list(schema, value, defs, name, changed) {
+  const items = resolved(schema.items ?? {}, defs), shown = name.replaceAll("_", " ");
+  if (items.type === "object") return objects(items, value, defs, shown, changed, schema.readOnly);
+  const whole = items.type === "integer";
+  const control = area(value.join(whole ? ", " : "\n"), { name, rows: whole ? 1 : 2, class: "grows" });
+  const texts = () => control.value.split(whole ? /[\s,]+/ : "\n").filter((one) => one.trim());
+  return { node: field(whole ? `${shown} (numbers)` : `${shown} (one per line)`, control), value: () => (whole ? texts().map(Number) : texts()) };
+}
+
+function objects(schema, value, defs, shown, changed, fixed) {
+  const one = shown.replace(/s$/, ""), forms = [];
+  const rows = el("div", {});
+  const more = el("button", { type: "button", onclick: () => (add({}).node.querySelector("textarea, input")?.focus(), changed()) }, `Add ${one}`);
+  value.forEach(add);
+  return { node: el("div", { class: "group", role: "group", "aria-label": shown }, el("div", { class: "caption" }, shown), rows, fixed ? null : more), value: () => forms.map((made) => made.value()) };
+
+  function add(entry) {
+    const made = group(schema, entry, defs, changed);
+    const own = el("div", { class: "entry" }, made.node, fixed ? null : el("button", { type: "button", class: "link", onclick: () => (forms.splice(forms.indexOf(made), 1), own.remove(), changed()) }, `remove this ${one}`));
+    forms.push(made);
+    rows.append(own);
+    return made;
+  }
+}
+
+/** Without references, and with `optional` for one that may be null. */
+function resolved(schema, defs) {
+  const named = schema.$ref ? defs[schema.$ref.split("/").pop()] : schema.allOf ? resolved(schema.allOf[0], defs) : schema;
+  if (!named.anyOf) return named;
+  const known = named.anyOf.filter((one) => one.type !== "null");
+  return { ...resolved(known[0], defs), ...(named.default === undefined ? {} : { default: named.default ?? undefined }), optional: known.length < named.anyOf.length };
+}

@@ -1,0 +1,243 @@
+"""The view Build in headless Chromium: from dimensions to a saved checklist, with a scripted writer and judge."""
+
+import json
+import socket
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("uvicorn")
+pytest.importorskip("sentence_transformers")
+import uvicorn
+
+from checklist_rewards import Checklist, ChecklistScorer
+from checklist_rewards.backends import Engine
+from checklist_rewards.files.store import Store
+from checklist_rewards.pipelines import PipelineConfig
+from checklist_rewards.ui.app import build_ui
+from checklist_rewards.ui.judging import Judging
+from checklist_rewards.ui.project import Project
+from tests.conftest import HANG, REPO
+from tests.fakes import FakeBackend
+from tests.generators import test_deductive as deductive
+from tests.generators.fakes import Replies
+from tests.ui import browser
+from tests.ui.app.conftest import TOKEN, colours
+from tests.ui.app.test_browser import fill
+from tests.ui.test_browser import AXE
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
+
+HOSTILE = "Is it <img src=x onerror=\"document.title='broken'\">?"
+SEEDS = ["Is it red?", HOSTILE]
+ADDED = {"elaborate": ["Is the colour red?", "Does it rhyme?"], "diversify": ["Does it name a river?"]}
+
+
+def writes(text, sampling):
+    """What the scripted writer replies to each stage and refiner."""
+    if "ask the same thing" in text:
+        return json.dumps({"same": True, "question": "Is it red?"})
+    stage = deductive.stage_of(text)
+    if stage is None or (stage == "elaborate" and "Is it crimson?" in text):
+        return "I cannot write that."
+    return deductive.questions(*(SEEDS if stage == "seed" else ADDED[stage]))
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """The app of an empty project, on a port of its own."""
+    folder = tmp_path_factory.mktemp("project")
+    store = Store(tmp_path_factory.mktemp("store") / "store.sqlite")
+    judge, writer = FakeBackend(colours), Replies(writes)
+    judging = Judging(
+        Project.at(folder), PipelineConfig(), {}, Engine("judge", judge), Engine("writer", writer), store
+    )
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(build_ui(judging, TOKEN), log_level="warning"))
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    base = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    yield SimpleNamespace(base=base, folder=folder, judge=judge, writer=writer)
+    server.should_exit = True
+    thread.join(HANG)
+
+
+@pytest.fixture(scope="module")
+def page(served, chromium):
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    browser.errors(chromium)
+    chromium.set_script_timeout(HANG)
+
+    def wait(condition):
+        return WebDriverWait(chromium, 60, 0.05).until(lambda _: chromium.execute_script(f"return {condition}"))
+
+    chromium.get(f"{served.base}/build?token={TOKEN}")
+    wait("document.querySelector('[name=run-seed]') !== null")
+    yield SimpleNamespace(driver=chromium, base=served.base, wait=wait, js=chromium.execute_script)
+    chromium.execute_script("sessionStorage.clear()")
+    assert browser.errors(chromium) == []
+    assert chromium.title != "broken"
+
+
+def click(page, selector):
+    """Press a control with the keyboard."""
+    control = page.driver.find_element("css selector", selector)
+    page.js("arguments[0].focus()", control)
+    control.send_keys(" ")
+
+
+def texts(page, selector):
+    return page.js(
+        f"return [...document.querySelectorAll({json.dumps(selector)})].map((one) => one.value ?? one.textContent)"
+    )
+
+
+def stage(page, number):
+    return f".stages > li:nth-child({number})"
+
+
+def test_dimensions_become_a_saved_checklist(page, served):
+    fill(page, ".source-form [name=task]", "Name a colour.")
+    click(page, ".source-form .group > button")
+    fill(page, ".source-form [name=name]", "colour")
+    fill(page, ".source-form [name=definition]", "It has a colour.")
+    assert page.js("return document.querySelector('[name=run-elaborate]').disabled")
+    click(page, "[name=run-seed]")
+    page.wait(f"document.querySelector('{stage(page, 1)} [name=seeds]') !== null")
+    assert texts(page, f"{stage(page, 1)} [name=seeds]") == ["\n".join(SEEDS)]
+
+    # A stage that fails says so in its own card, and nothing typed is lost.
+    fill(page, f"{stage(page, 1)} [name=seeds]", "Is it crimson?")
+    click(page, "[name=run-elaborate]")
+    page.wait(f"document.querySelector('{stage(page, 2)} [role=alert]') !== null")
+    sentence = texts(page, "[role=alert]")
+    assert len(sentence) == 1 and "the stage 'elaborate' failed. colour" in sentence[0]
+    assert texts(page, f"{stage(page, 1)} [name=seeds]") == ["Is it crimson?"]
+    assert ["400" in message for message in browser.errors(page.driver)] == [True]
+
+    fill(page, f"{stage(page, 1)} [name=seeds]", f"Is it red?\n{HOSTILE}\nIs it polite?")
+    click(page, "[name=run-elaborate]")
+    page.wait(f"document.querySelector('{stage(page, 2)} [name=added]') !== null")
+    assert "- Is it polite?" in served.writer.sampled[-1][0][0]
+    assert texts(page, f"{stage(page, 2)} [name=added]") == ["\n".join(ADDED["elaborate"])]
+    click(page, "[name=run-diversify]")
+    page.wait("document.querySelector('[name=use-diversify]')?.hidden === false")
+    click(page, "[name=use-diversify]")
+    page.wait("document.querySelectorAll('.editor .item').length === 6")
+    questions = ["Is it red?", HOSTILE, "Is it polite?", *ADDED["elaborate"], *ADDED["diversify"]]
+    assert texts(page, ".editor .question") == questions
+    assert page.js("return document.querySelectorAll('#view img').length") == 0
+
+    # Before and after; undo and redo by accepting again.
+    page.js("document.querySelector('.refine .settings').open = true")
+    fill(page, ".refine [name=threshold]", "0.9")
+    for again in (True, False):
+        click(page, "[name=refine]")
+        page.wait("document.querySelector('[name=accept]') !== null")
+        states = texts(page, "[aria-label=Before] .state")
+        assert states.count("dropped") == 1 and len(states) == 6
+        assert "it was merged into 'Is it red?'" in texts(page, "[aria-label=Before] .reason")
+        assert len(texts(page, "[aria-label=After] .state")) == 5
+        click(page, "[name=accept]")
+        page.wait("document.querySelectorAll('.editor .item').length === 5")
+        if again:
+            click(page, "[name=undo]")
+            page.wait("document.querySelectorAll('.editor .item').length === 6")
+
+    # The preview: the judge reads once, and a weight changes the score without it.
+    for number, text in ((1, "a red thing"), (2, "a blue thing")):
+        fill(page, f".samples .card:nth-child({number}) [name=sample]", text)
+    click(page, "[name=read]")
+    page.wait("document.querySelectorAll('.samples .score .num').length === 2")
+    page.wait("document.querySelectorAll('.editor .item:first-child .pill').length === 2")
+    before = page.js("return document.querySelector('.samples .score .num').title")
+    asked = len(served.judge.asked)
+    weight = page.driver.find_element("css selector", ".editor .item:first-child input[type=number]")
+    weight.clear()
+    weight.send_keys("4")
+    page.wait(f"document.querySelector('.samples .score .num').title !== '{before}'")
+    page.wait("document.querySelector('.samples .was') !== null")
+    assert len(served.judge.asked) == asked
+    after = float(page.js("return document.querySelector('.samples .score .num').title"))
+
+    # A code check by form is computed at once; an item with another text waits for the judge.
+    page.js("document.querySelectorAll('.editor .more')[4].open = true")
+    page.wait("document.querySelector('.editor [name=check]') !== null")
+    page.js(
+        "const s = document.querySelector('.editor [name=check]'); s.value = 'words';"
+        "s.dispatchEvent(new Event('change', {bubbles: true}))"
+    )
+    for name, value in (("at_least", "3"), ("at_most", "3")):
+        fill(page, f".editor [name={name}]", value)
+    page.wait("document.querySelectorAll('.editor .item:nth-child(5) .pill.pass').length === 2")
+    assert len(served.judge.asked) == asked
+    fill(page, ".editor .item:nth-child(3) .question", "Is it short?")
+    page.wait("document.querySelector('.editor .item:nth-child(3) .pill').textContent.includes('not read yet')")
+    click(page, "[name=read]")
+    page.wait("![...document.querySelectorAll('.editor .pill')].some((one) => one.textContent.includes('not read'))")
+    assert len(served.judge.asked) == asked + 2
+
+    fill(page, "[name=checklist-name]", "built")
+    click(page, "[name=save]")
+    page.wait("[...document.querySelectorAll('[role=status]')].some((one) => one.textContent.endsWith('is saved'))")
+    saved = Checklist.parse((served.folder / "checklists" / "built.json").read_text())
+    assert [item.weight for item in saved.items] == [4.0, 1.0, 1.0, 1.0, 1.0]
+    assert saved.items[4].check == '{"at_least": 3, "at_most": 3, "type": "words"}'
+    expected = ChecklistScorer(backend=FakeBackend(colours), store=False).score(saved, "a red thing")
+    assert page.js("return document.querySelector('.samples .score .num').title") == str(expected.primary_score)
+    assert after > float(before)
+    page.js("document.querySelector('#view > details:last-child').open = true")
+    page.wait("document.querySelectorAll('.code pre').length === 3")
+    assert "ChecklistScorer('judge'" in page.js("return document.querySelector('.code pre').textContent")
+
+
+def test_a_page_that_is_opened_again_has_what_was_typed(page):
+    page.driver.get(f"{page.base}/build")
+    page.wait("document.querySelectorAll('.stages [name=seeds]').length === 3")
+    assert texts(page, ".editor .question")[2] == "Is it short?"
+    assert texts(page, ".source-form [name=name]") == ["colour"]
+    assert texts(page, ".samples [name=sample]") == ["a red thing", "a blue thing"]
+    page.wait("document.querySelectorAll('.editor .pill').length === 10")
+
+
+def test_the_other_methods_show_their_stages(page):
+    for method, stages in (("feedback", 1), ("interacteval", 5), ("checkeval", 3)):
+        page.js(
+            "const s = document.querySelector('[name=method]'); s.value = arguments[0];"
+            "s.dispatchEvent(new Event('change'))",
+            method,
+        )
+        page.wait(f"document.querySelectorAll('.stages > li').length === {stages}")
+        click(page, "[name=example]")
+    page.wait("document.querySelectorAll('.source-form .entry').length === 2")
+
+
+def test_the_view_is_accessible_and_fits_a_phone(page):
+    """With every part of the view open: stages, options, a check, before and after, settings and code."""
+    page.driver.get(f"{page.base}/build")
+    page.wait("document.querySelectorAll('.editor .item').length === 5")
+    page.js("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    page.wait("document.querySelectorAll('.editor [name=check]').length === 5")
+    click(page, ".editor [name=add-option]")
+    click(page, ".source-form .group > button")
+    click(page, "[name=refine]")
+    page.wait("document.querySelector('.refine [name=accept], .refine [role=alert]') !== null")
+    axe = (REPO / "tests" / "ui" / "axe" / "axe.min.js").read_text(encoding="utf-8")
+    page.js(f"{axe}; window.axe = axe")
+    found = {}
+    for width in (1280, 390):
+        for dark in (False, True):
+            browser.resize(page.driver, width)
+            browser.scheme(page.driver, dark)
+            violations = page.driver.execute_async_script(AXE)
+            if violations:
+                found[width, dark] = violations
+        if page.js("return document.documentElement.scrollWidth > innerWidth"):
+            found[width] = "scrolls sideways"
+    browser.resize(page.driver, 1280)
+    browser.scheme(page.driver, False)
+    browser.errors(page.driver)  # of the request that is refused for the option without a label
+    assert found == {}

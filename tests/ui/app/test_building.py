@@ -1,0 +1,240 @@
+"""The view Build: stages one by one, refiners with before and after, and a preview that asks no model."""
+
+import json
+
+import pytest
+
+pytest.importorskip("fastapi")
+from fastapi.testclient import TestClient
+
+from checklist_rewards import Checklist, ChecklistScorer
+from checklist_rewards.backends import Engine
+from checklist_rewards.checks import CHECKS
+from checklist_rewards.generators import DeductiveGenerator
+from checklist_rewards.pipelines import PipelineConfig
+from checklist_rewards.ui.app import build_ui
+from checklist_rewards.ui.guard import HEADER
+from checklist_rewards.ui.judging import Judging
+from checklist_rewards.ui.project import Project
+from tests.fakes import FakeBackend
+from tests.generators import test_deductive as deductive
+from tests.generators import test_inductive as inductive
+from tests.generators import test_interactive as interactive
+from tests.generators.fakes import Replies
+from tests.ui.app.conftest import HOST, TOKEN, colours
+
+DIMENSIONS = {
+    "dimensions": [{"name": "colour", "definition": "It has a colour.", "seed_questions": ["Is it red?"]}],
+}
+
+
+@pytest.fixture
+def writer():
+    return Replies(deductive.usual)
+
+
+@pytest.fixture
+def judging(folder, writer):
+    engine = Engine("fake", FakeBackend(colours))
+    return Judging(Project.at(folder), PipelineConfig(), {}, engine, Engine("writer", writer))
+
+
+def ok(client, path, **body):
+    answer = client.post(f"/api/build/{path}", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def refused(client, path, **body):
+    answer = client.post(f"/api/build/{path}", json=body)
+    assert answer.status_code == (200 if path in ("plan", "preview") else 400), answer.text  # 200: asked while typing
+    return answer.json()["error"]
+
+
+def test_the_choices_describe_their_own_forms(client):
+    found = client.get("/api/build").json()
+    assert [one["name"] for one in found["pipelines"]] == ["checkeval", "interacteval", "feedback"]
+    assert found["pipelines"][0]["settings"]["properties"]["augmentation"]["anyOf"][0]["enum"][0] == "both"
+    assert {"deduplicator", "tagger", "unit_tester", "selector"} <= {one["name"] for one in found["refiners"]}
+    for one in (*found["pipelines"], *found["refiners"]):
+        assert not {"model", "store", "prompt", "embedder", "allow_code"} & set(one["settings"]["properties"])
+    assert [one["name"] for one in found["checks"]] == list(CHECKS)
+    keywords = next(one for one in found["checks"] if one["name"] == "keywords")
+    assert keywords["form"]["required"] == ["words"] and "type" not in keywords["form"]["properties"]
+    nested = next(one for one in found["checks"] if one["name"] == "all")
+    assert nested["form"]["properties"]["checks"] == {"type": "json"}
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "rule", "source", "settings"),
+    [
+        ("checkeval", lambda: deductive.usual, deductive.SOURCE, {"augmentation": "both"}),
+        ("feedback", lambda: inductive.usual, inductive.SOURCE, {}),
+        ("interacteval", interactive.script, interactive.SOURCE, {}),
+    ],
+)
+def test_every_stage_is_run_on_its_own(client, writer, pipeline, rule, source, settings):
+    writer.reply = rule()
+    given = {"pipeline": pipeline, "settings": settings, "source": source.model_dump()}
+    plan = ok(client, "plan", pipeline=pipeline, settings=settings)
+    assert plan["source"]["properties"].keys() == source.model_dump().keys()
+    draft = None
+    for calls, stage in enumerate(plan["stages"], start=1):
+        found = ok(client, "stage", **given, stage=stage, draft=draft)
+        assert len(writer.sampled) == calls and found["asked"] and found["kept"]
+        assert found["draft"].keys() == plan["draft"]["properties"].keys()
+        draft = found["draft"]
+    checklist = ok(client, "checklist", **given, draft=draft)
+    assert len(checklist["items"]) == found["questions"] and checklist["model"] == "writer"
+    assert checklist["source"].startswith(pipeline)
+
+
+def test_the_next_stage_uses_the_edited_output(client, writer):
+    given = {"pipeline": "checkeval", "source": DIMENSIONS}
+    found = ok(client, "stage", **given, stage="seed")
+    assert found["draft"] == {"pools": [{"dimension": "colour", "seeds": ["Is it red?"], "added": []}]}
+    assert writer.sampled == []  # given seeds cost nothing
+    found["draft"]["pools"][0]["seeds"] = ["Is it blue?"]
+    ok(client, "stage", **given, stage="elaborate", draft=found["draft"])
+    assert "- Is it blue?" in writer.sampled[-1][0][0] and "Is it red?" not in writer.sampled[-1][0][0]
+
+
+def test_a_stage_that_fails_is_one_sentence(client, writer):
+    given = {"pipeline": "checkeval", "source": DIMENSIONS}
+    draft = ok(client, "stage", **given, stage="seed")["draft"]
+    writer.reply = lambda text, sampling: "I cannot."
+    sentence = refused(client, "stage", **given, stage="elaborate", draft=draft)
+    assert sentence.startswith("checkeval: the stage 'elaborate' failed. colour:")
+    assert "no question left" in refused(
+        client, "stage", **given, stage="elaborate", draft={"pools": [{"dimension": "colour"}]}
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "sentence"),
+    [
+        ("plan", {}, "pipeline must be the name of a pipeline"),
+        ("plan", {"pipeline": "tick"}, "'tick' has no stages"),
+        ("plan", {"pipeline": "checkeval", "settings": {"model": "org/other"}}, "'model' is not a setting"),
+        ("plan", {"pipeline": "checkeval", "settings": {"prompts": {"seed": "/etc/passwd"}}}, "is not a setting"),
+        ("plan", {"pipeline": "checkeval", "settings": {"seeds": 0}}, "seeds=0 is not allowed"),
+        ("stage", {"pipeline": "checkeval", "stage": "seed", "source": {}}, "Dimensions: dimensions is missing"),
+        ("stage", {"pipeline": "checkeval", "stage": "best", "source": DIMENSIONS}, "stage='best' is not known"),
+        ("refine", {"refiner": "best", "checklist": ["Is it?"]}, "unknown refiner 'best'"),
+        ("refine", {"refiner": "selector", "checklist": []}, "the checklist is empty"),
+        ("refine", {"refiner": "selector", "checklist": ["Is it?"], "settings": {"embedder": "x"}}, "not a setting"),
+        ("refine", {"refiner": "selector", "checklist": ["Is it?"], "settings": {"alpha": 2}}, "alpha=2"),
+        ("refine", {"refiner": "check_admission", "checklist": ["Is it?"], "settings": {"allow_code": True}}, "not a"),
+        ("refine", {"refiner": "unit_tester", "checklist": ["Is it?"]}, "needs samples"),
+        ("preview", {"checklist": ["Is it?"], "samples": [{}]}, "sample 1 must have a text as 'target'"),
+        ("preview", {"checklist": ["Is it?"], "samples": [{"target": "x", "answers": [3]}]}, "answers must be items"),
+        ("preview", {"checklist": [{"question": "Is it?", "weight": 0}]}, "every weight is 0"),
+        ("preview", {"checklist": [{"question": "Is it?", "check": {"type": "words"}}]}, "'at_least'"),
+    ],
+)
+def test_what_cannot_be_built_is_one_sentence(client, writer, path, body, sentence):
+    assert sentence in refused(client, path, **body)
+    assert writer.sampled == []
+
+
+def test_refining_tells_what_became_of_every_item(client, writer):
+    pytest.importorskip("sentence_transformers")
+    writer.reply = lambda text, sampling: json.dumps({"same": True, "question": "Is the text short?"})
+    checklist = [
+        {"question": "Is the text short?", "weight": 3},
+        "Is this text short?",
+        "Does it name a river?",
+    ]
+    found = ok(client, "refine", refiner="deduplicator", checklist=checklist, settings={"threshold": 0.8})
+    assert found["items"] == [{"question": "Is the text short?", "weight": 2.0}, "Does it name a river?"]
+    assert [one["state"] for one in found["before"]] == ["changed", "dropped", "kept"]
+    assert found["before"][1]["reason"] == "it was merged into 'Is the text short?'"
+    assert found["after"] == [
+        {"question": "Is the text short?", "state": "changed", "reason": "weight 3 → 2"},
+        {"question": "Does it name a river?", "state": "kept", "reason": ""},
+    ]
+
+
+def test_tags_say_why_an_item_is_dropped_and_what_could_not_be_assessed(client, writer):
+    def rule(text, sampling):
+        if "Alan" in text:
+            return json.dumps({"reason": "one author", "general": False, "specific": True})
+        return inductive.TAGGED if "short" in text else "hm"
+
+    writer.reply = rule
+    found = ok(client, "refine", refiner="tagger", checklist=["Is it by Alan?", "Is it short?", "Is it clear?"])
+    assert [one["state"] for one in found["before"]] == ["dropped", "kept", "kept"]
+    assert found["before"][0]["reason"] == "it is not general: one author"
+    assert found["after"][0]["reason"] == "" and found["after"][1]["reason"]
+    writer.reply = lambda text, sampling: json.dumps({"reason": "no", "general": False, "specific": False})
+    assert "no item is left of 1" in refused(client, "refine", refiner="tagger", checklist=["Is it ours?"])
+
+
+def test_unit_tests_use_the_samples_and_the_judge(client, writer):
+    writer.reply = lambda text, sampling: json.dumps({"response": "a grey thing"})
+    samples = [{"target": "a red thing", "input": "Name a colour."}]
+    found = ok(client, "refine", refiner="unit_tester", checklist=["Is it red?", "Is it blue?"], samples=samples)
+    assert [one["state"] for one in found["before"]] == ["kept", "kept"]
+    assert found["after"][0]["reason"] == "" and "none of 1 samples passes it" in found["after"][1]["reason"]
+
+
+CHECKED = {"question": "Is it one word?", "check": {"type": "words", "exactly": 1}}
+
+
+def read(client, checklist, target):
+    answer = client.post("/api/judge", json={"target": target, "checklist": checklist})
+    return [json.loads(line) for line in answer.text.splitlines()][-1]["score"]
+
+
+def test_weights_change_the_score_without_a_read(client, judging):
+    checklist = ["Is it red?", "Is it blue?"]
+    score = read(client, checklist, "a red thing")
+    backend = judging.judge.backend
+    asked = len(backend.asked)
+    sample = {"target": "a red thing", "answers": score["items"]}
+    heavier = [{"question": "Is it red?", "weight": 3}, "Is it blue?", CHECKED]
+    [found] = ok(client, "preview", checklist=heavier, samples=[sample])["scores"]
+    assert len(backend.asked) == asked
+    expected = ChecklistScorer(backend=FakeBackend(colours), store=False).score(heavier, "a red thing")
+    assert found["primary_score"] == expected.primary_score != score["primary_score"]
+    assert [line["answer"] for line in found["items"]] == ["yes", "no", "no"]
+
+
+def test_an_item_with_another_text_is_not_read_yet(client):
+    score = read(client, ["Is it red?", "Is it blue?"], "a red thing")
+    sample = {"target": "a red thing", "answers": score["items"]}
+    [found] = ok(client, "preview", checklist=["Is it red?", "Is it green?"], samples=[sample])["scores"]
+    assert [line["unanswered"] for line in found["items"]] == [None, "not_read"]
+    assert (found["lower"], found["upper"]) == (0.45, 0.95)
+    named = {"id": Checklist.parse(["Is it red?"]).items[0].id, "question": "Is it green?"}
+    [found] = ok(client, "preview", checklist=[named], samples=[sample])["scores"]
+    assert found["items"][0]["unanswered"] == "not_read"
+
+
+def test_code_runs_only_where_the_app_allows_it(client):
+    program = {"question": "Does it run?", "check": {"type": "code"}}
+    sentence = refused(client, "preview", checklist=[program], samples=[{"target": "1"}])
+    assert "--allow-code" in sentence
+
+
+def test_a_pipeline_of_the_project_with_stages_is_listed(client, folder):
+    (folder / "pipelines").mkdir()
+    (folder / "pipelines" / "mine.yaml").write_text("name: mine\ngenerator: {kind: deductive, max_tokens: 77}\n")
+    (folder / "pipelines" / "broken.yaml").write_text("generator: {kind: none}\n")
+    names = [one["name"] for one in client.get("/api/build").json()["pipelines"]]
+    assert names[-1] == "pipelines/mine.yaml"
+    assert ok(client, "plan", pipeline="pipelines/mine.yaml", settings={"filtering": True})["stages"][-1] == (
+        "deduplicate"
+    )
+
+
+def test_the_stages_are_those_of_the_generator(client):
+    whole = DeductiveGenerator("pocket", filtering=True, store=False)
+    assert ok(client, "plan", pipeline="checkeval", settings={"filtering": True})["stages"] == list(whole.order)
+
+
+def test_what_a_model_wrote_is_data(judging, writer):
+    writer.reply = lambda text, sampling: deductive.questions("<script>alert(1)</script> Is it?")
+    with TestClient(build_ui(judging, TOKEN), base_url=HOST, headers={HEADER: TOKEN}) as client:
+        draft = ok(client, "stage", pipeline="checkeval", source=deductive.SOURCE.model_dump(), stage="seed")["draft"]
+    assert draft["pools"][0]["seeds"] == ["<script>alert(1)</script> Is it?"]
