@@ -314,7 +314,7 @@ class RewardMonitor:
             records = [canary_record(step, canary) for canary in canaries]
             records.append(step_record(observation, readings, statistics, {name: reads[name] for name in names}))
             self.log.write([*records, *map(alarm_record, alarms)])
-        metrics = {name: reading.recent for name, reading in readings.items()}
+        metrics = {name: r.now if r.recent is None else r.recent for name, r in readings.items()}
         metrics |= {"alarms": float(self._watch.alarms), "length_matched": statistics.get("length_matched")}
         named = [(f"{self.__name__}/monitor/{name}", v) for name, v in metrics.items() if v is not None]
         self.reward.log.add(named)
