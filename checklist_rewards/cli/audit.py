@@ -102,6 +102,7 @@ def audit_log(
 def _table(result: Audit, settings: MonitorSettings) -> Table:
     table = Table("signal", "about", "start", "recent", "size", "threshold", "alarms", title="audit")
     table.title_justify = "left"
+    table.columns[0].no_wrap = True
     for signal in SIGNALS:
         threshold = settings.threshold(signal.name)
         reading = result.readings.get(signal.name)

@@ -77,7 +77,7 @@ def test_the_command_says_by_its_exit_code_what_was_found(tmp_path, monkeypatch)
     kinds = [one["kind"] for one in records(tmp_path / "m.jsonl")]
     assert kinds[0] == "start" and kinds.count("step") == 10 and "alarm" in kinds
     assert "steering" in done.output and "step 6" in done.output
-    done = run.invoke(app, ["audit", "clean/rewards.jsonl", *FAST, "--about", "hacking"])
+    done = run.invoke(app, ["audit", "clean/rewards.jsonl", "--about", "hacking"])
     assert done.exit_code == 0 and "nothing found" in done.output, done.output
     done = run.invoke(app, ["audit", "rewards.jsonl", *FAST, "--max-steering", "1.1", "--about", "hacking"])
     assert done.exit_code == 0, done.output
