@@ -79,7 +79,8 @@ def test_the_command_says_by_its_exit_code_what_was_found(tmp_path, monkeypatch)
     assert "steering" in done.output and "step 6" in done.output
     done = run.invoke(app, ["audit", "clean/rewards.jsonl", "--about", "hacking"])
     assert done.exit_code == 0 and "nothing found" in done.output, done.output
-    done = run.invoke(app, ["audit", "rewards.jsonl", *FAST, "--max-steering", "1.1", "--about", "hacking"])
+    off = ["--max-steering", "1.1", "--max-length-bias", "2"]
+    done = run.invoke(app, ["audit", "rewards.jsonl", *FAST, *off, "--about", "hacking"])
     assert done.exit_code == 0, done.output
 
 
