@@ -22,6 +22,7 @@ COMMANDS = [
     "lint",
     "probe",
     "demo",
+    "audit",
 ]
 
 
