@@ -1,13 +1,18 @@
 """Three replicas of a served judge: where reads go, and what a replica that fails costs."""
 
+import json
 import re
+from pathlib import Path
 
 import pytest
+import yaml
+from typer.testing import CliRunner
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import Engine
 from checklist_rewards.backends.decisions.backend import DecisionsBackend
 from checklist_rewards.backends.openai import OpenAIBackend
+from checklist_rewards.cli import app
 from checklist_rewards.errors import ModelError, NoServerError
 from tests.backends.replicaservers import FAULTS, MODEL, OTHER_MODEL, REFUSED, VLLM_CARD, replicas
 
@@ -209,3 +214,23 @@ def test_requests_name_their_prefix_for_a_router():
             by_text.setdefault(number, set()).add(headers["X-Session-ID"])
         assert sorted(by_text) == ["0", "1", "2"] and all(len(keys) == 1 for keys in by_text.values())
         assert len(set.union(*by_text.values())) == 3
+
+
+def test_a_file_of_judges_and_the_command_line_take_several_addresses(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [{"target": f"Text {number}.", "checklist": QUESTIONS} for number in range(12)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with replicas(3) as servers:
+        addresses = [server.address for server in servers]
+        judges = [{"model": MODEL, "base_url": addresses, "mass_floor": floor} for floor in (0.1, 0.2)]
+        (tmp_path / "judges.yaml").write_text(yaml.safe_dump({"panel": {}, "judges": judges}))
+        given = {2: ["--judge", "judges.yaml"], 1: ["--model", MODEL, "--base-url", ",".join(addresses)]}
+        for judge_count, options in given.items():
+            for server in servers:
+                server.received.clear()
+            done = CliRunner().invoke(app, ["score", "rows.jsonl", "-o", "out.jsonl", "--no-store", *options])
+            assert done.exit_code == 0, done.output
+            scored = [json.loads(line)["checklist_score"] for line in Path("out.jsonl").read_text().splitlines()]
+            assert [score["pass_rate"] for score in scored] == [0.5] * 12
+            assert all(server.received for server in servers)
+            assert sum(len(server.received) for server in servers) == judge_count * 12 * len(QUESTIONS)
