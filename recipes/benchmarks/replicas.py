@@ -346,18 +346,11 @@ def kill_one(servers: Sequence[Server], batches: Callable[[int], list[Sample]], 
 
 
 def show(results: dict[str, Any], console: Console) -> None:
-    """Print the results."""
+    """Print the results. `x fewer` is the factor to round robin, `busiest` the largest share of prompt tokens."""
     for way, rows in results["policies"].items():
         table = Table(title=f"{results['reads']} reads as {way}, {SERVERS} servers", title_justify="left")
-        for column in (
-            "policy",
-            "tokens computed",
-            "x fewer than round robin",
-            "hit rate",
-            "reads/s",
-            "busiest server",
-        ):
-            table.add_column(column, justify="left" if column == "policy" else "right")
+        for column in ("policy", "tokens computed", "x fewer", "hit rate", "reads/s", "busiest"):
+            table.add_column(column, justify="left" if column == "policy" else "right", no_wrap=True)
         for name, row in rows.items():
             if "skipped" in row:
                 console.print(f"{name} is skipped: {row['skipped']}.")

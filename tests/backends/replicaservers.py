@@ -56,6 +56,7 @@ class Replica:
             [
                 web.get("/v1/models", self._models),
                 web.get("/metrics", self._metrics),
+                web.post("/reset_prefix_cache", self._metrics),
                 web.post("/v1/chat/completions", faultserver.chat),
                 web.post("/v1/completions", self._completions),
                 web.post("/v1/systemone", faultserver.decide),
@@ -68,7 +69,7 @@ class Replica:
 
     @web.middleware
     async def _faults(self, request, handler):
-        if request.method == "POST":
+        if request.method == "POST" and request.can_read_body:
             self.received.append(await request.json())
             self.headers.append(request.headers)
             if len(self.received) == self.dies_after:

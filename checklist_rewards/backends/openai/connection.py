@@ -33,7 +33,6 @@ import openai
 
 from checklist_rewards.backends.openai.breaker import Breaker, ServerGone
 from checklist_rewards.backends.openai.failures import (
-    NOT_SERVED,
     RATE_LIMITED,
     UNAVAILABLE,
     Failure,
@@ -229,7 +228,7 @@ class Connection:
                 outcome = replace(outcome, fatal=False, retry=True, down=True)
                 aside = True
             if aside and up - failed and left > 0:
-                self._warn(outcome, sent.place)
+                self._warn(outcome, sent.place, moved=True)
                 continue
             attempt += 1
             pause = outcome.wait
@@ -321,19 +320,15 @@ class Connection:
             weakref.finalize(self, close, client.aclose, os.getpid())
         return self._session
 
-    def _warn(self, failure: Failure, place: int | None) -> Failure:
-        """Log the first failure of each kind, so that a dead server does not cause one line per read."""
+    def _warn(self, failure: Failure, place: int | None, moved: bool = False) -> Failure:
+        """Log the first failure of each kind, so that a dead server does not cause one line per read. `moved`: the
+        request goes to another replica."""
         kind = f"{place} {failure.unanswered.reason}{failure.status}"
-        several = len(self.addresses) > 1 and place is not None
         if kind not in self._warned and (failure.retry or failure.down):
             self._warned.add(kind)
             address = self.address if place is None else self.addresses[place]
-            others = (
-                "; its requests go to the other replicas"
-                if several and (failure.status in UNAVAILABLE or failure.status in (401, 402, 403, *NOT_SERVED))
-                else ""
-            )
-            logger.warning("the server at %s failed a request: %s%s", address, failure.unanswered, others)
+            where = "; its requests go to the other replicas" if moved else ""
+            logger.warning("the server at %s failed a request: %s%s", address, failure.unanswered, where)
         return failure
 
 
