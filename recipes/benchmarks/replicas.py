@@ -33,6 +33,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -64,6 +65,7 @@ ROUTERS = {
     "sglang-router cache_aware": ("sglang_router", "cache_aware"),
 }
 START_SECONDS = 300
+_PORTS = (20000, 32000)
 
 
 class RoundRobin(Replicas):
@@ -133,10 +135,12 @@ def get(url: str, method: str = "GET") -> str:
 
 
 def free_port() -> int:
-    """A port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that is free now, and that the system does not give to an outgoing connection later."""
+    while True:
+        port = random.randrange(*_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> float:
@@ -310,6 +314,12 @@ def kill_one(servers: Sequence[Server], batches: Callable[[int], list[Sample]], 
             killed = time.monotonic()
             victim.kill()
 
+    def notice() -> None:
+        nonlocal ready
+        assert victim.process is not None
+        wait_for(f"{victim.address}/health", victim.process, victim.log)
+        ready = time.monotonic()
+
     connection_once = backend.connection._once
 
     async def noticed(*arguments: Any) -> Any:
@@ -328,10 +338,7 @@ def kill_one(servers: Sequence[Server], batches: Callable[[int], list[Sample]], 
         if killed and victim.process.poll() is not None:
             down = time.monotonic()
             victim.start()
-        elif killed and not ready:
-            with suppress(urllib.error.URLError, OSError):
-                get(f"{victim.address}/health")
-                ready = time.monotonic()
+            threading.Thread(target=notice, daemon=True).start()
         if time.monotonic() - started > 2 * START_SECONDS:
             raise SystemExit("the server that was started again got no reads.")
     after = [moment for moment in moments if moment >= killed]
@@ -341,7 +348,7 @@ def kill_one(servers: Sequence[Server], batches: Callable[[int], list[Sample]], 
         "sent_again": sum(watch.requests.values()) - watch.sent,
         "longest_gap_seconds": max((b - a for a, b in zip(after, after[1:], strict=False)), default=0.0),
         "seconds_down": ready - down,
-        "seconds_until_used_again": min(moment for moment in watch.answered[0] if moment >= down) - ready,
+        "seconds_until_used_again": min(moment for moment in watch.answered[0] if moment >= ready) - ready,
     }
 
 
@@ -398,10 +405,10 @@ def main() -> None:
             "reads": arguments.prompts * arguments.completions * arguments.questions,
             "words": arguments.words,
             "policies": policies(servers, traffic(*size, seed=0), arguments.concurrency, folder),
-            "kill": None
-            if arguments.no_kill
-            else kill_one(servers, lambda number: traffic(*size, seed=1 + number), arguments.concurrency),
+            "kill": None,
         }
+        if not arguments.no_kill:
+            results["kill"] = kill_one(servers, lambda number: traffic(*size, seed=1 + number), arguments.concurrency)
     results["load"] = [before, os.getloadavg()[0]]
     arguments.output.write_text(json.dumps(results, indent=2) + "\n")
     show(results, Console())
