@@ -14,11 +14,12 @@ from checklist_rewards.backends.decisions.backend import DecisionsBackend
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.cli import app
 from checklist_rewards.errors import ModelError, NoServerError
-from tests.backends.replicaservers import FAULTS, MODEL, OTHER_MODEL, REFUSED, VLLM_CARD, replicas
+from tests.backends.replicaservers import FAULTS, HANGS, MODEL, OTHER_MODEL, REFUSED, VLLM_CARD, replicas
+from tests.conftest import HANG
 
 QUESTIONS = ["Is it fine (yes)?", "Is it red (no)?", "Is it short (yes)?", "Is it long (no)?"]
 WAYS = {"chats": (OpenAIBackend, None), "lists": (OpenAIBackend, VLLM_CARD), "decisions": (DecisionsBackend, None)}
-FAST = {"pause": 0.005, "timeout": 0.5, "attempts": 3}
+FAST = {"pause": 0.005, "timeout": HANG, "attempts": 3}
 
 
 def samples(count: int, about: str = "") -> list[Sample]:
@@ -63,7 +64,7 @@ def has(number: int, body: dict) -> bool:
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_replica_that_dies_costs_no_read_and_returns_when_it_answers(fleet, fault):
     servers, connect = fleet
-    scorer = scorer_of(connect(concurrency=4))
+    scorer = scorer_of(connect(concurrency=4, timeout=0.5 if fault == HANGS else HANG))
     scorer.score_batch(samples(12))
     dying = max(servers, key=lambda server: len(server.received))
     dying.dies_of, dying.dies_after = fault, len(dying.received) + 1
@@ -218,7 +219,7 @@ def test_requests_name_their_prefix_for_a_router():
 
 def test_a_file_of_judges_and_the_command_line_take_several_addresses(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    rows = [{"target": f"Text {number}.", "checklist": QUESTIONS} for number in range(12)]
+    rows = [{"target": f"Text {number}.", "checklist": QUESTIONS} for number in range(40)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with replicas(3) as servers:
         addresses = [server.address for server in servers]
@@ -231,6 +232,6 @@ def test_a_file_of_judges_and_the_command_line_take_several_addresses(tmp_path, 
             done = CliRunner().invoke(app, ["score", "rows.jsonl", "-o", "out.jsonl", "--no-store", *options])
             assert done.exit_code == 0, done.output
             scored = [json.loads(line)["checklist_score"] for line in Path("out.jsonl").read_text().splitlines()]
-            assert [score["pass_rate"] for score in scored] == [0.5] * 12
+            assert [score["pass_rate"] for score in scored] == [0.5] * 40
             assert all(server.received for server in servers)
-            assert sum(len(server.received) for server in servers) == judge_count * 12 * len(QUESTIONS)
+            assert sum(len(server.received) for server in servers) == judge_count * 40 * len(QUESTIONS)
