@@ -9,12 +9,13 @@ backend.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from checklist_rewards.backends.base import Backend
+from checklist_rewards.backends.servers import joined
 from checklist_rewards.backends.shared import engine_identity, load_backend
 from checklist_rewards.errors import ModelError
 
@@ -28,8 +29,9 @@ class Engine:
             "pocket", a folder, a Hub id, or with `base_url` the name of the model on the server.
         backend (`str` or [`Backend`], *optional*, defaults to `"auto"`):
             Name of an engine, or a backend object, which is then used instead of loading `model`.
-        base_url (`str`, *optional*):
-            An OpenAI-compatible server.
+        base_url (`str` or sequence of `str`, *optional*):
+            An OpenAI-compatible server, or the addresses of its replicas. Kept as one string, in which commas separate
+            the addresses.
         settings (mapping, *optional*):
             Engine arguments under the engine's own names: those of `vllm.LLM`, of `from_pretrained` in transformers
             (and `max_batch_tokens`), or of a server (`concurrency`, `timeout` ...). `adapter` is the folder of a LoRA
@@ -45,6 +47,7 @@ class Engine:
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "base_url", joined(self.base_url))
         if not isinstance(self.settings, Mapping) or not all(isinstance(name, str) for name in self.settings):
             raise ModelError(f"engine={self.settings!r:.80} is not allowed; it must be a mapping of settings by name.")
         if self.settings and not isinstance(self.backend, str):
@@ -54,9 +57,11 @@ class Engine:
             )
 
     @classmethod
-    def of(cls, model: str | Engine, backend: str | Backend = "auto", base_url: str | None = None) -> Engine:
+    def of(
+        cls, model: str | Engine, backend: str | Backend = "auto", base_url: str | Sequence[str] | None = None
+    ) -> Engine:
         """`model` itself if it is an engine, otherwise an engine with these settings."""
-        return model if isinstance(model, Engine) else cls(model, backend, base_url)
+        return model if isinstance(model, Engine) else cls(model, backend, joined(base_url))
 
     def named(self, model: str) -> Engine:
         """This engine with another model."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -133,14 +133,17 @@ def _folder_hash(folder: str) -> str:
     return digest.hexdigest()[:32]
 
 
-def served_identity(model: str, base_url: str) -> str:
-    """The identity of a served model: its name and the server's address, since nothing else is known about it."""
-    return f"{model}@{base_url.rstrip('/')}"
+def served_identity(model: str, addresses: Sequence[str]) -> str:
+    """The identity of a served model: its name and the server's address, since nothing else is known about it.
+
+    With several addresses, it is the name only: replicas can be added, moved and removed without a new read.
+    """
+    return f"{model}@{addresses[0].rstrip('/') if len(addresses) == 1 else 'replicas'}"
 
 
-def decisions_identity(model: str, base_url: str) -> str:
+def decisions_identity(model: str, addresses: Sequence[str]) -> str:
     """The identity of a model behind a Decisions API, whose template is not that of its chat completions."""
-    return f"{served_identity(model, base_url)}/decisions"
+    return f"{served_identity(model, addresses)}/decisions"
 
 
 @functools.cache

@@ -22,9 +22,9 @@ Answer = Mapping[int, float] | Unanswered
 """ln P of each requested token id, from the softmax over the full vocabulary; or why there is no
 answer."""
 
-Ask = Callable[[list[list[int]], list[int]], tuple[list[Answer], int | None]]
-"""Called with prompts and token ids. Returns an answer per prompt, and the number of computed prompt tokens (None if
-unknown)."""
+Ask = Callable[[list[list[int]], list[int], list[int]], tuple[list[Answer], int | None]]
+"""Called with prompts, token ids, and the index of each prompt's group. Returns an answer per prompt, and the number
+of computed prompt tokens (None if unknown)."""
 
 
 def read_prompts(
@@ -60,7 +60,7 @@ def read_prompts(
     reads = [[LabelRead(None, over_limit)] * len(group.tails) for group in tokenized]
     places = [(number, index) for number, group in enumerate(tokenized) for index, _ in group.fitting(limit)]
     prompts = [group.prefix + tail for group in tokenized for _, tail in group.fitting(limit)]
-    answers, computed = ask(prompts, ids) if prompts else ([], 0)
+    answers, computed = ask(prompts, ids, [number for number, _ in places]) if prompts else ([], 0)
     for (number, index), answer in zip(places, answers, strict=True):
         reads[number][index] = _label_read(answer, forms)
     prompt_tokens, floor_tokens = count_tokens(tokenized, limit)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 from checklist_rewards.errors import ModelError
 
@@ -22,10 +23,12 @@ class Settings:
     """Settings for requests to a server.
 
     Args:
-        concurrency (`int`, *optional*, defaults to `128`): Maximum number of concurrent requests.
-        requests_per_minute (`float`, *optional*): Rate limit of requests. No limit by default.
-        tokens_per_minute (`float`, *optional*): Rate limit of tokens. No limit by default. The tokens of a request are
-            estimated in advance from the length of its prompt and the maximum length of its reply.
+        concurrency (`int`, *optional*, defaults to `128`): Maximum number of concurrent requests per address: with
+            three replicas, three times as many in all. A replica that is down leaves its share to the others.
+        requests_per_minute (`float`, *optional*): Rate limit of requests, over all replicas. No limit by default.
+        tokens_per_minute (`float`, *optional*): Rate limit of tokens, over all replicas. No limit by default. The
+            tokens of a request are estimated in advance from the length of its prompt and the maximum length of its
+            reply.
         timeout (`float`, *optional*, defaults to `120.0`): Seconds for one attempt. Requests with a list of prompts
             get four times `timeout` and `deadline`.
         deadline (`float`, *optional*, defaults to `300.0`): Seconds for all attempts of a request, including the
@@ -87,6 +90,46 @@ def server_address(base_url: str | None = None) -> str:
             f"{' or '.join(map(repr, SERVERS))}."
         )
     return base_url.rstrip("/")
+
+
+def server_addresses(base_url: str | Sequence[str] | None = None) -> tuple[str, ...]:
+    """Resolve the addresses of one server or of several replicas.
+
+    Args:
+        base_url (`str` or sequence of `str`, *optional*): As in [`server_address`], or several URLs: a sequence, or a
+            string in which commas separate them.
+
+    Returns:
+        `tuple[str, ...]`: One address per replica, in the given order.
+
+    Raises:
+        ModelError: If an address is not a URL, is listed twice, or if a server with a name is one of several.
+    """
+    given = joined(base_url)
+    if given is None or "," not in given:
+        return (server_address(given),)
+    urls = [url.strip() for url in given.split(",") if url.strip()]
+    addresses = tuple(server_address(url) for url in urls)
+    for url, address in zip(urls, addresses, strict=True):
+        if url in SERVERS:
+            raise ModelError(f"base_url={given!r} combines {url!r} with other addresses; give it alone.")
+        if addresses.count(address) > 1:
+            raise ModelError(f"base_url={given!r} lists {address} twice; give each replica once.")
+    return addresses
+
+
+def joined(base_url: str | Sequence[str] | None) -> str | None:
+    """`base_url` as one string, in which commas separate several addresses. Raises [`ModelError`] for other types."""
+    if base_url is None or isinstance(base_url, str):
+        return base_url
+    if not isinstance(base_url, Sequence) or not base_url or not all(isinstance(url, str) for url in base_url):
+        raise ModelError(f"base_url={base_url!r:.80} is not allowed; it must be a URL or a list of URLs.")
+    return ",".join(base_url)
+
+
+def is_hosted(address: str) -> bool:
+    """Whether `address` belongs to one of the servers with a name."""
+    return urlsplit(address).hostname in {urlsplit(known).hostname for known, _ in SERVERS.values()}
 
 
 def server_key(address: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from checklist_rewards.backends.base import Backend
@@ -16,7 +16,7 @@ from checklist_rewards.backends.models import (
     resolve_model,
     served_identity,
 )
-from checklist_rewards.backends.servers import server_address
+from checklist_rewards.backends.servers import joined, server_addresses
 from checklist_rewards.errors import ModelError
 from checklist_rewards.validation import install, missing
 
@@ -92,16 +92,16 @@ def engine_identity(
     all stored needs no engine. A served model is identified by its name and address only."""
     name = choose_backend(model, backend, base_url)
     if name == OPENAI:
-        return served_identity(model, server_address(base_url))
+        return served_identity(model, server_addresses(base_url))
     if name == DECISIONS:
-        return decisions_identity(model, server_address(base_url))
+        return decisions_identity(model, server_addresses(base_url))
     return model_identity(model, settings)
 
 
 def load_backend(
     model: str,
     backend: BackendName = "auto",
-    base_url: str | None = None,
+    base_url: str | Sequence[str] | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Backend:
     """The backend of `model`, built on first use and shared by all callers in this process.
@@ -111,17 +111,19 @@ def load_backend(
             "pocket", a folder, a Hub id, or with `base_url` the name of the model on the server.
         backend (`str`, *optional*, defaults to `"auto"`):
             `auto`, `transformers`, `vllm`, `openai`, `decisions` or `encoder`.
-        base_url (`str`, *optional*):
+        base_url (`str` or sequence of `str`, *optional*):
             An OpenAI-compatible server: its address, such as "http://localhost:8000/v1", or "openai" or "openrouter".
+            Several addresses are replicas of one server.
         settings (mapping, *optional*):
             Engine arguments; see [`Engine`].
 
     Raises:
         ModelError: If the model or the engine does not exist, or if the engine does not accept an argument.
     """
+    base_url = joined(base_url)
     name = choose_backend(model, backend, base_url)
     settings = dict(settings or {})
-    place = server_address(base_url) if name in SERVED else None
+    place = joined(server_addresses(base_url)) if name in SERVED else None
     resolved = model if name in SERVED else resolve_model(model, settings.get("revision"))
     key = (name, resolved, place, json.dumps(settings, sort_keys=True, default=str))
     with _lock:

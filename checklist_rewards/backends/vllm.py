@@ -207,7 +207,7 @@ class VLLMBackend:
             for prompt in prompts
         ]
 
-    def _ask(self, prompts: list[list[int]], ids: list[int]) -> tuple[list[Answer], int]:
+    def _ask(self, prompts: list[list[int]], ids: list[int], groups: Sequence[int] = ()) -> tuple[list[Answer], int]:
         from vllm import SamplingParams
 
         params = SamplingParams(max_tokens=1, temperature=0, logprob_token_ids=ids, detokenize=False)

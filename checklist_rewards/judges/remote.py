@@ -163,6 +163,11 @@ class RewardServer:
             raise ModelError(
                 f"base_url={base_url!r} is not the address of a reward server; use one such as 'http://localhost:8090'."
             )
+        if "," in base_url:
+            raise ModelError(
+                f"base_url={base_url!r} has several addresses, and a reward server has one; give the replicas of its "
+                "judge to `checklist-rewards serve --base-url`."
+            )
         self.address = base_url.rstrip("/")
         self.token = token
         self.settings = Settings.of({"concurrency": CONCURRENCY, **settings})

@@ -7,7 +7,7 @@ before a model is loaded: judges build their engine at the first read that is no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, TypedDict
 from annotated_types import Ge, Le
 
 from checklist_rewards.backends import DECISIONS, ENCODER, Backend, Engine, check_installed, is_encoder
+from checklist_rewards.backends.servers import joined
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.fields import check_fields, settings_of
 from checklist_rewards.files.store import Store, open_store
@@ -55,9 +56,9 @@ class JudgeSettings:
     cross-encoder, which answers yes/no items from the target and the question alone. `decisions`: a server with a
     Decisions API (`/v1/systemone` or `/v1/decisions`) at `base_url`. `remote`: a `checklist-rewards serve` at
     `base_url`, whose own judge settings apply; `model`, if given, must match."""
-    base_url: str | None = None
+    base_url: str | Sequence[str] | None = None
     """URL of an OpenAI-compatible server, such as http://localhost:8000/v1, or of a reward server; or the name
-    `openai` or `openrouter`."""
+    `openai` or `openrouter`. Replicas of a server: a list of URLs, or one string with commas between them."""
     engine: Mapping[str, Any] | None = None
     """Engine arguments under the engine's own names: of vLLM (tensor_parallel_size=2, quantization=fp8), of
     transformers (dtype=bfloat16, device_map=auto), of a server (concurrency=256); revision and trust_remote_code as in
@@ -114,7 +115,7 @@ class JudgeSettings:
         """The engine that answers. Raises [`ModelError`] for engine arguments that cannot be used."""
         if isinstance(self.model, Engine):
             return self.model
-        return Engine(self.model, self.backend, self.base_url, {} if self.engine is None else self.engine)  # type: ignore[arg-type]
+        return Engine(self.model, self.backend, joined(self.base_url), {} if self.engine is None else self.engine)  # type: ignore[arg-type]
 
     @property
     def is_remote(self) -> bool:
@@ -215,7 +216,7 @@ class JudgeKwargs(TypedDict, total=False):
     """The keyword arguments that [`ChecklistScorer`] passes on to [`JudgeSettings`], for type checkers and editors."""
 
     backend: JudgeBackend | str | Backend | RewardServer
-    base_url: str | None
+    base_url: str | Sequence[str] | None
     engine: Mapping[str, Any] | None
     mode: Mode
     use_logprobs: bool | None

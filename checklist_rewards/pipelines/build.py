@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from checklist_rewards.backends import Backend, Engine
+from checklist_rewards.backends.servers import joined
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.judges import Budget, Judge
 from checklist_rewards.judges.jury import load_jury
@@ -26,9 +27,9 @@ def pipeline(
     generator_model: str | None = None,
     scorer_model: str | None = None,
     backend: str | Backend = "auto",
-    base_url: str | None = None,
+    base_url: str | Sequence[str] | None = None,
     generator_backend: str | Backend | None = None,
-    generator_base_url: str | None = None,
+    generator_base_url: str | Sequence[str] | None = None,
     engine: Mapping[str, Any] | None = None,
     generator_engine: Mapping[str, Any] | None = None,
     generator: Mapping[str, Any] | None = None,
@@ -61,10 +62,10 @@ def pipeline(
     if any(value is not None for value in changes.values()):
         loaded = loaded.replace({name: value for name, value in changes.items() if value is not None})
     own_engine = any(value is not None for value in (generator_backend, generator_base_url, generator_engine))
-    judge = Engine(scorer_model or model or "pocket", backend, base_url, engine or {})
+    judge = Engine(scorer_model or model or "pocket", backend, joined(base_url), engine or {})
     writer = judge.named(generator_model or model or "pocket")
     if own_engine:
-        writer = Engine(writer.model, generator_backend or "auto", generator_base_url, generator_engine or {})
+        writer = Engine(writer.model, generator_backend or "auto", joined(generator_base_url), generator_engine or {})
     opened = open_store(store)
     if budget is None:
         return assemble(loaded, writer, judge, opened)

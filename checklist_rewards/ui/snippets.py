@@ -191,7 +191,7 @@ def engine_arguments(engine: Engine) -> dict[str, Any]:
     if engine.backend != "auto" and isinstance(engine.backend, str):
         shown["backend"] = engine.backend
     if engine.base_url is not None:
-        shown["base_url"] = public_address(engine.base_url)
+        shown["base_url"] = ",".join(map(public_address, engine.base_url.split(",")))
     return shown | ({"engine": settings} if settings else {})
 
 

@@ -18,13 +18,13 @@ def read(ask, groups=GROUPS, **arguments):
     return read_prompts(CHAT, groups, ["yes", "no"], ask, **{"limit": 100} | arguments)
 
 
-def all_equal(prompts, ids):
+def all_equal(prompts, ids, groups):
     return [dict.fromkeys(ids, math.log(0.2)) for _ in prompts], 7
 
 
 def test_prompts_that_share_a_prefix_stand_together():
     asked = []
-    read(lambda prompts, ids: (asked.extend(prompts), all_equal(prompts, ids))[1])
+    read(lambda prompts, ids, groups: (asked.extend(prompts), all_equal(prompts, ids, groups))[1])
     assert [CHAT.tokenizer.decode(prompt) for prompt in asked] == [
         "[bos] text text is it short",
         "[bos] text text is it long",
@@ -39,13 +39,13 @@ def test_a_label_is_the_sum_of_its_surface_forms():
 
 
 def test_a_label_without_any_probability_is_minus_infinity():
-    result = read(lambda prompts, ids: ([dict.fromkeys(ids, -math.inf) for _ in prompts], 0))
+    result = read(lambda prompts, ids, groups: ([dict.fromkeys(ids, -math.inf) for _ in prompts], 0))
     assert result.reads[1] == (LabelRead((-math.inf, -math.inf)),)
 
 
 def test_one_failed_prompt_costs_one_read():
-    def ask(prompts, ids):
-        answers, computed = all_equal(prompts, ids)
+    def ask(prompts, ids, groups):
+        answers, computed = all_equal(prompts, ids, groups)
         return [answers[0], "backend_error: gone", answers[2]], computed
 
     reasons = [[read.unanswered for read in group] for group in read(ask).reads]
@@ -56,7 +56,9 @@ def test_what_is_over_the_limit_is_not_asked_and_says_so():
     [long, [short]] = read(all_equal, limit=6).reads
     assert long == (LabelRead(None, "too_long"),) * 2
     assert short.logprobs is not None
-    nothing = read(lambda prompts, ids: pytest.fail("asked"), limit=2, over_limit="backend_error: small engine")
+    nothing = read(
+        lambda prompts, ids, groups: pytest.fail("asked"), limit=2, over_limit="backend_error: small engine"
+    )
     assert nothing.reads[0][0].unanswered == "backend_error: small engine"
 
 

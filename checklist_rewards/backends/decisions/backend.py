@@ -35,7 +35,8 @@ from checklist_rewards.backends.openai.card import served_card
 from checklist_rewards.backends.openai.connection import Connection
 from checklist_rewards.backends.openai.failures import NOT_SERVED, Failure
 from checklist_rewards.backends.openai.loop import run
-from checklist_rewards.backends.servers import SERVERS, Settings, server_address, server_key
+from checklist_rewards.backends.openai.replicas import prefix_key
+from checklist_rewards.backends.servers import SERVERS, Settings, server_addresses, server_key
 from checklist_rewards.errors import ModelError
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import one_of
@@ -62,8 +63,9 @@ class DecisionsBackend:
     Args:
         model (`str`):
             Name of the model on the server.
-        base_url (`str`, *optional*, defaults to `"openai"`):
-            "openai", "openrouter", or a URL such as "http://localhost:8000/v1".
+        base_url (`str` or sequence of `str`, *optional*, defaults to `"openai"`):
+            "openai", "openrouter", or a URL such as "http://localhost:8000/v1". Several URLs are replicas: all
+            requests about a text go to the same one.
         protocol (`str`, *optional*):
             `systemone` or `decisions`. Defaults to the first one that the server has, and on OpenAI to `decisions`.
             OpenRouter has a format of its own, so `protocol` is not allowed there.
@@ -84,7 +86,7 @@ class DecisionsBackend:
     def __init__(
         self,
         model: str,
-        base_url: str | None = None,
+        base_url: str | Sequence[str] | None = None,
         *,
         protocol: str | None = None,
         key: str | None = None,
@@ -93,9 +95,10 @@ class DecisionsBackend:
         if protocol is not None:
             one_of("protocol", protocol, tuple(PROTOCOLS))
         self.model = model
-        self.base_url = server_address(base_url)
-        self.identity = decisions_identity(model, self.base_url)
-        key = key or server_key(self.base_url)
+        addresses = server_addresses(base_url)
+        self.base_url = ", ".join(addresses)
+        self.identity = decisions_identity(model, addresses)
+        key = key or server_key(addresses[0])
         card: dict[str, Any] = {}
         if self.base_url == _OPENROUTER:
             if protocol is not None:
@@ -106,7 +109,7 @@ class DecisionsBackend:
             if protocol is None and self.base_url == _OPENAI:
                 protocol = "decisions"
             self._protocols = tuple(PROTOCOLS.values()) if protocol is None else (PROTOCOLS[protocol],)
-            self.connection = Connection(self.base_url, key, Settings.of(settings), _PATHS)
+            self.connection = Connection(addresses, key, Settings.of(settings), _PATHS)
             card = run(served_card(self.connection, model))
         self._cache = PrefixCache(self.connection) if "max_model_len" in card else None
         self._accepted = False
@@ -216,6 +219,8 @@ class DecisionsBackend:
                 protocol.body(self.model, group.system, group.prefix, questions),
                 key="answers",
                 tokens=characters // _CHARACTERS_PER_TOKEN,
+                prefix=prefix_key(group.system, group.prefix),
+                reads=len(questions),
             )
             if isinstance(response, Failure) and response.status in NOT_SERVED:
                 missing.append(response)

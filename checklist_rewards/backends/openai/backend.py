@@ -36,23 +36,23 @@ from checklist_rewards.backends.base import (
 )
 from checklist_rewards.backends.chat_tokenizer import load_chat_tokenizer
 from checklist_rewards.backends.models import served_identity
-from checklist_rewards.backends.openai import chat, completions
+from checklist_rewards.backends.openai import chat
 from checklist_rewards.backends.openai.cached import PrefixCache
 from checklist_rewards.backends.openai.card import served_card
 from checklist_rewards.backends.openai.connection import Connection
 from checklist_rewards.backends.openai.failures import Failure
+from checklist_rewards.backends.openai.lists import PromptLists
 from checklist_rewards.backends.openai.loop import run, run_streaming
 from checklist_rewards.backends.openai.neutral import neutral
+from checklist_rewards.backends.openai.replicas import prefix_key
 from checklist_rewards.backends.reads import Answer, read_prompts
-from checklist_rewards.backends.servers import SERVERS, Settings, server_address, server_key
+from checklist_rewards.backends.servers import SERVERS, Settings, is_hosted, server_addresses, server_key
 from checklist_rewards.backends.tokens import ChatTokenizer
 from checklist_rewards.errors import ModelError
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
 logger = logging.getLogger(__name__)
 
-_READS_PER_REQUEST = 256
-_LIST_PATIENCE = 4.0
 _CHARACTERS_PER_TOKEN = 4  # an estimate for rate limits only
 _REFUSALS = 8
 _HEAD_START = 2.0  # seconds
@@ -80,8 +80,8 @@ class OpenAIBackend:
 
     Args:
         model (`str`): The name of the model on the server.
-        base_url (`str`, *optional*, defaults to `"openai"`): "openai", "openrouter", or a URL such as
-            "http://localhost:8000/v1".
+        base_url (`str` or sequence of `str`, *optional*, defaults to `"openai"`): "openai", "openrouter", or a URL
+            such as "http://localhost:8000/v1". Several URLs are replicas: all reads about a text go to the same one.
         key (`str`, *optional*): The API key. Defaults to the environment variable `OPENROUTER_API_KEY` for OpenRouter,
             and to `OPENAI_API_KEY` for all other servers.
         **settings: The fields of [`Settings`], such as `concurrency`, `requests_per_minute`, `tokens_per_minute`,
@@ -89,25 +89,27 @@ class OpenAIBackend:
             `ChecklistScorer(model, backend=OpenAIBackend(model, "openrouter", concurrency=256))`.
 
     Raises:
-        ModelError: If no server responds, if the API key is missing or rejected, or if the server does not serve
-            `model`.
+        ModelError: If no server responds, if the API key is missing or rejected, if the server does not serve
+            `model`, or if replicas serve different models.
     """
 
     chunk_reads = 4096
 
-    def __init__(self, model: str, base_url: str | None = None, *, key: str | None = None, **settings: Any):
+    def __init__(
+        self, model: str, base_url: str | Sequence[str] | None = None, *, key: str | None = None, **settings: Any
+    ):
         self.model = model
-        self.base_url = server_address(base_url)
-        self.identity = served_identity(model, self.base_url)
-        self.connection = Connection(self.base_url, key or server_key(self.base_url), Settings.of(settings))
+        addresses = server_addresses(base_url)
+        self.identity = served_identity(model, addresses)
+        self.connection = Connection(addresses, key or server_key(addresses[0]), Settings.of(settings))
+        self.base_url = self.connection.address
         card = run(served_card(self.connection, model))
         self.limit: int = card.get("max_model_len") or 2**31
         self.tokens = self._tokenizer(card) if "max_model_len" in card else None
         self._controls = [] if self.tokens is None else _special(self.tokens)
         self._cache = PrefixCache(self.connection) if "max_model_len" in card else None
-        self._takes_lists: bool | None = None if self.tokens is not None else False
-        hosted = self.base_url in (address for address, _ in SERVERS.values())
-        self._without = chat.refused_by(model) | ({"no_thinking"} if hosted else set())
+        self._lists = None if self.tokens is None else PromptLists(self.connection, model, self._cache)
+        self._without = chat.refused_by(model) | ({"no_thinking"} if is_hosted(addresses[0]) else set())
         self._tried = False
         self._refused: list[Failure] = []
         # By default, OpenRouter removes the middle of a prompt that is too long.
@@ -119,20 +121,28 @@ class OpenAIBackend:
         `computed_tokens` is None if the server does not report cached tokens, and its counters are missing or were
         changed by another client during the call (`cached.py`).
         """
-        if self.tokens is not None and self._takes_lists is not False:
+        lists = self._lists
+        if self.tokens is not None and lists is not None and lists.supported is not False:
             ids = sorted(set(chain.from_iterable(self.tokens.label_groups(labels))))
-            lists = run(self._lists(ids))
-            if isinstance(lists, Failure):
-                return ReadResult([(LabelRead(None, lists.unanswered),) * len(group.tails) for group in groups])
-            if lists:
-                result = read_prompts(self.tokens, groups, labels, self._ask_lists, limit=self.limit)
+            supported = run(lists.probe(ids))
+            if isinstance(supported, Failure):
+                return ReadResult([(LabelRead(None, supported.unanswered),) * len(group.tails) for group in groups])
+            if supported:
+                keys = [prefix_key(group.system, group.prefix) for group in groups]
+
+                def ask(
+                    prompts: list[list[int]], ids: list[int], numbers: list[int]
+                ) -> tuple[list[Answer], int | None]:
+                    return run(lists.answers(prompts, ids, [keys[number] for number in numbers]))
+
+                result = read_prompts(self.tokens, groups, labels, ask, limit=self.limit)
                 return replace(result, reads=[tuple(map(_of_this_start, reads)) for reads in result.reads])
         return run(self._read_chats(groups, labels))
 
     @property
     def requests_per_read(self) -> int:
         """Maximum number of requests per read: 2 for chat requests, because a second one may request a word."""
-        return 1 if self._takes_lists else 2
+        return 1 if self._lists is not None and self._lists.supported else 2
 
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
@@ -164,57 +174,14 @@ class OpenAIBackend:
             )
             return None
 
-    async def _lists(self, ids: list[int]) -> bool | Failure:
-        """Whether the server supports lists of prompts; tested once, with a prompt of one token."""
-        if self._takes_lists is None:
-            response = await self.connection.post("/completions", completions.body(self.model, [ids[:1]], ids))
-            if isinstance(response, Failure) and not response.bad_request:
-                return response
-            choices = [] if isinstance(response, Failure) else response["choices"]
-            self._takes_lists = isinstance(completions.answers(choices, ids, 1)[0], dict)
-            if not self._takes_lists:
-                logger.info(
-                    "the server at %s does not support logprob_token_ids; each read is a separate chat request.",
-                    self.base_url,
-                )
-        return self._takes_lists
-
-    def _ask_lists(self, prompts: list[list[int]], ids: list[int]) -> tuple[list[Answer], int | None]:
-        requests = [prompts[i : i + _READS_PER_REQUEST] for i in range(0, len(prompts), _READS_PER_REQUEST)]
-
-        async def ask() -> tuple[list[Answer], int | None]:
-            before = None if self._cache is None else await self._cache.counts()
-            answers = list(chain(*await asyncio.gather(*(self._complete(request, ids) for request in requests))))
-            if self._cache is None or any(isinstance(answer, str) for answer in answers):
-                return answers, None
-            return answers, await self._cache.computed(before, sum(map(len, prompts)))
-
-        return run(ask())
-
-    async def _complete(self, prompts: list[list[int]], ids: list[int]) -> list[Answer]:
-        """Get an answer per prompt. Answers that are missing or duplicated in the response are requested once more."""
-        answers: list[Answer | None] = [None] * len(prompts)
-        for _ in range(2):
-            missing = [place for place, answer in enumerate(answers) if answer is None]
-            if not missing:
-                break
-            batch = [prompts[place] for place in missing]
-            tokens = sum(map(len, batch)) + len(batch)
-            response = await self.connection.post(
-                "/completions", completions.body(self.model, batch, ids), tokens=tokens, patience=_LIST_PATIENCE
-            )
-            if isinstance(response, Failure):
-                if response.fatal:
-                    raise self._error(response)
-                return [response.unanswered if answer is None else answer for answer in answers]
-            for place, answer in zip(missing, completions.answers(response["choices"], ids, len(batch)), strict=True):
-                answers[place] = answer
-        return [Unanswered(Reason.EMPTY_CHOICES) if answer is None else answer for answer in answers]
-
     async def _read_chats(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
-        prompts = [(group.system, group.prefix + tail) for group in groups for tail in group.tails]
+        prompts = [
+            (_messages(group.system, group.prefix + tail), key)
+            for group, key in ((group, prefix_key(group.system, group.prefix)) for group in groups)
+            for tail in group.tails
+        ]
         before = None if self._cache is None else await self._cache.counts()
-        results = await self._each(prompts, lambda prompt: self._label(_messages(*prompt), labels))
+        results = await self._each(prompts, lambda prompt: self._label(prompt[0], prompt[1], labels))
         remaining = iter(results)
         reads = [tuple(_of_this_start(next(remaining)[0]) for _ in group.tails) for group in groups]
         total = Usage()
@@ -226,10 +193,13 @@ class OpenAIBackend:
         return ReadResult(reads, total.prompt, computed, completion_tokens=total.completion or None)
 
     async def _label(
-        self, messages: Messages, labels: Sequence[str], without: frozenset[str] = frozenset()
+        self, messages: Messages, prefix: str, labels: Sequence[str], without: frozenset[str] = frozenset()
     ) -> tuple[LabelRead, Usage]:
         response = await self._chat(
-            lambda refused: chat.label_body(self.model, messages, refused | without, self._controls), messages, 1
+            lambda refused: chat.label_body(self.model, messages, refused | without, self._controls),
+            messages,
+            1,
+            prefix,
         )
         if isinstance(response, Failure):
             return LabelRead(None, response.unanswered), Usage()
@@ -237,7 +207,7 @@ class OpenAIBackend:
         read = chat.label_of(choice, labels)
         if read.unanswered == Reason.OFF_LABEL and "logprobs" not in self._without | without:
             # The token may be the start of a label. A request without log-probabilities allows the whole word.
-            read, more = await self._label(messages, labels, frozenset({"logprobs"}))
+            read, more = await self._label(messages, prefix, labels, frozenset({"logprobs"}))
             usage = usage.plus(more)
         return read, usage
 
@@ -247,6 +217,7 @@ class OpenAIBackend:
         if room < 1:
             return [Reply(None, unanswered=Unanswered(Reason.TOO_LONG), keep=False)] * sampling.n
         seed = reply_seed(sampling.seed, messages)
+        prefix = prefix_key(*(message["content"] for message in messages))
         replies: list[Reply] = []
         while len(replies) < sampling.n:
             seeded = replace(sampling, seed=seed + len(replies))
@@ -255,7 +226,7 @@ class OpenAIBackend:
             def body(refused: frozenset[str], seeded: Sampling = seeded, missing: int = missing) -> dict[str, Any]:
                 return chat.reply_body(self.model, messages, seeded, missing, room, refused, self._controls)
 
-            response = await self._chat(body, messages, sampling.max_tokens * missing)
+            response = await self._chat(body, messages, sampling.max_tokens * missing, prefix)
             if isinstance(response, Failure):
                 failed = Reply(None, unanswered=response.unanswered, keep=response.unanswered != Reason.TOO_LONG)
                 return replies + [failed] * missing
@@ -305,7 +276,7 @@ class OpenAIBackend:
             if not self._tried and len(self._refused) >= _REFUSALS:
                 refusal, self._refused = self._refused[-1], []
                 raise self._error(refusal)
-            workers = min(len(prompts) - len(tasks), _TASKS_PER_SLOT * self.connection.settings.concurrency)
+            workers = min(len(prompts) - len(tasks), _TASKS_PER_SLOT * self.connection.slots)
             tasks += [asyncio.ensure_future(worker()) for _ in range(workers)]
             await asyncio.gather(*tasks)
             return [answers[place] for place in range(len(prompts))]
@@ -313,14 +284,14 @@ class OpenAIBackend:
             for task in tasks:  # after an error, stop the others
                 task.cancel()
 
-    async def _chat(self, body: Body, messages: Messages, tokens: int) -> dict[str, Any] | Failure:
+    async def _chat(self, body: Body, messages: Messages, tokens: int, prefix: str) -> dict[str, Any] | Failure:
         """Send a chat request, and again without the features that the server rejects. The features to omit are
         remembered."""
         estimate = tokens + sum(len(message["content"]) for message in messages) // _CHARACTERS_PER_TOKEN
         without, first = self._without, None
         while True:
             request = body(without) | self._extra
-            response = await self.connection.post("/chat/completions", request, tokens=estimate)
+            response = await self.connection.post("/chat/completions", request, tokens=estimate, prefix=prefix)
             if not isinstance(response, Failure):
                 if without - self._without:
                     logger.info("the server at %s does not support: %s.", self.base_url, ", ".join(sorted(without)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from checklist_rewards.backends.openai.connection import Connection
@@ -27,25 +28,25 @@ class Counts(NamedTuple):
 
 
 class PrefixCache:
-    """The prefix cache of a vLLM server. Once the server turns out to have no counters, they are not requested again.
+    """The prefix cache of a vLLM server or of its replicas. Once they turn out to have no counters, these are not
+    requested again.
 
     Args:
-        connection ([`Connection`]): The connection to the server. Its address ends in "/v1".
+        connection ([`Connection`]): The connection to the server. Its addresses end in "/v1".
     """
 
     def __init__(self, connection: Connection):
         self.connection = connection
-        self._url = connection.address.removesuffix("/v1") + "/metrics"
         self._counts = True
 
     async def counts(self) -> Counts | None:
-        """Read the counters. None if the server has none."""
-        if not self._counts:
+        """Read the counters, added up over all replicas. None if a replica has none."""
+        if not self._counts or not self.connection.is_whole:
             return None
-        text = await self.connection.text(self._url)
-        counts = counts_in(text or "")
-        self._counts = counts is not None
-        return counts
+        counts = [counts_in(text or "") for text in await self.connection.texts("/metrics")]
+        found = [count for count in counts if count is not None]
+        self._counts = bool(found)
+        return _total(found) if len(found) == len(counts) else None
 
     async def computed(self, before: Counts | None, prompt_tokens: int) -> int | None:
         """The number of prompt tokens of a call that were not in the cache. None if unknown.
@@ -65,8 +66,12 @@ class PrefixCache:
                 return None  # requests of another client, or requests that were sent twice
             if look < _LOOKS - 1:
                 await asyncio.sleep(_PAUSE)
-        self._counts = queries > 0  # 0: the prefix cache is disabled, and so are its counters
+        self._counts = queries != 0  # 0: the prefix cache is disabled, and so are its counters
         return None
+
+
+def _total(counts: Sequence[Counts]) -> Counts:
+    return Counts(sum(count.queries for count in counts), sum(count.hits for count in counts))
 
 
 def counts_in(metrics: str) -> Counts | None:

@@ -1,11 +1,16 @@
-"""A connection to one server, which sends requests with retries.
+"""A connection to one server or to its replicas, which sends requests with retries.
 
-Connections to the server are pooled. At most `concurrency` requests run at the same time, and requests and tokens per
+Connections are pooled. At most `concurrency` requests per address run at the same time, and requests and tokens per
 minute stay within their limits. After a temporary failure (429, 408, 409, 5xx, a broken connection, a timeout, a web
 page instead of JSON), a request is sent again after a pause. Pauses grow with each attempt and are randomized, unless
 the server specifies the pause. A request fails after `attempts` attempts or when its `deadline` has passed. Rate
 limiting by the server (429) does not count as an attempt. Time spent waiting for a free slot does not count against
 the deadline.
+
+With several addresses, `replicas` chooses the one for each request. If it does not work, is rate-limited or serves
+another model, the request goes to the next one at once, which does not count as an attempt either. The breaker counts
+a failure only if no other replica is up. Before a replica that failed gets requests again, `check` compares the model
+that it reports with that of the others.
 
 The OpenAI SDK creates the HTTP client, with its connection pool, transport, proxies and headers. Requests are sent
 directly through this client, because the typed layer of the SDK takes twice as much time as everything else, and its
@@ -20,8 +25,8 @@ import logging
 import os
 import random
 import weakref
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import openai
@@ -29,6 +34,7 @@ import openai
 from checklist_rewards.backends.openai.breaker import Breaker, ServerGone
 from checklist_rewards.backends.openai.failures import (
     RATE_LIMITED,
+    UNAVAILABLE,
     Failure,
     answer_of,
     no_connection,
@@ -36,15 +42,19 @@ from checklist_rewards.backends.openai.failures import (
 )
 from checklist_rewards.backends.openai.loop import close, keep_forever
 from checklist_rewards.backends.openai.rate_limit import RateLimit
-from checklist_rewards.backends.servers import Settings
+from checklist_rewards.backends.openai.replicas import Replicas, Sent
+from checklist_rewards.backends.servers import Settings, is_hosted
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
 logger = logging.getLogger(__name__)
 
 _OPENAI_PATHS = (("GET", "/models"), ("POST", "/chat/completions"), ("POST", "/completions"))
 _TELEMETRY = "X-Stainless"
+_PREFIX_HEADER = "X-Session-ID"
+"""Requests with the same value share a prefix. A router in front of replicas can hash it."""
 _LONGEST_PAUSE = 8.0
 _TEXT_SECONDS = 2.0
+_CHECK_SECONDS = 5.0
 
 
 @dataclass
@@ -52,34 +62,64 @@ class _Session:
     """The state that belongs to one event loop."""
 
     client: Any
-    templates: dict[tuple[str, str], Any]
-    """A request without content for each method and path, from which all requests are created."""
+    templates: dict[tuple[int, str, str], Any]
+    """A request without content for each replica, method and path, from which all requests are created."""
     slots: asyncio.Semaphore
     breaker: Breaker
+    replicas: Replicas
     requests: RateLimit
     tokens: RateLimit
     pid: int = field(default_factory=os.getpid)
 
 
+@dataclass(frozen=True)
+class _Request:
+    """What is sent, to any replica."""
+
+    method: str
+    path: str
+    content: bytes | None
+    key: str | None
+    tokens: int = 0
+    patience: float = 1.0
+    prefix: str = ""
+    reads: int = 1
+    place: int | None = None
+
+
 class Connection:
-    """A connection to the server at an address.
+    """A connection to the server at an address, or to replicas at several.
 
     Args:
-        address (`str`): The URL of the server, such as "http://localhost:8000/v1".
+        addresses (`str` or sequence of `str`): The URLs of the server, such as "http://localhost:8000/v1".
         key (`str`): The API key, sent as bearer token.
         settings ([`Settings`]): The request settings.
         paths (*optional*): The methods and paths of the server. Defaults to those of an OpenAI-compatible server.
     """
 
-    def __init__(self, address: str, key: str, settings: Settings, paths: Sequence[tuple[str, str]] = _OPENAI_PATHS):
-        self.address, self.settings, self.paths = address, settings, paths
+    def __init__(
+        self,
+        addresses: str | Sequence[str],
+        key: str,
+        settings: Settings,
+        paths: Sequence[tuple[str, str]] = _OPENAI_PATHS,
+    ):
+        self.addresses = (addresses,) if isinstance(addresses, str) else tuple(addresses)
+        self.address = ", ".join(self.addresses)
+        self.settings, self.paths = settings, paths
+        self.slots = settings.concurrency * len(self.addresses)
+        self.check: Callable[[dict[str, Any]], str | None] | None = None
+        """Called with the list of models of a replica that is probed, unless it is the only one. Returns what is wrong
+        with it."""
         self._key = key
+        self._is_hosted = any(map(is_hosted, self.addresses))
         self._session: _Session | None = None
         self._warned: set[str] = set()
 
-    async def get(self, path: str, key: str | None) -> dict[str, Any] | Failure:
-        """Get a JSON object that contains the list `key` (any JSON object if `key` is None)."""
-        return await self._send("GET", path, None, key, 0, 1.0)
+    async def get(self, path: str, key: str | None, place: int | None = None) -> dict[str, Any] | Failure:
+        """Get a JSON object that contains the list `key` (any JSON object if `key` is None), if `place` is given only
+        from this replica."""
+        return await self._send(_Request("GET", path, None, key, place=place))
 
     async def post(
         self,
@@ -89,6 +129,8 @@ class Connection:
         key: str = "choices",
         tokens: int = 0,
         patience: float = 1.0,
+        prefix: str = "",
+        reads: int = 1,
     ) -> dict[str, Any] | Failure:
         """Post a request, for example for a completion.
 
@@ -98,14 +140,31 @@ class Connection:
             key (`str`, *optional*, defaults to `"choices"`): The list that the response must contain.
             tokens (`int`, *optional*, defaults to `0`): Estimated number of tokens, for the rate limit.
             patience (`float`, *optional*, defaults to `1.0`): Factor by which timeout and deadline are multiplied.
+            prefix (`str`, *optional*): The same for all requests that share a prefix; they go to the same replica.
+            reads (`int`, *optional*, defaults to `1`): Number of reads in the request, for the load of a replica.
 
         Returns:
             `dict` or [`Failure`]: The response, or the reason why the request failed.
         """
-        return await self._send("POST", path, json.dumps(body).encode(), key, tokens, patience)
+        return await self._send(
+            _Request("POST", path, json.dumps(body).encode(), key, tokens, patience, prefix, reads)
+        )
 
-    async def text(self, url: str) -> str | None:
-        """Get a text that is not essential, in one attempt and without waiting for a slot. None if that fails."""
+    async def texts(self, path: str) -> list[str | None]:
+        """Get a text that is not essential from every replica, in one attempt and without waiting for a slot. `path`
+        is relative to the address without "/v1". None for a replica without an answer."""
+        return await asyncio.gather(*(self._text(address.removesuffix("/v1") + path) for address in self.addresses))
+
+    def home(self, prefix: str) -> int:
+        """The replica that gets requests with this prefix unless it is busy."""
+        return self._current().replicas.home(prefix)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no replica is set aside."""
+        return len(self._current().replicas.up()) == len(self.addresses)
+
+    async def _text(self, url: str) -> str | None:
         client = self._current().client
         request = client.build_request("GET", url, headers={"Authorization": f"Bearer {self._key}"})
         try:
@@ -115,67 +174,119 @@ class Connection:
             return None
         return response.text if response.status_code == 200 else None
 
-    async def _send(
-        self, method: str, path: str, content: bytes | None, key: str | None, tokens: int, patience: float
-    ) -> dict[str, Any] | Failure:
+    async def _send(self, request: _Request) -> dict[str, Any] | Failure:
         session, settings = self._current(), self.settings
-        clock = asyncio.get_running_loop().time
-        left, attempt = patience * settings.deadline, 0
+        replicas, clock = session.replicas, asyncio.get_running_loop().time
+        left, attempt = request.patience * settings.deadline, 0
+        failed: set[int] = set()
+        odd: set[int] = set()  # replicas that reject what another one may accept
         while True:
             async with session.slots:
                 try:
                     probe = await session.breaker.admit()
                 except ServerGone as gone:
                     why = Unanswered(Reason.BACKEND_ERROR, f"the server at {self.address} is down ({gone})")
-                    return self._warn(Failure(why, down=True))
+                    return self._warn(Failure(why, down=True), None)
+                sent: Sent | None = None
                 try:
                     await session.requests.spend()
-                    await session.tokens.spend(tokens)
+                    await session.tokens.spend(request.tokens)
                     started = clock()
-                    outcome = await self._attempt(
-                        session, method, path, content, key, min(left, patience * settings.timeout)
-                    )
+                    if request.place is None:
+                        sent = replicas.choose(request.prefix, started, request.reads, failed)
+                    else:
+                        sent = replicas.send_to(request.place, request.reads)
+                    seconds = min(left, request.patience * settings.timeout)
+                    outcome = await self._attempt(session, sent, request, seconds)
                 except BaseException:
                     session.breaker.released(probe)
+                    if sent is not None:
+                        replicas.released(sent)
                     raise
             left -= clock() - started
+            aside = self._record(replicas, sent, outcome, clock())
             if not isinstance(outcome, Failure):
                 session.breaker.passed(probe)
+                for place in odd:
+                    replicas.set_aside(place, clock())
                 return outcome
-            if outcome.down:
+            failed.add(sent.place)
+            up = replicas.up() - {sent.place} if request.place is None else set()
+            if outcome.down and not up:
                 session.breaker.failed(probe, outcome.unanswered)
                 if probe:
                     left += clock() - started  # the time of a probe does not count against the request's deadline
                     continue
-            elif outcome.status == RATE_LIMITED:
+            elif outcome.down or outcome.status == RATE_LIMITED:
                 session.breaker.released(probe)
             else:
                 session.breaker.passed(probe)
+            if outcome.fatal:
+                odd.add(sent.place)
+                if len(odd) == len(self.addresses) or request.place is not None:
+                    return self._warn(outcome, sent.place)
+                outcome = replace(outcome, fatal=False, retry=True, down=True)
+                aside = True
+            if aside and up - failed and left > 0:
+                self._warn(outcome, sent.place, moved=True)
+                continue
             attempt += 1
             pause = outcome.wait
             if pause is None:
                 pause = min(settings.pause * 2 ** (attempt - 1), _LONGEST_PAUSE) * random.uniform(0.5, 1)
             given_up = attempt >= settings.attempts and outcome.status != RATE_LIMITED
             if not outcome.retry or given_up or pause >= left:
-                return self._warn(outcome)
+                return self._warn(outcome, sent.place)
             left -= pause
             await asyncio.sleep(pause)
 
+    def _record(self, replicas: Replicas, sent: Sent, outcome: dict[str, Any] | Failure, now: float) -> bool:
+        """Record the outcome of a request for its replica. Returns whether the replica is set aside."""
+        if not isinstance(outcome, Failure):
+            if sent.probe and len(self.addresses) > 1:
+                logger.warning("the server at %s answers again.", self.addresses[sent.place])
+                self._warned = {kind for kind in self._warned if not kind.startswith(f"{sent.place} ")}
+            replicas.answered(sent)
+        elif outcome.status in UNAVAILABLE or (outcome.fatal and sent.probe):
+            return replicas.failed(sent, now, wait=outcome.wait)
+        elif outcome.down:
+            return replicas.failed(sent, now, tolerated=self.settings.failures - 1)
+        else:
+            replicas.released(sent)
+        return False
+
     async def _attempt(
-        self, session: _Session, method: str, path: str, content: bytes | None, key: str | None, seconds: float
+        self, session: _Session, sent: Sent, request: _Request, seconds: float
     ) -> dict[str, Any] | Failure:
-        template = session.templates[method, path]
-        request = type(template)(
-            template.method, template.url, headers=template.headers, content=content, extensions=template.extensions
+        if sent.probe and self.check is not None and len(self.addresses) > 1:
+            models = await self._once(session, sent.place, _Request("GET", "/models", None, "data"), _CHECK_SECONDS)
+            complaint = None if isinstance(models, Failure) else self.check(models)
+            if complaint is not None:
+                why = Unanswered(Reason.BACKEND_ERROR, complaint)
+                models = Failure(why, retry=True, down=True, status=0)
+            if isinstance(models, Failure) and models.status in UNAVAILABLE:
+                return models
+        return await self._once(session, sent.place, request, seconds)
+
+    async def _once(
+        self, session: _Session, place: int, request: _Request, seconds: float
+    ) -> dict[str, Any] | Failure:
+        template = session.templates[place, request.method, request.path]
+        headers = template.headers
+        if request.prefix and not self._is_hosted:
+            headers = headers.copy()
+            headers[_PREFIX_HEADER] = request.prefix
+        message = type(template)(
+            template.method, template.url, headers=headers, content=request.content, extensions=template.extensions
         )
         try:
             async with asyncio.timeout(seconds):
-                response = await session.client.send(request)
+                response = await session.client.send(message)
         except TimeoutError:
             return timed_out()
         except Exception as error:  # httpx, httpx2, aiohttp and ssl raise many types of errors
             return no_connection(error)
-        return answer_of(response.status_code, response.headers, response.content, key)
+        return answer_of(response.status_code, response.headers, response.content, request.key)
 
     def _current(self) -> _Session:
         """The session of this process. A forked child gets its own, because it must not use its parent's sockets."""
@@ -184,14 +295,15 @@ class Connection:
                 keep_forever(self._session)
             settings = self.settings
             client = _http_client()
-            sdk = openai.AsyncOpenAI(base_url=self.address, api_key=self._key, http_client=client)
+            sdk = openai.AsyncOpenAI(base_url=self.addresses[0], api_key=self._key, http_client=client)
             headers = {
                 name: value
                 for name, value in {**sdk.default_headers, **sdk.auth_headers}.items()
                 if isinstance(value, str) and not name.startswith(_TELEMETRY)
             }
             templates = {
-                (method, path): client.build_request(method, self.address + path, headers=headers)
+                (place, method, path): client.build_request(method, address + path, headers=headers)
+                for place, address in enumerate(self.addresses)
                 for method, path in self.paths
             }
             for template in templates.values():
@@ -199,20 +311,24 @@ class Connection:
             self._session = _Session(
                 client,
                 templates,
-                asyncio.Semaphore(settings.concurrency),
+                asyncio.Semaphore(self.slots),
                 Breaker(settings.failures, settings.patience, 2 * settings.pause),
+                Replicas(self.addresses, 2 * settings.pause),
                 RateLimit(settings.requests_per_minute),
                 RateLimit(settings.tokens_per_minute),
             )
             weakref.finalize(self, close, client.aclose, os.getpid())
         return self._session
 
-    def _warn(self, failure: Failure) -> Failure:
-        """Log the first failure of each kind, so that a dead server does not cause one line per read."""
-        kind = f"{failure.unanswered.reason}{failure.status}"
+    def _warn(self, failure: Failure, place: int | None, moved: bool = False) -> Failure:
+        """Log the first failure of each kind, so that a dead server does not cause one line per read. `moved`: the
+        request goes to another replica."""
+        kind = f"{place} {failure.unanswered.reason}{failure.status}"
         if kind not in self._warned and (failure.retry or failure.down):
             self._warned.add(kind)
-            logger.warning("the server at %s failed a request: %s", self.address, failure.unanswered)
+            address = self.address if place is None else self.addresses[place]
+            where = "; its requests go to the other replicas" if moved else ""
+            logger.warning("the server at %s failed a request: %s%s", address, failure.unanswered, where)
         return failure
 
 

@@ -20,6 +20,8 @@ from checklist_rewards.scores.reasons import Reason, Unanswered
 
 RATE_LIMITED = 429
 _RETRIED = (408, 409, RATE_LIMITED)
+UNAVAILABLE = (0, RATE_LIMITED, 502, 503, 504)
+"""Statuses of a server that takes no requests at present, whatever they contain. 0 is a server that did not answer."""
 NOT_SERVED = (404, 405, 501)
 """Statuses of a path that the server does not have."""
 _FATAL = (401, 402, 403, *NOT_SERVED)

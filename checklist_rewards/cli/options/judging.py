@@ -15,7 +15,9 @@ from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeSettings
 from checklist_rewards.pipelines import ScorerConfig
 from checklist_rewards.scores import Aggregation
 
-Concurrency = Annotated[int | None, option(OUTPUT, "Concurrent requests to a server.", min=1, default="the engine's")]
+Concurrency = Annotated[
+    int | None, option(OUTPUT, "Concurrent requests to a server, per address.", min=1, default="the engine's")
+]
 
 ENGINE = (
     setting(JudgeSettings, "backend", always=True),

@@ -1,0 +1,161 @@
+"""Chooses the replica of a server that gets a request. Pure: no clock and no network.
+
+All requests about one text have the same key, and go to the replica whose prefix cache holds the text. The replicas
+are ordered by rendezvous hashing: by a hash of the key and the replica's address (Thaler and Ravishankar, 1998). The
+order depends on nothing else, so all clients of the replicas agree on it, and a replica that leaves or joins moves
+only its own keys. A request goes to the first replica in this order that is neither set aside nor busy: with more
+reads in flight than 1.25 times the mean (consistent hashing with bounded loads; Mirrokni, Thorup and Zadimoghaddam,
+2018). A replica with few reads in flight is never busy, or the first reads about a text would be spread.
+
+    up       Gets requests.
+    aside    Failed. After a pause it gets one request as a probe, while the others go to the other replicas. A failed
+             probe doubles the pause, up to 15 s. An answer brings the replica back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import NamedTuple
+
+LOAD_FACTOR = 1.25
+FREE_READS = 64
+"""A replica with at most this many reads in flight is not busy."""
+_LONGEST_PAUSE = 15.0
+
+
+def prefix_key(*parts: str | None) -> str:
+    """The key of a prefix: a short hash of its parts."""
+    return blake2b("\0".join(part or "" for part in parts).encode(), digest_size=12).hexdigest()
+
+
+class Sent(NamedTuple):
+    """A request to one replica. It ends with exactly one of `answered`, `failed` and `released`."""
+
+    place: int
+    reads: int
+    probe: bool
+
+
+@dataclass(slots=True)
+class _State:
+    reads: int = 0
+    """Reads in flight."""
+    failures: int = 0
+    """Failures since the last answer."""
+    pause: float = 0.0
+    until: float | None = None
+    """When the next probe is due. None while the replica is up."""
+    probing: bool = False
+
+
+class Replicas:
+    """The replicas of a server, by their place in the list of addresses.
+
+    Args:
+        addresses (sequence of `str`):
+            One address per replica.
+        pause (`float`):
+            Seconds after which a replica that failed is probed.
+    """
+
+    def __init__(self, addresses: Sequence[str], pause: float):
+        self.addresses, self.pause = tuple(addresses), pause
+        self._states = [_State(pause=pause) for _ in self.addresses]
+
+    def order(self, key: str) -> list[int]:
+        """All replicas in the order in which they get requests with this key."""
+        if len(self.addresses) == 1:
+            return [0]
+        hashes = [blake2b(f"{key} {address}".encode(), digest_size=8).digest() for address in self.addresses]
+        return sorted(range(len(hashes)), key=hashes.__getitem__)
+
+    def up(self) -> set[int]:
+        """The replicas that are not set aside."""
+        return {place for place, state in enumerate(self._states) if state.until is None}
+
+    def home(self, key: str) -> int:
+        """The replica that holds this key, however busy it is: the first one in order that is up."""
+        order, up = self.order(key), self.up()
+        return next((place for place in order if place in up), order[0])
+
+    def choose(self, key: str, now: float, reads: int = 1, avoid: Collection[int] = ()) -> Sent:
+        """Choose the replica of a request, and count its reads as in flight.
+
+        Args:
+            key (`str`):
+                The same for all requests that share a prefix.
+            now (`float`):
+                The time in seconds.
+            reads (`int`, *optional*, defaults to `1`):
+                Number of reads in the request.
+            avoid (collection of `int`, *optional*):
+                Replicas that failed this request. They get it only if no other one is up.
+        """
+        ready = [place for place in self.order(key) if self._is_ready(self._states[place], now)]
+        if not ready:
+            ready = [min(range(len(self._states)), key=lambda place: self._states[place].until or now)]
+        candidates = [place for place in ready if place not in avoid] or ready
+        mean = sum(self._states[place].reads for place in candidates) / len(candidates)
+        bound = max(FREE_READS, LOAD_FACTOR * mean)
+        # The least busy replica is below the mean, so one is found.
+        return self.send_to(next(place for place in candidates if self._states[place].reads <= bound), reads)
+
+    def send_to(self, place: int, reads: int = 1) -> Sent:
+        """Count a request to a given replica."""
+        state = self._states[place]
+        sent = Sent(place, reads, probe=state.until is not None and not state.probing)
+        state.reads += reads
+        state.probing |= sent.probe
+        return sent
+
+    def answered(self, sent: Sent) -> None:
+        """End a request that the replica answered. The replica is up."""
+        self._end(sent)
+        state = self._states[sent.place]
+        state.until, state.failures, state.pause, state.probing = None, 0, self.pause, False
+
+    def failed(self, sent: Sent, now: float, *, wait: float | None = None, tolerated: int = 0) -> bool:
+        """End a request that failed.
+
+        Args:
+            sent ([`Sent`]):
+                The request.
+            now (`float`):
+                The time in seconds.
+            wait (`float`, *optional*):
+                Seconds that the replica asked to wait, instead of a growing pause.
+            tolerated (`int`, *optional*, defaults to `0`):
+                Number of consecutive failures after which the replica is not yet set aside.
+
+        Returns:
+            `bool`: Whether the replica is set aside.
+        """
+        self._end(sent)
+        state = self._states[sent.place]
+        state.failures += 1
+        if state.until is None and state.failures > tolerated:
+            state.until = now + (self.pause if wait is None else wait)
+        elif sent.probe:  # requests that were in flight when the replica failed do not lengthen the pause
+            state.pause = min(2 * state.pause, _LONGEST_PAUSE)
+            state.until = now + (state.pause if wait is None else wait)
+        return state.until is not None
+
+    def set_aside(self, place: int, now: float) -> None:
+        """Set a replica aside that is up, although it responds."""
+        state = self._states[place]
+        if state.until is None:
+            state.until = now + self.pause
+
+    def released(self, sent: Sent) -> None:
+        """End a request that does not show whether the replica works, such as one that was cancelled."""
+        self._end(sent)
+
+    def _end(self, sent: Sent) -> None:
+        state = self._states[sent.place]
+        state.reads -= sent.reads
+        state.probing &= not sent.probe
+
+    def _is_ready(self, state: _State, now: float) -> bool:
+        return state.until is None or (not state.probing and now >= state.until)

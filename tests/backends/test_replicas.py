@@ -1,0 +1,124 @@
+"""Which replica gets a request: equal keys, few moves when one fails, bounded loads, one probe at a time."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checklist_rewards.backends.openai.replicas import FREE_READS, LOAD_FACTOR, Replicas, prefix_key
+
+ADDRESSES = ["http://one:8000/v1", "http://two:8000/v1", "http://three:8000/v1"]
+keys = st.lists(st.text(max_size=8), min_size=1, max_size=20, unique=True)
+fleets = st.integers(1, 8).map(lambda count: [f"http://judge{n}:8000/v1" for n in range(count)])
+
+
+def place_of(replicas: Replicas, key: str, now: float = 0.0) -> int:
+    """The replica of a request that is answered at once."""
+    sent = replicas.choose(key, now)
+    replicas.answered(sent)
+    return sent.place
+
+
+def fail(replicas: Replicas, place: int, now: float = 0.0) -> None:
+    replicas.failed(replicas.send_to(place), now)
+
+
+@given(fleets, keys)
+def test_a_key_stays_on_its_replica(addresses, keys):
+    replicas = Replicas(addresses, 1.0)
+    first = {key: place_of(replicas, key) for key in keys}
+    assert {key: place_of(replicas, key) for key in reversed(keys)} == first
+    assert {key: replicas.home(key) for key in keys} == first
+
+
+@given(fleets, keys, st.randoms())
+def test_all_clients_agree_whatever_the_order_of_their_addresses(addresses, keys, random):
+    shuffled = random.sample(addresses, len(addresses))
+    ours, theirs = Replicas(addresses, 1.0), Replicas(shuffled, 1.0)
+    assert [addresses[place_of(ours, key)] for key in keys] == [shuffled[place_of(theirs, key)] for key in keys]
+
+
+@given(st.integers(2, 8), keys, st.data())
+def test_a_replica_that_fails_moves_only_its_own_keys_until_it_answers(count, keys, data):
+    replicas = Replicas([f"http://judge{n}" for n in range(count)], 1.0)
+    dead = data.draw(st.integers(0, count - 1))
+    before = {key: place_of(replicas, key) for key in keys}
+    fail(replicas, dead)
+    during = {key: place_of(replicas, key) for key in keys}
+    assert all((during[key] == place) != (place == dead) for key, place in before.items())
+    replicas.answered(replicas.send_to(dead))
+    assert {key: place_of(replicas, key) for key in keys} == before
+
+
+@given(fleets, st.lists(st.tuples(st.text(max_size=2), st.integers(1, 300), st.booleans()), max_size=60))
+def test_a_request_never_goes_to_a_busy_replica(addresses, requests):
+    replicas, reads, running = Replicas(addresses, 1.0), [0] * len(addresses), []
+    for key, count, ends in requests:
+        bound = max(FREE_READS, LOAD_FACTOR * sum(reads) / len(reads))
+        sent = replicas.choose(key, 0.0, count)
+        assert reads[sent.place] <= bound
+        assert all(reads[place] > bound for place in replicas.order(key)[: replicas.order(key).index(sent.place)])
+        reads[sent.place] += count
+        running.append(sent)
+        if ends:
+            done = running.pop(0)
+            replicas.answered(done)
+            reads[done.place] -= done.reads
+
+
+def test_keys_are_spread_evenly():
+    replicas = Replicas(ADDRESSES, 1.0)
+    counts = Counter(place_of(replicas, prefix_key("Be fair.", f"text {number}")) for number in range(3000))
+    assert all(count == pytest.approx(1000, rel=0.15) for count in counts.values()) and len(counts) == 3
+
+
+def test_a_replica_that_failed_is_probed_with_longer_and_longer_pauses():
+    replicas, probes, now = Replicas(ADDRESSES, 1.0), [], 0.0
+    key = next(key for key in map(str, range(100)) if replicas.home(key) == 0)
+    fail(replicas, 0)
+    while now < 60:
+        sent = replicas.choose(key, now)
+        if sent.place == 0:
+            assert sent.probe
+            assert replicas.choose(key, now).place != 0  # one probe at a time
+            probes.append(now)
+            replicas.failed(sent, now)
+        now += 0.5
+    assert probes == [1, 3, 7, 15, 30, 45]
+
+
+def test_requests_in_flight_do_not_lengthen_the_pause_of_the_replica_that_lost_them():
+    replicas = Replicas(ADDRESSES, 1.0)
+    sent = [replicas.send_to(0) for _ in range(100)]
+    assert all(replicas.failed(one, 0.0) for one in sent)
+    assert [replicas.choose(str(key), 1.0).probe for key in range(30)].count(True) == 1
+
+
+def test_a_replica_may_say_when_to_come_back():
+    replicas = Replicas(ADDRESSES[:2], 1.0)
+    replicas.failed(replicas.send_to(0), 0.0, wait=9.0)
+    assert {replicas.choose(str(key), 8.9).place for key in range(30)} == {1}
+    assert 0 in {replicas.choose(str(key), 9.0).place for key in range(30)}
+
+
+def test_some_failures_are_tolerated_if_answers_come_between():
+    replicas = Replicas(ADDRESSES, 1.0)
+    for _ in range(10):
+        assert not replicas.failed(replicas.send_to(0), 0.0, tolerated=1)
+        replicas.answered(replicas.send_to(0))
+    assert not replicas.failed(replicas.send_to(0), 0.0, tolerated=1)
+    assert replicas.failed(replicas.send_to(0), 0.0, tolerated=1)
+
+
+def test_a_request_avoids_the_replicas_that_failed_it_as_long_as_there_are_others():
+    replicas = Replicas(ADDRESSES, 1.0)
+    order = replicas.order("key")
+    assert [replicas.choose("key", 0.0, avoid=order[:count]).place for count in range(4)] == [*order, order[0]]
+
+
+def test_with_all_replicas_aside_the_next_one_due_is_tried():
+    replicas = Replicas(ADDRESSES, 1.0)
+    for place, now in ((0, 3.0), (1, 1.0), (2, 2.0)):
+        fail(replicas, place, now)
+    assert replicas.up() == set() and replicas.choose("key", 0.0).place == 1

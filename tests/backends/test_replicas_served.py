@@ -1,0 +1,237 @@
+"""Three replicas of a served judge: where reads go, and what a replica that fails costs."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from checklist_rewards import ChecklistScorer, Sample
+from checklist_rewards.backends import Engine
+from checklist_rewards.backends.decisions.backend import DecisionsBackend
+from checklist_rewards.backends.openai import OpenAIBackend
+from checklist_rewards.cli import app
+from checklist_rewards.errors import ModelError, NoServerError
+from tests.backends.replicaservers import FAULTS, HANGS, MODEL, OTHER_MODEL, REFUSED, VLLM_CARD, replicas
+from tests.conftest import HANG
+
+QUESTIONS = ["Is it fine (yes)?", "Is it red (no)?", "Is it short (yes)?", "Is it long (no)?"]
+WAYS = {"chats": (OpenAIBackend, None), "lists": (OpenAIBackend, VLLM_CARD), "decisions": (DecisionsBackend, None)}
+FAST = {"pause": 0.005, "timeout": HANG, "attempts": 3}
+
+
+def samples(count: int, about: str = "") -> list[Sample]:
+    return [Sample(QUESTIONS, f"Text {about}{number}.") for number in range(count)]
+
+
+def scorer_of(backend, store=False) -> ChecklistScorer:
+    return ChecklistScorer(MODEL, backend=backend, store=store, mass_floor=0)
+
+
+def text_of(body: dict) -> str:
+    """The text that a request is about."""
+    return str(body.get("messages") or body.get("state") or body.get("prompt"))
+
+
+@pytest.fixture(params=WAYS)
+def fleet(request):
+    """Three replicas, and a function that connects to them."""
+    kind, card = WAYS[request.param]
+    with replicas(3, card) as servers:
+        yield servers, lambda **settings: kind(MODEL, [server.address for server in servers], **FAST | settings)
+
+
+def test_all_requests_about_a_text_go_to_one_replica_and_every_replica_gets_some(fleet):
+    servers, connect = fleet
+    scorer = scorer_of(connect())
+    for _ in range(2):
+        scores = scorer.score_batch(samples(24))
+        assert all(score.answered == len(QUESTIONS) for score in scores)
+    numbers = [{number for number in range(24) for body in server.received if has(number, body)} for server in servers]
+    if "prompt" in servers[0].received[-1]:
+        assert all(len(server.received) >= 2 for server in servers)  # lists of tokens do not show their texts
+    else:
+        assert sorted(number for some in numbers for number in some) == list(range(24))
+    assert all(server.received for server in servers)
+
+
+def has(number: int, body: dict) -> bool:
+    return f"Text {number}." in text_of(body)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_replica_that_dies_costs_no_read_and_returns_when_it_answers(fleet, fault):
+    servers, connect = fleet
+    scorer = scorer_of(connect(concurrency=4, timeout=0.5 if fault == HANGS else HANG))
+    scorer.score_batch(samples(12))
+    dying = max(servers, key=lambda server: len(server.received))
+    dying.dies_of, dying.dies_after = fault, len(dying.received) + 1
+    during = scorer.score_batch(samples(24, "during "))
+    check(during, 24)
+    assert dying.fault == fault
+    dying.recovers()
+    before, round_number = len(dying.received), 0
+    while len(dying.received) - before < 3:
+        check(scorer.score_batch(samples(8, f"after {round_number} ")), 8)
+        round_number += 1
+        assert round_number < 1000
+
+
+def check(scores, count):
+    assert len(scores) == count
+    assert all([item.unanswered for item in score.items] == [None] * len(QUESTIONS) for score in scores)
+    if scores[0].items[0].method != "logprobs":  # answers of lists are made up
+        assert all([item.answer for item in score.items] == ["yes", "no", "yes", "no"] for score in scores)
+
+
+def test_a_replica_that_asks_to_wait_gets_no_request_until_then(fleet):
+    servers, connect = fleet
+    scorer = scorer_of(connect())
+    servers[0].retry_after = "3600"
+    servers[0].breaks("503")
+    check(scorer.score_batch(samples(24)), 24)
+    seen = len(servers[0].received)
+    assert seen > 0
+    check(scorer.score_batch(samples(24, "next ")), 24)
+    assert len(servers[0].received) == seen
+
+
+def test_if_all_replicas_are_down_reads_are_unanswered_with_the_reason(fleet):
+    servers, connect = fleet
+    backend = connect(failures=4, patience=0.05)
+    for server in servers:
+        server.breaks(REFUSED)
+    scores = scorer_of(backend).score_batch(samples(6))
+    reasons = {item.unanswered.reason for score in scores for item in score.items}
+    assert reasons == {"backend_error"}
+
+
+def test_at_most_concurrency_requests_run_per_address(fleet):
+    servers, connect = fleet
+    check(scorer_of(connect(concurrency=2)).score_batch(samples(30)), 30)
+    assert max(server.most for server in servers) <= 2 * 3
+
+
+def test_the_replica_with_another_model_is_named(fleet):
+    servers, connect = fleet
+    servers[1].fault = OTHER_MODEL
+    with pytest.raises(ModelError, match=f"the server at {servers[1].address} serves .'another'.*not 'valid'"):
+        connect()
+    servers[1].fault, servers[2].card = None, VLLM_CARD | {"max_model_len": 512}
+    with pytest.raises(ModelError, match=f"same model; the server at {servers[2].address} reports .* the others"):
+        connect()
+
+
+def test_a_replica_that_is_absent_at_the_start_is_used_once_it_answers(fleet, caplog):
+    servers, connect = fleet
+    servers[2].breaks(REFUSED)
+    scorer = scorer_of(connect())
+    assert f"no server responds at {servers[2].address}" in caplog.text
+    check(scorer.score_batch(samples(12)), 12)
+    servers[2].recovers()
+    round_number = 0
+    while not servers[2].received:
+        check(scorer.score_batch(samples(8, f"after {round_number} ")), 8)
+        round_number += 1
+        assert round_number < 1000
+    for server in servers:
+        server.breaks(REFUSED)
+    with pytest.raises(NoServerError, match="no OpenAI-compatible server responds at http.*, http"):
+        connect()
+
+
+def test_a_replica_that_returns_with_other_weights_gets_no_read():
+    with replicas(2, VLLM_CARD) as servers:
+        scorer = scorer_of(OpenAIBackend(MODEL, [server.address for server in servers], **FAST))
+        check(scorer.score_batch(samples(12)), 12)
+        servers[0].breaks(REFUSED)
+        check(scorer.score_batch(samples(12, "during ")), 12)
+        servers[0].card = VLLM_CARD | {"root": "another/checkpoint"}
+        servers[0].recovers()
+        before = len(servers[0].received)
+        for number in range(20):
+            check(scorer.score_batch(samples(4, f"after {number} ")), 4)
+        assert len(servers[0].received) == before
+
+
+def test_stored_reads_do_not_depend_on_the_addresses(tmp_path):
+    with replicas(5) as servers:
+        addresses = [server.address for server in servers]
+        for some in (addresses[:2], addresses[2:]):
+            scorer = scorer_of(Engine(MODEL, base_url=some, settings=FAST).load(), tmp_path / "store.sqlite")
+            check(scorer.score_batch(samples(4)), 4)
+        assert scorer.receipt.stored == 4 * len(QUESTIONS) and not any(server.received for server in servers[2:])
+
+
+def test_the_address_of_one_server_stays_part_of_its_identity():
+    assert Engine("judge", base_url="http://one/v1").identity == "judge@http://one/v1"
+    assert Engine("judge", base_url=["http://one/v1"]).identity == "judge@http://one/v1"
+    assert Engine("judge", base_url=["http://one/v1", "http://two/v1"]).identity == "judge@replicas"
+    assert Engine("judge", base_url="http://two/v1, http://one/v1/").identity == "judge@replicas"
+
+
+@pytest.mark.parametrize(
+    ("base_url", "message"),
+    [
+        ("http://one/v1,openai", "combines 'openai' with other addresses; give it alone"),
+        ("http://one/v1,http://one/v1/", "lists http://one/v1 twice"),
+        (["http://one/v1", "two"], "'two' is not a URL"),
+        ([], "must be a URL or a list of URLs"),
+        ([8000], "must be a URL or a list of URLs"),
+    ],
+)
+def test_addresses_that_cannot_be_used_are_refused(base_url, message):
+    with pytest.raises(ModelError, match=message):
+        ChecklistScorer("judge", base_url=base_url, store=False).score(QUESTIONS, "Text.")
+
+
+def test_a_reward_server_has_one_address():
+    with pytest.raises(ModelError, match="a reward server has one; give the replicas of its judge to"):
+        ChecklistScorer(backend="remote", base_url=["http://one", "http://two"]).score(QUESTIONS, "Text.")
+
+
+def test_computed_tokens_are_added_up_over_the_replicas():
+    with replicas(3, VLLM_CARD) as servers:
+        scorer = scorer_of(OpenAIBackend(MODEL, [server.address for server in servers], **FAST))
+        scorer.score_batch(samples(3, "first "))
+        known = scorer.receipt
+        scorer.score_batch(samples(30))
+        spent = scorer.receipt.prompt_tokens - known.prompt_tokens
+        computed = scorer.receipt.computed_tokens - known.computed_tokens
+        assert spent > 0 and computed == pytest.approx(spent / 2, abs=3)
+        servers[1].breaks(REFUSED)
+        scorer.score_batch(samples(30, "again "))
+        assert scorer.receipt.computed_tokens is None  # the counters of a replica that is down are missing
+
+
+def test_requests_name_their_prefix_for_a_router():
+    with replicas(1) as [router]:
+        scorer_of(OpenAIBackend(MODEL, router.address, **FAST)).score_batch(samples(3))
+        by_text: dict[str, set[str]] = {}
+        for body, headers in zip(router.received, router.headers, strict=True):
+            [number] = re.findall(r"Text (\d)\.", text_of(body))
+            by_text.setdefault(number, set()).add(headers["X-Session-ID"])
+        assert sorted(by_text) == ["0", "1", "2"] and all(len(keys) == 1 for keys in by_text.values())
+        assert len(set.union(*by_text.values())) == 3
+
+
+def test_a_file_of_judges_and_the_command_line_take_several_addresses(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [{"target": f"Text {number}.", "checklist": QUESTIONS} for number in range(40)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with replicas(3) as servers:
+        addresses = [server.address for server in servers]
+        judges = [{"model": MODEL, "base_url": addresses, "mass_floor": floor} for floor in (0.1, 0.2)]
+        (tmp_path / "judges.yaml").write_text(yaml.safe_dump({"panel": {}, "judges": judges}))
+        given = {2: ["--judge", "judges.yaml"], 1: ["--model", MODEL, "--base-url", ",".join(addresses)]}
+        for judge_count, options in given.items():
+            for server in servers:
+                server.received.clear()
+            done = CliRunner().invoke(app, ["score", "rows.jsonl", "-o", "out.jsonl", "--no-store", *options])
+            assert done.exit_code == 0, done.output
+            scored = [json.loads(line)["checklist_score"] for line in Path("out.jsonl").read_text().splitlines()]
+            assert [score["pass_rate"] for score in scored] == [0.5] * 40
+            assert all(server.received for server in servers)
+            assert sum(len(server.received) for server in servers) == judge_count * 40 * len(QUESTIONS)
