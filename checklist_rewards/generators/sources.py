@@ -34,6 +34,11 @@ class Source(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     @classmethod
+    def example(cls) -> Source:
+        """A small example; each source of a generator has one."""
+        raise NotImplementedError
+
+    @classmethod
     def of(cls: type[AnySource], value: Any) -> AnySource:
         """Parse a source from an instance of this class or a mapping, such as the content of a file.
 
