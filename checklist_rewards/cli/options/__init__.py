@@ -4,6 +4,7 @@ Options that a pipeline also sets default to None here, so that only values give
 """
 
 from checklist_rewards.cli.options.base import JUDGE, OUTPUT, PIPELINE, ROWS, WRITER
+from checklist_rewards.cli.options.cluster import CLUSTER, Cluster
 from checklist_rewards.cli.options.generated import option_of
 from checklist_rewards.cli.options.judging import (
     Concurrency,
@@ -26,6 +27,7 @@ from checklist_rewards.cli.options.rows import (
 from checklist_rewards.cli.options.writing import OwnWriter, Writer, Writing, policy
 
 __all__ = [
+    "CLUSTER",
     "JUDGE",
     "OUTPUT",
     "PIPELINE",
@@ -33,6 +35,7 @@ __all__ = [
     "WRITER",
     "ChecklistFile",
     "ChecklistKey",
+    "Cluster",
     "Concurrency",
     "Dry",
     "Files",
