@@ -127,7 +127,9 @@ class ArrowFile:
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Add rows in Arrow format."""
-        self._writer.write_batch(batch.cast(self._schema))
+        # Casting to the same type fails in pyarrow for a null struct with lists.
+        same = batch.schema.equals(self._schema)
+        self._writer.write_batch(batch if same else batch.cast(self._schema))
 
     def dataset(self) -> Dataset:
         """The written rows as a memory-mapped dataset. Closes the file."""

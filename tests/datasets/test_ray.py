@@ -13,16 +13,16 @@ import pytest
 from checklist_rewards.backends import Engine, LabelRead, ReadResult
 from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.datasets.shards import HIDDEN
-from checklist_rewards.datasets.tasks import RowTask
+from checklist_rewards.datasets.tasks import Opened, RowTask
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.pipelines import PipelineConfig
-from tests.cli.conftest import engine, run  # noqa: F401 - fixtures
+from tests.cli.conftest import run  # noqa: F401 - a fixture
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (pip install 'checklist-rewards[ray]')")
 
-SHORT = {"question": "At most five words?", "check": '{"kind": "word_count", "at_most": 5}'}
-QUESTION = "Is it kind?"
+SHORT = {"question": "At most five words?", "check": '{"type": "words", "at_most": 5}'}
+QUESTION = {"question": "Is it kind?", "check": None}
 
 
 class Judge:
@@ -72,13 +72,10 @@ def run_shards(cluster):
 
 
 def rows(count: int, *, start: int = 0) -> list[dict]:
+    texts = {number: f"text {number}" + " more" * (number % 7) for number in range(start, start + count)}
     return [
-        {
-            "prompt": f"Write {number // 4}.",
-            "target": f"text {number}" + " more" * (number % 7),
-            "checklist": [SHORT, QUESTION],
-        }
-        for number in range(start, start + count)
+        {"prompt": f"Write {number // 4}.", "target": text, "checklist": [SHORT, QUESTION]}
+        for number, text in texts.items()
     ]
 
 
@@ -95,8 +92,21 @@ def task(log: Path, **settings) -> RowTask:
     return RowTask(PipelineConfig(), judge, Columns.of({"prompt": "", "target": ""}))
 
 
+def outputs(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.parquet"))
+
+
 def scored(folder: Path) -> list[dict]:
-    return [row.data for path in sorted(folder.glob("*.parquet")) for row in read_rows(path)]
+    return [row.data for path in outputs(folder) for row in read_rows(path)]
+
+
+def alone(opened: Opened, source: Path) -> list[dict]:
+    """The results of one process, as they are in a file."""
+    prepared = [opened.work.prepare(row) for path in outputs(source) for row in read_rows(path)]
+    with write_rows(source / "alone" / "all.parquet") as out:
+        for row in opened.work.process(prepared):
+            out.write(row)
+    return scored(source / "alone")
 
 
 def reads(log: Path) -> list[str]:
@@ -107,16 +117,8 @@ def test_shards_have_the_columns_and_numbers_of_one_process(run_shards, tmp_path
     source = write_shards(tmp_path / "in", rows(30), rows(20, start=30), rows(1, start=50))
     totals = run_shards(task(tmp_path / "log"), source, tmp_path / "out", actors=2)
     opened = task(tmp_path / "log2").open(None)
-    alone = opened.work.process(
-        [opened.work.prepare(row) for path in sorted(source.iterdir()) for row in read_rows(path)]
-    )
-    assert scored(tmp_path / "out") == alone and [
-        path.name for path in sorted((tmp_path / "out").glob("*.parquet"))
-    ] == [
-        "part-0.parquet",
-        "part-1.parquet",
-        "part-2.parquet",
-    ]
+    assert scored(tmp_path / "out") == alone(opened, source)
+    assert [path.name for path in outputs(tmp_path / "out")] == ["part-0.parquet", "part-1.parquet", "part-2.parquet"]
     expected = opened.totals
     assert totals.rows == 51 and totals.tally.mean == pytest.approx(expected.tally.mean, rel=1e-12)
     assert (totals.tally.all.passed, totals.tally.reads) == (expected.tally.all.passed, expected.tally.reads)
@@ -127,9 +129,9 @@ def test_shards_have_the_columns_and_numbers_of_one_process(run_shards, tmp_path
 def test_a_second_run_repeats_nothing_and_other_settings_are_refused(run_shards, tmp_path):
     source, out = write_shards(tmp_path / "in", rows(6), rows(6, start=6)), tmp_path / "out"
     first = run_shards(task(tmp_path / "log"), source, out)
-    before = [(path.stat().st_mtime_ns) for path in sorted(out.glob("*.parquet"))]
+    before = [(path.stat().st_mtime_ns) for path in outputs(out)]
     again = run_shards(task(tmp_path / "log"), source, out)
-    assert again == first and [(path.stat().st_mtime_ns) for path in sorted(out.glob("*.parquet"))] == before
+    assert again == first and [(path.stat().st_mtime_ns) for path in outputs(out)] == before
     with pytest.raises(SampleError, match="judge.identity = 'judge', now 'other'; choose another --output"):
         run_shards(task(tmp_path / "log", identity="other"), source, out)
     # A changed shard is processed again, with the answers that its store has.
@@ -142,15 +144,14 @@ def test_a_second_run_repeats_nothing_and_other_settings_are_refused(run_shards,
 
 def test_an_invalid_row_fails_alone(run_shards, tmp_path):
     bad = [{"prompt": "Write.", "target": None, "checklist": [QUESTION]}]
-    bad += [{"prompt": "Write.", "target": "x", "checklist": [{"question": QUESTION, "weight": math.nan}]}]
+    bad += [{"prompt": "Write.", "target": "x", "checklist": [QUESTION | {"weight": math.nan}]}]
     source = write_shards(tmp_path / "in", [*rows(3), *bad, *rows(2, start=3)])
     totals = run_shards(task(tmp_path / "log"), source, tmp_path / "out")
     missing = totals.unanswered["invalid_row"]
     assert (totals.rows, missing.count, missing.rows) == (7, 2, ["part-0:4", "part-0:5"])
     assert "part-0.parquet, row 4: 'target' must be" in missing.detail
-    assert [row["checklist_score"] is None for row in scored(tmp_path / "out")] == [False] * 3 + [True] * 2 + [
-        False
-    ] * 2
+    without = [place for place, row in enumerate(scored(tmp_path / "out")) if row["checklist_score"] is None]
+    assert without == [3, 4]
 
 
 def test_a_jsonl_file_is_cut_where_the_prompt_changes(run_shards, tmp_path):
@@ -158,13 +159,10 @@ def test_a_jsonl_file_is_cut_where_the_prompt_changes(run_shards, tmp_path):
         for row in rows(23):
             out.write(row)
     totals = run_shards(task(tmp_path / "log"), tmp_path / "all.jsonl", tmp_path / "out", shard_rows=6)
-    prompts = [
-        {row.data["prompt"] for row in read_rows(path)} for path in sorted((tmp_path / "out").glob("*.parquet"))
-    ]
+    prompts = [{row.data["prompt"] for row in read_rows(path)} for path in outputs(tmp_path / "out")]
     assert [len(names) for names in prompts] == [2, 2, 2] and len(set.union(*prompts)) == 6
-    assert totals.rows == 23 and [row["target"] for row in scored(tmp_path / "out")] == [
-        row["target"] for row in rows(23)
-    ]
+    assert totals.rows == 23
+    assert [row["target"] for row in scored(tmp_path / "out")] == [row["target"] for row in rows(23)]
 
 
 def test_shards_get_the_same_columns(run_shards, tmp_path):
@@ -175,7 +173,7 @@ def test_shards_get_the_same_columns(run_shards, tmp_path):
     lists = [{"prompt": "a", "target": "b", "checklist": [QUESTION], "note": ["n"]}]
     source = write_shards(tmp_path / "in", plain, texts, lists)
     totals = run_shards(task(tmp_path / "log"), source, tmp_path / "out")
-    schemas = [pq.read_schema(path) for path in sorted((tmp_path / "out").glob("*.parquet"))]
+    schemas = [pq.read_schema(path) for path in outputs(tmp_path / "out")]
     assert schemas[0].equals(schemas[1]) and schemas[1].equals(schemas[2])
     assert [row["note"] for row in scored(tmp_path / "out")] == [None, "n", '["n"]']
     assert run_shards(task(tmp_path / "log"), source, tmp_path / "out") == totals  # the totals are kept
@@ -199,9 +197,7 @@ def test_a_killed_actor_costs_its_reads_in_flight(run_shards, tmp_path):
     totals = run_shards(task(tmp_path / "log", slow=0.02), source, tmp_path / "out", actors=2)
     killed.join()
     assert totals.rows == 80 and not totals.unanswered
-    opened = task(tmp_path / "log2").open(None)
-    prepared = [opened.work.prepare(row) for path in sorted(source.iterdir()) for row in read_rows(path)]
-    assert scored(tmp_path / "out") == opened.work.process(prepared)
+    assert scored(tmp_path / "out") == alone(task(tmp_path / "log2").open(None), source)
     texts = [line.split(" ", 1)[1] for line in reads(tmp_path / "log")]
     assert len(set(texts)) == 80 and len(texts) < 80 + 64  # only one chunk of the engine was read twice
 
@@ -212,8 +208,7 @@ def kill_one(log: Path) -> None:
     os.kill(int(reads(log)[-1].split()[0]), signal.SIGKILL)
 
 
-def test_one_report_of_all_actors(cluster, run, engine, tmp_path):  # noqa: F811
-    """The command in this process, its actors in others: they have no fake engine, so all items are checks."""
+def test_one_report_of_all_actors(cluster, run, tmp_path):  # noqa: F811
     short = [row | {"checklist": [SHORT]} for row in rows(10)]
     write_shards(tmp_path / "in", short[:5], short[5:])
     done = run("score", "in", "-o", "out", "--ray", "--actors", "2", "--summary", "sum.json", "--model", "pocket")

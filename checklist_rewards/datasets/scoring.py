@@ -1,0 +1,121 @@
+"""Scoring a dataset: in memory-mapped files, or row by row while a stream is read.
+
+A stream ([`~datasets.IterableDataset`]) is scored as it is iterated, in batches, and nothing of it is kept. All other
+properties of a stream (shards, `take`, data loaders, `push_to_hub` in shards) stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from datasets import Dataset, Features, IterableDataset, Json, List, Value
+
+from checklist_rewards.datasets.columns import dataset_from_rows
+from checklist_rewards.datasets.rows import Columns
+from checklist_rewards.datasets.shards import in_groups
+from checklist_rewards.datasets.tasks import SCORE, RowWork, Source
+from checklist_rewards.datasets.totals import Totals
+from checklist_rewards.errors import SampleError
+from checklist_rewards.files.rows import Row
+from checklist_rewards.pipelines import Pipeline, PipelineConfig
+from checklist_rewards.scorer import Scorer
+from checklist_rewards.scores import Score
+
+BATCH_ROWS = 1024
+"""Rows of a stream that are read and scored together."""
+
+
+def score_dataset(
+    dataset: Dataset | IterableDataset,
+    scorer: Scorer,
+    *,
+    prompt_key: str | None = None,
+    target_key: str | None = None,
+    checklist_key: str | None = None,
+    reference_key: str | None = None,
+) -> Dataset | IterableDataset:
+    """Score every row of a dataset with its checklist.
+
+    Args:
+        dataset ([`~datasets.Dataset`] or [`~datasets.IterableDataset`]): rows with a text and a checklist.
+        scorer ([`Scorer`]): the scorer.
+        prompt_key, target_key, checklist_key, reference_key (`str`, *optional*): the columns, as in
+            `checklist-rewards score`: `prompt` or `input`, `target` or `completion`, `checklist`, and no reference.
+
+    Returns:
+        The same kind of dataset, with the column `checklist_score`; it is null where the checklist is null.
+
+    Raises:
+        SampleError, ChecklistError: If a row cannot be scored; for a stream, when it is reached.
+    """
+    if isinstance(dataset, Mapping) or not isinstance(dataset, Dataset | IterableDataset):
+        raise SampleError(f"dataset must be a Dataset or an IterableDataset, got {type(dataset).__name__}.")
+    first = next(iter(dataset), None)
+    if first is None:
+        raise SampleError("dataset has no rows.")
+    columns = Columns.of(
+        first,
+        inputs=None if prompt_key is None else [prompt_key],
+        target=target_key,
+        checklist=checklist_key,
+        reference=reference_key,
+    )
+    pipe = Pipeline(PipelineConfig(), None, (), scorer)
+
+    def scored(rows: Iterable[tuple[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+        work = RowWork(pipe, columns, Totals(), scores=True, checklists=Source.COLUMN)
+        numbered = [Row(number, dict(data), f"row {number}") for number, data in rows]
+        return work.process([work.prepare(row) for row in numbered])
+
+    if isinstance(dataset, Dataset):
+
+        def results() -> Iterator[dict[str, Any]]:
+            rows = enumerate(dataset.with_format(None), start=1)
+            for batch in in_groups(rows, BATCH_ROWS, lambda row: row[0]):
+                yield from scored(batch)
+
+        result = dataset_from_rows(results())
+        assert result is not None
+        return result
+
+    def of_batch(batch: Mapping[str, Sequence[Any]], indices: Sequence[int]) -> dict[str, list[Any]]:
+        rows = scored((index + 1, row) for index, row in zip(indices, rows_of(batch), strict=True))
+        return {SCORE: [row[SCORE] for row in rows]}
+
+    return dataset.map(
+        of_batch,
+        batched=True,
+        batch_size=BATCH_ROWS,
+        with_indices=True,
+        features=None if dataset.features is None else Features({**dataset.features, SCORE: score_feature()}),
+    )
+
+
+def score_feature() -> Any:
+    """The type of the column `checklist_score`. Probabilities by label are JSON, because labels differ by item."""
+    return _feature(Score)
+
+
+def rows_of(batch: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """The rows of a batch, which `datasets` passes as columns."""
+    return [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
+
+
+def _feature(hint: Any) -> Any:
+    """The type of a column with values of a type."""
+    origin, arguments = get_origin(hint), [each for each in get_args(hint) if each is not NoneType]
+    if origin in (Union, UnionType):
+        return _feature(arguments[0])
+    if origin is tuple:
+        return List(_feature(arguments[0]))
+    if origin is dict:
+        return Json()
+    if isinstance(hint, type) and (is_dataclass(hint) or hasattr(hint, "model_fields")):
+        names = [each.name for each in fields(hint)] if is_dataclass(hint) else list(hint.model_fields)
+        hints = get_type_hints(hint)
+        return {name: _feature(hints[name]) for name in names}
+    kinds = {bool: "bool", int: "int64", float: "float64"}
+    return Value(kinds.get(hint, "string"))
