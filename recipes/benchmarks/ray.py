@@ -81,9 +81,7 @@ def write_input(folder: Path, rows: int) -> None:
         table = pa.Table.from_pydict(
             {
                 "prompt": [f"Write about place {number // 8}." for number in numbers],
-                "target": [
-                    f"Place {number} is old. " + "It is very quiet there. " * (number % 3) for number in numbers
-                ],
+                "target": [f"Place {number} is old. " + "It is quiet there. " * (number % 3) for number in numbers],
                 "checklist": [CHECKLIST] * len(numbers),
             }
         )

@@ -4,6 +4,8 @@ import json
 import math
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -18,6 +20,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.pipelines import PipelineConfig
 from tests.cli.conftest import run  # noqa: F401 - a fixture
+from tests.conftest import REPO
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (pip install 'checklist-rewards[ray]')")
 
@@ -237,3 +240,13 @@ def test_options_that_do_not_fit_are_refused(run, tmp_path):  # noqa: F811
         assert done.exit_code == 2 and sentence in done.stderr, done.output
     assert run("score", "nowhere", "-o", "out", "--ray").exit_code == 2
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_node_joins_late_and_its_raylet_is_killed(tmp_path):
+    """In a process of its own, because it connects to another cluster."""
+    command = [sys.executable, "-m", "tests.datasets.raynodes", str(tmp_path)]
+    done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("180 {} 180 "), done.stdout
+    assert scored(tmp_path / "out") == alone(task(tmp_path / "log2").open(None), tmp_path / "in")
