@@ -127,7 +127,7 @@ class Work:
                 "writer reply tokens": spent.completion_tokens,
             }
         if prices:
-            judged = report.judged or getattr(self.pipeline.scorer, "receipt", Receipt())
+            judged: Receipt = report.judged or getattr(self.pipeline.scorer, "receipt", None) or Receipt()
             cost, of_reads = (spent + judged).cost(prices), judged.cost(prices)
             report.extra["US dollars"] = cost if cost is not None else "unknown: set --price for every model"
             if (

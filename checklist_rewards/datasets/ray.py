@@ -130,8 +130,8 @@ def run_shards(
         worker = ray.remote(_Worker).options(**options)
         for shard, result in _process(lambda: worker.remote(task, folder, bool(store), os.getcwd()), left, actors):
             done(shard, result)
-        finished = [folder.output(shard) for shard in shards if isinstance(results[shard.name], Totals)]
-        ray.get([ray.remote(rewrite).remote(file, schema) for file, schema in align(finished)])
+        files = [folder.output(shard) for shard in shards if isinstance(results[shard.name], Totals)]
+        ray.get([ray.remote(rewrite).remote(file, schema) for file, schema in align(files)])
     totals = Totals()
     for shard in shards:
         result = results[shard.name]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from pydantic import TypeAdapter
 
@@ -93,7 +93,7 @@ class Totals:
         self.unanswered.setdefault(str(unanswered.reason), Count()).add(row, unanswered.detail)
         self.transient += unanswered.transient_reason is not None
 
-    def __iadd__(self, other: Totals) -> Totals:
+    def __iadd__(self, other: Totals) -> Self:
         self.rows += other.rows
         if other.checklists is not None:
             self.checklists = (self.checklists or 0) + other.checklists

@@ -6,7 +6,7 @@ import pytest
 from datasets import Dataset, Features, IterableDataset, Value, load_dataset
 
 from checklist_rewards import ChecklistScorer, Score
-from checklist_rewards.datasets import CHECKLIST_COLUMNS, checklist_features, score_dataset
+from checklist_rewards.datasets import CHECKLIST_COLUMNS, checklist_features, push_to_hub, score_dataset
 from checklist_rewards.errors import GenerationError, SampleError
 from tests.datasets.building import build, fake
 from tests.fakes import FakeBackend
@@ -89,3 +89,8 @@ def test_a_scored_stream_is_the_scored_dataset(tmp_path):
     assert [row["checklist_score"] and Score.model_validate(row["checklist_score"]) for row in again] == scores
     with pytest.raises(SampleError, match="dataset must be a Dataset or an IterableDataset, got dict"):
         score_dataset({"train": dataset}, scorer)
+
+
+def test_the_card_of_a_dataset_needs_its_rows():
+    with pytest.raises(SampleError, match=r"IterableDataset has not; call its own push_to_hub\(repo_id, num_shards"):
+        push_to_hub(build(stream("Write one.")), "user/name")
