@@ -31,7 +31,7 @@ from checklist_rewards.datasets.columns import (
     prompt_of,
     request_of,
 )
-from checklist_rewards.datasets.scoring import rows_of
+from checklist_rewards.datasets.scoring import map_stream
 from checklist_rewards.errors import ConfigError, GenerationError, SampleError
 from checklist_rewards.generators import Generator, Request
 from checklist_rewards.judges import Progress
@@ -149,31 +149,28 @@ def _stream(
     generator.check()
     others = [name for name in names if name not in keys]
 
-    def written(batch: Mapping[str, Sequence[Any]], indices: Sequence[int]) -> dict[str, list[Any]]:
-        rows = rows_of(batch)
-        requests = [_request(row, keys, context, index + 1) for index, row in zip(indices, rows, strict=True)]
+    def written(rows: list[dict[str, Any]], start: int) -> list[dict[str, Any]]:
+        requests = [_request(row, keys, context, number) for number, row in enumerate(rows, start=start)]
         if isinstance(generator, Pipeline):
-            for index, request in zip(indices, requests, strict=True):
-                generator.check_request(request, f"row {index + 1}")
+            for number, request in enumerate(requests, start=start):
+                generator.check_request(request, f"row {number}")
         failures: dict[int, GenerationError] = {}
         out: list[dict[str, Any]] = []
-        for index, row, result in zip(indices, rows, _writing(generator)(requests), strict=True):
+        for number, (row, result) in enumerate(zip(rows, _writing(generator)(requests), strict=True), start=start):
             if isinstance(result, GenerationError):
-                failures[index + 1] = result
+                failures[number] = result
                 continue
             prompt = {PROMPT: prompt_of(row, keys, "")}
             out.append(prompt | {name: row[name] for name in others} | checklist_columns(result))
         if failures:
             _report(failures, len(rows), on_failure, every=False)
-        return {name: [row[name] for row in out] for name in (PROMPT, *others, *CHECKLIST_COLUMNS)}
+        return out
 
     features, new = dataset.features, checklist_features()
     if features is not None:
         prompt = features[keys[0]] if len(keys) == 1 else new[PROMPT]
         features = Features({PROMPT: prompt, **{name: features[name] for name in others}, **_new_columns(keys[:1])})
-    return dataset.map(
-        written, batched=True, batch_size=CHUNK_ROWS, with_indices=True, remove_columns=names, features=features
-    )
+    return map_stream(dataset, written, features, [PROMPT, *others, *CHECKLIST_COLUMNS], CHUNK_ROWS)
 
 
 def _writing(generator: Generator) -> Any:

@@ -6,12 +6,14 @@ properties of a stream (shards, `take`, data loaders, `push_to_hub` in shards) s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from datasets import Dataset, Features, IterableDataset, Json, List, Value
+from datasets.table import table_cast
 
 from checklist_rewards.datasets.columns import dataset_from_rows
 from checklist_rewards.datasets.rows import Columns
@@ -81,27 +83,81 @@ def score_dataset(
         assert result is not None
         return result
 
-    def of_batch(batch: Mapping[str, Sequence[Any]], indices: Sequence[int]) -> dict[str, list[Any]]:
-        rows = scored((index + 1, row) for index, row in zip(indices, rows_of(batch), strict=True))
-        return {SCORE: [row[SCORE] for row in rows]}
-
-    return dataset.map(
-        of_batch,
-        batched=True,
-        batch_size=BATCH_ROWS,
-        with_indices=True,
-        features=None if dataset.features is None else Features({**dataset.features, SCORE: score_feature()}),
+    features = None if dataset.features is None else Features({**dataset.features, SCORE: score_feature()})
+    return map_stream(
+        dataset,
+        lambda rows, start: scored(enumerate(rows, start=start)),
+        features,
+        list(dict.fromkeys([*first, SCORE])),
+        BATCH_ROWS,
     )
 
 
 def score_feature() -> Any:
-    """The type of the column `checklist_score`. Probabilities by label are JSON, because labels differ by item."""
+    """The type of the column `checklist_score`. Probabilities by label are JSON, because labels differ by
+    item; `datasets` reads them back with 15 digits."""
     return _feature(Score)
 
 
-def rows_of(batch: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """The rows of a batch, which `datasets` passes as columns."""
-    return [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
+def map_stream(
+    dataset: IterableDataset,
+    function: Callable[[list[dict[str, Any]], int], list[dict[str, Any]]],
+    features: Features | None,
+    columns: Sequence[str],
+    batch_rows: int,
+) -> IterableDataset:
+    """A stream of the rows that `function` returns for batches of rows.
+
+    Args:
+        dataset ([`~datasets.IterableDataset`]): the stream.
+        function (callable): called with the rows of a batch and the number of the first one, from 1.
+        features ([`~datasets.Features`], *optional*): the types of the result. None if the types of the source are not
+            known.
+        columns (sequence of `str`): the columns of the result.
+        batch_rows (`int`): rows per batch.
+    """
+    before, names = dataset.features, list(dataset.column_names or next(iter(dataset)))
+
+    def of_columns(batch: Mapping[str, Sequence[Any]], indices: Sequence[int]) -> dict[str, list[Any]]:
+        rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
+        out = function(rows, indices[0] + 1)
+        return {name: [row[name] for row in out] for name in columns}
+
+    # Tables with types: the library would infer them per batch, and could not write batches that differ.
+    def of_table(table: Any, indices: Sequence[int]) -> Any:
+        import pyarrow as pa
+
+        assert features is not None
+        rows = [before.decode_example(row) for row in table.to_pylist()]
+        plain = Features({name: _plain(feature) for name, feature in features.items()})
+        results = function(rows, indices[0] + 1)
+        out = [plain.encode_example({name: _text(row[name], features[name]) for name in features}) for row in results]
+        return table_cast(pa.Table.from_pylist(out, schema=plain.arrow_schema), features.arrow_schema)
+
+    options: dict[str, Any] = {"batched": True, "batch_size": batch_rows, "with_indices": True}
+    if before is None or features is None:
+        return dataset.map(of_columns, remove_columns=names, **options)
+    return dataset.with_format("arrow").map(of_table, features=features, **options).with_format(None)
+
+
+def _plain(feature: Any) -> Any:
+    """A type with text in place of JSON, for which pyarrow builds no arrays from values."""
+    if isinstance(feature, Json):
+        return Value("string")
+    if isinstance(feature, List):
+        return List(_plain(feature.feature))
+    return {name: _plain(each) for name, each in feature.items()} if isinstance(feature, dict) else feature
+
+
+def _text(value: Any, feature: Any) -> Any:
+    """A value with JSON as text, for the type of [`_plain`]."""
+    if value is None:
+        return None
+    if isinstance(feature, Json):
+        return json.dumps(value)
+    if isinstance(feature, List):
+        return [_text(each, feature.feature) for each in value]
+    return {name: _text(value[name], each) for name, each in feature.items()} if isinstance(feature, dict) else value
 
 
 def _feature(hint: Any) -> Any:

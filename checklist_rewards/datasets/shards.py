@@ -9,7 +9,7 @@ Files of the run other than its results are in the hidden folder `.checklist-rew
 - `manifest.json`: the settings. A run with other settings is refused.
 - `shards/`: the parts of a JSONL file, which is cut before the first run.
 - `stores/`: one store of answers per shard. An unfinished shard repeats only what its store lacks, on whichever
-  machine it continues, and a store has one writer.
+  machine it continues. Machines do not share a store, except while one that was taken for dead still works.
 - `attempts/`: notes of unfinished shards; see `datasets/attempts.py`.
 """
 

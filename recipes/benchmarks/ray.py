@@ -47,6 +47,7 @@ CHECKLIST = [
     {"question": "Is it kind?", "check": None},
 ]
 SHARD_ROWS = 16_384
+"""Rows per shard; a small dataset has 16 shards."""
 _ANSWER = LabelRead((math.log(0.7), math.log(0.3)))
 
 
@@ -76,8 +77,9 @@ def task(log: Path) -> RowTask:
 def write_input(folder: Path, rows: int) -> None:
     """Write the shards. Eight rows have one prompt."""
     folder.mkdir(parents=True)
-    for shard, start in enumerate(range(0, rows, SHARD_ROWS)):
-        numbers = range(start, min(start + SHARD_ROWS, rows))
+    step = min(SHARD_ROWS, -(-rows // 16))
+    for shard, start in enumerate(range(0, rows, step)):
+        numbers = range(start, min(start + step, rows))
         table = pa.Table.from_pydict(
             {
                 "prompt": [f"Write about place {number // 8}." for number in numbers],
