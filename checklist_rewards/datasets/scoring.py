@@ -6,14 +6,10 @@ properties of a stream (shards, `take`, data loaders, `push_to_hub` in shards) s
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
-from datasets import Dataset, Features, IterableDataset, Json, List, Value
-from datasets.table import table_cast
+from datasets import Dataset, Features, IterableDataset, Value
 
 from checklist_rewards.datasets.columns import dataset_from_rows
 from checklist_rewards.datasets.rows import Columns
@@ -22,9 +18,9 @@ from checklist_rewards.datasets.tasks import SCORE, RowWork, Source
 from checklist_rewards.datasets.totals import Totals
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import Row
+from checklist_rewards.files.spool import as_json
 from checklist_rewards.pipelines import Pipeline, PipelineConfig
 from checklist_rewards.scorer import Scorer
-from checklist_rewards.scores import Score
 
 BATCH_ROWS = 1024
 """Rows of a stream that are read and scored together."""
@@ -48,7 +44,9 @@ def score_dataset(
             `checklist-rewards score`: `prompt` or `input`, `target` or `completion`, `checklist`, and no reference.
 
     Returns:
-        The same kind of dataset, with the column `checklist_score`; it is null where the checklist is null.
+        The same kind of dataset, with the column `checklist_score`; it is null where the checklist is null. In a
+        stream it is JSON text, because the types of a stream must be known before its first row; see
+        `Score.model_validate_json`.
 
     Raises:
         SampleError, ChecklistError: If a row cannot be scored; for a stream, when it is reached.
@@ -83,20 +81,18 @@ def score_dataset(
         assert result is not None
         return result
 
-    features = None if dataset.features is None else Features({**dataset.features, SCORE: score_feature()})
+    features = None if dataset.features is None else Features({**dataset.features, SCORE: Value("string")})
     return map_stream(
         dataset,
-        lambda rows, start: scored(enumerate(rows, start=start)),
+        lambda rows, start: [_as_text(row) for row in scored(enumerate(rows, start=start))],
         features,
         list(dict.fromkeys([*first, SCORE])),
         BATCH_ROWS,
     )
 
 
-def score_feature() -> Any:
-    """The type of the column `checklist_score`. Probabilities by label are JSON, because labels differ by
-    item; `datasets` reads them back with 15 digits."""
-    return _feature(Score)
+def _as_text(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {SCORE: None if row[SCORE] is None else as_json(row[SCORE])}
 
 
 def map_stream(
@@ -129,49 +125,10 @@ def map_stream(
 
         assert features is not None
         rows = [before.decode_example(row) for row in table.to_pylist()]
-        plain = Features({name: _plain(feature) for name, feature in features.items()})
-        results = function(rows, indices[0] + 1)
-        out = [plain.encode_example({name: _text(row[name], features[name]) for name in features}) for row in results]
-        return table_cast(pa.Table.from_pylist(out, schema=plain.arrow_schema), features.arrow_schema)
+        results = [features.encode_example(row) for row in function(rows, indices[0] + 1)]
+        return pa.Table.from_pylist(results, schema=features.arrow_schema)
 
     options: dict[str, Any] = {"batched": True, "batch_size": batch_rows, "with_indices": True}
-    if before is None or features is None:
+    if before is None or features is None or "Json(" in str(features):  # pyarrow builds no arrays of JSON
         return dataset.map(of_columns, remove_columns=names, **options)
     return dataset.with_format("arrow").map(of_table, features=features, **options).with_format(None)
-
-
-def _plain(feature: Any) -> Any:
-    """A type with text in place of JSON, for which pyarrow builds no arrays from values."""
-    if isinstance(feature, Json):
-        return Value("string")
-    if isinstance(feature, List):
-        return List(_plain(feature.feature))
-    return {name: _plain(each) for name, each in feature.items()} if isinstance(feature, dict) else feature
-
-
-def _text(value: Any, feature: Any) -> Any:
-    """A value with JSON as text, for the type of [`_plain`]."""
-    if value is None:
-        return None
-    if isinstance(feature, Json):
-        return json.dumps(value)
-    if isinstance(feature, List):
-        return [_text(each, feature.feature) for each in value]
-    return {name: _text(value[name], each) for name, each in feature.items()} if isinstance(feature, dict) else value
-
-
-def _feature(hint: Any) -> Any:
-    """The type of a column with values of a type."""
-    origin, arguments = get_origin(hint), [each for each in get_args(hint) if each is not NoneType]
-    if origin in (Union, UnionType):
-        return _feature(arguments[0])
-    if origin is tuple:
-        return List(_feature(arguments[0]))
-    if origin is dict:
-        return Json()
-    if isinstance(hint, type) and (is_dataclass(hint) or hasattr(hint, "model_fields")):
-        names = [each.name for each in fields(hint)] if is_dataclass(hint) else list(hint.model_fields)
-        hints = get_type_hints(hint)
-        return {name: _feature(hints[name]) for name in names}
-    kinds = {bool: "bool", int: "int64", float: "float64"}
-    return Value(kinds.get(hint, "string"))
