@@ -41,7 +41,7 @@ MODEL = re.compile(r"\b(?:org|Qwen|some)/[\w.-]+")
 SERVER = re.compile(r""",?\s*base_url[=:] ?(?:SERVER|"?https?://[^\s"})]+"?)|\s--base-url (?:http\S+|openrouter)""")
 WRITTEN = ("-o", "--output", "--plot", "--plots", "--json", "--card", "--summary")
 PARSED = {"distill", "refine", "rerank", "demo", "serve", "ui", "--pipeline", "--refiner", "--judge", "--engine"}
-PARSED |= {"remote", "--concurrency", "my_judge"}
+PARSED |= {"remote", "--concurrency", "my_judge", "--ray"}
 """Commands with one of these are parsed and not run: they take long, or the pocket model cannot do it."""
 SMALL = dict(
     max_steps=1, per_device_train_batch_size=8, use_cpu=True, bf16=False, report_to="none", save_strategy="no"

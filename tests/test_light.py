@@ -16,13 +16,13 @@ from tests.backends.brokenserver import SERVED_NAME, serving
 from tests.conftest import REPO
 
 OF_EXTRAS = (
-    "torch transformers trl datasets accelerate pyarrow pandas vllm peft numpy scipy sklearn statsmodels "
+    "torch transformers trl datasets accelerate pyarrow pandas vllm peft numpy scipy sklearn statsmodels ray "
     "sentence_transformers matplotlib jinja2 huggingface_hub tokenizers fastapi starlette uvicorn wasmtime langdetect"
 ).split()
 
 NOT_LIGHT = {
     *(f"backends.{name}" for name in ("encoder", "loading", "packing", "sampling", "transformers", "vllm")),
-    *(f"datasets.{name}" for name in ("build", "card", "saving")),
+    *(f"datasets.{name}" for name in ("build", "card", "ray", "saving", "scoring")),
     *(f"rewards.{name}" for name in ("callback", "online_dpo")),
     "distill.training",
     "monitor.callback",

@@ -13,12 +13,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.columns import Columns
 from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.labels import Json, Labelled, Plots, Resamples, Seed, check_outputs
 from checklist_rewards.cli.report import bars, write_json
 from checklist_rewards.cli.report import console as stderr
 from checklist_rewards.cli.work import Work
+from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, JudgedRow
 from checklist_rewards.evaluation.agreement.bootstrap import DEFAULT_RESAMPLES

@@ -10,9 +10,9 @@ import typer
 from rich.table import Table
 
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.columns import read_checklist
 from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.report import console, write_json
+from checklist_rewards.datasets.rows import read_checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import JudgedRow, labels_of, pairs_of, read_scored
 from checklist_rewards.evaluation.cascade_replay import DEFAULT_TOLERANCE, as_rows, choose, plot_curve, replay

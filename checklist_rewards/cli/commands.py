@@ -30,6 +30,7 @@ from checklist_rewards.cli import (
     rerank,
     score,
     serve,
+    store,
     ui,
 )
 from checklist_rewards.cli.report import console, refuse
@@ -111,6 +112,7 @@ app.command("replay", rich_help_panel="Checklists")(replay.replay)
 app.command("inspect", rich_help_panel="Checklists")(inspect.inspect)
 app.command("report", rich_help_panel="Checklists")(report_page.report)
 app.add_typer(checklists.app, name="checklists", rich_help_panel="Checklists")
+app.add_typer(store.app, name="store", rich_help_panel="Checklists")
 app.command("list", rich_help_panel="Pipelines")(listing.show)
 app.command("lint", rich_help_panel="Pipelines")(lint.lint)
 app.command("cascade", rich_help_panel="Judges")(cascade.cascade)

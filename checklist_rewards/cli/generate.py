@@ -9,7 +9,7 @@ import typer
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.columns import PROMPT
+from checklist_rewards.cli.cluster import run_on_ray, stores_of
 from checklist_rewards.cli.dry import forecast
 from checklist_rewards.cli.examples import ExampleInput
 from checklist_rewards.cli.files import RowFile
@@ -17,7 +17,7 @@ from checklist_rewards.cli.forecast import prices_from
 from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.report import RunReport, bars, warn_if_pocket, write_json
 from checklist_rewards.cli.work import Work
-from checklist_rewards.datasets import columns
+from checklist_rewards.datasets.tasks import RowWork, Source
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.pipelines import Pipeline, source_from
@@ -32,6 +32,7 @@ def generate(
     writer: o.Writer,
     concurrency: o.Concurrency = None,
     dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
+    cluster: o.Cluster = o.Cluster(),  # noqa: B008
     store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008
     example_input: ExampleInput = None,
 ) -> None:
@@ -56,36 +57,40 @@ def generate(
     checklist-rewards generate dimensions.json -o shared.json --pipeline checkeval --model org/model
     ```
     """
-    work = Work.of(preset, store_options, writing=writer, writer=writer.engine, concurrency=concurrency, dry=dry)
+    work = Work.of(
+        preset,
+        stores_of(cluster, store_options),
+        writing=writer,
+        writer=writer.engine,
+        concurrency=concurrency,
+        dry=dry,
+    )
     if work.config.corpus_level:
+        if cluster.ray:
+            raise SampleError(f"{work.config.name} writes a single checklist, which needs no cluster; omit --ray.")
         return _shared(work, writer, files, dry)
     pipe = work.pipeline
+    named = {"inputs": keys.input_key, "history": keys.history_key, "writer": work.writer_keys(keys)}
+    report = RunReport("generate")
+    if cluster.ray:
+        model, source = writer.model, Source.WRITTEN
+        return run_on_ray(
+            work, report, files, cluster, dry, store_options, model, columns=named, scores=False, checklists=source
+        )
     file = RowFile(files.rows, files.output, files.summary)
-    columns = file.columns(inputs=keys.input_key, history=keys.history_key, writer=work.writer_keys(keys))
-    total = 0
-    for row in file:
-        pipe.check_request(columns.request_of(row.data, row.where), row.where)
-        if PROMPT in row.data and columns.inputs != (PROMPT,):
-            raise SampleError(
-                f"{row.where}: the input is in {', '.join(columns.inputs)}, but the row also has a column {PROMPT!r}, "
-                "which a trainer would use as the input; remove or rename that column."
-            )
-        total += 1
+    columns = file.columns(**named)
+    rows = RowWork(pipe, columns, report, scores=False, checklists=Source.WRITTEN)
+    total = sum(1 for _ in map(rows.prepare, file))
     prices = prices_from(dry.price)
     if dry.dry_run:
         return forecast(work, prices, requests=(columns.request_of(row.data, row.where) for row in file))
     pipe.check_writers()
     warn_if_pocket(writer.model)
-    report = RunReport("generate")
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("checklists", total)
         for chunk in file.chunks():
-            checklists = pipe.write_batch([columns.request_of(row.data, row.where) for row in chunk], progress)
-            for row, checklist in zip(chunk, checklists, strict=True):
-                report.add_checklist(row.number, checklist)
-                prompt_column = {PROMPT: columns.messages_of(row.data, row.where)}
-                out.write(row.data | prompt_column | checklist_columns(checklist))
-            report.rows += len(chunk)
+            for row in rows.process(list(map(rows.prepare, chunk)), progress):
+                out.write(row)
     work.account(report, prices)
     raise typer.Exit(report.finish(files.output, None, files.summary))
 
@@ -122,10 +127,3 @@ def write_shared(pipe: Pipeline, source: Any, report: RunReport, samples: Any = 
     for stage in pipe.generator.stages:
         report.extra[f"stage {stage.name}"] = f"{stage.asked} sent, {stage.kept} kept, {stage.seconds:.1f} s"
     return checklist
-
-
-def checklist_columns(checklist: Checklist | GenerationError | None) -> dict[str, Any]:
-    """The columns of a checklist dataset; all null without a checklist."""
-    if isinstance(checklist, Checklist):
-        return columns.checklist_columns(checklist)
-    return dict.fromkeys(columns.CHECKLIST_COLUMNS)

@@ -14,10 +14,10 @@ from rich.table import Table
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.columns import Columns
 from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.report import bars, console, warn_if_pocket, write_json
 from checklist_rewards.cli.work import Work
+from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.items.items import FLAGS, ItemAnalysis, flagged
 from checklist_rewards.evaluation.items.meta import Review, reads_of, review

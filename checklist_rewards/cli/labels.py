@@ -11,7 +11,7 @@ import typer
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.columns import read_checklist
+from checklist_rewards.datasets.rows import read_checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Answer, JudgedRow, labels_of, read_scored
 from checklist_rewards.evaluation.agreement.scored import ID

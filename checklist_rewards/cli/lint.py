@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.cli.columns import read_checklist
 from checklist_rewards.cli.report import console, refuse
+from checklist_rewards.datasets.rows import read_checklist
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError, PromptError, SampleError
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.rows import FORMATS as ROWS

@@ -9,14 +9,14 @@ import typer
 
 from checklist_rewards.backends import Sampling
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.columns import PROMPT, Columns, read_checklist
 from checklist_rewards.cli.dry import forecast_refine
 from checklist_rewards.cli.files import RowFile
 from checklist_rewards.cli.forecast import ANSWERS, prices_from
-from checklist_rewards.cli.generate import checklist_columns
 from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.report import RunReport, bars, warn_if_pocket
 from checklist_rewards.cli.work import Work
+from checklist_rewards.datasets.columns import checklist_columns
+from checklist_rewards.datasets.rows import PROMPT, Columns, read_checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import Row, write_rows
 from checklist_rewards.scores.reasons import Reason, Unanswered

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +18,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from checklist_rewards.backends.models import POCKET
-from checklist_rewards.checklists import Checklist
-from checklist_rewards.errors import GenerationError
+from checklist_rewards.datasets.totals import Totals
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.judges import Receipt
 from checklist_rewards.progress import AddBar, progress_on
-from checklist_rewards.scores import Score
-from checklist_rewards.scores.reasons import ADVICE, Reason, Unanswered
-from checklist_rewards.scores.tally import Tally
+from checklist_rewards.scores.reasons import ADVICE
 
 console = Console(stderr=True, soft_wrap=True, highlight=False)
-
-_SHOWN_ROWS = 5
 
 
 def refuse(message: str) -> None:
@@ -53,67 +47,15 @@ def bars() -> AbstractContextManager[AddBar]:
     return progress_on(console)
 
 
-@dataclass
-class Count:
-    """How often one reason occurred, with the first rows that have it."""
-
-    count: int = 0
-    rows: list[int] = field(default_factory=list)
-    detail: str = ""
-
-    def add(self, row: int, detail: str) -> None:
-        """Count one occurrence in row number `row`."""
-        self.count += 1
-        self.detail = self.detail or detail
-        if len(self.rows) <= _SHOWN_ROWS and row not in self.rows[-1:]:
-            self.rows.append(row)
-
-    @property
-    def shown_rows(self) -> str:
-        """The first rows, as text."""
-        return ", ".join(map(str, self.rows[:_SHOWN_ROWS])) + (", …" if len(self.rows) > _SHOWN_ROWS else "")
-
-
-class RunReport:
-    """Totals of one command."""
+class RunReport(Totals):
+    """Totals of one command, with its summary."""
 
     def __init__(self, command: str):
+        super().__init__()
         self.command = command
-        self.rows = 0
-        self.checklists: int | None = None
-        """Checklists that were written; None for commands that write none."""
-        self.tally = Tally()
-        self.unanswered: dict[str, Count] = {}
-        self.silent: Counter[str] = Counter()
-        """Unanswered votes per judge of a panel."""
-        self.votes: Counter[str] = Counter()
         self.extra: dict[str, Any] = {}
         """Additional lines of the summary: name to value."""
         self._started = time.perf_counter()
-
-    def add(self, row: int, score: Score) -> None:
-        """Count a score of the row with this number."""
-        self.tally.add(score)
-        for item in score.items:
-            if item.unanswered is not None:
-                self.miss(item.unanswered, row)
-            for vote in item.votes or ():
-                self.votes[vote.judge or ""] += 1
-                self.silent[vote.judge or ""] += vote.unanswered is not None
-                # The item has an answer from other judges, but the run still stopped at its budget.
-                if vote.unanswered is not None and vote.unanswered.reason == Reason.BUDGET and item.unanswered is None:
-                    self.miss(vote.unanswered, row)
-
-    def add_checklist(self, row: int, result: Checklist | GenerationError) -> None:
-        """Count the generator's result for row number `row`."""
-        self.checklists = (self.checklists or 0) + isinstance(result, Checklist)
-        if isinstance(result, GenerationError):
-            raw = f" The last reply was {result.raw!r:.120}" if result.raw else ""
-            self.miss(Unanswered(Reason.NOT_GENERATED, f"{result}{raw}"), row)
-
-    def miss(self, unanswered: Unanswered, row: int) -> None:
-        """Count a missing result of row number `row`."""
-        self.unanswered.setdefault(str(unanswered.reason), Count()).add(row, unanswered.detail)
 
     @property
     def exit_code(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,25 +11,22 @@ import typer
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.columns import Columns, read_checklist
+from checklist_rewards.cli.cluster import run_on_ray, stores_of
 from checklist_rewards.cli.dry import forecast
 from checklist_rewards.cli.examples import ExampleInput
 from checklist_rewards.cli.files import RowFile
 from checklist_rewards.cli.forecast import prices_from
-from checklist_rewards.cli.generate import checklist_columns, write_shared
+from checklist_rewards.cli.generate import write_shared
 from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.report import RunReport, bars, warn_if_pocket
 from checklist_rewards.cli.work import Work
-from checklist_rewards.errors import GenerationError, SampleError
-from checklist_rewards.files.rows import Row, write_rows
-from checklist_rewards.judges import Progress
+from checklist_rewards.datasets.rows import Columns, read_checklist
+from checklist_rewards.datasets.tasks import RowWork, Source
+from checklist_rewards.errors import SampleError
+from checklist_rewards.files.rows import write_rows
 from checklist_rewards.pipelines import Pipeline, source_from
 from checklist_rewards.pipelines.requests import TRIED
 from checklist_rewards.scorer import Sample
-from checklist_rewards.scores import Score
-from checklist_rewards.scores.reasons import Reason, Unanswered
-
-SCORE = "checklist_score"
 
 
 @grouped
@@ -43,6 +40,7 @@ def score(
     checklist_key: o.ChecklistKey = None,
     concurrency: o.Concurrency = None,
     dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
+    cluster: o.Cluster = o.Cluster(),  # noqa: B008
     store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008
 ) -> None:
     r"""Score texts by their checklists.
@@ -63,36 +61,34 @@ def score(
         --input-key instruction --input-key input
     ```
     """
-    work = Work.of(preset, store_options, judge=judge, concurrency=concurrency, dry=dry)
-    pipe = work.pipeline
+    command = Work.of(preset, stores_of(cluster, store_options), judge=judge, concurrency=concurrency, dry=dry)
+    pipe = command.pipeline
+    named = {
+        "inputs": keys.input_key,
+        "target": target_key,
+        "checklist": checklist_key,
+        "reference": keys.reference_key,
+        "history": keys.history_key,
+        "shared": None if checklist is None else read_checklist(checklist),
+    }
+    report = RunReport("score")
+    if cluster.ray:
+        return run_on_ray(command, report, files, cluster, dry, store_options, judge.shown, columns=named)
     file = RowFile(files.rows, files.output, files.summary)
-    columns = file.columns(
-        inputs=keys.input_key,
-        target=target_key,
-        checklist=checklist_key,
-        reference=keys.reference_key,
-        history=keys.history_key,
-        shared=None if checklist is None else read_checklist(checklist),
-    )
-    reads = sum(_check(pipe, columns, row, columns.checklist_of(row.data, row.where)) for row in file)
+    columns = file.columns(**named)
+    work = RowWork(pipe, columns, report, scores=True, checklists=Source.COLUMN)
+    reads = sum(len(row.checklist or ()) for row in map(work.prepare, file))
     prices = prices_from(dry.price)
     if dry.dry_run:
-        return forecast(work, prices, samples=_samples(columns, file))
+        return forecast(command, prices, samples=_samples(columns, file))
     pipe.scorer.check()
     warn_if_pocket(judge.shown)
-    report = RunReport("score")
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("reads", reads)
         for chunk in file.chunks():
-            checklists = [columns.checklist_of(row.data, row.where) for row in chunk]
-            scores = _scores(pipe, columns, chunk, checklists, progress)
-            for row, result in zip(chunk, scores, strict=True):
-                out.write(row.data | {SCORE: None if result is None else result.model_dump()})
-                report.add(row.number, result) if result is not None else report.miss(
-                    Unanswered(Reason.NO_CHECKLIST), row.number
-                )
-            report.rows += len(chunk)
-    work.account(report, prices)
+            for row in work.process(list(map(work.prepare, chunk)), reads=progress):
+                out.write(row)
+    command.account(report, prices)
     raise typer.Exit(report.finish(files.output, _receipt(pipe), files.summary))
 
 
@@ -115,6 +111,7 @@ def run(
     target_key: o.TargetKey = None,
     concurrency: o.Concurrency = None,
     dry: o.Dry = o.Dry(),  # noqa: B008 - frozen
+    cluster: o.Cluster = o.Cluster(),  # noqa: B008
     store_options: o.StoreOptions = o.StoreOptions(),  # noqa: B008
     example_input: ExampleInput = None,
 ) -> None:
@@ -138,92 +135,83 @@ def run(
     ```
     """
     engine = writer.engine_beside(judge)
-    work = Work.of(
+    command = Work.of(
         preset,
-        store_options,
+        stores_of(cluster, store_options),
         writing=writer,
         writer=engine if checklist is None else None,
         judge=judge,
         concurrency=concurrency,
         dry=dry,
     )
-    pipe = work.pipeline
+    pipe = command.pipeline
     file_checklist = None if checklist is None else read_checklist(checklist)
-    loaded_source = _source(work, source, file_checklist)
-    file = RowFile(files.rows, files.output, files.summary)
-    columns = file.columns(
-        inputs=keys.input_key,
-        target=target_key,
-        reference=keys.reference_key,
-        history=keys.history_key,
-        writer={} if work.config.corpus_level or file_checklist is not None else work.writer_keys(keys),
-        shared=file_checklist,
-    )
+    loaded_source = _source(command, source, file_checklist)
     per_row = file_checklist is None and loaded_source is None
-    total = 0
-    for row in file:
-        if per_row:
-            pipe.check_request(columns.request_of(row.data, row.where), row.where)
-        _check(pipe, columns, row, file_checklist)
-        total += 1
+    report = RunReport("run")
+    named = {
+        "inputs": keys.input_key,
+        "target": target_key,
+        "reference": keys.reference_key,
+        "history": keys.history_key,
+        "writer": command.writer_keys(keys) if per_row else {},
+        "shared": file_checklist,
+    }
+    checklists: Source | Checklist | None = Source.WRITTEN if per_row else file_checklist
+    if cluster.ray:
+        if checklists is None:
+            raise SampleError(
+                "--source cannot be combined with --ray: write the checklist with `checklist-rewards generate`, then "
+                "give it with --checklist."
+            )
+        models = (judge.shown, engine.model)
+        return run_on_ray(
+            command, report, files, cluster, dry, store_options, *models, columns=named, checklists=checklists
+        )
+    file = RowFile(files.rows, files.output, files.summary)
+    columns = file.columns(**named)
+    work = RowWork(pipe, columns, report, scores=True, checklists=checklists)
+    total = sum(1 for _ in map(work.prepare, file))
     prices = prices_from(dry.price)
     if dry.dry_run:
         requests = (columns.request_of(row.data, row.where) for row in file) if per_row else ()
         samples = (columns.sample_of(row.data, row.where, file_checklist) for row in file)
-        return forecast(work, prices, requests=requests, samples=samples, source=loaded_source)
+        return forecast(command, prices, requests=requests, samples=samples, source=loaded_source)
     pipe.scorer.check()
     if file_checklist is None:
         pipe.check_writers()
     warn_if_pocket(judge.shown, engine.model)
-    report = RunReport("run")
-    shared: Checklist | GenerationError | None = file_checklist
     if loaded_source is not None:
         step = max(1, -(-total // TRIED))
         texts = [columns.sample_of(row.data, row.where, ()) for row in islice(file, 0, None, step)]
         trial_texts = texts if pipe.tries_texts else []
-        shared = write_shared(pipe, loaded_source, report, trial_texts) or GenerationError("no checklist was written.")
+        checklists = write_shared(pipe, loaded_source, report, trial_texts)
+        work = RowWork(pipe, columns, report, scores=True, checklists=checklists)
     with write_rows(files.output) as out, bars() as bar:
         written, reads = bar("checklists", total) if per_row else None, bar("reads", 0)
         for chunk in file.chunks():
-            generated: Sequence[Checklist | GenerationError]
-            if per_row:
-                generated = pipe.write_batch([columns.request_of(row.data, row.where) for row in chunk], written)
-            else:
-                assert shared is not None
-                generated = [shared] * len(chunk)
-            checklists = [checklist if isinstance(checklist, Checklist) else None for checklist in generated]
-            reads.expect(sum(len(checklist) for checklist in checklists if checklist is not None))
-            scores = _scores(pipe, columns, chunk, checklists, reads)
-            for row, checklist_or_error, result in zip(chunk, generated, scores, strict=True):
-                dumped = None if result is None else result.model_dump()
-                out.write(row.data | checklist_columns(checklist_or_error) | {SCORE: dumped})
-                if per_row:
-                    report.add_checklist(row.number, checklist_or_error)
-                elif result is None:
-                    report.miss(Unanswered(Reason.NO_CHECKLIST), row.number)
-                if result is not None:
-                    report.add(row.number, result)
-            report.rows += len(chunk)
-    work.account(report, prices)
+            for row in work.process(list(map(work.prepare, chunk)), written, reads):
+                out.write(row)
+    command.account(report, prices)
     raise typer.Exit(report.finish(files.output, _receipt(pipe), files.summary))
 
 
-def _source(work: Work, source: Path | None, checklist: Checklist | None) -> Any:
+def _source(command: Work, source: Path | None, checklist: Checklist | None) -> Any:
     """The source of a corpus-level pipeline; None for other pipelines and with --checklist."""
     if source is not None and checklist is not None:
         raise SampleError(
             f"--source {source} has no effect with --checklist, which is used as it is; omit one of them."
         )
-    if work.config.corpus_level and checklist is None:
+    if command.config.corpus_level and checklist is None:
         if source is None:
             raise SampleError(
-                f"{work.config.name} writes one checklist for all rows and requires --source FILE (see "
-                f"--example-input {work.config.name}), or set --checklist FILE."
+                f"{command.config.name} writes one checklist for all rows and requires --source FILE (see "
+                f"--example-input {command.config.name}), or set --checklist FILE."
             )
-        return source_from(work.config, source)
+        return source_from(command.config, source)
     if source is not None:
         raise SampleError(
-            f"--source {source} requires a corpus-level pipeline; {work.config.name} writes a checklist per row."
+            f"--source {source} requires a corpus-level pipeline; {command.config.name} writes a checklist per row."
         )
     return None
 
@@ -232,34 +220,9 @@ def _receipt(pipe: Pipeline) -> Any:
     return getattr(pipe.scorer, "receipt", None)
 
 
-def _check(pipe: Pipeline, columns: Columns, row: Row, checklist: Checklist | None) -> int:
-    """Validate a row, and return its number of reads. Raises an error for a row that cannot be scored."""
-    columns.target_of(row.data, row.where)
-    columns.input_of(row.data, row.where)
-    columns.reference_of(row.data, row.where)
-    if checklist is None:
-        return 0
-    pipe.check_checklist(checklist, row.where)
-    return len(checklist)
-
-
 def _samples(columns: Columns, file: RowFile) -> Iterator[Sample]:
     """The samples of the rows that have a checklist."""
     for row in file:
         checklist = columns.checklist_of(row.data, row.where)
         if checklist is not None:
             yield columns.sample_of(row.data, row.where, checklist)
-
-
-def _scores(
-    pipe: Pipeline,
-    columns: Columns,
-    rows: Sequence[Row],
-    checklists: Sequence[Checklist | None],
-    progress: Progress,
-) -> list[Score | None]:
-    """One score per row, from a single scoring batch; None for a row without a checklist."""
-    pairs = list(zip(rows, checklists, strict=True))
-    samples = [columns.sample_of(row.data, row.where, checklist) for row, checklist in pairs if checklist is not None]
-    scores = iter(pipe.score_batch(samples, progress))
-    return [None if checklist is None else next(scores) for checklist in checklists]

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from checklist_rewards.backends import SERVED, Engine, choose_backend
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import CANDIDATES, CHECKLISTS, SCORES, Counter, Line, prices_from
 from checklist_rewards.cli.report import RunReport
+from checklist_rewards.datasets.rows import Columns
+from checklist_rewards.datasets.tasks import RowTask
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges.base import Judge, Prices, Receipt
@@ -107,9 +110,14 @@ class Work:
         self.meters.append(Meter(self._limited(engine)))
         return self.meters[-1].wrapped
 
+    def task(self, columns: Columns, **what: Any) -> RowTask:
+        """The work on rows as a value for other processes; `what` as in [`RowTask`]."""
+        writer = None if self.writer is None else self._limited(self.writer)
+        return RowTask(self.config, self._limited(self.judge), columns, writer=writer, **what)
+
     def account(self, report: RunReport, prices: Prices) -> None:
         """Add the cost of writing to the report and, if prices are given, the total cost."""
-        spent = sum((meter.spent for meter in self.meters), Receipt())
+        spent = sum((meter.spent for meter in self.meters), report.written)
         if spent.calls:
             report.extra |= {
                 "writer calls": spent.calls,
@@ -117,7 +125,7 @@ class Work:
                 "writer reply tokens": spent.completion_tokens,
             }
         if prices:
-            judged = getattr(self.pipeline.scorer, "receipt", Receipt())
+            judged: Receipt = report.judged or getattr(self.pipeline.scorer, "receipt", None) or Receipt()
             cost, of_reads = (spent + judged).cost(prices), judged.cost(prices)
             report.extra["US dollars"] = cost if cost is not None else "unknown: set --price for every model"
             if (

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from checklist_rewards.datasets.build import build_checklists
     from checklist_rewards.datasets.card import checklist_card
     from checklist_rewards.datasets.saving import push_to_hub, save_dataset
+    from checklist_rewards.datasets.scoring import score_dataset
 
 _LATE = {
     "build_checklists": "checklist_rewards.datasets.build",
     "checklist_card": "checklist_rewards.datasets.card",
     "push_to_hub": "checklist_rewards.datasets.saving",
     "save_dataset": "checklist_rewards.datasets.saving",
+    "score_dataset": "checklist_rewards.datasets.scoring",
 }
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "import_checklists",
     "push_to_hub",
     "save_dataset",
+    "score_dataset",
 ]
 
 

@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from datasets import Dataset, Features, concatenate_datasets
+from datasets import Dataset, Features, IterableDataset, concatenate_datasets
 
 from checklist_rewards.datasets.columns import (
     CHECKLIST_COLUMNS,
@@ -31,6 +31,7 @@ from checklist_rewards.datasets.columns import (
     prompt_of,
     request_of,
 )
+from checklist_rewards.datasets.scoring import map_stream
 from checklist_rewards.errors import ConfigError, GenerationError, SampleError
 from checklist_rewards.generators import Generator, Request
 from checklist_rewards.judges import Progress
@@ -50,7 +51,7 @@ _EXCERPT = 200
 
 
 def build_checklists(
-    prompts: Dataset | Iterable[Any],
+    prompts: Dataset | IterableDataset | Iterable[Any],
     generator: Generator | None = None,
     *,
     pipeline: str | Path | PipelineConfig = DEFAULT_PIPELINE,
@@ -59,11 +60,16 @@ def build_checklists(
     on_failure: Literal["raise", "drop"] = "raise",
     progress: bool | Progress = True,
     **settings: Any,
-) -> Dataset:
+) -> Dataset | IterableDataset:
     """Write a checklist for every prompt.
 
+    For a stream, an [`~datasets.IterableDataset`], the result is a stream too: checklists are written as it is
+    iterated, and nothing is kept. Prompts are then validated, and failures reported, chunk by chunk, without a
+    progress bar.
+
     Args:
-        prompts ([`~datasets.Dataset`] or iterable): a dataset; or strings, lists of chat messages, or rows (mappings).
+        prompts ([`~datasets.Dataset`], [`~datasets.IterableDataset`] or iterable): a dataset; a stream; or strings,
+            lists of chat messages, or rows (mappings).
             In chat messages, the last user message is the instruction and the others are its history.
         generator ([`Generator`], *optional*): a generator or [`Pipeline`] to use instead of `pipeline`.
         pipeline (`str`, `Path` or [`PipelineConfig`], *optional*, defaults to `"tick"`): name, config file or config
@@ -80,7 +86,8 @@ def build_checklists(
             that override the pipeline, such as `temperature` or `max_items`.
 
     Returns:
-        [`~datasets.Dataset`]: The columns of [`checklist_features`] and the other columns of the source, in its order.
+        [`~datasets.Dataset`] or [`~datasets.IterableDataset`]: The columns of [`checklist_features`] and the other
+        columns of the source, in its order.
 
     Raises:
         SampleError: If a prompt is not valid. The message names its row, from 1; nothing has been sampled at that
@@ -96,14 +103,17 @@ def build_checklists(
     if generator is not None and pipeline != DEFAULT_PIPELINE:
         raise SampleError(f"`generator` and pipeline={pipeline!r} cannot be combined; pass one of them.")
     generator = generator if generator is not None else _writer(pipeline, settings)
+    if isinstance(prompts, IterableDataset):
+        keys = (prompt_key,) if isinstance(prompt_key, str) else tuple(prompt_key)
+        return _stream(prompts, generator, keys, reference_key, on_failure)
     dataset, keys = _as_dataset(prompts, prompt_key)
-    context = _context_columns(generator, dataset, keys, reference_key)
+    context = _context_columns(generator, dataset.column_names, keys, reference_key)
     inputs = _inputs(dataset, keys, list(context.values()))
     for number, row in enumerate(inputs, start=1):
         request = _request(row, keys, context, number)
         if isinstance(generator, Pipeline):
             generator.check_request(request, f"row {number}")
-    write = generator.write_batch if isinstance(generator, Pipeline) else generator.generate_batch
+    write = _writing(generator)
     generator.check()
 
     failures: dict[int, GenerationError] = {}
@@ -129,6 +139,44 @@ def build_checklists(
     return in_order(concatenate_datasets([dataset, columns], axis=1))
 
 
+def _stream(
+    dataset: IterableDataset, generator: Generator, keys: Sequence[str], reference_key: str | None, on_failure: str
+) -> IterableDataset:
+    """The stream with a checklist per prompt, written in chunks as it is iterated."""
+    names = list(dataset.column_names or next(iter(dataset), {}))
+    context = _context_columns(generator, names, keys, reference_key)
+    _check_columns(names, keys, [*keys, *context.values()])
+    generator.check()
+    others = [name for name in names if name not in keys]
+
+    def written(rows: list[dict[str, Any]], start: int) -> list[dict[str, Any]]:
+        requests = [_request(row, keys, context, number) for number, row in enumerate(rows, start=start)]
+        if isinstance(generator, Pipeline):
+            for number, request in enumerate(requests, start=start):
+                generator.check_request(request, f"row {number}")
+        failures: dict[int, GenerationError] = {}
+        out: list[dict[str, Any]] = []
+        for number, (row, result) in enumerate(zip(rows, _writing(generator)(requests), strict=True), start=start):
+            if isinstance(result, GenerationError):
+                failures[number] = result
+                continue
+            prompt = {PROMPT: prompt_of(row, keys, "")}
+            out.append(prompt | {name: row[name] for name in others} | checklist_columns(result))
+        if failures:
+            _report(failures, len(rows), on_failure, every=False)
+        return out
+
+    features, new = dataset.features, checklist_features()
+    if features is not None:
+        prompt = features[keys[0]] if len(keys) == 1 else new[PROMPT]
+        features = Features({PROMPT: prompt, **{name: features[name] for name in others}, **_new_columns(keys[:1])})
+    return map_stream(dataset, written, features, [PROMPT, *others, *CHECKLIST_COLUMNS], CHUNK_ROWS)
+
+
+def _writing(generator: Generator) -> Any:
+    return generator.write_batch if isinstance(generator, Pipeline) else generator.generate_batch
+
+
 def _writer(pipeline: str | Path | PipelineConfig, settings: dict[str, Any]) -> Pipeline:
     shared = {name: settings.pop(name) for name in _PIPELINE_SETTINGS if name in settings}
     pipe = make_pipeline(pipeline, generator=settings or None, **shared)
@@ -141,11 +189,11 @@ def _writer(pipeline: str | Path | PipelineConfig, settings: dict[str, Any]) -> 
 
 
 def _context_columns(
-    generator: Generator, dataset: Dataset, keys: Sequence[str], reference_key: str | None
+    generator: Generator, columns: Sequence[str], keys: Sequence[str], reference_key: str | None
 ) -> dict[str, str]:
     """The further columns that the generator uses: field of a [`Request`] to column name."""
     shown = generator.shown - {"input"} if isinstance(generator, Pipeline) else ()
-    present = {name: name for name in sorted(shown) if name in dataset.column_names and name not in keys}
+    present = {name: name for name in sorted(shown) if name in columns and name not in keys}
     return present | ({"reference": reference_key} if reference_key else {})
 
 
@@ -182,13 +230,17 @@ def _as_rows(prompts: Iterable[Any], bare: bool) -> Iterator[dict[str, Any]]:
 def _inputs(dataset: Dataset, keys: Sequence[str], context: Sequence[str]) -> Dataset:
     """The columns that the generator uses."""
     needed = [*keys, *context]
-    for name in needed:
-        if name not in dataset.column_names:
-            raise SampleError(f"column {name!r} not found; the columns are {', '.join(dataset.column_names)}.")
-    for name in (PROMPT, *CHECKLIST_COLUMNS):
-        if name in dataset.column_names and name not in keys:
-            raise SampleError(f"the dataset already has a column {name!r}; remove or rename it first.")
+    _check_columns(dataset.column_names, keys, needed)
     return dataset.select_columns(list(dict.fromkeys(needed)))
+
+
+def _check_columns(columns: Sequence[str], keys: Sequence[str], needed: Sequence[str]) -> None:
+    for name in needed:
+        if name not in columns:
+            raise SampleError(f"column {name!r} not found; the columns are {', '.join(columns)}.")
+    for name in (PROMPT, *CHECKLIST_COLUMNS):
+        if name in columns and name not in keys:
+            raise SampleError(f"the dataset already has a column {name!r}; remove or rename it first.")
 
 
 def _request(row: Mapping[str, Any], keys: Sequence[str], context: Mapping[str, str], number: int) -> Request:
@@ -205,7 +257,8 @@ def _new_columns(keys: Sequence[str]) -> Features:
     return Features({name: features[name] for name in features if name != PROMPT or len(keys) > 1})
 
 
-def _report(failures: Mapping[int, GenerationError], total: int, on_failure: str) -> None:
+def _report(failures: Mapping[int, GenerationError], total: int, on_failure: str, *, every: bool = True) -> None:
+    """Warn of the failures or raise. `every`: these are all rows, so that none is left if all failed."""
     numbers = [str(number) for number in failures]
     rows = ", ".join(numbers[:_LISTED]) + (f" and {len(numbers) - _LISTED} more" if len(numbers) > _LISTED else "")
     number, first = next(iter(failures.items()))
@@ -214,7 +267,7 @@ def _report(failures: Mapping[int, GenerationError], total: int, on_failure: str
         f"{len(failures)} of {total} prompts got no checklist (row {rows}). "
         f"Row {number}: {first}{f' The reply was {excerpt}.' if first.raw else ''}"
     )
-    if on_failure == "drop" and len(failures) < total:
+    if on_failure == "drop" and (len(failures) < total or not every):
         logger.warning("%s These rows were dropped.", message)
         return
     raise GenerationError(

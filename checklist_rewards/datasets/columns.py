@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.errors import SampleError
+from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.spool import ArrowSpool
 from checklist_rewards.generators import Request
 from checklist_rewards.validation import one_of, string
@@ -58,8 +58,11 @@ def checklist_features(prompt: Literal["text", "messages"] = "text") -> Features
     )
 
 
-def checklist_columns(checklist: Checklist) -> dict[str, Any]:
-    """The four checklist columns of one row. `Checklist.parse(row["checklist"])` is the inverse."""
+def checklist_columns(checklist: Checklist | GenerationError | None) -> dict[str, Any]:
+    """The four checklist columns of one row; all null without a checklist. `Checklist.parse(row["checklist"])` is the
+    inverse."""
+    if not isinstance(checklist, Checklist):
+        return dict.fromkeys(CHECKLIST_COLUMNS)
     return {
         "checklist": [item.model_dump(exclude={"sources"}) for item in checklist.items],
         "checklist_id": checklist.id,
@@ -124,7 +127,9 @@ class ArrowFile:
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Add rows in Arrow format."""
-        self._writer.write_batch(batch.cast(self._schema))
+        # Casting to the same type fails in pyarrow for a null struct with lists.
+        same = batch.schema.equals(self._schema)
+        self._writer.write_batch(batch if same else batch.cast(self._schema))
 
     def dataset(self) -> Dataset:
         """The written rows as a memory-mapped dataset. Closes the file."""

@@ -53,6 +53,11 @@ def push_to_hub(dataset: Dataset, repo_id: str, **options: Any) -> str:
     """
     from huggingface_hub import DatasetCard, HfApi
 
+    if not isinstance(dataset, Dataset):
+        raise SampleError(
+            f"the card counts the rows, which {type(dataset).__name__} has not; call its own push_to_hub(repo_id, "
+            "num_shards=...), which adds no card."
+        )
     card = checklist_card(dataset, repo_id, split=options.get("split") or "train")
     commit = dataset.push_to_hub(repo_id, **options)
     api = HfApi(token=options.get("token"))

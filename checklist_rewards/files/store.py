@@ -150,6 +150,34 @@ class Store:
         """Store answers. They are on disk when this returns. An existing answer is not replaced."""
         self._write("INSERT OR IGNORE INTO answers VALUES (?, ?)", ((key, _compressed(text)) for key, text in answers))
 
+    def merge(self, path: str | Path) -> int:
+        """Add the answers of another store; an existing answer is not replaced.
+
+        Args:
+            path (`str` or `Path`): The file of the other store.
+
+        Returns:
+            `int`: Number of answers added.
+
+        Raises:
+            StoreError: If the file is not a store, or this store cannot be written.
+        """
+        if not Path(path).is_file():
+            raise StoreError(f"{path}: store not found.")
+        Store(path)  # raises if it is not one
+        before = len(self)
+        connection = self._connection()
+        try:
+            connection.execute("ATTACH ? AS other", (str(path),))
+            try:
+                with connection:
+                    connection.execute("INSERT OR IGNORE INTO answers SELECT key, value FROM other.answers")
+            finally:
+                connection.execute("DETACH other")
+        except _ERRORS as error:
+            raise StoreError(f"{path} cannot be merged into {self.path} ({error}).") from error
+        return len(self) - before
+
     def __len__(self) -> int:
         return self._connection().execute("SELECT count(*) FROM answers").fetchone()[0]
 

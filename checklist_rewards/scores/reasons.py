@@ -68,6 +68,12 @@ class Reason(StrEnum):
     """The model that writes or rewrites texts gave no reply."""
     NOT_GENERATED = "not_generated"
     """The generator gave no checklist."""
+    INVALID_ROW = "invalid_row"
+    """The row cannot be scored, for example because its target is not a text."""
+    ROW_FAILED = "row_failed"
+    """The row raised an error, or ended the process, each time it was processed."""
+    SHARD_FAILED = "shard_failed"
+    """A file of a run over shards could not be finished."""
 
 
 ADVICE: Mapping[str, str] = {
@@ -96,6 +102,9 @@ ADVICE: Mapping[str, str] = {
     Reason.NO_CHECKLIST: "the row's checklist is null",
     Reason.NO_REPLY: "the policy gave no reply",
     Reason.NOT_GENERATED: "no checklist could be parsed from the writer's replies",
+    Reason.INVALID_ROW: "the row is not valid; correct it in its shard and rerun the command",
+    Reason.ROW_FAILED: "processing the row fails each time",
+    Reason.SHARD_FAILED: "the shard could not be finished; rerun the command to retry",
 }
 """What each reason means for the user of a command, and what to do."""
 

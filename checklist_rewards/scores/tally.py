@@ -25,12 +25,15 @@ class PassRate:
     passed: int = 0
     counted: int = 0
     """Number of answered items, without skipped abstentions."""
-    _rates: list[float] = field(default_factory=lambda: [0.0, 0])
+    rate_sum: float = 0.0
+    """Sum of the pass rates of the targets with an answered item."""
+    rated: int = 0
+    """Number of these targets."""
 
     @property
     def macro(self) -> float | None:
         """Mean over targets of passed / answered. Targets without an answered item of this kind do not count."""
-        return ratio(*self._rates)
+        return ratio(self.rate_sum, self.rated)
 
     @property
     def micro(self) -> float | None:
@@ -47,21 +50,31 @@ class PassRate:
         self.passed += passed
         self.counted += counted
         if counted:
-            self._rates[0] += passed / counted
-            self._rates[1] += 1
+            self.rate_sum += passed / counted
+            self.rated += 1
+
+    def __iadd__(self, other: PassRate) -> PassRate:
+        self.passed += other.passed
+        self.counted += other.counted
+        self.rate_sum += other.rate_sum
+        self.rated += other.rated
+        return self
 
 
+@dataclass
 class Tally:
-    """Running aggregates over a stream of scores. A mean of nothing is None."""
+    """Running aggregates over a stream of scores. Tallies can be added. A mean of nothing is None."""
 
-    def __init__(self) -> None:
-        self.scored = self.unscored = self.reads = 0
-        self.unanswered: Counter[str] = Counter()
-        self.all = PassRate()
-        """Pass rates of all items."""
-        self.by_category: dict[str, PassRate] = {}
-        """Pass rates of each category, in order of first appearance."""
-        self._primaries = 0.0
+    scored: int = 0
+    unscored: int = 0
+    reads: int = 0
+    unanswered: Counter[str] = field(default_factory=Counter)
+    all: PassRate = field(default_factory=PassRate)
+    """Pass rates of all items."""
+    by_category: dict[str, PassRate] = field(default_factory=dict)
+    """Pass rates of each category, in order of first appearance."""
+    primary_sum: float = 0.0
+    """Sum of the primary scores."""
 
     def add(self, score: Score) -> None:
         """Add one score."""
@@ -80,7 +93,18 @@ class Tally:
             self.unscored += 1
         else:
             self.scored += 1
-            self._primaries += score.primary_score
+            self.primary_sum += score.primary_score
+
+    def __iadd__(self, other: Tally) -> Tally:
+        self.scored += other.scored
+        self.unscored += other.unscored
+        self.reads += other.reads
+        self.unanswered.update(other.unanswered)
+        self.all += other.all
+        for category, rate in other.by_category.items():
+            self.by_category.setdefault(category, PassRate()).__iadd__(rate)
+        self.primary_sum += other.primary_sum
+        return self
 
     @property
     def macro(self) -> float | None:
@@ -95,7 +119,7 @@ class Tally:
     @property
     def mean(self) -> float | None:
         """Mean primary score."""
-        return ratio(self._primaries, self.scored)
+        return ratio(self.primary_sum, self.scored)
 
 
 def tally(scores: Iterable[Score]) -> Tally:

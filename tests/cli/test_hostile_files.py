@@ -9,8 +9,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from checklist_rewards.cli.columns import Columns, read_checklist
 from checklist_rewards.datasets.importing import imported_rows
+from checklist_rewards.datasets.rows import Columns, read_checklist
 from checklist_rewards.distill.labels import read_labels
 from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.evaluation.agreement import labels_of, read_scored

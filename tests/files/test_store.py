@@ -257,3 +257,17 @@ def test_a_folder_that_takes_no_file_is_refused_with_what_to_do(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="cannot be opened.*--no-store"):
         Store(tmp_path / "file" / "store.sqlite")
+
+
+def test_stores_are_merged_and_earlier_answers_are_kept(tmp_path):
+    one, two = Store(tmp_path / "one.sqlite"), Store(tmp_path / "two.sqlite")
+    one.put([(key_of("a"), "one"), (key_of("b"), "b")])
+    two.put([(key_of("a"), "two"), (key_of("c"), "c" * 1000)])
+    assert one.merge(two.path) == 1 and one.merge(two.path) == 0
+    answers = one.get([key_of("a"), key_of("b"), key_of("c")])
+    assert list(sorted(answers.values())) == ["b", "c" * 1000, "one"]
+    (tmp_path / "text.sqlite").write_text("no database" * 100)
+    for path, message in (("text.sqlite", "cannot be opened"), ("none.sqlite", "store not found")):
+        with pytest.raises(StoreError, match=message):
+            one.merge(tmp_path / path)
+    assert not (tmp_path / "none.sqlite").exists()

@@ -4,6 +4,7 @@ Options that a pipeline also sets default to None here, so that only values give
 """
 
 from checklist_rewards.cli.options.base import JUDGE, OUTPUT, PIPELINE, ROWS, WRITER
+from checklist_rewards.cli.options.cluster import CLUSTER, Cluster
 from checklist_rewards.cli.options.generated import option_of
 from checklist_rewards.cli.options.judging import (
     Concurrency,
@@ -27,6 +28,7 @@ from checklist_rewards.cli.options.rows import (
 from checklist_rewards.cli.options.writing import OwnWriter, Writer, Writing, policy
 
 __all__ = [
+    "CLUSTER",
     "JUDGE",
     "OUTPUT",
     "PIPELINE",
@@ -34,6 +36,7 @@ __all__ = [
     "WRITER",
     "ChecklistFile",
     "ChecklistKey",
+    "Cluster",
     "Concurrency",
     "Dry",
     "Files",

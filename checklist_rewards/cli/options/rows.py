@@ -66,17 +66,22 @@ class StoreOptions:
         Path | None,
         option(
             OUTPUT,
-            "SQLite file that stores every model answer, so that no question is sent twice.",
+            "SQLite file that stores every model answer, so that no question is sent twice; with --ray a folder, "
+            "with one file per shard.",
             "--store",
             default="in the user's cache folder",
         ),
     ] = None
     no_store: Annotated[bool, option(OUTPUT, "Do not store answers.", "--no-store")] = False
 
-    def open(self) -> Store | None:
-        """Open the store. Raises [`SampleError`] if both options are set."""
+    def check(self) -> None:
+        """Raises [`SampleError`] if both options are set."""
         if self.store is not None and self.no_store:
             raise SampleError(f"--store {self.store} and --no-store contradict each other; set only one of them.")
+
+    def open(self) -> Store | None:
+        """Open the store. Raises [`SampleError`] if both options are set."""
+        self.check()
         return open_store(self.store or not self.no_store)
 
 

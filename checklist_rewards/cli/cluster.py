@@ -1,0 +1,79 @@
+"""`--ray` of `score`, `generate` and `run`: the same work on the shards of a dataset, on a Ray cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from checklist_rewards.checklists import Checklist
+from checklist_rewards.cli import options as o
+from checklist_rewards.cli.forecast import prices_from
+from checklist_rewards.cli.report import RunReport, bars, warn_if_pocket
+from checklist_rewards.cli.work import Work
+from checklist_rewards.datasets.rows import Columns
+from checklist_rewards.datasets.shards import find_shards, first_row
+from checklist_rewards.datasets.tasks import Source
+from checklist_rewards.errors import SampleError
+from checklist_rewards.validation import import_extra
+
+
+def run_on_ray(
+    command: Work,
+    report: RunReport,
+    files: o.Files,
+    cluster: o.Cluster,
+    dry: o.Dry,
+    store: o.StoreOptions,
+    *models: str,
+    columns: dict[str, Any],
+    scores: bool = True,
+    checklists: Source | Checklist = Source.COLUMN,
+) -> None:
+    """Process all shards and print the report of all actors.
+
+    Args:
+        command ([`Work`]): config and engines.
+        report ([`RunReport`]): the report of the command.
+        files, cluster, dry, store: options of the command.
+        *models (`str`): the models, to warn about the pocket model.
+        columns (`dict`): arguments of [`Columns.of`].
+        scores, checklists: as in [`RowTask`].
+    """
+    [module] = import_extra("checklist_rewards.datasets.ray", extra="ray")
+    for name, value in (("--dry-run", dry.dry_run or None), ("--budget", dry.budget)):
+        if value is not None:
+            raise SampleError(f"{name} counts the calls of one process, so it cannot be combined with --ray; omit it.")
+    first = first_row(find_shards(files.rows))
+    blank = first.where.split(", ")[0].lower().endswith(".csv")
+    task = command.task(Columns.of(first.data, blank_is_null=blank, **columns), scores=scores, checklists=checklists)
+    prices = prices_from(dry.price)
+    warn_if_pocket(*models)
+    keep = store.store or not store.no_store
+    settings = {"actors": cluster.actors, "num_gpus": cluster.num_gpus, "shard_rows": cluster.shard_rows}
+    with bars() as bar:
+        report += module.run_shards(
+            task,
+            files.rows,
+            files.output,
+            store=keep,
+            progress=bar("rows", None),
+            **{name: value for name, value in settings.items() if value is not None},
+        )
+    command.account(report, prices)
+    raise typer.Exit(report.finish(files.output, report.judged, files.summary))
+
+
+def stores_of(cluster: o.Cluster, store: o.StoreOptions) -> o.StoreOptions:
+    """The store that this process opens: none with --ray, where --store is the folder of the stores of the shards.
+
+    Raises:
+        SampleError: For cluster options without --ray.
+    """
+    if cluster.ray:
+        store.check()
+        return o.StoreOptions(no_store=True)
+    for name in ("actors", "num_gpus", "shard_rows"):
+        if (value := getattr(cluster, name)) is not None:
+            raise SampleError(f"--{name.replace('_', '-')} {value} requires --ray; omit it.")
+    return store

@@ -1,0 +1,134 @@
+"""Scoring a dataset: in memory-mapped files, or row by row while a stream is read.
+
+A stream ([`~datasets.IterableDataset`]) is scored as it is iterated, in batches, and nothing of it is kept. All other
+properties of a stream (shards, `take`, data loaders, `push_to_hub` in shards) stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from datasets import Dataset, Features, IterableDataset, Value
+
+from checklist_rewards.datasets.columns import dataset_from_rows
+from checklist_rewards.datasets.rows import Columns
+from checklist_rewards.datasets.shards import in_groups
+from checklist_rewards.datasets.tasks import SCORE, RowWork, Source
+from checklist_rewards.datasets.totals import Totals
+from checklist_rewards.errors import SampleError
+from checklist_rewards.files.rows import Row
+from checklist_rewards.files.spool import as_json
+from checklist_rewards.pipelines import Pipeline, PipelineConfig
+from checklist_rewards.scorer import Scorer
+
+BATCH_ROWS = 1024
+"""Rows of a stream that are read and scored together."""
+
+
+def score_dataset(
+    dataset: Dataset | IterableDataset,
+    scorer: Scorer,
+    *,
+    prompt_key: str | None = None,
+    target_key: str | None = None,
+    checklist_key: str | None = None,
+    reference_key: str | None = None,
+) -> Dataset | IterableDataset:
+    """Score every row of a dataset with its checklist.
+
+    Args:
+        dataset ([`~datasets.Dataset`] or [`~datasets.IterableDataset`]): rows with a text and a checklist.
+        scorer ([`Scorer`]): the scorer.
+        prompt_key, target_key, checklist_key, reference_key (`str`, *optional*): the columns, as in
+            `checklist-rewards score`: `prompt` or `input`, `target` or `completion`, `checklist`, and no reference.
+
+    Returns:
+        The same kind of dataset, with the column `checklist_score`; it is null where the checklist is null. In a
+        stream it is JSON text, because the types of a stream must be known before its first row; see
+        `Score.model_validate_json`.
+
+    Raises:
+        SampleError, ChecklistError: If a row cannot be scored; for a stream, when it is reached.
+    """
+    if isinstance(dataset, Mapping) or not isinstance(dataset, Dataset | IterableDataset):
+        raise SampleError(f"dataset must be a Dataset or an IterableDataset, got {type(dataset).__name__}.")
+    first = next(iter(dataset), None)
+    if first is None:
+        raise SampleError("dataset has no rows.")
+    columns = Columns.of(
+        first,
+        inputs=None if prompt_key is None else [prompt_key],
+        target=target_key,
+        checklist=checklist_key,
+        reference=reference_key,
+    )
+    pipe = Pipeline(PipelineConfig(), None, (), scorer)
+
+    def scored(rows: Iterable[tuple[int, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+        work = RowWork(pipe, columns, Totals(), scores=True, checklists=Source.COLUMN)
+        numbered = [Row(number, dict(data), f"row {number}") for number, data in rows]
+        return work.process([work.prepare(row) for row in numbered])
+
+    if isinstance(dataset, Dataset):
+
+        def results() -> Iterator[dict[str, Any]]:
+            rows = enumerate(dataset.with_format(None), start=1)
+            for batch in in_groups(rows, BATCH_ROWS, lambda row: row[0]):
+                yield from scored(batch)
+
+        result = dataset_from_rows(results())
+        assert result is not None
+        return result
+
+    features = None if dataset.features is None else Features({**dataset.features, SCORE: Value("string")})
+    return map_stream(
+        dataset,
+        lambda rows, start: [_as_text(row) for row in scored(enumerate(rows, start=start))],
+        features,
+        list(dict.fromkeys([*first, SCORE])),
+        BATCH_ROWS,
+    )
+
+
+def _as_text(row: dict[str, Any]) -> dict[str, Any]:
+    return row | {SCORE: None if row[SCORE] is None else as_json(row[SCORE])}
+
+
+def map_stream(
+    dataset: IterableDataset,
+    function: Callable[[list[dict[str, Any]], int], list[dict[str, Any]]],
+    features: Features | None,
+    columns: Sequence[str],
+    batch_rows: int,
+) -> IterableDataset:
+    """A stream of the rows that `function` returns for batches of rows.
+
+    Args:
+        dataset ([`~datasets.IterableDataset`]): the stream.
+        function (callable): called with the rows of a batch and the number of the first one, from 1.
+        features ([`~datasets.Features`], *optional*): the types of the result. None if the types of the source are not
+            known.
+        columns (sequence of `str`): the columns of the result.
+        batch_rows (`int`): rows per batch.
+    """
+    before, names = dataset.features, list(dataset.column_names or next(iter(dataset)))
+
+    def of_columns(batch: Mapping[str, Sequence[Any]], indices: Sequence[int]) -> dict[str, list[Any]]:
+        rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
+        out = function(rows, indices[0] + 1)
+        return {name: [row[name] for row in out] for name in columns}
+
+    # Tables with types: the library would infer them per batch, and could not write batches that differ.
+    def of_table(table: Any, indices: Sequence[int]) -> Any:
+        import pyarrow as pa
+
+        assert features is not None
+        rows = [before.decode_example(row) for row in table.to_pylist()]
+        results = [features.encode_example(row) for row in function(rows, indices[0] + 1)]
+        return pa.Table.from_pylist(results, schema=features.arrow_schema)
+
+    options: dict[str, Any] = {"batched": True, "batch_size": batch_rows, "with_indices": True}
+    if before is None or features is None or "Json(" in str(features):  # pyarrow builds no arrays of JSON
+        return dataset.map(of_columns, remove_columns=names, **options)
+    return dataset.with_format("arrow").map(of_table, features=features, **options).with_format(None)

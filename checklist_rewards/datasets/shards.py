@@ -1,0 +1,295 @@
+"""A dataset as shards: files of rows that are processed one by one, in any order, on any machine.
+
+Each shard becomes one Parquet file of the same name in the output folder. The file is created by renaming, so it is
+complete or absent. Its metadata hold the settings of the run, the size and time of its source, and its totals.
+A shard is finished if its file exists and matches settings and source. A rerun repeats only the other shards.
+
+Files of the run other than its results are in the hidden folder `.checklist-rewards` of the output:
+
+- `manifest.json`: the settings. A run with other settings is refused.
+- `shards/`: the parts of a JSONL file, which is cut before the first run.
+- `stores/`: one store of answers per shard. An unfinished shard repeats only what its store lacks, on whichever
+  machine it continues. Machines do not share a store, except while one that was taken for dead still works.
+- `attempts/`: notes of unfinished shards; see `datasets/attempts.py`.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from checklist_rewards.datasets.tasks import RowTask
+from checklist_rewards.datasets.totals import Totals
+from checklist_rewards.errors import SampleError, shown
+from checklist_rewards.files.atomic import atomic_path, write_text
+from checklist_rewards.files.rows import FORMATS, Row, file_format, write_batches
+from checklist_rewards.files.spool import ArrowSpool, as_text
+from checklist_rewards.files.store import key_of
+
+SHARD_ROWS = 16_384
+"""Rows per shard when a JSONL file is cut."""
+HIDDEN = ".checklist-rewards"
+_RECORD = b"checklist_rewards"
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One file of rows."""
+
+    source: Path
+
+    @property
+    def name(self) -> str:
+        """Its name without extension, which is also the name of its result."""
+        return self.source.stem
+
+    @property
+    def stamp(self) -> str:
+        """Size and time of the source. Another stamp means that the source has changed."""
+        status = self.source.stat()
+        return f"{status.st_size}-{status.st_mtime_ns}"
+
+
+@dataclass(frozen=True)
+class ShardFolder:
+    """The output folder of a run.
+
+    Args:
+        path (`Path`): the folder. It is created if it does not exist.
+        settings (`dict`): the settings of the run, as JSON values.
+        stores (`Path`, *optional*): folder of the stores; defaults to `stores` in the hidden folder.
+    """
+
+    path: Path
+    settings: dict[str, Any]
+    stores: Path | None = None
+
+    @property
+    def hidden(self) -> Path:
+        """The folder of the files other than results."""
+        return self.path / HIDDEN
+
+    @property
+    def digest(self) -> str:
+        """Hash of the settings."""
+        return key_of(json.dumps(self.settings, sort_keys=True)).hex()
+
+    def output(self, shard: Shard) -> Path:
+        """The result of a shard."""
+        return self.path / f"{shard.name}.parquet"
+
+    def store(self, shard: Shard) -> Path:
+        """The store of a shard."""
+        return (self.stores or self.hidden / "stores") / f"{shard.name}.sqlite"
+
+    def attempts(self, shard: Shard) -> Path:
+        """The notes of an unfinished shard."""
+        return self.hidden / "attempts" / shard.name
+
+    def claim(self) -> None:
+        """Create the manifest. Raises [`SampleError`] if the folder belongs to a run with other settings."""
+        manifest = self.hidden / "manifest.json"
+        if manifest.exists():
+            difference = _difference(json.loads(manifest.read_text(encoding="utf-8")), self.settings)
+            if difference is not None:
+                name, old, new = difference
+                raise SampleError(
+                    f"{self.path} holds results with {name} = {shown(old)}, now {shown(new)}; choose another "
+                    "--output, or delete the folder to start again."
+                )
+        write_text(manifest, json.dumps(self.settings, indent=2, ensure_ascii=False) + "\n")
+
+    def check(self, shards: Sequence[Shard]) -> None:
+        """Raises [`SampleError`] if the folder has Parquet files other than the results of these shards."""
+        expected = {self.output(shard) for shard in shards}
+        others = sorted(path for path in self.path.glob("*.parquet") if path not in expected)
+        if others:
+            raise SampleError(f"{others[0]} is not the result of a shard of this run; choose another --output.")
+
+    def finished(self, shard: Shard) -> Totals | None:
+        """The totals of a finished shard, otherwise None. A shard with failures that may not recur, such as timeouts,
+        is not finished."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            record = json.loads((pq.read_schema(self.output(shard)).metadata or {})[_RECORD])
+        except (OSError, KeyError, ValueError, pa.ArrowException):
+            return None
+        totals = Totals.load(record["totals"])
+        same = record["settings"] == self.digest and record["source"] == shard.stamp
+        return totals if same and not totals.transient else None
+
+    def write(self, shard: Shard, rows: Iterator[dict[str, Any]], totals: Callable[[], Totals]) -> None:
+        """Write the result of a shard. `totals` is called after the last row."""
+        stamp, output = shard.stamp, self.output(shard)
+        with atomic_path(output) as temporary:
+            spool = ArrowSpool(output.parent)
+            try:
+                for row in rows:
+                    spool.write(row)
+                record = {"settings": self.digest, "source": stamp, "totals": totals().dump()}
+                schema = spool.schema.with_metadata({_RECORD: json.dumps(record).encode()})
+                write_batches(temporary, schema, spool.batches())
+            finally:
+                spool.close()
+
+
+def find_shards(source: str | Path) -> list[Shard]:
+    """The shards that a folder, a glob pattern or a file names, in order of their names.
+
+    Raises:
+        SampleError: If nothing is found, or two files have the same name.
+    """
+    path = Path(source)
+    if path.is_dir():
+        found = [file for file in path.iterdir() if file.suffix.lower() in FORMATS and not file.name.startswith(".")]
+    else:
+        found = [path] if path.is_file() else [Path(name) for name in glob.glob(str(source))]
+    if not found:
+        raise SampleError(f"{source}: no rows found; give a folder or a pattern of {', '.join(FORMATS)} files.")
+    shards = sorted((Shard(file.resolve()) for file in found), key=lambda shard: shard.name)
+    for one, other in zip(shards, shards[1:], strict=False):
+        if one.name == other.name:
+            raise SampleError(f"{one.source} and {other.source} have the same name; rename one of them.")
+    for shard in shards:
+        file_format(shard.source)
+    return shards
+
+
+def cut(source: Path, folder: Path, rows: int, key: Callable[[dict[str, Any]], Any]) -> list[Shard]:
+    """Cut a JSONL file into shards of about `rows` lines, unless it was cut before.
+
+    Args:
+        source (`Path`): the file.
+        folder (`Path`): the folder of the shards.
+        rows (`int`): lines per shard. A shard becomes up to twice as long if that keeps adjacent rows with equal
+            `key`, such as the completions of one prompt, together.
+        key (callable): the key of a row.
+    """
+    mark = folder / "cut.json"
+    state = json.dumps([str(source), Shard(source).stamp, rows])
+    if mark.exists() and mark.read_text(encoding="utf-8") == state:
+        return find_shards(folder / "part-*.jsonl")
+    shutil.rmtree(folder, ignore_errors=True)
+    with source.open("rb") as stream:
+        for number, lines in enumerate(in_groups(stream, rows, lambda line: _key(line, key))):
+            with atomic_path(folder / f"part-{number:05d}.jsonl") as temporary:
+                temporary.write_bytes(b"".join(lines))
+    write_text(mark, state)
+    return find_shards(folder / "part-*.jsonl")
+
+
+def in_groups(rows: Any, size: int, key: Callable[[Any], Any]) -> Iterator[list[Any]]:
+    """Split rows into lists of `size`, or up to twice that where it keeps adjacent rows with equal keys together.
+
+    >>> list(in_groups("aabbbc", 3, key=str))
+    [['a', 'a', 'b', 'b', 'b'], ['c']]
+    """
+    batch: list[Any] = []
+    for row in rows:
+        if len(batch) >= size and (len(batch) >= 2 * size or key(row) != key(batch[-1])):
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
+
+
+def align(paths: Sequence[Path]) -> list[tuple[Path, Any]]:
+    """The files whose columns differ from the columns of all files together, each with the schema to rewrite it with.
+
+    Types are inferred per shard: a column that is null in all rows of one shard may hold numbers in another.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schemas = {path: pq.read_schema(path).remove_metadata() for path in paths}
+    types: dict[str, Any] = {}
+    for schema in {schema.to_string(): schema for schema in schemas.values()}.values():
+        for field in schema:
+            seen = types.get(field.name, pa.null())
+            try:
+                pair = [pa.schema([("column", seen)]), pa.schema([("column", field.type)])]
+                types[field.name] = pa.unify_schemas(pair, promote_options="permissive").field(0).type
+            except pa.ArrowException:  # no common type: JSON text, as in a single file
+                types[field.name] = pa.string()
+    common = pa.schema(list(types.items()))
+    return [(path, common) for path, schema in schemas.items() if not schema.equals(common)]
+
+
+def rewrite(path: Path, schema: Any) -> None:
+    """Rewrite a Parquet file with the columns of `schema`. Values of a column that becomes text are written as
+    JSON."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file, atomic_path(path) as temporary:
+        metadata = {_RECORD: file.schema_arrow.metadata[_RECORD]}
+        texts = {
+            field.name
+            for field in file.schema_arrow
+            if schema.field(field.name).type == pa.string() and field.type not in (pa.string(), pa.null())
+        }
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for batch in file.iter_batches(batch_size=1000):
+                rows = batch.to_pylist()
+                for name in texts:
+                    rows = [row | {name: None if row[name] is None else as_text(row[name])} for row in rows]
+                yield pa.RecordBatch.from_pylist(rows, schema=schema)
+
+        write_batches(temporary, schema.with_metadata(metadata), batches())
+
+
+def settings_of(task: RowTask, source: str | Path, shard_rows: int | None) -> dict[str, Any]:
+    """The settings of a run, as JSON values: those of the task with the content of the files that they name."""
+    settings = {"source": str(Path(source).resolve()), **task.settings}
+    if shard_rows is not None:
+        settings["shard_rows"] = shard_rows
+    return json.loads(json.dumps(_with_contents(settings)))
+
+
+def _with_contents(value: Any) -> Any:
+    """Values with the hash of the content of each file that they name: a prompt, a calibration, a file of judges."""
+    if isinstance(value, dict):
+        return {name: entry if name == "source" else _with_contents(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_contents(entry) for entry in value]
+    if isinstance(value, str) and len(value) < 1000 and "\n" not in value and Path(value).is_file():
+        return f"{value} ({key_of(Path(value).read_bytes()).hex()[:12]})"
+    return value
+
+
+def _difference(before: Any, now: Any, name: str = "") -> tuple[str, Any, Any] | None:
+    """The first value that differs: its name, the old and the new value."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in dict.fromkeys([*before, *now]):
+            found = _difference(before.get(key), now.get(key), f"{name}.{key}" if name else key)
+            if found is not None:
+                return found
+        return None
+    return None if before == now else (name, before, now)
+
+
+def _key(line: bytes, key: Callable[[dict[str, Any]], Any]) -> Any:
+    """The key of a line; None if it is not a row, which is reported when the shard is read."""
+    try:
+        return key(json.loads(line))
+    except (ValueError, RecursionError, AttributeError):
+        return None
+
+
+def first_row(shards: Sequence[Shard]) -> Row:
+    """The first row of the first shard that has one. Raises [`SampleError`] if none has."""
+    from checklist_rewards.files.rows import read_rows
+
+    for shard in shards:
+        for row in read_rows(shard.source):
+            return row
+    raise SampleError(f"{shards[0].source.parent} has no rows.")

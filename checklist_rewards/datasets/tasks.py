@@ -1,0 +1,247 @@
+"""What is done with rows: write their checklists, score them, or both. One process and a cluster share this code.
+
+A [`RowTask`] is a value that can be sent to another process. [`RowTask.open`] builds its pipeline there. A [`RowWork`]
+validates rows ([`RowWork.prepare`]) and processes them in batches ([`RowWork.process`]). No engine is loaded before
+the first batch that needs one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from checklist_rewards.backends import Engine
+from checklist_rewards.checklists import Checklist
+from checklist_rewards.datasets.columns import PROMPT, checklist_columns
+from checklist_rewards.datasets.rows import Columns
+from checklist_rewards.datasets.totals import Totals
+from checklist_rewards.errors import ConfigError, GenerationError, SampleError
+from checklist_rewards.files.rows import Row
+from checklist_rewards.files.store import Store
+from checklist_rewards.generators import Request
+from checklist_rewards.judges import Progress, Receipt
+from checklist_rewards.judges.meter import Meter
+from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble
+from checklist_rewards.progress import Bar
+from checklist_rewards.scorer import Sample
+from checklist_rewards.scores.reasons import Reason, Unanswered
+
+SCORE = "checklist_score"
+"""The column that scoring adds."""
+
+
+class Source(StrEnum):
+    """Where the checklist of a row comes from."""
+
+    COLUMN = "column"
+    """The row, or the checklist that its [`Columns`] share."""
+    WRITTEN = "written"
+    """The writer of the pipeline, for each row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A valid row."""
+
+    row: Row
+    request: Request | None
+    """The request for its checklist; None if none is written."""
+    sample: Sample | None
+    """The text to score, without its checklist; None if nothing is scored."""
+    checklist: Checklist | None
+    """Its checklist; None if it has none or if it is still to be written."""
+
+
+class RowWork:
+    """A pipeline at work on rows.
+
+    Args:
+        pipe ([`Pipeline`]): the pipeline.
+        columns ([`Columns`]): the columns of the rows.
+        totals ([`Totals`]): receives the totals of the rows that were processed.
+        scores (`bool`): score the rows.
+        checklists ([`Source`], [`Checklist`] or None): where the checklists come from; or the checklist of all rows,
+            which is then written to every row; or None if it could not be written.
+        shard (`str`, *optional*): name of the file of the rows, which names them in the totals.
+    """
+
+    def __init__(
+        self,
+        pipe: Pipeline,
+        columns: Columns,
+        totals: Totals,
+        *,
+        scores: bool,
+        checklists: Source | Checklist | None,
+        shard: str = "",
+    ):
+        self.pipe, self.columns, self.totals = pipe, columns, totals
+        self.scores, self.checklists, self.shard = scores, checklists, shard
+        self.writes = checklists is Source.WRITTEN
+        self.keeps = checklists is not Source.COLUMN
+        """Whether the checklists are written to the rows."""
+
+    def prepare(self, row: Row) -> Prepared:
+        """Validate a row. Raises a [`ChecklistRewardsError`] that names its place."""
+        data, where, checklist = row.data, row.where, self.checklists
+        request = sample = None
+        if self.writes:
+            request = self.pipe.check_request(self.columns.request_of(data, where), where)
+            if not self.scores and PROMPT in data and self.columns.inputs != (PROMPT,):
+                raise SampleError(
+                    f"{where}: the input is in {', '.join(self.columns.inputs)}, but the row also has a column "
+                    f"{PROMPT!r}, which a trainer would use as the input; remove or rename that column."
+                )
+        if checklist is Source.COLUMN:
+            checklist = self.columns.checklist_of(data, where)
+        if self.scores:
+            sample = self.columns.sample_of(data, where, ())
+            if isinstance(checklist, Checklist):
+                self.pipe.check_checklist(checklist, where)
+        return Prepared(row, request, sample, checklist if isinstance(checklist, Checklist) else None)
+
+    def process(
+        self, rows: Sequence[Prepared], written: Progress | None = None, reads: Bar | None = None
+    ) -> list[dict[str, Any]]:
+        """Write the checklists of rows and score them, as one batch.
+
+        Args:
+            rows (sequence of [`Prepared`]): valid rows.
+            written (callable, *optional*): called with the number of checklists written since its last call.
+            reads ([`Bar`], *optional*): counts the reads. Those of checklists that were not in the rows are added to
+                its total.
+
+        Returns:
+            `list[dict]`: the output rows, in order.
+        """
+        results: list[Checklist | GenerationError | None] = [row.checklist for row in rows]
+        if self.writes:
+            results = list(self.pipe.write_batch([row.request for row in rows if row.request is not None], written))
+        samples = {
+            place: replace(row.sample, checklist=result)
+            for place, (row, result) in enumerate(zip(rows, results, strict=True))
+            if row.sample is not None and isinstance(result, Checklist)
+        }
+        if reads is not None and self.keeps:
+            reads.expect(sum(len(sample.checklist) for sample in samples.values()))
+        scores = dict(zip(samples, self.pipe.score_batch(list(samples.values()), reads), strict=True))
+        out = []
+        for place, (row, result) in enumerate(zip(rows, results, strict=True)):
+            data, score, name = dict(row.row.data), scores.get(place), self.name_of(row.row)
+            if self.keeps:
+                if not self.scores:
+                    data[PROMPT] = self.columns.messages_of(row.row.data, row.row.where)
+                data |= checklist_columns(result)
+            if self.scores:
+                data[SCORE] = None if score is None else score.model_dump()
+            out.append(data)
+            if self.writes:
+                self.totals.add_checklist(name, result)
+            elif score is None:
+                self.totals.miss(Unanswered(Reason.NO_CHECKLIST), name)
+            if score is not None:
+                self.totals.add(name, score)
+        self.totals.rows += len(rows)
+        return out
+
+    def failed(self, row: Row, why: Unanswered) -> dict[str, Any]:
+        """The output of a row that cannot be processed: all new columns are null."""
+        self.totals.rows += 1
+        self.totals.miss(why, self.name_of(row))
+        columns = checklist_columns(None) if self.keeps else {}
+        return row.data | columns | ({SCORE: None} if self.scores else {})
+
+    def name_of(self, row: Row) -> int | str:
+        """The row in the totals: its number, after the name of its shard if it has one."""
+        return f"{self.shard}:{row.number}" if self.shard else row.number
+
+
+@dataclass(frozen=True)
+class RowTask:
+    """Work on rows, as a value for another process.
+
+    Args:
+        config ([`PipelineConfig`]): the pipeline.
+        judge ([`Engine`]): the engine of the judge.
+        columns ([`Columns`]): the columns of the rows.
+        scores (`bool`, *optional*, defaults to `True`): score the rows.
+        checklists ([`Source`] or [`Checklist`], *optional*, defaults to `Source.COLUMN`): where the checklists come
+            from.
+        writer ([`Engine`], *optional*): the engine that writes checklists. Required with `Source.WRITTEN`.
+    """
+
+    config: PipelineConfig
+    judge: Engine
+    columns: Columns
+    scores: bool = True
+    checklists: Source | Checklist = Source.COLUMN
+    writer: Engine | None = None
+
+    def __post_init__(self) -> None:
+        if self.writer is None and self.checklists is Source.WRITTEN:
+            raise ConfigError("checklists=Source.WRITTEN requires a writer.")
+
+    def open(self, store: Store | None, shard: str = "") -> Opened:
+        """Build the pipeline, with `store` for its answers."""
+        meters: list[Meter] = []
+
+        def metered(engine: Engine) -> Engine:
+            meters.append(Meter(engine))
+            return meters[-1].wrapped
+
+        writer = self.writer
+        pipe = assemble(
+            self.config,
+            None if writer is None else metered(writer),
+            self.judge,
+            store,
+            None if writer is None else lambda name: metered(writer.named(name)),
+        )
+        work = RowWork(pipe, self.columns, Totals(), scores=self.scores, checklists=self.checklists, shard=shard)
+        return Opened(work, meters)
+
+    def check(self) -> None:
+        """Check that all models exist, without loading them. Raises a [`ChecklistRewardsError`]."""
+        pipe = self.open(None).work.pipe
+        if self.scores:
+            pipe.scorer.check()
+        if self.writer is not None:
+            pipe.check_writers()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Everything that the results depend on besides the rows, as JSON values."""
+        return {
+            "pipeline": self.config.model_dump(mode="json"),
+            "judge": _engine(self.judge) if self.scores else None,
+            "writer": None if self.writer is None else _engine(self.writer),
+            "columns": asdict(replace(self.columns, optional=frozenset(), shared=None))
+            | {"optional": sorted(self.columns.optional), "shared": _id(self.columns.shared)},
+            "scores": self.scores,
+            "checklists": str(_id(self.checklists)),
+        }
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A task that was opened in this process."""
+
+    work: RowWork
+    meters: Sequence[Meter]
+
+    @property
+    def totals(self) -> Totals:
+        """The totals so far, with their cost."""
+        judged = getattr(self.work.pipe.scorer, "receipt", None) if self.work.scores else None
+        written = sum((meter.spent for meter in self.meters), Receipt())
+        return replace(self.work.totals, judged=judged, written=written)
+
+
+def _engine(engine: Engine) -> dict[str, Any]:
+    return {"model": engine.model, "identity": engine.identity}
+
+
+def _id(checklist: Any) -> Any:
+    return checklist.id if isinstance(checklist, Checklist) else checklist

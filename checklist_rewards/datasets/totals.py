@@ -1,0 +1,121 @@
+"""Totals of a run over rows: scores, written checklists, missing answers with their reasons, and the cost.
+
+[`Totals`] keep counts only, so their size does not depend on the number of rows. Totals of parts of a run are added
+up, and are saved as JSON.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from pydantic import TypeAdapter
+
+from checklist_rewards.checklists import Checklist
+from checklist_rewards.errors import GenerationError
+from checklist_rewards.judges import Receipt
+from checklist_rewards.scores import Score
+from checklist_rewards.scores.reasons import Reason, Unanswered
+from checklist_rewards.scores.tally import Tally
+
+_SHOWN_ROWS = 5
+
+
+@dataclass
+class Count:
+    """How often one reason occurred, with the first rows that have it."""
+
+    count: int = 0
+    rows: list[int | str] = field(default_factory=list)
+    detail: str = ""
+
+    def add(self, row: int | str, detail: str) -> None:
+        """Count one occurrence in the row with this number or name."""
+        self.count += 1
+        self.detail = self.detail or detail
+        if len(self.rows) <= _SHOWN_ROWS and row not in self.rows[-1:]:
+            self.rows.append(row)
+
+    def __iadd__(self, other: Count) -> Count:
+        self.count += other.count
+        self.detail = self.detail or other.detail
+        self.rows = [*self.rows, *other.rows][: _SHOWN_ROWS + 1]
+        return self
+
+    @property
+    def shown_rows(self) -> str:
+        """The first rows, as text."""
+        return ", ".join(map(str, self.rows[:_SHOWN_ROWS])) + (", …" if len(self.rows) > _SHOWN_ROWS else "")
+
+
+@dataclass
+class Totals:
+    """What a run, or a part of it, did."""
+
+    rows: int = 0
+    checklists: int | None = None
+    """Checklists that were written; None for runs that write none."""
+    tally: Tally = field(default_factory=Tally)
+    unanswered: dict[str, Count] = field(default_factory=dict)
+    transient: int = 0
+    """Missing results that may not be missing if the run is repeated."""
+    silent: Counter[str] = field(default_factory=Counter)
+    """Unanswered votes per judge of a panel."""
+    votes: Counter[str] = field(default_factory=Counter)
+    judged: Receipt | None = None
+    """Cost of judging; None for runs that judge nothing."""
+    written: Receipt = field(default_factory=Receipt)
+    """Cost of writing checklists."""
+
+    def add(self, row: int | str, score: Score) -> None:
+        """Count a score of the row with this number or name."""
+        self.tally.add(score)
+        for item in score.items:
+            if item.unanswered is not None:
+                self.miss(item.unanswered, row)
+            for vote in item.votes or ():
+                self.votes[vote.judge or ""] += 1
+                self.silent[vote.judge or ""] += vote.unanswered is not None
+                # The item has an answer from other judges, but the run still stopped at its budget.
+                if vote.unanswered is not None and vote.unanswered.reason == Reason.BUDGET and item.unanswered is None:
+                    self.miss(vote.unanswered, row)
+
+    def add_checklist(self, row: int | str, result: Checklist | GenerationError | None) -> None:
+        """Count the generator's result for the row with this number or name."""
+        self.checklists = (self.checklists or 0) + isinstance(result, Checklist)
+        if isinstance(result, GenerationError):
+            raw = f" The last reply was {result.raw!r:.120}" if result.raw else ""
+            self.miss(Unanswered(Reason.NOT_GENERATED, f"{result}{raw}"), row)
+
+    def miss(self, unanswered: Unanswered, row: int | str) -> None:
+        """Count a missing result of the row with this number or name."""
+        self.unanswered.setdefault(str(unanswered.reason), Count()).add(row, unanswered.detail)
+        self.transient += unanswered.transient_reason is not None
+
+    def __iadd__(self, other: Totals) -> Self:
+        self.rows += other.rows
+        if other.checklists is not None:
+            self.checklists = (self.checklists or 0) + other.checklists
+        self.tally += other.tally
+        for reason, count in other.unanswered.items():
+            self.unanswered.setdefault(reason, Count()).__iadd__(count)
+        self.transient += other.transient
+        self.silent.update(other.silent)
+        self.votes.update(other.votes)
+        if other.judged is not None:
+            self.judged = (self.judged or Receipt()) + other.judged
+        self.written += other.written
+        return self
+
+    def dump(self) -> dict[str, Any]:
+        """The totals as JSON values."""
+        return _TOTALS.dump_python(self, mode="json")
+
+    @classmethod
+    def load(cls, dumped: Any) -> Totals:
+        """The inverse of [`Totals.dump`]."""
+        return _TOTALS.validate_python(dumped)
+
+
+_TOTALS = TypeAdapter(Totals)

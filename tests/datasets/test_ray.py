@@ -1,0 +1,255 @@
+"""The shards of a dataset on a Ray cluster: the results of one process, resumed and counted."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from checklist_rewards.backends import Engine, LabelRead, ReadResult
+from checklist_rewards.datasets.rows import Columns
+from checklist_rewards.datasets.shards import HIDDEN
+from checklist_rewards.datasets.tasks import Opened, RowTask
+from checklist_rewards.errors import SampleError
+from checklist_rewards.files.rows import read_rows, write_rows
+from checklist_rewards.pipelines import PipelineConfig
+from tests.cli.conftest import run  # noqa: F401 - a fixture
+from tests.conftest import REPO
+
+ray = pytest.importorskip("ray", reason="Ray is not installed (pip install 'checklist-rewards[ray]')")
+
+SHORT = {"question": "At most five words?", "check": '{"type": "words", "at_most": 5}'}
+QUESTION = {"question": "Is it kind?", "check": None}
+
+
+class Judge:
+    """An engine for actors: P(yes) depends on the text, and every read is noted in a file.
+
+    Args:
+        log: the file.
+        slow: seconds per group.
+        gate: a file that must exist before a group is answered.
+    """
+
+    chunk_reads = 64
+
+    def __init__(self, log: Path, slow: float = 0.0, identity: str = "judge", gate: Path | None = None):
+        self.log, self.slow, self.identity, self.gate = log, slow, identity, gate
+
+    def read(self, groups, labels):
+        reads = []
+        for group in groups:
+            if "DIE" in group.prefix:
+                os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(self.slow)
+            yes = (1 + sum(group.prefix.encode()) % 97) / 99
+            reads.append((LabelRead((math.log(yes), math.log1p(-yes))),) * len(group.tails))
+            with self.log.open("a") as file:
+                file.write(f"{os.getpid()} {group.prefix.encode()!r}\n" * len(group.tails))
+            while self.gate is not None and not self.gate.exists():
+                time.sleep(0.05)
+        return ReadResult(reads)
+
+    def generate(self, prompts, sampling, arrived=None):
+        raise AssertionError
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """A local cluster of two CPUs."""
+    ray.init(
+        address="local", num_cpus=2, include_dashboard=False, object_store_memory=100 * 2**20, logging_level="warning"
+    )
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def run_shards(cluster):
+    from checklist_rewards.datasets.ray import run_shards
+
+    return run_shards
+
+
+def rows(count: int, *, start: int = 0) -> list[dict]:
+    texts = {number: f"text {number}" + " more" * (number % 7) for number in range(start, start + count)}
+    return [
+        {"prompt": f"Write {number // 4}.", "target": text, "checklist": [SHORT, QUESTION]}
+        for number, text in texts.items()
+    ]
+
+
+def write_shards(folder: Path, *shards: list[dict]) -> Path:
+    for number, shard in enumerate(shards):
+        with write_rows(folder / f"part-{number}.parquet") as out:
+            for row in shard:
+                out.write(row)
+    return folder
+
+
+def task(log: Path, **settings) -> RowTask:
+    judge = Engine("judge", Judge(log, **settings))
+    return RowTask(PipelineConfig(), judge, Columns.of({"prompt": "", "target": ""}))
+
+
+def outputs(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.parquet"))
+
+
+def scored(folder: Path) -> list[dict]:
+    return [row.data for path in outputs(folder) for row in read_rows(path)]
+
+
+def alone(opened: Opened, source: Path) -> list[dict]:
+    """The results of one process, as they are in a file."""
+    prepared = [opened.work.prepare(row) for path in outputs(source) for row in read_rows(path)]
+    with write_rows(source / "alone" / "all.parquet") as out:
+        for row in opened.work.process(prepared):
+            out.write(row)
+    return scored(source / "alone")
+
+
+def reads(log: Path) -> list[str]:
+    return log.read_text().splitlines() if log.exists() else []
+
+
+def test_shards_have_the_columns_and_numbers_of_one_process(run_shards, tmp_path):
+    source = write_shards(tmp_path / "in", rows(30), rows(20, start=30), rows(1, start=50))
+    totals = run_shards(task(tmp_path / "log"), source, tmp_path / "out", actors=2)
+    opened = task(tmp_path / "log2").open(None)
+    assert scored(tmp_path / "out") == alone(opened, source)
+    assert [path.name for path in outputs(tmp_path / "out")] == ["part-0.parquet", "part-1.parquet", "part-2.parquet"]
+    expected = opened.totals
+    assert totals.rows == 51 and totals.tally.mean == pytest.approx(expected.tally.mean, rel=1e-12)
+    assert (totals.tally.all.passed, totals.tally.reads) == (expected.tally.all.passed, expected.tally.reads)
+    assert totals.judged is not None and totals.judged.asked == expected.judged.asked == 51
+    assert len({line.split()[0] for line in reads(tmp_path / "log")}) == 2  # both actors worked
+
+
+def test_a_second_run_repeats_nothing_and_other_settings_are_refused(run_shards, tmp_path):
+    source, out = write_shards(tmp_path / "in", rows(6), rows(6, start=6)), tmp_path / "out"
+    first = run_shards(task(tmp_path / "log"), source, out)
+    before = [(path.stat().st_mtime_ns) for path in outputs(out)]
+    again = run_shards(task(tmp_path / "log"), source, out)
+    assert again == first and [(path.stat().st_mtime_ns) for path in outputs(out)] == before
+    with pytest.raises(SampleError, match="judge.identity = 'judge', now 'other'; choose another --output"):
+        run_shards(task(tmp_path / "log", identity="other"), source, out)
+    # A changed shard is processed again, with the answers that its store has.
+    write_shards(tmp_path / "new", [*rows(6), *rows(1, start=90)])
+    (tmp_path / "new" / "part-0.parquet").replace(source / "part-0.parquet")
+    asked = len(reads(tmp_path / "log"))
+    assert run_shards(task(tmp_path / "log"), source, out).rows == 13
+    assert len(reads(tmp_path / "log")) == asked + 1
+
+
+def test_an_invalid_row_fails_alone(run_shards, tmp_path):
+    bad = [{"prompt": "Write.", "target": None, "checklist": [QUESTION]}]
+    bad += [{"prompt": "Write.", "target": "x", "checklist": [QUESTION | {"weight": math.nan}]}]
+    source = write_shards(tmp_path / "in", [*rows(3), *bad, *rows(2, start=3)])
+    totals = run_shards(task(tmp_path / "log"), source, tmp_path / "out")
+    missing = totals.unanswered["invalid_row"]
+    assert (totals.rows, missing.count, missing.rows) == (7, 2, ["part-0:4", "part-0:5"])
+    assert "part-0.parquet, row 4: 'target' must be" in missing.detail
+    without = [place for place, row in enumerate(scored(tmp_path / "out")) if row["checklist_score"] is None]
+    assert without == [3, 4]
+
+
+def test_a_jsonl_file_is_cut_where_the_prompt_changes(run_shards, tmp_path):
+    with write_rows(tmp_path / "all.jsonl") as out:
+        for row in rows(23):
+            out.write(row)
+    totals = run_shards(task(tmp_path / "log"), tmp_path / "all.jsonl", tmp_path / "out", shard_rows=6)
+    prompts = [{row.data["prompt"] for row in read_rows(path)} for path in outputs(tmp_path / "out")]
+    assert [len(names) for names in prompts] == [2, 2, 2] and len(set.union(*prompts)) == 6
+    assert totals.rows == 23
+    assert [row["target"] for row in scored(tmp_path / "out")] == [row["target"] for row in rows(23)]
+
+
+def test_shards_get_the_same_columns(run_shards, tmp_path):
+    import pyarrow.parquet as pq
+
+    plain = [{"prompt": "a", "target": "b", "checklist": None, "note": None}]
+    texts = [{"prompt": "a", "target": "b", "checklist": [QUESTION], "note": "n"}]
+    lists = [{"prompt": "a", "target": "b", "checklist": [QUESTION], "note": ["n"]}]
+    source = write_shards(tmp_path / "in", plain, texts, lists)
+    totals = run_shards(task(tmp_path / "log"), source, tmp_path / "out")
+    schemas = [pq.read_schema(path) for path in outputs(tmp_path / "out")]
+    assert schemas[0].equals(schemas[1]) and schemas[1].equals(schemas[2])
+    assert [row["note"] for row in scored(tmp_path / "out")] == [None, "n", '["n"]']
+    assert run_shards(task(tmp_path / "log"), source, tmp_path / "out") == totals  # the totals are kept
+
+
+@pytest.mark.slow
+def test_a_row_that_ends_its_process_fails_alone(run_shards, tmp_path):
+    poison = {"prompt": "Write.", "target": "DIE", "checklist": [QUESTION]}
+    source = write_shards(tmp_path / "in", rows(4), [*rows(9, start=4), poison, *rows(7, start=13)])
+    totals = run_shards(task(tmp_path / "log"), source, tmp_path / "out", actors=2)
+    assert totals.rows == 21 and totals.unanswered["row_failed"].rows == ["part-1:10"]
+    assert [row["target"] for row in scored(tmp_path / "out") if row["checklist_score"] is None] == ["DIE"]
+    assert not list((tmp_path / "out" / HIDDEN / "attempts").iterdir())
+
+
+@pytest.mark.slow
+def test_a_killed_actor_costs_its_reads_in_flight(run_shards, tmp_path):
+    source = write_shards(tmp_path / "in", *(rows(20, start=20 * number) for number in range(4)))
+    killed = threading.Thread(target=kill_one, args=(tmp_path / "log",))
+    killed.start()
+    totals = run_shards(task(tmp_path / "log", slow=0.02), source, tmp_path / "out", actors=2)
+    killed.join()
+    assert totals.rows == 80 and not totals.unanswered
+    assert scored(tmp_path / "out") == alone(task(tmp_path / "log2").open(None), source)
+    texts = [line.split(" ", 1)[1] for line in reads(tmp_path / "log")]
+    assert len(set(texts)) == 80 and len(texts) < 80 + 64  # only one chunk of the engine was read twice
+
+
+def kill_one(log: Path) -> None:
+    while len(reads(log)) < 15:
+        time.sleep(0.05)
+    os.kill(int(reads(log)[-1].split()[0]), signal.SIGKILL)
+
+
+def test_one_report_of_all_actors(cluster, run, tmp_path):  # noqa: F811
+    short = [row | {"checklist": [SHORT]} for row in rows(10)]
+    write_shards(tmp_path / "in", short[:5], short[5:])
+    done = run("score", "in", "-o", "out", "--ray", "--actors", "2", "--summary", "sum.json", "--model", "pocket")
+    assert done.exit_code == 0, done.output
+    with write_rows(tmp_path / "all.jsonl") as out:
+        for row in short:
+            out.write(row)
+    assert run("score", "all.jsonl", "-o", "alone.parquet", "--summary", "alone.json").exit_code == 0
+    summary, alone = (json.loads((tmp_path / name).read_text()) for name in ("sum.json", "alone.json"))
+    different = {name for name in summary if summary[name] != alone[name]}
+    assert different <= {"output", "seconds", "mean_score", "macro"}
+    assert summary["mean_score"] == pytest.approx(alone["mean_score"], rel=1e-12)
+    assert scored(tmp_path / "out") == [row.data for row in read_rows("alone.parquet")]
+
+
+def test_options_that_do_not_fit_are_refused(run, tmp_path):  # noqa: F811
+    write_shards(tmp_path / "in", rows(1))
+    for options, sentence in (
+        (["--actors", "2"], "--actors 2 requires --ray; omit it."),
+        (["--ray", "--budget", "1", "--price", "pocket=1,1"], "--budget counts the calls of one process"),
+        (["--ray", "--dry-run"], "--dry-run counts the calls of one process"),
+        (["--ray", "--target-key", "answer"], "column 'answer' not found"),
+        (["--ray", "--store", "a", "--no-store"], "contradict"),
+    ):
+        done = run("score", "in", "-o", "out", *options)
+        assert done.exit_code == 2 and sentence in done.stderr, done.output
+    assert run("score", "nowhere", "-o", "out", "--ray").exit_code == 2
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_node_joins_late_and_its_raylet_is_killed(tmp_path):
+    """In a process of its own, because it connects to another cluster."""
+    command = [sys.executable, "-m", "tests.datasets.raynodes", str(tmp_path)]
+    done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr
+    assert "80 {} 80 81" in done.stdout.splitlines()  # the read that was in flight is made twice
+    assert scored(tmp_path / "out") == alone(task(tmp_path / "log2").open(None), tmp_path / "in")
