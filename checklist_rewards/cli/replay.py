@@ -14,7 +14,6 @@ from rich.console import Console
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.columns import Columns, read_checklist
 from checklist_rewards.cli.dry import forecast
 from checklist_rewards.cli.files import CHUNK_ROWS, RowFile
 from checklist_rewards.cli.forecast import prices_from
@@ -23,6 +22,7 @@ from checklist_rewards.cli.labels import Json, Resamples, Seed, check_outputs
 from checklist_rewards.cli.report import RunReport, bars, console, warn_if_pocket, write_json
 from checklist_rewards.cli.variance import show_variance
 from checklist_rewards.cli.work import Work
+from checklist_rewards.datasets.rows import Columns, read_checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.agreement.bootstrap import DEFAULT_RESAMPLES

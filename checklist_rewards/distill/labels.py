@@ -125,7 +125,11 @@ def _answers(row: Row) -> Iterator[tuple[str, float]]:
 def _given(row: Row) -> Iterator[tuple[str, float]]:
     """The labelled yes/no items of a row; other items have no soft label."""
     checklist, labels = Checklist.parse(row.data[CHECKLIST], f"{row.where}, checklist"), row.data[LABELS]
-    labels = json.loads(labels) if isinstance(labels, str) and labels else labels
+    if isinstance(labels, str) and labels:
+        try:
+            labels = json.loads(labels)
+        except ValueError as error:
+            raise SampleError(f"{row.where}: {LABELS!r} is not JSON ({error}), got {labels!r:.60}.") from None
     if not isinstance(labels, list) or len(labels) != len(checklist):
         raise SampleError(
             f"{row.where}: {LABELS!r} must be a list of {len(checklist)} labels, one per item, got {labels!r:.60}."

@@ -65,6 +65,7 @@ def test_a_scored_file_labels_by_the_probabilities_of_its_judge(tmp_path):
         ({"question": "a", "label": 1}, "line 1: key 'completion' not found"),
         ({"target": "a", "question": "b"}, "line 1: key 'label' not found"),
         (ROW | {"group": ""}, "line 1: the group 'group' is missing or empty"),
+        ({"target": "a", "checklist": ["Is it red?"], "labels": "[yes"}, "line 1: 'labels' is not JSON"),
     ],
 )
 def test_a_row_that_labels_nothing_is_named(tmp_path, row, said):

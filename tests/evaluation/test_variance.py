@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from checklist_rewards import Checklist
 from checklist_rewards.evaluation.agreement import Bootstrap
@@ -47,24 +45,31 @@ def report_of(rng, prompts, texts, repeats, sd, bootstrap=NO_INTERVALS):
     return variance.result("reworded", bootstrap, 0.02)
 
 
-@settings(max_examples=6)
-@given(
-    st.integers(0, 2**32),
-    st.sampled_from([2, 4]),
-    st.fixed_dictionaries({name: st.sampled_from([0.02, 0.05]) for name in ("prompt", "text", "noise", "text_item")}),
+@pytest.mark.parametrize("repeats", [2, 4])
+@pytest.mark.parametrize(
+    "sd",
+    [
+        {"prompt": 0.05, "text": 0.02, "noise": 0.02, "text_item": 0.05},
+        {"prompt": 0.02, "text": 0.05, "noise": 0.05, "text_item": 0.02},
+        {"prompt": 0.02, "text": 0.05, "noise": 0.02, "text_item": 0.05},
+    ],
 )
-def test_known_components_are_recovered(seed, repeats, sd):
-    report = report_of(np.random.default_rng(seed), 60, 6, repeats, sd)
-    of_scores = {name: figure.value for name, figure in report.scores.figures.items()}
-    close = lambda expected, part=0.0: pytest.approx(expected, rel=0.35, abs=1.5e-4 + part)  # noqa: E731
-    assert of_scores["residual"] == close(sd["noise"] ** 2 / 3)
-    assert of_scores["text"] == close(sd["text"] ** 2 + sd["text_item"] ** 2 / 3)
-    assert of_scores["prompt"] == close(sd["prompt"] ** 2, 7e-4)
-    of_reads = {name: figure.value for name, figure in report.reads.figures.items()}
-    assert of_reads["residual"] == close(sd["noise"] ** 2)
-    assert of_reads["text x item"] == close(sd["text_item"] ** 2)
-    assert of_reads["text"] == close(sd["text"] ** 2)
-    assert report.needed == max(1, np.ceil(of_scores["judge"] / 0.02**2 - 1e-9))
+def test_known_components_are_recovered_on_average(repeats, sd):
+    """The estimates vary with the drawn effects, so their mean over several drawn sets of texts is compared."""
+    reports = [report_of(np.random.default_rng(seed), 40, 5, repeats, sd) for seed in range(8)]
+
+    def mean(part, name):
+        return np.mean([getattr(report, part).figures[name].value for report in reports])
+
+    close = lambda expected: pytest.approx(expected, rel=0.2, abs=5e-5)  # noqa: E731
+    assert mean("scores", "residual") == close(sd["noise"] ** 2 / 3)
+    assert mean("scores", "text") == close(sd["text"] ** 2 + sd["text_item"] ** 2 / 3)
+    assert mean("scores", "prompt") == pytest.approx(sd["prompt"] ** 2, rel=0.25, abs=2.5e-4)  # 3 standard errors
+    assert mean("reads", "residual") == close(sd["noise"] ** 2)
+    assert mean("reads", "text x item") == close(sd["text_item"] ** 2)
+    assert mean("reads", "text") == close(sd["text"] ** 2)
+    for report in reports:
+        assert report.needed == max(1, np.ceil(report.scores.figures["judge"].value / 0.02**2 - 1e-9))
 
 
 def test_a_strict_wording_is_a_repeat_effect_and_cancels_within_a_group():
