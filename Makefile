@@ -31,7 +31,7 @@ test-frameworks: $(VENV)/.installed-test
 
 bench: $(VENV)/.installed-test
 	$(CAPPED) $(RUN) -P recipes/benchmarks/reads.py
-	$(CAPPED) $(RUN) -P recipes/benchmarks/http.py
+	$(CAPPED) $(RUN) -P recipes/benchmarks/served.py
 	$(CAPPED) $(RUN) -P recipes/benchmarks/serve.py
 	$(CAPPED) $(RUN) -P recipes/benchmarks/encoder.py
 	$(CAPPED) $(RUN) -P recipes/benchmarks/report.py

@@ -14,11 +14,14 @@ import random
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Literal
 
 import simpy
 
-Policy = Literal["prefix", "target", "least", "round_robin"]
+from checklist_rewards.backends.openai.replicas import Replicas, Sent
+
+Policy = Literal["text", "prompt", "least", "round_robin"]
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,7 @@ class Engine:
         step_tokens (`int`): Most tokens computed in one step.
         step_reads (`int`): Most reads started in one step.
         cache_tokens (`int`): Tokens that the prefix cache keeps; the least recently used prefix leaves first.
+        block (`int`): Tokens of a block of the cache. What does not fill a block is not kept.
     """
 
     step_s: float = 0.012
@@ -40,6 +44,7 @@ class Engine:
     step_tokens: int = 8192
     step_reads: int = 256
     cache_tokens: int = 400_000
+    block: int = 16
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ class Senders:
 
 @dataclass(frozen=True)
 class Failure:
-    """Replica `replica` dies at `at_s`, comes back with an empty cache `down_s` later; senders notice after `seen_s`."""
+    """A replica dies at `at_s` and comes back with an empty cache `down_s` later. Senders notice after `seen_s`."""
 
     replica: int
     at_s: float
@@ -97,6 +102,7 @@ class Call:
     question_tokens: int
     sent: float = 0.0
     left: deque[int] = field(default_factory=deque)
+    sent_to: Sent = Sent(0, 0, False)
     done: Callable[[], None] = lambda: None
 
 
@@ -186,19 +192,26 @@ class Replica:
 
     def _work(self, call: Call) -> deque[int]:
         """Tokens that each read computes: the first one also what no cache holds of the prompt and the target."""
-        fresh = self._remember(("prompt", call.prompt), call.lengths[0])
-        fresh += self._remember(("target", call.target), call.lengths[1])
-        return deque([fresh + call.question_tokens] + [call.question_tokens] * (call.questions - 1))
+        block = self.engine.block
+        prompt, prefix = call.lengths[0] // block * block, sum(call.lengths) // block * block
+        cached = 0
+        if self._remember(("prompt", call.prompt), prompt):
+            cached = prompt
+        if self._remember(("target", call.target), prefix - prompt):
+            cached = prefix
+        rest = sum(call.lengths) + call.question_tokens
+        return deque([rest - cached] + [rest - prefix] * (call.questions - 1))
 
-    def _remember(self, key: tuple[str, int], length: int) -> int:
+    def _remember(self, key: tuple[str, int], length: int) -> bool:
+        """Whether the cache holds a part of a prefix; it does from now on."""
         if key in self.cache:
             self.cache.move_to_end(key)
-            return 0
+            return True
         self.cache[key] = length
         self.cached += length
         while self.cached > self.engine.cache_tokens and len(self.cache) > 1:
             self.cached -= self.cache.popitem(last=False)[1]
-        return length
+        return False
 
     def die(self, down_s: float) -> list[Call]:
         """Lose the cache and every call; returns the calls, which somebody must send again."""
@@ -216,36 +229,48 @@ class Replica:
 class Router:
     """Chooses the replica of a call.
 
-    `"prefix"` and `"target"` hash the prompt or the completion (rendezvous hashing) and pass to the next replica in
-    hash order while one has more than `bound` times the mean load. `"least"` takes the less loaded of two at random.
+    The policies "text" and "prompt" are the package's own class, with the completion or the prompt as the key.
+    "round_robin" takes turns, "least" the less loaded of two at random.
     """
 
-    def __init__(self, replicas: Sequence[Replica], policy: Policy, bound: float = 1.25):
-        self.replicas, self.policy, self.bound = replicas, policy, bound
+    def __init__(self, env: simpy.Environment, fleet: Sequence[Replica], policy: Policy):
+        self.env, self.fleet, self.policy = env, fleet, policy
+        self._replicas = Replicas([str(number) for number in range(len(fleet))], pause=1.0)
+        self._orders = cache(self._replicas.order)
+        self._replicas.order = self._orders  # type: ignore[method-assign]
         self._turn = 0
         self._rng = random.Random(0)
 
-    def choose(self, call: Call) -> Replica:
-        live = [replica for replica in self.replicas if replica.up]
+    def send(self, call: Call) -> None:
+        """Put a call into the queue of a replica. One that is down is found out when the call comes back."""
+        live = [number for number, replica in enumerate(self.fleet) if replica.up]
         if not live:
-            raise RuntimeError("All replicas are down; give the failures other times.")
-        if self.policy == "round_robin":
+            raise RuntimeError("all replicas are down; give the failures other times.")
+        if self.policy in ("text", "prompt"):
+            key = f"{self.policy} {call.target if self.policy == 'text' else call.prompt}"
+            call.sent_to = self._replicas.choose(key, self.env.now, call.questions)
+        else:
             self._turn += 1
-            return live[self._turn % len(live)]
-        if self.policy == "least":
-            return min(self._rng.choices(live, k=2), key=lambda replica: replica.load)
-        most = self.bound * (sum(replica.load for replica in live) + call.questions) / len(live)
-        rng = random.Random(f"{call.prompt if self.policy == 'prefix' else call.target}")
-        order = rng.sample(range(len(self.replicas)), len(self.replicas))
-        ranked = [self.replicas[number] for number in order if self.replicas[number].up]
-        return next((replica for replica in ranked if replica.load + call.questions <= max(most, call.questions)), ranked[0])
+            pair = self._rng.choices(live, k=2)
+            least = min(pair, key=lambda number: self.fleet[number].load)
+            place = least if self.policy == "least" else live[self._turn % len(live)]
+            call.sent_to = self._replicas.send_to(place, call.questions)
+        self.fleet[call.sent_to.place].take(call)
+
+    def answered(self, call: Call) -> None:
+        self._replicas.answered(call.sent_to)
+
+    def failed(self, call: Call) -> None:
+        """A call came back without an answer: send it again."""
+        self._replicas.failed(call.sent_to, self.env.now)
+        self.send(call)
 
 
 def simulate(
     engine: Engine,
     traffic: Traffic,
     replicas: int = 1,
-    policy: Policy = "prefix",
+    policy: Policy = "text",
     senders: Senders = Senders(),
     failures: Sequence[Failure] = (),
     seed: int = 0,
@@ -257,11 +282,11 @@ def simulate(
     """
     for failure in failures:
         if not 0 <= failure.replica < replicas:
-            raise ValueError(f"Failure of replica {failure.replica}: replicas are 0 to {replicas - 1}.")
+            raise ValueError(f"failure of replica {failure.replica}: replicas are 0 to {replicas - 1}.")
     env = simpy.Environment()
     outcome = Outcome()
     fleet = [Replica(env, engine, outcome) for _ in range(replicas)]
-    router = Router(fleet, policy)
+    router = Router(env, fleet, policy)
     for failure in failures:
         env.process(_fail(env, fleet[failure.replica], failure, router, outcome))
     trainer = env.process(_train(env, traffic, router, senders, outcome, random.Random(seed)))
@@ -278,29 +303,32 @@ def _fail(
     yield env.timeout(failure.seen_s)
     outcome.retried += len(lost)
     for call in lost:
-        router.choose(call).take(call)
+        router.failed(call)
 
 
 def _train(
     env: simpy.Environment, traffic: Traffic, router: Router, senders: Senders, outcome: Outcome, rng: random.Random
 ) -> Iterator[simpy.Event]:
     for step in range(traffic.steps):
-        calls = list(_calls(traffic, step, rng))
+        calls = list(calls_of(traffic, step, rng))
         targets = {call.target: call.lengths[1] for call in calls}
         own = sum(call.questions * call.question_tokens for call in calls)
         outcome.floor += traffic.prompts * traffic.prompt_tokens + sum(targets.values()) + own
         outcome.asked += sum(call.questions * sum(call.lengths) for call in calls) + own
         started = env.now
-        yield env.all_of([
-            env.process(_send(env, calls[number :: senders.number], traffic, router, senders, outcome))
-            for number in range(senders.number)
-        ])
+        yield env.all_of(
+            [
+                env.process(_send(env, calls[number :: senders.number], traffic, router, senders, outcome))
+                for number in range(senders.number)
+            ]
+        )
         outcome.step_s.append(max(0.0, env.now - started - traffic.spread_s))
         outcome.calls += len(calls)
         outcome.reads += sum(call.questions for call in calls)
 
 
-def _calls(traffic: Traffic, step: int, rng: random.Random) -> Iterator[Call]:
+def calls_of(traffic: Traffic, step: int, rng: random.Random) -> Iterator[Call]:
+    """The calls of one training step, in the order of a trainer."""
     most = traffic.per_call or traffic.questions
     for number in range(traffic.prompts * traffic.completions):
         prompt = step * traffic.prompts + number // traffic.completions
@@ -326,6 +354,7 @@ def _send(
     def done(call: Call) -> None:
         nonlocal waiting
         waiting -= 1
+        router.answered(call)
         outcome.latencies.append(env.now - call.sent)
         if not waiting:
             answered.succeed()
@@ -339,7 +368,5 @@ def _send(
         outcome.sending_s += busy
         yield env.timeout(busy)
         call.done = lambda call=call: done(call)  # type: ignore[misc]
-        router.choose(call).take(call)
+        router.send(call)
     yield answered
-
-

@@ -19,7 +19,14 @@ A router that is not installed is skipped (`pip install vllm-router sglang-route
 `runs/bench/replicas.json`.
 """
 
+# ruff: noqa: E402
+
 from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import argparse
 import importlib.util
@@ -31,7 +38,6 @@ import random
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -41,7 +47,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pocket.world import FAMILIES, Constraint, words_of
@@ -157,9 +162,9 @@ def wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> float:
 
 
 @contextmanager
-def vllm_servers(folder: Path) -> Iterator[list[Server]]:
+def vllm_servers(folder: Path, count: int = SERVERS) -> Iterator[list[Server]]:
     """Servers that are ready."""
-    servers = [Server(free_port(), folder / f"server{number}.log") for number in range(SERVERS)]
+    servers = [Server(free_port(), folder / f"server{number}.log") for number in range(count)]
     try:
         for server in servers:
             server.start()

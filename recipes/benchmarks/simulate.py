@@ -4,7 +4,8 @@
     python recipes/benchmarks/simulate.py --engine engine.json  # for an engine that validate_simulation.py measured
 
 The model is in `cluster.py`. The default engine is an assumption, not a measurement: 25,000 prompt tokens per second
-and 12 ms per step, about what a 7B judge reaches on one large GPU. Give the figures of your own engine.
+and 12 ms per step, about what a 7B judge reaches on one large GPU. Give the figures of your own engine. The policies
+`text` (all reads of a completion on one replica) and `prompt` (all completions of a prompt) use the package's router.
 
 Prints the tables and writes them to `runs/bench/simulate.json`.
 """
@@ -16,18 +17,21 @@ import json
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from cluster import Engine, Failure, Outcome, Senders, Traffic, simulate
+from benchmarks.cluster import Engine, Failure, Outcome, Senders, Traffic, simulate
 
 SIZES = (1, 3, 10, 30, 100, 300, 1000)
 PROMPTS_PER_REPLICA = 16
+MOST = 128
+"""Replicas that are tried."""
 BILLION = 1_000_000_000
 FAST_SENDERS = Senders(number=256, read_s=0)
 """Enough senders that only the engines count."""
@@ -37,7 +41,7 @@ def scaling(engine: Engine) -> Iterable[dict[str, Any]]:
     """The run grows with the replicas: what routing is worth, and hours for 10^9 reads."""
     for replicas in SIZES:
         for per_call in (None, 1):
-            for policy in ("prefix", "target", "least", "round_robin"):
+            for policy in ("text", "prompt", "least", "round_robin"):
                 traffic = Traffic(prompts=PROMPTS_PER_REPLICA * replicas, steps=1, per_call=per_call)
                 if per_call and replicas > 100:
                     continue
@@ -58,7 +62,7 @@ def fixed_run(engine: Engine) -> Iterable[dict[str, Any]]:
     """One run of 512 prompts x 16 completions x 10 questions: seconds of scoring per step, and where they go."""
     for replicas in SIZES:
         for senders in (1, 8, 64):
-            run = simulate(engine, Traffic(512, 16, 10, steps=1), replicas, "prefix", Senders(senders))
+            run = simulate(engine, Traffic(512, 16, 10, steps=1), replicas, "text", Senders(senders))
             yield {
                 "replicas": replicas,
                 "senders": senders,
@@ -78,18 +82,19 @@ def provision(engine: Engine) -> Iterable[dict[str, Any]]:
         "512 x 16 x 20, replies of 1,000": Traffic(512, 16, 20, target_tokens=1000, spread_s=30, steps=1),
     }
     for name, traffic in shapes.items():
+        seconds = cache(partial(_seconds_of_a_step, engine, traffic))
         for within in (1, 5, 15, 60):
-            needed = fewest(lambda n: simulate(engine, traffic, n, "prefix", Senders(64)).step_s[0] <= within, 512)
-            yield {"P x G x Q": name, "seconds after the last rollout": within, "replicas": needed or "more than 512"}
+            needed = fewest(lambda n, s=seconds, most=within: s(n) <= most, MOST)
+            yield {"P x G x Q": name, "seconds after the last rollout": within, "replicas": needed or f"over {MOST}"}
 
 
 def failing(engine: Engine) -> Iterable[dict[str, Any]]:
     """One replica dies in the middle of a step and comes back after a minute."""
     for replicas in (3, 10, 100):
         traffic = Traffic(prompts=PROMPTS_PER_REPLICA * replicas, steps=3)
-        calm = simulate(engine, traffic, replicas, "prefix", FAST_SENDERS)
+        calm = simulate(engine, traffic, replicas, "text", FAST_SENDERS)
         failure = Failure(0, at_s=calm.seconds / 2)
-        struck = simulate(engine, traffic, replicas, "prefix", FAST_SENDERS, [failure])
+        struck = simulate(engine, traffic, replicas, "text", FAST_SENDERS, [failure])
         yield {
             "replicas": replicas,
             "calls sent again": struck.retried,
@@ -107,6 +112,10 @@ def fewest(enough: Callable[[int], bool], most: int) -> int | None:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle + 1, high)
     return low
+
+
+def _seconds_of_a_step(engine: Engine, traffic: Traffic, replicas: int) -> float:
+    return simulate(engine, traffic, replicas, "text", Senders(64)).step_s[0]
 
 
 def _busy(run: Outcome, replicas: int) -> float:

@@ -9,7 +9,9 @@ from checklist_rewards.files.rows import write_rows
 from checklist_rewards.prompts import prompts_dir
 
 RECIPES = Path(__file__).parents[2] / "recipes"
-READ = [path for path in RECIPES.glob("**/*.yaml") if path.parent.name != "cluster"]  # those are for Ray and Kubernetes
+READ = [
+    path for path in RECIPES.glob("**/*.yaml") if path.parent.name != "cluster"
+]  # those are for Ray and Kubernetes
 
 
 def test_what_is_right_is_said_to_be(run, no_engine):

@@ -63,6 +63,8 @@ class Replicas:
     def __init__(self, addresses: Sequence[str], pause: float):
         self.addresses, self.pause = tuple(addresses), pause
         self._states = [_State(pause=pause) for _ in self.addresses]
+        self._reads = 0
+        self._aside = 0
 
     def order(self, key: str) -> list[int]:
         """All replicas in the order in which they get requests with this key."""
@@ -93,6 +95,9 @@ class Replicas:
             avoid (collection of `int`, *optional*):
                 Replicas that failed this request. They get it only if no other one is up.
         """
+        if not avoid and not self._aside:  # the usual case, without a look at every replica
+            bound = max(FREE_READS, LOAD_FACTOR * self._reads / len(self._states))
+            return self.send_to(next(place for place in self.order(key) if self._states[place].reads <= bound), reads)
         ready = [place for place in self.order(key) if self._is_ready(self._states[place], now)]
         if not ready:
             ready = [min(range(len(self._states)), key=lambda place: self._states[place].until or now)]
@@ -107,6 +112,7 @@ class Replicas:
         state = self._states[place]
         sent = Sent(place, reads, probe=state.until is not None and not state.probing)
         state.reads += reads
+        self._reads += reads
         state.probing |= sent.probe
         return sent
 
@@ -114,6 +120,7 @@ class Replicas:
         """End a request that the replica answered. The replica is up."""
         self._end(sent)
         state = self._states[sent.place]
+        self._aside -= state.until is not None
         state.until, state.failures, state.pause, state.probing = None, 0, self.pause, False
 
     def failed(self, sent: Sent, now: float, *, wait: float | None = None, tolerated: int = 0) -> bool:
@@ -136,6 +143,7 @@ class Replicas:
         state = self._states[sent.place]
         state.failures += 1
         if state.until is None and state.failures > tolerated:
+            self._aside += 1
             state.until = now + (self.pause if wait is None else wait)
         elif sent.probe:  # requests that were in flight when the replica failed do not lengthen the pause
             state.pause = min(2 * state.pause, _LONGEST_PAUSE)
@@ -146,6 +154,7 @@ class Replicas:
         """Set a replica aside that is up, although it responds."""
         state = self._states[place]
         if state.until is None:
+            self._aside += 1
             state.until = now + self.pause
 
     def released(self, sent: Sent) -> None:
@@ -155,6 +164,7 @@ class Replicas:
     def _end(self, sent: Sent) -> None:
         state = self._states[sent.place]
         state.reads -= sent.reads
+        self._reads -= sent.reads
         state.probing &= not sent.probe
 
     def _is_ready(self, state: _State, now: float) -> bool:

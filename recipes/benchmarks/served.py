@@ -13,7 +13,7 @@ With `--rivals`, `autochecklist` and `autorubric` from PyPI also score the same 
 environment under `runs/bench/`, with their default settings and prompts, and with fewer targets because they are
 slower.
 
-Prints a table and writes `runs/bench/http.json`.
+Prints a table and writes `runs/bench/served.json`.
 """
 
 # ruff: noqa: E402
@@ -23,9 +23,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-# Python puts the folder of a script first on the path, where this file would shadow the standard library's `http`.
 HERE = Path(__file__).resolve().parent
-sys.path[:] = [str(HERE.parent), *(path for path in sys.path if Path(path).resolve() != HERE)]
+sys.path.insert(0, str(HERE.parent))
 
 import argparse
 import asyncio
@@ -253,7 +252,10 @@ def main() -> None:
         "--rival-targets", type=int, default=24, help="number of texts for --rivals (default: %(default)s)"
     )
     parser.add_argument(
-        "--output", type=Path, default=Path("runs/bench/http.json"), help="file for the results (default: %(default)s)"
+        "--output",
+        type=Path,
+        default=Path("runs/bench/served.json"),
+        help="file for the results (default: %(default)s)",
     )
     arguments = parser.parse_args()
     arguments.output.parent.mkdir(parents=True, exist_ok=True)

@@ -8,10 +8,10 @@ Every row has two code checks and one question, which an engine in the process o
 - a second run, of which the driver and all Ray processes are killed with SIGKILL half way, and which is then started
   again: reads made in all, rows lost or doubled, and whether the sorted output has the hash of the undisturbed run.
 
-    python -P recipes/benchmarks/ray.py                        # 20,000 to 200,000 rows
-    python -P recipes/benchmarks/ray.py --rows 10_000_000 --folder /fast/disk/ray
+    python -P recipes/benchmarks/shards.py                        # 20,000 to 200,000 rows
+    python -P recipes/benchmarks/shards.py --rows 10_000_000 --folder /fast/disk/ray
 
-Prints the figures and writes them to `runs/bench/ray.json`.
+Prints the figures and writes them to `runs/bench/shards.json`.
 """
 
 from __future__ import annotations
