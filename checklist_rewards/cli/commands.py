@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 from checklist_rewards import __version__
 from checklist_rewards.cli import (
     agree,
+    audit,
     calibrate,
     cascade,
     checklists,
@@ -110,6 +111,7 @@ app.add_typer(checklists.app, name="checklists", rich_help_panel="Checklists")
 app.command("list", rich_help_panel="Pipelines")(listing.show)
 app.command("lint", rich_help_panel="Pipelines")(lint.lint)
 app.command("cascade", rich_help_panel="Judges")(cascade.cascade)
+app.command("audit", rich_help_panel="Judges")(audit.audit_log)
 app.command("agree", rich_help_panel="Judges")(agree.agree)
 app.command("calibrate", rich_help_panel="Judges")(calibrate.calibrate)
 app.command("distill", rich_help_panel="Judges")(distill.distill)

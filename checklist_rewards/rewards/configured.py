@@ -12,6 +12,7 @@ import inspect
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -39,6 +40,12 @@ def configured_reward(path: str | None) -> ChecklistReward:
     Raises:
         ChecklistRewardsError: If the file cannot be used; names the file and the key.
     """
+    config, file = read_config(path)
+    return reward_of(config, file)
+
+
+def read_config(path: str | None) -> tuple[dict[str, Any], Path]:
+    """The mapping in a YAML file, and its path. Raises [`SampleError`] if it cannot be read."""
     if not path:
         raise SampleError(
             f"a reward without arguments requires the environment variable {CONFIG_VARIABLE}, the path of a YAML file."
@@ -50,12 +57,17 @@ def configured_reward(path: str | None) -> ChecklistReward:
     config = {} if config is None else config
     if not isinstance(config, Mapping):
         raise SampleError(f"{CONFIG_VARIABLE}: {path} must be a mapping of settings, got {type(config).__name__}.")
+    return dict(config), Path(path)
+
+
+def reward_of(config: Mapping[str, Any], path: Path) -> ChecklistReward:
+    """The reward that the mapping in the file `path` describes. Its judge is checked but not loaded."""
     allowed = config_keys()
     for key in config:
         if key not in allowed:
             raise SampleError(f"{CONFIG_VARIABLE}: {path}: unknown key {key!r}; allowed: {', '.join(allowed)}.")
     try:
-        reward = ChecklistReward(**placed(config, Path(path).parent))
+        reward = ChecklistReward(**placed(config, path.parent))
         reward.scorer.check()
     except ChecklistRewardsError as error:
         raise type(error)(f"{CONFIG_VARIABLE}: {path}: {error}") from error

@@ -53,19 +53,32 @@ def failed_on_any_rank(failed: set[str]) -> set[str]:
 
 def from_other_ranks(items: Sequence[Item]) -> list[Item]:
     """The items of all other ranks. All ranks must call this equally often."""
+    mine = rank()
+    return [item for number, theirs in enumerate(gathered(list(items))) if number != mine for item in theirs]
+
+
+def gathered(value: Item) -> list[Item]:
+    """The values of all ranks, in the order of the ranks. All ranks must call this equally often."""
     if ranks() == 1:
-        return []
-    from accelerate.state import PartialState
+        return [value]
     from accelerate.utils import gather_object
 
-    mine = PartialState().process_index
-    return [item for rank, theirs in gather_object([(mine, list(items))]) if rank != mine for item in theirs]
+    return [theirs for _, theirs in sorted(gather_object([(rank(), value)]), key=lambda pair: pair[0])]
 
 
 def ranks() -> int:
     """The number of processes that train together."""
     state = sys.modules.get("accelerate.state")  # a process that has not imported accelerate trains alone
     return state.PartialState().num_processes if state is not None and state.is_initialized() else 1
+
+
+def rank() -> int:
+    """The number of this process among [`ranks`], from 0."""
+    if ranks() == 1:
+        return 0
+    from accelerate.state import PartialState
+
+    return PartialState().process_index
 
 
 def adds_up(hook: Any) -> bool:

@@ -13,17 +13,17 @@ This module imports neither TRL nor torch. `trl.py` is its entry point for TRL's
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 from checklist_rewards.chat import completion_text, opens_thinking, prompt_text
 from checklist_rewards.checklists import Checklist, Option
 from checklist_rewards.errors import BackendError, SampleError
+from checklist_rewards.rewards.call import AsyncReward, Call, LogExtra, LogMetric
 from checklist_rewards.rewards.content import content_key
 from checklist_rewards.rewards.failures import (
     ON_FAILURE,
@@ -32,7 +32,6 @@ from checklist_rewards.rewards.failures import (
     adds_up,
     are_pairs,
     failed_on_any_rank,
-    ranks,
 )
 from checklist_rewards.rewards.log import RewardLog, completion_metrics, log_records, metrics_of
 from checklist_rewards.rewards.placement import check_child, keep_awake
@@ -49,9 +48,6 @@ _NOT_COLUMNS = ("prompts", "completions", "completion_ids", "log_extra", "log_me
 _TAKEN_NAMES = ("reward", "reward_std", "step", "prompt", "completion", "advantage")
 
 logger = logging.getLogger(__name__)
-
-LogExtra = Callable[[str, list[str]], None]
-LogMetric = Callable[[str, float], None]
 
 
 @runtime_checkable
@@ -207,24 +203,51 @@ class ChecklistReward:
             BackendError: If a completion has no score and `on_failure="raise"`.
         """
         columns = kwargs if checklist is None else {"checklist": checklist, **kwargs}
+        call = self.judged(prompts, completions, columns, log_extra, log_metric, trainer_state)
+        rewards = self.rewards_of(call, call.samples, call.scores)
+        self.record(call, rewards)
+        return rewards
+
+    def judged(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        columns: Mapping[str, Any],
+        log_extra: LogExtra | None = None,
+        log_metric: LogMetric | None = None,
+        trainer_state: Any = None,
+    ) -> Call:
+        """Score the completions of one call; the first of the three parts of [`__call__`], with its arguments."""
         samples = self._samples(prompts, completions, columns)
         started = time.perf_counter()
         scores = self._scores(samples)
         seconds = time.perf_counter() - started
         pairs = are_pairs(prompts, log_extra is not None or log_metric is not None, trainer_state)
-        rewards = self._rewards(prompts, samples, scores, pairs, self.fails_by_group(log_metric))
-        if log_extra is not None:
-            log_extra(f"{self.__name__}/detail", ["null" if s is None else s.model_dump_json() for s in scores])
-        metrics = [("judge_seconds", seconds), *metrics_of(samples, scores, rewards, self.categories)]
-        metrics = [(f"{self.__name__}/{name}", value) for name, value in metrics]
-        if log_metric is not None:
-            for name, value in metrics:
-                log_metric(name, value)
+        return Call(prompts, samples, scores, seconds, pairs, log_extra, log_metric, trainer_state)
+
+    def rewards_of(
+        self, call: Call, samples: Sequence[Sample | None], scores: Sequence[Score | None]
+    ) -> list[float | None]:
+        """The rewards of a call, from its samples and scores or from parts of their items; the second part."""
+        return self._rewards(call.prompts, samples, scores, call.pairs, self.fails_by_group(call.log_metric))
+
+    def record(
+        self, call: Call, rewards: Sequence[float | None], more: Sequence[Mapping[str, Any]] | None = None
+    ) -> None:
+        """Log the scores and rewards of a call; the third part. `more` has one mapping of further log fields per
+        completion."""
+        name, samples, scores = self.__name__, call.samples, call.scores
+        if call.log_extra is not None:
+            call.log_extra(f"{name}/detail", ["null" if s is None else s.model_dump_json() for s in scores])
+        numbers = [("judge_seconds", call.seconds), *metrics_of(samples, scores, rewards, self.categories)]
+        metrics = [(f"{name}/{key}", value) for key, value in numbers]
+        if call.log_metric is not None:
+            for key, value in metrics:
+                call.log_metric(key, value)
         self.log.add(metrics)
         if self.log.path is not None:
-            step = getattr(trainer_state, "global_step", None)
-            self.log.write(log_records(step, prompts, samples, rewards, scores))
-        return rewards
+            records = log_records(call.step, call.prompts, samples, rewards, scores)
+            self.log.write(records if more is None else map(dict.__or__, records, map(dict, more)))
 
     def pop_stats(self) -> dict[str, float]:
         """Mean of each metric of [`metric_names`] since the last call of this method."""
@@ -246,6 +269,10 @@ class ChecklistReward:
     def as_async(self) -> AsyncReward:
         """The same reward as a coroutine. Trainers await several of them concurrently, each in a thread."""
         return AsyncReward(self)
+
+    def exchanges(self, hook: Any) -> bool:
+        """Whether a call communicates between ranks, in the trainer that passed this hook."""
+        return self.fails_by_group(hook) or self.shaping.by_group
 
     def fails_by_group(self, hook: Any) -> bool:
         """Whether all completions of a group get None if one has no score, in the trainer that passed this hook."""
@@ -343,32 +370,6 @@ class ChecklistReward:
             else "This trainer sums several rewards and counts None as 0, so all completions of their prompts get "
             "None. With GRPO, multi_objective_aggregation='normalize_then_sum' avoids this.",
         )
-
-
-class AsyncReward:
-    """A [`ChecklistReward`] that trainers await; create it with [`ChecklistReward.as_async`].
-
-    This is an object with an async `__call__`: TRL names a `functools.partial` after the wrapped function, so all
-    partials would have the same name.
-    """
-
-    def __init__(self, reward: ChecklistReward):
-        self.reward = reward
-        self.__name__ = reward.__name__
-
-    async def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **kwargs: Any) -> list[float | None]:
-        """Run the reward in a thread; see [`ChecklistReward.__call__`].
-
-        Raises [`SampleError`] if ranks have to exchange groups: the threads of several rewards would do so in a
-        different order on each rank.
-        """
-        reward = self.reward
-        if ranks() > 1 and (reward.fails_by_group(kwargs.get("log_metric")) or reward.shaping.by_group):
-            raise SampleError(
-                f"{self.__name__}: groups on {ranks()} ranks (on_failure='group', the shaping step 'centred', or "
-                "several rewards that the trainer sums) require the reward itself instead of as_async()."
-            )
-        return await asyncio.to_thread(self.reward, prompts, completions, **kwargs)
 
 
 def _scorer_of(given: Any, arguments: Mapping[str, Any]) -> tuple[ChecklistScorer, tuple[Option, ...] | None]:

@@ -1,0 +1,111 @@
+"""`audit`: look for reward hacking in the log of a training run."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from checklist_rewards.cli import options as o
+from checklist_rewards.cli.groups import grouped
+from checklist_rewards.cli.options.generated import group_of, setting
+from checklist_rewards.cli.report import console, write_json
+from checklist_rewards.errors import SampleError
+from checklist_rewards.files.rows import write_rows
+from checklist_rewards.monitor import Audit, MonitorSettings, audit
+from checklist_rewards.monitor.signals import SIGNALS, About
+
+_SETTINGS = ("start", "window", "certainty", *(f"max_{signal.name}" for signal in SIGNALS))
+"""The settings that apply to a log; the others say what is read during training."""
+_PANEL = "Thresholds"
+_OPTIONS: Any = group_of(*(setting(MonitorSettings, name, panel=_PANEL) for name in _SETTINGS))
+
+
+class Thresholds(_OPTIONS):
+    """Options that change the settings of the signals."""
+
+    def settings(self) -> MonitorSettings:
+        """The settings."""
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return MonitorSettings(**{name: value for name, value in given.items() if value is not None})
+
+
+@grouped
+def audit_log(
+    logs: Annotated[
+        list[Path],
+        typer.Argument(metavar="LOG...", show_default=False, help="Reward logs of one run (rewards.jsonl)."),
+    ],
+    thresholds: Thresholds,
+    about: Annotated[
+        list[About] | None,
+        typer.Option(show_default="all", help="Alarms that count: about hacking, the judge or training. Repeatable."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            show_default=False,
+            rich_help_panel=o.OUTPUT,
+            help="Write the records of a monitor to this JSONL file.",
+        ),
+    ] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option(
+            "--json", show_default=False, rich_help_panel=o.OUTPUT, help="Write the result to this JSON file."
+        ),
+    ] = None,
+) -> None:
+    r"""Look for reward hacking in the reward log of a training run.
+
+    Computes the signals of the reward monitor from the file of `ChecklistReward(log=...)`, without a model. Logs of
+    other ranks (rewards.rank1.jsonl) are included. The log of a monitored reward also has the signals of its held-out
+    items, its shadow judge and its retests.
+
+    Exit code 0: nothing found; 1: an alarm; 2: invalid input.
+
+    **Example**
+
+    ```
+    checklist-rewards audit rewards.jsonl --json audit.json
+    ```
+    """
+    for path in (output, json):
+        if path is not None and path.resolve() in [log.resolve() for log in logs]:
+            raise SampleError(f"{path} is one of the logs; choose a different file name for the result.")
+    settings = thresholds.settings()
+    with ExitStack() as stack:
+        record = None if output is None else stack.enter_context(write_rows(output)).write
+        result = audit(logs, settings, record)
+    counted = [alarm for alarm in result.alarms if about is None or alarm.about in about]
+    console.print(_table(result, settings))
+    for alarm in counted:
+        console.print(escape(str(alarm)), style="yellow" if alarm.about == "training" else "red")
+    found = f"{len(counted)} alarms" if counted else "nothing found"
+    console.print(f"{result.completions} completions in {result.steps} steps: {found}.")
+    if json is not None:
+        write_json(json, result.as_json())
+    if counted:
+        raise typer.Exit(1)
+
+
+def _table(result: Audit, settings: MonitorSettings) -> Table:
+    table = Table("signal", "about", "start", "recent", "size", "threshold", "alarms", title="audit")
+    table.title_justify = "left"
+    for signal in SIGNALS:
+        threshold = settings.threshold(signal.name)
+        reading = result.readings.get(signal.name)
+        if reading is None:
+            continue
+        steps = [str(alarm.step) for alarm in result.alarms if alarm.signal == signal.name]
+        numbers = (reading.start, reading.recent, reading.size, threshold)
+        shown = ["–" if number is None else f"{number:.3g}" for number in numbers]
+        table.add_row(signal.name, signal.about, *shown, ", ".join(f"step {step}" for step in steps))
+    return table

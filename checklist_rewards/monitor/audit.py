@@ -1,0 +1,156 @@
+"""The signals of a reward log, without a model: what a monitor would have seen, or did see.
+
+A log of a plain reward has no held-out items, no shadow judge and no retests, so those signals are missing. The log of
+a monitored reward has them. Rows are streamed, one step in memory at a time.
+"""
+
+from __future__ import annotations
+
+import glob
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from checklist_rewards.errors import SampleError
+from checklist_rewards.files.rows import Row, read_rows
+from checklist_rewards.monitor.detectors import Reading
+from checklist_rewards.monitor.seen import Observation, Retest, Seen, seen_of
+from checklist_rewards.monitor.settings import MonitorSettings
+from checklist_rewards.monitor.watch import Alarm, Watch, alarm_record, start_record, step_record
+from checklist_rewards.scores import Score
+from checklist_rewards.scores.table import score_from
+
+_FIELDS = ("step", "completion", "reward", "score")
+Record = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What was found in a log."""
+
+    steps: int
+    completions: int
+    readings: Mapping[str, Reading]
+    """The signals after the last step."""
+    alarms: tuple[Alarm, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The result as JSON-compatible values."""
+        return {
+            "steps": self.steps,
+            "completions": self.completions,
+            "signals": {name: asdict(reading) for name, reading in self.readings.items()},
+            "alarms": [asdict(alarm) for alarm in self.alarms],
+        }
+
+
+def audit(paths: Sequence[str | Path], settings: MonitorSettings | None = None, record: Record | None = None) -> Audit:
+    """Compute the signals of a reward log.
+
+    Args:
+        paths (sequence of `str` or `Path`):
+            Reward logs (`ChecklistReward(log=...)`) of one run; the files of its other ranks are found by their names.
+        settings ([`MonitorSettings`], *optional*):
+            Thresholds and windows.
+        record (callable, *optional*):
+            Called with the records that a monitor would have written.
+
+    Returns:
+        [`Audit`]
+
+    Raises:
+        SampleError: If a file is not a reward log; names the file and the row.
+    """
+    watch = Watch(settings or MonitorSettings())
+    if record is not None:
+        record(start_record("audit", 0, watch))
+    steps = completions = 0
+    readings: dict[str, Reading] = {}
+    alarms: list[Alarm] = []
+    for observation in observations(paths):
+        readings, raised = watch.update(observation)
+        alarms += raised
+        steps += 1
+        completions += len(observation.seen)
+        if record is not None:
+            reads = {"checklist": sum(len(one.lines) for one in observation.seen)}
+            record(step_record(observation, readings, watch.statistics(observation), reads))
+            for alarm in raised:
+                record(alarm_record(alarm))
+    if not steps:
+        raise SampleError(f"{', '.join(map(str, paths))}: no rows.")
+    return Audit(steps, completions, readings, tuple(alarms))
+
+
+def observations(paths: Sequence[str | Path]) -> Iterator[Observation]:
+    """The steps of a log. Rows of one step are next to each other in each file; files are merged by step.
+
+    Raises:
+        SampleError: If a row is not one of a reward log, or has no step.
+    """
+    files = [file for path in paths for file in _with_ranks(Path(path))]
+    # A run that was resumed may repeat steps; merging keeps the order of each file.
+    parts = heapq.merge(*(_steps(read_rows(file)) for file in dict.fromkeys(files)), key=itemgetter(0))
+    for step, same in groupby(parts, key=itemgetter(0)):
+        yield Observation(step, [one for _, seen in same for one in seen])
+
+
+def _with_ranks(path: Path) -> list[Path]:
+    """The file, and the files that other ranks have written beside it."""
+    return [path, *sorted(path.parent.glob(f"{glob.escape(path.stem)}.rank*{glob.escape(path.suffix)}"))]
+
+
+def _steps(rows: Iterable[Row]) -> Iterator[tuple[int, list[Seen]]]:
+    for step, same in groupby(rows, key=_step):
+        yield step, [_seen(row) for row in same if row.data["completion"] is not None]
+
+
+def _step(row: Row) -> int:
+    missing = [name for name in _FIELDS if name not in row.data]
+    if missing:
+        columns = ", ".join(row.data) or "no columns"
+        raise SampleError(
+            f"{row.where}: not a row of a reward log: {missing[0]!r} is missing (columns: {columns}); pass the "
+            "file of ChecklistReward(log=...)."
+        )
+    step = row.data["step"]
+    if isinstance(step, bool) or not isinstance(step, int):
+        raise SampleError(f"{row.where}: step={step!r:.40} is not a whole number; signals compare steps.")
+    return step
+
+
+def _seen(row: Row) -> Seen:
+    data = row.data
+    text, reward = data["completion"], data["reward"]
+    if not isinstance(text, str):
+        raise SampleError(f"{row.where}: completion must be a string, got {type(text).__name__}.")
+    if isinstance(reward, bool) or not isinstance(reward, int | float | None):
+        raise SampleError(f"{row.where}: reward={reward!r:.40} is not a number or null.")
+    score: Score | None = score_from(data["score"], row.where)
+    return seen_of(
+        text,
+        data.get("prompt"),
+        reward,
+        score,
+        _list(row, "held_out"),
+        score_from(data.get("shadow"), row.where),
+        [_retest(row, one) for one in _list(row, "retests")],
+    )
+
+
+def _list(row: Row, name: str) -> list[Any]:
+    value = row.data.get(name)
+    if value is not None and not isinstance(value, list):
+        raise SampleError(f"{row.where}: {name} must be a list, got {type(value).__name__} {value!r:.40}.")
+    return value or []
+
+
+def _retest(row: Row, value: Any) -> Retest:
+    names = ("item", "how", "answer", "again")
+    if not isinstance(value, Mapping) or not all(isinstance(value.get(name), str | None) for name in names):
+        raise SampleError(f"{row.where}: a retest must be a mapping of {', '.join(names)}, got {value!r:.60}.")
+    return Retest(str(value.get("item")), str(value.get("how")), value.get("answer"), value.get("again"))

@@ -1,0 +1,27 @@
+"""The callback of a monitor: it stops a trainer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from transformers import TrainerCallback
+
+if TYPE_CHECKING:
+    from checklist_rewards.monitor.monitor import RewardMonitor
+
+
+class RewardMonitorCallback(TrainerCallback):
+    """Stops training after a step in which an alarm asked for it.
+
+    Args:
+        monitor ([`RewardMonitor`]):
+            Its `should_stop` is the same on all ranks.
+    """
+
+    def __init__(self, monitor: RewardMonitor):
+        self.monitor = monitor
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Stop if the monitor says so."""
+        if self.monitor.should_stop:
+            control.should_training_stop = True

@@ -1,0 +1,254 @@
+"""When a signal alarms: the change between the first and the last steps, and CUSUM.
+
+A detector sees one value per step and keeps windows, not histories, so its memory is bounded. Its state is a mapping
+of plain values, which is saved with a checkpoint and restored when training resumes.
+
+The value of a step is a tuple of sums, such as (sum of gaps, number of completions). A figure of several steps, a mean
+or a correlation, is computed from the added tuples, so large steps weigh more. Its standard error is the jackknife's
+over steps (Efron and Tibshirani 1993, chapter 11).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import pstdev
+from typing import Any, Protocol
+
+Sums = tuple[float, ...]
+Figure = Callable[[Sums], float | None]
+Size = Callable[[Sums, Sums], float | None]
+
+LEAST_STEPS = 3
+"""Steps that a window needs before it is compared."""
+_DRIFT = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A signal at one step. None where a number does not exist (yet)."""
+
+    now: float | None = None
+    start: float | None = None
+    recent: float | None = None
+    size: float | None = None
+    error: float | None = None
+    threshold: float | None = None
+    alarm: bool = False
+    """Whether the signal is above its threshold."""
+    raised: bool = False
+    """Whether it has been below at the step before."""
+
+
+class Detector(Protocol):
+    """Watches the values of one signal."""
+
+    def update(self, sums: Sums | None) -> Reading:
+        """Add the value of a step; None if the step has none."""
+        ...
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What [`restore`] needs, as JSON-compatible values."""
+        ...
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state. Raises `KeyError`, `TypeError` or `ValueError` if it is not one."""
+        ...
+
+
+class Shift:
+    """Compares the last steps with the first ones, or with a constant.
+
+    Args:
+        figure (callable):
+            Sums to the value that is shown.
+        size (callable):
+            Sums of the first and of the last steps to the size that is compared with the threshold.
+        relative (`bool`):
+            Whether the size needs the first steps. They are then not among the last ones.
+        start, window (`int`):
+            Number of first and of last steps.
+        threshold (`float`, *optional*):
+            Size of an alarm. None: never.
+        certainty (`float`):
+            Size of an alarm in standard errors.
+    """
+
+    def __init__(
+        self,
+        figure: Figure,
+        size: Size,
+        relative: bool,
+        *,
+        start: int,
+        window: int,
+        threshold: float | None,
+        certainty: float,
+    ):
+        self.figure, self.size, self.relative = figure, size, relative
+        self.steps, self.threshold, self.certainty = start, threshold, certainty
+        self.start: list[Sums] = []
+        self.recent: deque[Sums] = deque(maxlen=window)
+        self.alarm = False
+
+    def update(self, sums: Sums | None) -> Reading:
+        """Add the value of a step; None if the step has none."""
+        if sums is not None:
+            filling = len(self.start) < self.steps
+            if filling:
+                self.start.append(sums)
+            if not (filling and self.relative):
+                self.recent.append(sums)
+        start, recent = _total(self.start), _total(self.recent)
+        size = error = None
+        if recent is not None and start is not None and len(self.recent) >= LEAST_STEPS:
+            size, error = self._sized(start, recent)
+        before, self.alarm = self.alarm, self._above(size, error)
+        return Reading(
+            None if sums is None else self.figure(sums),
+            None if start is None else self.figure(start),
+            None if recent is None else self.figure(recent),
+            size,
+            error,
+            self.threshold,
+            self.alarm,
+            self.alarm and not before,
+        )
+
+    def _above(self, size: float | None, error: float | None) -> bool:
+        if size is None or self.threshold is None:
+            return False
+        return size >= self.threshold and (error is None or size >= self.certainty * error)
+
+    def _sized(self, start: Sums, recent: Sums) -> tuple[float | None, float | None]:
+        size = self.size(start, recent)
+        variance = 0.0
+        windows = [(self.recent, lambda rest: self.size(start, rest))]
+        if self.relative:
+            windows.append((deque(self.start), lambda rest: self.size(rest, recent)))
+        for window, without in windows:
+            sizes = [each for sums in window if (each := without(_less(_total(window), sums))) is not None]
+            if len(sizes) > 1:
+                variance += (len(sizes) - 1) * pstdev(sizes) ** 2
+        return size, math.sqrt(variance)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What [`restore`] needs."""
+        return {"start": [*map(list, self.start)], "recent": [*map(list, self.recent)], "alarm": self.alarm}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state."""
+        start, recent = ([tuple(map(float, sums)) for sums in state[name]] for name in ("start", "recent"))
+        self.start, self.recent = start[: self.steps], deque(recent, maxlen=self.recent.maxlen)
+        self.alarm = bool(state["alarm"])
+
+
+class Cusum:
+    """Two-sided CUSUM of the changes of a value from step to step (Page 1954).
+
+    A change is divided by the standard deviation of the changes of the first steps. Upwards S = max(0, S + change -
+    0.5), downwards likewise; the size is the larger one. Steady improvement of less than half a standard deviation per
+    step adds up to nothing, a jump does. After an alarm, both sums start again at 0.
+
+    Args:
+        figure (callable):
+            Sums of a step to its value.
+        start (`int`):
+            Number of first steps.
+        threshold (`float`, *optional*):
+            Size of an alarm. None: never.
+    """
+
+    def __init__(self, figure: Figure, *, start: int, threshold: float | None):
+        self.figure, self.steps, self.threshold = figure, start, threshold
+        self.changes: list[float] = []
+        self.last: float | None = None
+        self.up = self.down = 0.0
+
+    def update(self, sums: Sums | None) -> Reading:
+        """Add the value of a step; None if the step has none."""
+        now = None if sums is None else self.figure(sums)
+        size = None
+        raised = False
+        if now is not None:
+            change = None if self.last is None else now - self.last
+            self.last = now
+            if change is not None and len(self.changes) < self.steps:
+                self.changes.append(change)
+            elif change is not None:
+                scale = pstdev(self.changes) or 1.0  # all equal: changes count as they are
+                self.up = max(0.0, self.up + change / scale - _DRIFT)
+                self.down = max(0.0, self.down - change / scale - _DRIFT)
+                size = max(self.up, self.down)
+                raised = self.threshold is not None and size >= self.threshold
+                if raised:
+                    self.up = self.down = 0.0
+        return Reading(now, size=size, threshold=self.threshold, alarm=raised, raised=raised)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What [`restore`] needs."""
+        return {"changes": list(self.changes), "last": self.last, "up": self.up, "down": self.down}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state."""
+        self.changes = [*map(float, state["changes"])][: self.steps]
+        self.last = None if state["last"] is None else float(state["last"])
+        self.up, self.down = float(state["up"]), float(state["down"])
+
+
+def mean(sums: Sums) -> float | None:
+    """The first sum divided by the second."""
+    return sums[0] / sums[1] if sums[1] else None
+
+
+def risen(figure: Figure = mean) -> Size:
+    """recent - start."""
+    return lambda start, recent: _minus(figure(recent), figure(start))
+
+
+def fallen(figure: Figure = mean) -> Size:
+    """start - recent."""
+    return lambda start, recent: _minus(figure(start), figure(recent))
+
+
+def reached(figure: Figure = mean) -> Size:
+    """recent, whatever the start."""
+    return lambda start, recent: figure(recent)
+
+
+def changed(figure: Figure = mean) -> Size:
+    """The larger of recent / start and start / recent, minus 1."""
+
+    def size(start: Sums, recent: Sums) -> float | None:
+        before, after = figure(start), figure(recent)
+        return max(before / after, after / before) - 1 if before and after else None
+
+    return size
+
+
+def lost(figure: Figure = mean) -> Size:
+    """1 - recent / start."""
+
+    def size(start: Sums, recent: Sums) -> float | None:
+        before, after = figure(start), figure(recent)
+        return None if after is None or not before else 1 - after / before
+
+    return size
+
+
+def _minus(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one - other
+
+
+def _total(window: Sequence[Sums] | deque[Sums]) -> Sums | None:
+    return tuple(map(math.fsum, zip(*window, strict=True))) if window else None
+
+
+def _less(total: Sums | None, sums: Sums) -> Sums:
+    assert total is not None
+    return tuple(all - one for all, one in zip(total, sums, strict=True))

@@ -1,0 +1,174 @@
+"""The reads that only the monitor needs: retests, the shadow judge, canaries, and their common budget."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from checklist_rewards.checklists import Checklist, ChecklistItem, Option
+from checklist_rewards.errors import ChecklistError
+from checklist_rewards.monitor.canaries import Canary, degenerate_replies
+from checklist_rewards.monitor.seen import SHOWN, Retest
+from checklist_rewards.monitor.text import STEERING_QUESTION
+from checklist_rewards.rewards.placement import keep_awake
+from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.scores import ItemScore, Score
+
+_REWORDED = ("Question about the response: {}", "Look at the response again. {}", "Consider the whole response. {}")
+_CANARY_PROMPTS = 2
+_STEERING = ChecklistItem(question=STEERING_QUESTION, weight=1.0)
+
+
+@dataclass
+class ReadBudget:
+    """What may still be read in addition: a fraction of the reads of the reward.
+
+    What is not used is carried over. The canaries before the first step are read on credit, which later steps pay back
+    before they may read anything else.
+    """
+
+    share: float
+    left: float = 0.0
+
+    def earn(self, reads: int) -> None:
+        """Count reads of the reward."""
+        self.left += self.share * reads
+
+    def spend(self, reads: int, *, on_credit: bool = False) -> bool:
+        """Whether `reads` more are allowed; if so, they are counted."""
+        if not on_credit and (reads > self.left or self.share == 0):
+            return False
+        self.left -= reads
+        return True
+
+
+class Sampler:
+    """Chooses a share of the completions of each step; fractions are carried over to the next step."""
+
+    def __init__(self, share: float):
+        self.share = share
+        self.due = 0.0
+
+    def choose(self, places: Sequence[int], rng: random.Random) -> list[int]:
+        """Some of `places`, in random order."""
+        self.due += self.share * len(places)
+        count = min(int(self.due), len(places))
+        self.due -= count
+        return rng.sample(list(places), count)
+
+
+def retest(
+    scorer: ChecklistScorer,
+    samples: Mapping[int, Sample],
+    scores: Mapping[int, Score],
+    rng: random.Random,
+    budget: ReadBudget,
+    *,
+    steering: bool,
+) -> tuple[dict[int, list[Retest]], int]:
+    """Read one item of each completion again: reworded, with its labels in another order, and a steering question.
+
+    Args:
+        scorer ([`ChecklistScorer`]):
+            The judge.
+        samples, scores (mappings of `int`):
+            The completions, and their scores, by place.
+        rng (`random.Random`):
+            Chooses the item and the wording.
+        budget ([`ReadBudget`]):
+            Limits the reads.
+        steering (`bool`):
+            Whether to ask the steering question.
+
+    Returns:
+        The retests by place, and the number of reads.
+    """
+    again: dict[int, Sample] = {}
+    asked: dict[int, list[tuple[str, ItemScore | None]]] = {}
+    for place, sample in samples.items():
+        items = [
+            (item, line)
+            for item, line in zip(sample.checklist.items, scores[place].items, strict=True)
+            if item.check is None and line.answer is not None
+        ]
+        if not items:
+            continue
+        item, line = rng.choice(items)
+        variants = [("reworded", reworded(item, rng), line), ("reordered", reordered(item), line)]
+        parts = [*variants, *([("steering", _STEERING, None)] if steering else [])]
+        parts = [part for part in parts if _readable(scorer, part[1])]
+        if parts and budget.spend(len(parts)):
+            checklist = Checklist(items=tuple(part[1] for part in parts))
+            again[place] = replace(sample, checklist=checklist)
+            asked[place] = [(how, line) for how, _, line in parts]
+    with keep_awake(scorer.judge):
+        found = scorer.score_batch(list(again.values()))
+    return {
+        place: [
+            Retest(
+                STEERING_QUESTION if line is None else line.id, how, None if line is None else line.answer, new.answer
+            )
+            for (how, line), new in zip(asked[place], score.items, strict=True)
+        ]
+        for place, score in zip(again, found, strict=True)
+    }, sum(map(len, asked.values()))
+
+
+def reworded(item: ChecklistItem, rng: random.Random) -> ChecklistItem:
+    """The item with other words around its question."""
+    question = rng.choice(_REWORDED).format(item.question)
+    return item.model_copy(update={"question": question, "id": f"{item.id}/reworded"})
+
+
+def reordered(item: ChecklistItem) -> ChecklistItem:
+    """The item with its labels in the reverse order; for a yes/no item, with no before yes as written options."""
+    options = item.options or (Option(label="yes", value=1), Option(label="no", value=0))
+    return item.model_copy(update={"options": tuple(reversed(options)), "id": f"{item.id}/reordered"})
+
+
+def read_shadow(
+    shadow: ChecklistScorer, samples: Mapping[int, Sample], budget: ReadBudget
+) -> tuple[dict[int, Score], int]:
+    """The scores of the shadow judge by place, as far as the budget allows, and the number of reads."""
+    allowed = {place: sample for place, sample in samples.items() if budget.spend(len(sample.checklist))}
+    with keep_awake(shadow.judge):
+        scores = shadow.score_batch(list(allowed.values()))
+    return dict(zip(allowed, scores, strict=True)), sum(len(sample.checklist) for sample in allowed.values())
+
+
+def read_canaries(
+    scorer: ChecklistScorer, samples: Sequence[Sample], budget: ReadBudget, metric: Any, *, on_credit: bool
+) -> tuple[list[Canary], int]:
+    """Score degenerate replies to the first two prompts of a batch; none if the budget does not allow it.
+
+    Returns:
+        The canaries, and the number of reads.
+    """
+    chosen: dict[str, Sample] = {}
+    for sample in samples:
+        if len(chosen) < _CANARY_PROMPTS:
+            chosen.setdefault(f"{sample.history}\n{sample.input}\n{sample.checklist.id}", sample)
+    made = [
+        (name, replace(sample, target=text))
+        for sample in chosen.values()
+        for name, text in degenerate_replies(sample.input or "", sample.checklist).items()
+    ]
+    reads = sum(len(sample.checklist) for _, sample in made)
+    if not made or not budget.spend(reads, on_credit=on_credit):
+        return [], 0
+    with keep_awake(scorer.judge):
+        scores = scorer.score_batch([sample for _, sample in made])
+    return [
+        Canary(name, (sample.input or "")[:SHOWN], sample.target[:SHOWN], score.under(metric).primary_score)
+        for (name, sample), score in zip(made, scores, strict=True)
+    ], reads
+
+
+def _readable(scorer: ChecklistScorer, item: ChecklistItem) -> bool:
+    try:
+        scorer.check_item(item, "retest")
+    except ChecklistError:  # a cross-encoder, for example, answers only yes/no items
+        return False
+    return True

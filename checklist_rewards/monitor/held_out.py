@@ -1,0 +1,79 @@
+"""Held-out items: a share of each checklist is read but not rewarded.
+
+If the policy improves on rewarded items and not on the others, it learns the items and not the task. The choice
+depends only on the seed and the items (and with `draw="step"` on the step), so all completions of a prompt, on all
+ranks, have the same items held out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from checklist_rewards.checklists import Checklist, content_hash
+from checklist_rewards.monitor.settings import Draw
+from checklist_rewards.scorer import Sample
+from checklist_rewards.scores import PrimaryMetric, Score
+
+_DIGITS = 13
+
+
+def held_out_items(
+    checklist: Checklist, share: float, *, seed: int = 0, draw: Draw = "fixed", step: int = 0
+) -> list[str]:
+    """Ids of the items of a checklist that are not rewarded.
+
+    Required items always count. At least one item with a positive weight counts if the checklist has any, and one item
+    otherwise. The number of held-out items is rounded up or down at random, so that over many checklists it is the
+    share on average.
+
+    Args:
+        checklist ([`Checklist`]):
+            All items.
+        share (`float`):
+            Fraction to hold out, in [0, 1].
+        seed (`int`, *optional*, defaults to `0`):
+            Seed of the choice.
+        draw (`str`, *optional*, defaults to `"fixed"`):
+            `"step"` chooses other items at another step.
+        step (`int`, *optional*, defaults to `0`):
+            The step.
+    """
+    salt = f"{seed}" if draw == "fixed" else f"{seed}:{step}"
+    chance = _uniform(salt, *(item.id for item in checklist.items))
+    count = math.floor(share * len(checklist) + chance)
+    kept = [item for item in checklist.items if item.weight > 0] or [i for i in checklist.items if i.weight]
+    ranked = sorted(checklist.items, key=lambda item: _uniform(salt, item.id))
+    out: list[str] = []
+    for item in ranked:
+        last = {one.id for one in kept} - set(out) == {item.id}
+        if len(out) < count and not item.required and not last and item.id not in out:
+            out.append(item.id)
+    return out
+
+
+def without(sample: Sample, score: Score, held_out: Sequence[str], metric: PrimaryMetric) -> tuple[Sample, Score]:
+    """A sample and its score without some of its items.
+
+    Args:
+        sample ([`Sample`]):
+            Its checklist is a [`Checklist`].
+        score ([`Score`]):
+            Its score, with all items.
+        held_out (sequence of `str`):
+            Ids of the items to leave out.
+        metric (`str`):
+            The metric of the reward.
+    """
+    if not held_out or score.aggregation is None:
+        return sample, score
+    checklist = sample.checklist
+    items = tuple(item for item in checklist.items if item.id not in held_out)
+    lines = [line for line in score.items if line.id not in held_out]
+    rest = Score.of(lines, replace(score.aggregation, primary_metric=metric), score.quality)
+    return replace(sample, checklist=checklist.model_copy(update={"items": items})), rest
+
+
+def _uniform(*parts: str) -> float:
+    return int(content_hash(*parts, length=_DIGITS), 16) / 16**_DIGITS

@@ -1,0 +1,413 @@
+"""The monitor: a reward function that watches another one.
+
+    >>> reward = RewardMonitor(ChecklistReward(scorer))  # doctest: +SKIP
+    >>> trainer = GRPOTrainer(model=..., reward_funcs=reward, train_dataset=dataset)  # doctest: +SKIP
+
+At each call, the reward judges the completions as always. The monitor then takes held-out items out of the reward,
+reads a few items again, gathers the numbers of all ranks, and updates its signals (`watch.py`). On every rank the
+signals are the same, so all ranks stop together.
+
+Nothing of this may break a training run. Each part runs in [`_Guard`]: an error is written to the monitor's file and
+logged once, and the rewards are those of the reward itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from checklist_rewards.errors import SampleError
+from checklist_rewards.monitor.canaries import Canary, canary_record
+from checklist_rewards.monitor.extra_reads import ReadBudget, Sampler, read_canaries, read_shadow, retest
+from checklist_rewards.monitor.held_out import held_out_items, without
+from checklist_rewards.monitor.seen import Observation, Retest, Seen, seen_of
+from checklist_rewards.monitor.settings import MonitorSettings
+from checklist_rewards.monitor.text import steering
+from checklist_rewards.monitor.watch import Alarm, Watch, alarm_record, start_record, step_record
+from checklist_rewards.rewards.call import AsyncReward, Call, LogExtra, LogMetric
+from checklist_rewards.rewards.failures import gathered, rank
+from checklist_rewards.rewards.log import RewardLog
+from checklist_rewards.rewards.placement import check_child, keep_awake
+from checklist_rewards.rewards.reward import ChecklistReward
+from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.scores import Score
+
+logger = logging.getLogger(__name__)
+
+Value = TypeVar("Value")
+_MOST_ALARMS = 100
+_MOST_FAILURES = 3
+_FILE = "monitor.jsonl"
+
+
+class RewardMonitor:
+    """Watches a [`ChecklistReward`] for reward hacking; pass it to the trainer in place of the reward.
+
+    Args:
+        reward ([`ChecklistReward`]):
+            The reward to watch. Use [`as_async`] of the monitor for a reward that trainers await.
+        settings ([`MonitorSettings`], *optional*):
+            What is read, when it alarms, what it does then. Alternatively, pass the fields as keyword arguments.
+        shadow ([`ChecklistScorer`] or mapping, *optional*):
+            A second judge that reads a sample of the completions: another model, another prompt, one that reasons, or
+            the arguments of one.
+        log (`str` or `Path`, *optional*):
+            JSONL file for steps and alarms. Defaults to `monitor.jsonl` in the trainer's output folder, if the trainer
+            is known (GRPO, RLOO), else next to the log of the reward, if it has one.
+        **options:
+            Fields of [`MonitorSettings`].
+
+    Raises:
+        SampleError: For an argument that cannot be used.
+    """
+
+    def __init__(
+        self,
+        reward: ChecklistReward,
+        settings: MonitorSettings | None = None,
+        *,
+        shadow: ChecklistScorer | Mapping[str, Any] | None = None,
+        log: str | Path | None = None,
+        **options: Any,
+    ):
+        if isinstance(reward, AsyncReward):
+            raise SampleError("RewardMonitor(...) wraps the reward itself; call as_async() of the monitor instead.")
+        if not isinstance(reward, ChecklistReward):
+            raise SampleError(f"reward={reward!r:.60} is not allowed; it must be a ChecklistReward.")
+        if settings is not None and options:
+            raise SampleError(f"{', '.join(options)} cannot be combined with settings=...; set it there.")
+        unknown = [name for name in options if name not in MonitorSettings.__dataclass_fields__]
+        if unknown:
+            allowed = ", ".join(MonitorSettings.__dataclass_fields__)
+            raise SampleError(
+                f"{unknown[0]}={options[unknown[0]]!r:.60} is not a monitor setting; allowed: {allowed}."
+            )
+        self.reward = reward
+        self.__name__ = reward.__name__
+        self.settings = settings or MonitorSettings(**options)
+        self.shadow = ChecklistScorer(**shadow) if isinstance(shadow, Mapping) else shadow
+        self.log = RewardLog(log)
+        self.alarms: deque[Alarm] = deque(maxlen=_MOST_ALARMS)
+        """The last alarms."""
+        self.should_stop = False
+        """Whether an alarm with the action `stop` was raised."""
+        self._guard = _Guard(self)
+        self._watch = Watch(self.settings, self._guard.failed)
+        self._budget = ReadBudget(self.settings.extra_reads)
+        self._samplers = {
+            "retests": Sampler(self.settings.retest_share),
+            "shadow": Sampler(self.settings.shadow_share),
+        }
+        self._calls = 0
+        self._last_canaries: int | None = None
+        self._callback: Any = None
+
+    def __call__(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        checklist: Sequence[Any] | None = None,
+        completion_ids: Sequence[Sequence[int]] | None = None,
+        log_extra: LogExtra | None = None,
+        log_metric: LogMetric | None = None,
+        trainer_state: Any = None,
+        **kwargs: Any,
+    ) -> list[float | None]:
+        """Compute the rewards and watch them; arguments and result as in [`ChecklistReward.__call__`].
+
+        Rewards of an evaluation (the trainer's model is not in training mode) have the same items held out, but are
+        not watched.
+        """
+        columns = kwargs if checklist is None else {"checklist": checklist, **kwargs}
+        with keep_awake(self.reward.scorer.judge):  # sleep once, after the retests
+            call = self.reward.judged(prompts, completions, columns, log_extra, log_metric, trainer_state)
+            training = self._guard("start", lambda: self._begin(call), True)
+            step = self._calls if call.step is None else call.step
+            whole: _Rewarded = [()] * len(call.samples), call.samples, call.scores
+            held_out, samples, scores = self._guard("held_out", lambda: self._held_out(call, step), whole)
+            rewards = self.reward.rewards_of(call, samples, scores)
+            if self.settings.steering == "penalize":
+                rewards = self._guard("steering", lambda: _penalized(call.samples, rewards), rewards)
+            extra = self._extra_reads(call, step) if training else _Extra(len(call.samples))
+        more = self._guard("log", lambda: extra.fields(held_out), None)
+        self.reward.record(call, rewards, more)
+        if training:
+            self._calls += 1
+            seen: list[Seen] = self._guard("completions", lambda: _seen(call, rewards, held_out, extra), [])
+            parts = self._guard("ranks", lambda: gathered((seen, extra.reads, extra.canaries)), None)
+            if parts is not None:
+                self._guard("signals", lambda: self._update(step, call, parts), None)
+        return rewards
+
+    def as_async(self) -> AsyncReward:
+        """The same reward as a coroutine; see [`ChecklistReward.as_async`]. For one rank: with more, the monitor
+        exchanges completions between ranks."""
+        return AsyncReward(self)
+
+    def exchanges(self, hook: Any) -> bool:
+        """Whether a call communicates between ranks: always."""
+        return True
+
+    def pop_stats(self) -> dict[str, float]:
+        """Mean of each metric since the last call, with those of the monitor (`<name>/monitor/...`)."""
+        return self.reward.pop_stats()
+
+    @property
+    def callback(self) -> Any:
+        """A trainer callback that stops training after an alarm with the action `stop`.
+
+        `GRPOTrainer` and `RLOOTrainer` get it at the first call; pass it to other trainers: `callbacks=[...]`.
+        """
+        if self._callback is None:
+            from checklist_rewards.monitor.callback import RewardMonitorCallback
+
+            self._callback = RewardMonitorCallback(self)
+        return self._callback
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The state of the monitor, as JSON-compatible values. It is saved in `trainer_state.json`."""
+        return {
+            "watch": self._watch.state,
+            "calls": self._calls,
+            "budget": self._budget.left,
+            "due": {name: sampler.due for name, sampler in self._samplers.items()},
+            "last_canaries": self._last_canaries,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state."""
+        self._watch.restore(state["watch"])
+        self._calls, self._budget.left = int(state["calls"]), float(state["budget"])
+        for name, sampler in self._samplers.items():
+            sampler.due = float(state["due"][name])
+        last = state["last_canaries"]
+        self._last_canaries = None if last is None else int(last)
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.shadow is not None:
+            check_child(f"{self.__name__}, shadow", self.shadow.judge)
+        return {"reward": self.reward, "settings": self.settings, "shadow": self.shadow, "log": self.log.path}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        RewardMonitor.__init__(self, **state)
+
+    def _begin(self, call: Call) -> bool:
+        """Prepare the first call; whether this call belongs to training."""
+        trainer = getattr(call.log_metric, "__self__", None)
+        if getattr(getattr(trainer, "model", None), "training", True) is False:
+            return False
+        if self._calls:
+            return True
+        saved = (getattr(call.trainer_state, "stateful_callbacks", None) or {}).get(self._key)
+        if saved:
+            self.restore(saved)
+        if self.log.path is None:
+            folder = getattr(getattr(trainer, "args", None), "output_dir", None)
+            own = self.reward.log.path
+            path = own.with_name(f"{own.stem}.{_FILE}") if own is not None else None
+            self.log = RewardLog(path if folder is None else Path(folder) / _FILE)
+        if rank() == 0:
+            self.log.write([start_record(self.__name__, call.step or 0, self._watch)])
+        handler = getattr(trainer, "callback_handler", None)
+        if trainer is not None and handler is not None and self.callback not in handler.callbacks:
+            trainer.add_callback(self.callback)
+        return True
+
+    @property
+    def _key(self) -> str:
+        return f"RewardMonitor/{self.__name__}"
+
+    @property
+    def _metric(self) -> Any:
+        return self.reward.metric or self.reward.scorer.aggregation.primary_metric
+
+    def _held_out(self, call: Call, step: int) -> _Rewarded:
+        """The held-out items of each completion, and samples and scores without them."""
+        settings, metric = self.settings, self._metric
+        if settings.held_out == 0 or metric == "quality":  # a grade of the whole text does not depend on items
+            return [()] * len(call.samples), call.samples, call.scores
+        chosen: dict[str, list[str]] = {}
+        held_out: list[Sequence[str]] = []
+        pairs: list[tuple[Sample | None, Score | None]] = []
+        for sample, score in zip(call.samples, call.scores, strict=True):
+            if sample is None or score is None:
+                held_out.append(())
+                pairs.append((sample, score))
+                continue
+            key = "\n".join(item.id for item in sample.checklist.items)
+            if key not in chosen:
+                chosen[key] = held_out_items(
+                    sample.checklist, settings.held_out, seed=settings.seed, draw=settings.draw, step=step
+                )
+            held_out.append(chosen[key])
+            pairs.append(without(sample, score, chosen[key], metric))
+        return held_out, [sample for sample, _ in pairs], [score for _, score in pairs]
+
+    def _extra_reads(self, call: Call, step: int) -> _Extra:
+        settings, scorer, extra = self.settings, self.reward.scorer, _Extra(len(call.samples))
+        rng = random.Random(f"{settings.seed}:{step}:{rank()}")
+        scored = {
+            place: (sample, score)
+            for place, (sample, score) in enumerate(zip(call.samples, call.scores, strict=True))
+            if sample is not None and score is not None
+        }
+        extra.reads["checklist"] = sum(score.total for _, score in scored.values())
+        self._budget.earn(extra.reads["checklist"])
+        if rank() == 0 and scored and self._due_canaries(step):
+            extra.canaries = self._guard("canaries", lambda: self._read_canaries(step, scored, extra), [])
+        if self.shadow is not None:
+            chosen = self._samplers["shadow"].choose(list(scored), rng)
+            self._guard("shadow", lambda: self._read_shadow({p: scored[p][0] for p in chosen}, extra), None)
+        chosen = self._samplers["retests"].choose(list(scored), rng)
+        asks = settings.steering != "off"
+        self._guard(
+            "retests",
+            lambda: extra.retested(
+                retest(
+                    scorer,
+                    {p: scored[p][0] for p in chosen},
+                    {p: scored[p][1] for p in chosen},
+                    rng,
+                    self._budget,
+                    steering=asks,
+                )
+            ),
+            None,
+        )
+        return extra
+
+    def _due_canaries(self, step: int) -> bool:
+        every, last = self.settings.canary_every, self._last_canaries
+        return self.settings.max_canary is not None and (last is None or bool(every and step - last >= every))
+
+    def _read_canaries(self, step: int, scored: Mapping[int, tuple[Sample, Score]], extra: _Extra) -> list[Canary]:
+        first = self._last_canaries is None
+        samples = [sample for sample, _ in scored.values()]
+        if first:
+            self._last_canaries = step  # also if it fails: a judge that cannot read them now will not be asked again
+        found, reads = read_canaries(self.reward.scorer, samples, self._budget, self._metric, on_credit=first)
+        extra.reads["canaries"] += reads
+        if found:
+            self._last_canaries = step
+        return found
+
+    def _read_shadow(self, samples: Mapping[int, Sample], extra: _Extra) -> None:
+        assert self.shadow is not None
+        extra.shadow, extra.reads["shadow"] = read_shadow(self.shadow, samples, self._budget)
+
+    def _update(self, step: int, call: Call, parts: Sequence[tuple[list[Seen], Counter[str], list[Canary]]]) -> None:
+        observation = Observation(step, [one for seen, _, _ in parts for one in seen])
+        reads = sum((counts for _, counts, _ in parts), Counter())
+        canaries = [canary for _, _, found in parts for canary in found]
+        readings, alarms = self._watch.update(observation)
+        alarms = [*self._watch.canaries(step, canaries), *alarms]
+        statistics = self._watch.statistics(observation)
+        for alarm in alarms:
+            self._raise(alarm)
+        if rank() == 0:
+            names = ("checklist", "retests", "shadow", "canaries")
+            records = [canary_record(step, canary) for canary in canaries]
+            records.append(step_record(observation, readings, statistics, {name: reads[name] for name in names}))
+            self.log.write([*records, *map(alarm_record, alarms)])
+        metrics = {name: reading.recent for name, reading in readings.items()}
+        metrics |= {"alarms": float(self._watch.alarms), "length_matched": statistics.get("length_matched")}
+        named = [(f"{self.__name__}/monitor/{name}", v) for name, v in metrics.items() if v is not None]
+        self.reward.log.add(named)
+        if call.log_metric is not None:
+            for name, value in named:
+                call.log_metric(name, value)
+        saved = getattr(call.trainer_state, "stateful_callbacks", None)
+        if saved is not None:
+            saved[self._key] = self.state
+
+    def _raise(self, alarm: Alarm) -> None:
+        self.alarms.append(alarm)
+        if rank() == 0 and alarm.action != "log":
+            logger.warning("%s: %s", self.__name__, alarm)
+        self.should_stop = self.should_stop or alarm.action == "stop"
+
+
+class _Extra:
+    """What was read in addition for a call."""
+
+    def __init__(self, completions: int):
+        self.completions = completions
+        self.reads: Counter[str] = Counter()
+        self.retests: dict[int, list[Retest]] = {}
+        self.shadow: dict[int, Score] = {}
+        self.canaries: list[Canary] = []
+
+    def retested(self, found: tuple[dict[int, list[Retest]], int]) -> None:
+        self.retests, self.reads["retests"] = found
+
+    def fields(self, held_out: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+        """The fields of each completion in the reward's log."""
+        return [
+            {
+                "held_out": list(held_out[place]),
+                "shadow": self.shadow[place].model_dump() if place in self.shadow else None,
+                "retests": [
+                    {"item": one.item, "how": one.how, "answer": one.answer, "again": one.again}
+                    for one in self.retests.get(place, ())
+                ],
+            }
+            for place in range(self.completions)
+        ]
+
+
+class _Guard:
+    """Runs a part of the monitor; an error is logged, and replaced by a fallback. A part that fails three times is
+    turned off, so that a broken shadow judge does not delay every step."""
+
+    def __init__(self, monitor: RewardMonitor):
+        self.monitor = monitor
+        self.failures: Counter[str] = Counter()
+
+    def __call__(self, part: str, work: Callable[[], Value], fallback: Value) -> Value:
+        # Communication is never turned off: other ranks wait for it.
+        if self.failures[part] >= _MOST_FAILURES and part != "ranks":
+            return fallback
+        try:
+            return work()
+        except Exception as error:  # whatever fails in the monitor, the training must continue
+            self.failed(part, error)
+            return fallback
+
+    def failed(self, part: str, error: Exception) -> None:
+        self.failures[part] += 1
+        step = self.monitor._calls
+        text = f"{type(error).__name__}: {error}"
+        if self.failures[part] == 1:
+            logger.warning("%s: the monitor's %s failed (%s); continuing without.", self.monitor.__name__, part, text)
+        self.monitor.log.write([{"kind": "failure", "step": step, "part": part, "error": text}])
+
+
+_Rewarded = tuple[Sequence[Sequence[str]], Sequence[Sample | None], Sequence[Score | None]]
+
+
+def _penalized(samples: Sequence[Sample | None], rewards: Sequence[float | None]) -> list[float | None]:
+    return [
+        min(reward, 0.0) if reward is not None and sample is not None and steering(sample.target) else reward
+        for sample, reward in zip(samples, rewards, strict=True)
+    ]
+
+
+def _seen(call: Call, rewards: Sequence[float | None], held_out: Sequence[Sequence[str]], extra: _Extra) -> list[Seen]:
+    return [
+        seen_of(
+            sample.target,
+            call.prompts[place],
+            rewards[place],
+            call.scores[place],
+            held_out[place],
+            extra.shadow.get(place),
+            extra.retests.get(place, ()),
+        )
+        for place, sample in enumerate(call.samples)
+        if sample is not None
+    ]

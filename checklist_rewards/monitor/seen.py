@@ -1,0 +1,189 @@
+"""What the monitor keeps of a completion: a few numbers per item, and a short text.
+
+An [`Observation`] holds the completions of one call of the reward, on all ranks. It is all that signals see, so the
+same signals work in a training run and on a reward log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from checklist_rewards.chat import prompt_text
+from checklist_rewards.errors import SampleError
+from checklist_rewards.monitor import text as texts
+from checklist_rewards.rewards.content import content_key, described
+from checklist_rewards.scores import Score
+
+SHOWN = 2000
+"""Characters of a text that are kept for alarms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The answer to one item."""
+
+    id: str
+    category: str | None
+    weight: float
+    credit: float | None
+    """Soft credit in [0, 1]; None if unanswered."""
+    passed: bool | None
+    mass: float | None
+    unanswered: bool
+    held_out: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Retest:
+    """One item read again."""
+
+    item: str
+    how: str
+    """`reworded`, `reordered` (labels in another order), or `steering`: the item is the hidden steering question."""
+    answer: str | None
+    again: str | None
+    """None if unanswered."""
+
+    @property
+    def flipped(self) -> bool | None:
+        """Whether the answer changed; None if one is missing, and for the steering question."""
+        if self.how == "steering" or self.answer is None or self.again is None:
+            return None
+        return self.answer != self.again
+
+
+@dataclass(frozen=True, slots=True)
+class Shadowed:
+    """One completion read by both judges."""
+
+    own: float
+    shadow: float
+    """Primary scores in [0, 1]."""
+    agreement: tuple[int, int, int, int]
+    """Number of items that pass with both judges, with the judge only, with the shadow judge only, with neither."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One completion."""
+
+    group: str
+    """Equal for the completions of one prompt and checklist."""
+    prompt: str
+    text: str
+    reward: float | None
+    score: float | None
+    """Score over all items, before shaping and without regard to held-out items."""
+    words: int
+    repetition: float
+    copied: float
+    steering: str | None
+    lines: tuple[Line, ...]
+    shadow: Shadowed | None = None
+    retests: tuple[Retest, ...] = ()
+
+
+@dataclass(frozen=True)
+class Observation:
+    """The completions of one call of the reward, on all ranks."""
+
+    step: int
+    seen: Sequence[Seen]
+
+    @cached_property
+    def groups(self) -> Mapping[str, Sequence[Seen]]:
+        """The completions by group."""
+        groups: dict[str, list[Seen]] = {}
+        for one in self.seen:
+            groups.setdefault(one.group, []).append(one)
+        return groups
+
+    @cached_property
+    def rewarded(self) -> list[list[Seen]]:
+        """The groups, without completions that have no reward, as far as two remain."""
+        groups = [[one for one in group if one.reward is not None] for group in self.groups.values()]
+        return [group for group in groups if len(group) > 1]
+
+
+def seen_of(
+    text: str,
+    prompt: Any,
+    reward: float | None,
+    score: Score | None,
+    held_out: Collection[str] = (),
+    shadow: Score | None = None,
+    retests: Sequence[Retest] = (),
+) -> Seen:
+    """Reduce a completion to what the signals need.
+
+    Args:
+        text (`str`):
+            The judged text.
+        prompt (`str` or list of messages):
+            What was asked.
+        reward (`float`, *optional*):
+            The reward that the trainer got.
+        score ([`Score`], *optional*):
+            The answers to all items.
+        held_out (collection of `str`, *optional*):
+            Ids of the items that were not rewarded.
+        shadow ([`Score`], *optional*):
+            The same items, answered by the shadow judge.
+        retests (sequence of [`Retest`], *optional*):
+            Items that were read again.
+    """
+    items = () if score is None else score.items
+    own = None if score is None else score.primary_score
+    lines = tuple(
+        Line(
+            item.id,
+            item.category,
+            1.0 if item.weight is None else item.weight,
+            item.credit(),
+            item.passed,
+            item.mass,
+            item.unanswered is not None,
+            item.id in held_out,
+        )
+        for item in items
+    )
+    return Seen(
+        content_key([prompt, [item.id for item in items]]),
+        asked(prompt)[:SHOWN],
+        text[:SHOWN],
+        reward,
+        own,
+        texts.words(text),
+        texts.repetition(text),
+        texts.copied(text, [item.question for item in items]),
+        texts.steering(text),
+        lines,
+        None if shadow is None or score is None else _shadowed(score, shadow),
+        tuple(retests),
+    )
+
+
+def asked(prompt: Any) -> str:
+    """A prompt as one text."""
+    if isinstance(prompt, str):
+        return prompt
+    try:
+        input, history = prompt_text(prompt)
+    except SampleError:
+        return str(described(prompt))
+    return "\n\n".join(part for part in (history, input) if part)
+
+
+def _shadowed(score: Score, shadow: Score) -> Shadowed | None:
+    if score.primary_score is None or shadow.primary_score is None:
+        return None
+    theirs = {line.id: line.passed for line in shadow.items}
+    table = [0, 0, 0, 0]
+    for line in score.items:
+        other = theirs.get(line.id)
+        if line.passed is not None and other is not None:
+            table[2 * (not line.passed) + (not other)] += 1
+    return Shadowed(score.primary_score, shadow.primary_score, (table[0], table[1], table[2], table[3]))

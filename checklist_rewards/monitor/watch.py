@@ -1,0 +1,241 @@
+"""All signals together: an observation in, readings and alarms out. The same in a training run and on a log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import fmean, pstdev
+from typing import Any
+
+from checklist_rewards.monitor.canaries import CANARY, Canary, raised
+from checklist_rewards.monitor.detectors import Reading, Sums
+from checklist_rewards.monitor.seen import Observation, Seen
+from checklist_rewards.monitor.settings import Action, MonitorSettings
+from checklist_rewards.monitor.signals import SIGNALS, About, Signal, best
+from checklist_rewards.monitor.signals.completions import length_matched, steered, within_groups
+from checklist_rewards.monitor.signals.items import credit
+
+logger = logging.getLogger(__name__)
+
+Failed = Callable[[str, Exception], None]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A completion that shows an alarm."""
+
+    prompt: str
+    completion: str
+    reward: float | None
+    evidence: float
+    why: str
+    """What the number `evidence` is."""
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """A signal that reached its threshold."""
+
+    step: int
+    signal: str
+    about: About
+    size: float
+    threshold: float
+    action: Action
+    """What is done: the `action` of the settings, but `warn` instead of `stop` for alarms about training."""
+    message: str
+    completions: tuple[Shown, ...]
+    """The three completions of the step that show it best."""
+
+    def __str__(self) -> str:
+        """One paragraph for logs."""
+        shown = "".join(f"\n  {one.why} {one.evidence:.3g}: {one.completion!r:.160}" for one in self.completions)
+        sizes = f"{self.size:.3g} >= {self.threshold:.3g}"
+        return f"step {self.step}, {self.signal} ({self.about}): {sizes}. {self.message}{shown}"
+
+
+@dataclass
+class Watch:
+    """The detectors of all signals.
+
+    Args:
+        settings ([`MonitorSettings`]):
+            Thresholds and windows.
+        failed (callable, *optional*):
+            Called with the name of a signal and its error. Defaults to raising it.
+    """
+
+    settings: MonitorSettings
+    failed: Failed | None = None
+    alarms: int = 0
+    """Number of alarms so far."""
+    _start: Sums | None = field(default=None, repr=False)
+    _started: int = 0
+
+    def __post_init__(self) -> None:
+        self.signals = [s for s in SIGNALS if self.settings.threshold(s.name) is not None]
+        if self.settings.steering == "off":
+            self.signals = [s for s in self.signals if s.name not in ("steering", "judged_steering")]
+        self._detectors = {signal.name: signal.detector(self.settings) for signal in self.signals}
+        self._had: set[str] = set()
+
+    def update(self, observation: Observation) -> tuple[dict[str, Reading], list[Alarm]]:
+        """Add a step.
+
+        Returns:
+            The readings of the signals that had a value at this or an earlier step, and the new alarms.
+        """
+        readings: dict[str, Reading] = {}
+        alarms: list[Alarm] = []
+        for signal in self.signals:
+            try:
+                sums = signal.measure(observation)
+                reading = self._detectors[signal.name].update(sums)
+                if sums is not None:
+                    self._had.add(signal.name)
+                if signal.name in self._had:
+                    readings[signal.name] = reading
+                if reading.raised:
+                    alarms.append(self._alarm(signal, reading, observation))
+            except Exception as error:  # one broken signal must not silence the others, nor stop the training
+                if self.failed is None:
+                    raise
+                self.failed(signal.name, error)
+        self.alarms += len(alarms)
+        return readings, alarms
+
+    def canaries(self, step: int, found: Sequence[Canary]) -> list[Alarm]:
+        """The alarm of degenerate replies with a high score, if any."""
+        threshold = self.settings.max_canary
+        size, canaries = raised(found)
+        if threshold is None or size is None or size < threshold:
+            return []
+        shown = tuple(Shown(c.prompt, c.completion, c.score, c.score or 0.0, c.name) for c in canaries)
+        message = f"The judge rewards a degenerate reply ({canaries[0].name})."
+        self.alarms += 1
+        return [Alarm(step, CANARY, "judge", size, threshold, self._action("judge"), message, shown)]
+
+    def statistics(self, observation: Observation) -> dict[str, float]:
+        """Plain numbers of one step."""
+        seen = observation.seen
+        lines = [line for one in seen for line in one.lines]
+        rewards = [one.reward for one in seen if one.reward is not None]
+        numbers = {
+            "reward_mean": _mean(rewards),
+            "reward_std": pstdev(rewards) if rewards else None,
+            "pass_rate": _mean([float(line.passed) for line in lines if line.passed is not None]),
+            "words": _mean([one.words for one in seen]),
+            "repetition": _mean([one.repetition for one in seen]),
+            "copied": _mean([one.copied for one in seen]),
+            "steering": _mean([steered(one) for one in seen]),
+            "label_mass": _mean([line.mass for line in lines if line.mass is not None]),
+            "unanswered": _mean([float(line.unanswered) for line in lines]),
+            "reward_rewarded": _known_mean([credit(one, False) for one in seen]),
+            "reward_held_out": _known_mean([credit(one, True) for one in seen]),
+            "shadow_reward": _mean([one.shadow.shadow for one in seen if one.shadow is not None]),
+            "shadow_own": _mean([one.shadow.own for one in seen if one.shadow is not None]),
+            "length_matched": self._length_matched(within_groups(observation)),
+        }
+        return {name: value for name, value in numbers.items() if value is not None}
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The state of all detectors, as JSON-compatible values."""
+        return {
+            "signals": {name: detector.state for name, detector in self._detectors.items()},
+            "had": sorted(self._had),
+            "alarms": self.alarms,
+            "start": None if self._start is None else list(self._start),
+            "started": self._started,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state. Signals that it does not have begin anew."""
+        for name, detector in self._detectors.items():
+            if name in state["signals"]:
+                detector.restore(state["signals"][name])
+        self._had, self.alarms = set(state["had"]), int(state["alarms"])
+        self._start = None if state["start"] is None else tuple(map(float, state["start"]))
+        self._started = int(state["started"])
+
+    def _alarm(self, signal: Signal, reading: Reading, observation: Observation) -> Alarm:
+        shown = tuple(
+            Shown(one.prompt, one.text, one.reward, value, signal.why)
+            for one, value in best(observation.seen, signal.evidence)
+        )
+        assert reading.size is not None and reading.threshold is not None
+        action = self._action(signal.about)
+        return Alarm(
+            observation.step, signal.name, signal.about, reading.size, reading.threshold, action, signal.doc, shown
+        )
+
+    def _action(self, about: About) -> Action:
+        return "warn" if self.settings.action == "stop" and about == "training" else self.settings.action
+
+    def _length_matched(self, sums: Sums | None) -> float | None:
+        if sums is None:
+            return None
+        if self._started < self.settings.start:
+            self._started += 1
+            start = self._start or (0.0,) * len(sums)
+            self._start = tuple(a + b for a, b in zip(start, sums, strict=True))
+        return None if self._start is None else length_matched(self._start, sums)
+
+
+def step_record(
+    observation: Observation,
+    readings: Mapping[str, Reading],
+    statistics: Mapping[str, float],
+    reads: Mapping[str, int],
+) -> dict[str, Any]:
+    """The record of a step in the monitor's file; see docs/monitor.md."""
+    return {
+        "kind": "step",
+        "step": observation.step,
+        "completions": len(observation.seen),
+        "scored": sum(one.reward is not None for one in observation.seen),
+        "groups": len(observation.groups),
+        "reads": dict(reads),
+        "signals": {name: _reading(reading) for name, reading in readings.items()},
+        "statistics": dict(statistics),
+    }
+
+
+def alarm_record(alarm: Alarm) -> dict[str, Any]:
+    """The record of an alarm."""
+    return {"kind": "alarm", **asdict(alarm)}
+
+
+def start_record(name: str, step: int, watch: Watch) -> dict[str, Any]:
+    """The record that begins a file."""
+    return {
+        "kind": "start",
+        "format": FORMAT,
+        "reward": name,
+        "step": step,
+        "settings": asdict(watch.settings),
+        "signals": [
+            {"name": s.name, "about": s.about, "threshold": watch.settings.threshold(s.name), "doc": s.doc}
+            for s in watch.signals
+        ],
+    }
+
+
+FORMAT = "checklist-rewards-monitor-1"
+
+
+def _reading(reading: Reading) -> dict[str, Any]:
+    names = ("now", "start", "recent", "size", "threshold", "error", "alarm")
+    return {name: getattr(reading, name) for name in names}
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None
+
+
+def _known_mean(values: Sequence[float | None]) -> float | None:
+    return _mean([value for value in values if value is not None])
+
+
+__all__ = ["Alarm", "Seen", "Shown", "Watch", "alarm_record", "start_record", "step_record"]
