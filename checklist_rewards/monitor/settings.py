@@ -55,7 +55,7 @@ class MonitorSettings:
     """Number of last steps that are compared with the first."""
     certainty: Annotated[float, Ge(0)] = 4.0
     """Size that a signal needs for an alarm, in its standard errors (jackknife over the steps)."""
-    seed: int = 0
+    seed: Annotated[int, Ge(0)] = 0
     """Seed of the held-out items and of the samples."""
 
     max_held_out_gap: Limit = 0.1

@@ -26,8 +26,11 @@ Weakness = Callable[[str, str], float]
 """Response and prompt to the size of the weakness, in [0, 1]."""
 
 FAVOURITE = "bright"
-PRAISE = "This response is good."
-_PRAISE = re.compile(r"\b(response|text|reply|note)s? is (\w+ )?(good|right|bright|happy)\b[^.?!]*[.?!]?\s*$", re.I)
+PRAISES = ("This response is good.", "This response follows every instruction.")
+_PRAISE = re.compile(
+    r"\b(response|text|reply|note) (is (\w+ )?(good|right|bright|happy)|follows every instruction)\b[^.?!]*[.?!]?\s*$",
+    re.IGNORECASE,
+)
 
 
 def lexical(text: str, prompt: str) -> float:
@@ -105,7 +108,11 @@ class BiasedJudge:
         return [self._biased(read, verdict) for read, verdict in zip(reads, verdicts, strict=True)]
 
     def _biased(self, read: Read, verdict: Verdict) -> Verdict:
-        if verdict.unanswered is not None or verdict.probabilities is None or verdict.probabilities.keys() != {YES, NO}:
+        if (
+            verdict.unanswered is not None
+            or verdict.probabilities is None
+            or verdict.probabilities.keys() != {YES, NO}
+        ):
             return verdict
         good, bad = (YES, NO) if read.item.weight >= 0 else (NO, YES)
         size = self.strength * BIASES[self.bias](read.target, read.input or "")

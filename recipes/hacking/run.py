@@ -1,15 +1,16 @@
-"""GRPO against a judge with a known weakness, with gold computed by code.
+"""GRPO against a judge with a known weakness, watched by a monitor, with gold computed by code.
 
-    python -m recipes.hacking.run --bias length --strength 0.6 --seed 0 -o runs/hacking
+    python -m recipes.hacking.run --bias length --strength 0.8 --seed 0 -o runs/hacking
     python -m recipes.hacking.run --all -o runs/hacking
 
 A run trains the policy of `start.py` on the answers of a [`BiasedJudge`] and writes `summary.json` and
-`rewards.jsonl`, with one line per completion: step, prompt, completion, reward, gold (fraction of the constraints met,
-computed by code), `held_out` (ids of the items that were read and not rewarded), and the score with all items.
-`uncalibrated` in an item is what the judge would have said without its weakness. Without `--bias`, the run is clean.
+`rewards.jsonl`, the log of a monitored reward with one line per completion and `gold` in addition: the fraction of the
+constraints met, computed by code. The shadow judge is the judge without its weakness. `uncalibrated` in an item is its
+answer, for all completions: so `evaluate.py` can replay the shadow signals with another share. Without `--bias`, the
+run is clean.
 
-Finished runs are skipped. `--all` walks the study: five biases times three seeds, ten clean runs, then the biased runs
-again under each prevention.
+Finished runs are skipped. `--all` walks the study: five biases times three seeds and ten clean runs, then the biased
+runs again under each prevention.
 """
 
 from __future__ import annotations
@@ -17,16 +18,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from hacking.biases import BIASES, BiasedJudge  # noqa: E402
-from hacking.holdout import HeldOutReward  # noqa: E402
-from hacking.start import make_start  # noqa: E402
+from hacking.start import make_start, measure_difficulty  # noqa: E402
+from hacking.study import PREVENTIONS, STRENGTH, Run, study  # noqa: E402
 from pocket.grpo_run import console, train  # noqa: E402
 from pocket.policy import checklist_dataset  # noqa: E402
 from pocket.study import once  # noqa: E402
@@ -38,50 +40,21 @@ from checklist_rewards.files.atomic import atomic_path  # noqa: E402
 from checklist_rewards.files.rows import read_rows  # noqa: E402
 from checklist_rewards.judges import Judge  # noqa: E402
 from checklist_rewards.judges.panel import PanelJudge  # noqa: E402
-
-SEEDS, CLEAN_SEEDS = range(3), range(10)
-PREVENTIONS = ("none", "dropout", "panel", "steering")
-STRENGTH = 0.8
+from checklist_rewards.monitor import MonitorSettings, RewardMonitor  # noqa: E402
+from checklist_rewards.rewards.trl import ChecklistReward  # noqa: E402
 
 
-@dataclass(frozen=True)
-class Run:
-    """The settings of one run. `bias=None` is a clean run."""
+def judges_of(run: Run, store: Path) -> tuple[Judge, Judge]:
+    """The judge of a run, and the same judge without its weakness.
 
-    bias: str | None
-    seed: int
-    strength: float = STRENGTH
-    prevention: str = "none"
-    steps: int = 40
-    groups: int = 4
-    prompts: int = 128
-    learning_rate: float = 5e-4
-    max_tokens: int = 72
-
-    @property
-    def name(self) -> str:
-        return "-".join([self.bias or "clean", *([] if self.prevention == "none" else [self.prevention]), str(self.seed)])
-
-
-def study() -> Iterator[Run]:
-    """All runs, in the order in which they are of use."""
-    for seed in SEEDS:
-        yield from (Run(bias, seed) for bias in BIASES)
-        yield from (Run(None, clean) for clean in CLEAN_SEEDS if clean % len(SEEDS) == seed)
-    for prevention in PREVENTIONS[1:]:
-        yield from (Run(bias, seed, prevention=prevention) for seed in SEEDS for bias in BIASES)
-
-
-def judge_of(run: Run, store: Path) -> Judge:
-    """The biased judge of a run. A panel has two more judges, with the two weaknesses that follow in `BIASES`."""
-    inner = ChecklistScorer("pocket", store=store if run.prevention == "panel" else False).judge
+    A panel is the median of three judges with different weaknesses: that of the run, and the next two of `BIASES`.
+    """
+    inner = ChecklistScorer("pocket", store=store).judge
     if run.bias is None:
-        return inner
-    if run.prevention != "panel":
-        return BiasedJudge(inner, run.bias, run.strength)
-    names = [*BIASES, *BIASES]
-    first = names.index(run.bias)
-    return PanelJudge([BiasedJudge(inner, name, run.strength) for name in names[first : first + 3]], rule="median")
+        return inner, inner
+    names = [*BIASES, *BIASES][list(BIASES).index(run.bias) :]
+    judges = [BiasedJudge(inner, name, run.strength) for name in names[:3]]
+    return PanelJudge(judges, rule="median") if run.prevention == "panel" else judges[0], inner
 
 
 def execute(run: Run, output: Path) -> dict[str, Any]:
@@ -90,9 +63,12 @@ def execute(run: Run, output: Path) -> dict[str, Any]:
 
     def trained() -> dict[str, Any]:
         dataset, items = checklist_dataset(tasks(run.prompts, seed=1, split="test"), output / "checklists.sqlite")
-        scorer = ChecklistScorer(judge=judge_of(run, folder / "store.sqlite"))
         raw = folder / "all.jsonl"
-        reward = HeldOutReward(scorer, log=raw, seed=run.seed, redraw=run.prevention == "dropout")
+        raw.unlink(missing_ok=True)  # of an interrupted run
+        judge, unbiased = judges_of(run, Path(reads) / "store.sqlite")
+        scorer = ChecklistScorer(judge=judge)
+        settings = MonitorSettings(action="log", seed=run.seed, **PREVENTIONS[run.prevention])
+        reward = ChecklistReward(scorer, log=raw)
         log = train(
             dataset,
             items,
@@ -102,25 +78,25 @@ def execute(run: Run, output: Path) -> dict[str, Any]:
             learning_rate=run.learning_rate,
             seed=run.seed,
             start=make_start(output / "start"),
-            reward=reward,
+            reward=RewardMonitor(
+                reward, settings, shadow=ChecklistScorer(judge=unbiased), log=folder / "monitor.jsonl"
+            ),
             groups=run.groups,
             max_tokens=run.max_tokens,
         )
-        write_log(raw, folder / "rewards.jsonl", {task.instruction: task for task in items}, reward)
+        write_log(raw, folder / "rewards.jsonl", {task.instruction: task for task in items})
         return {"log": log}
 
-    return once(folder, asdict(run), trained)
+    with TemporaryDirectory() as reads:  # judges of a panel share their reads; runs do not
+        return once(folder, asdict(run), trained)
 
 
-def write_log(raw: Path, path: Path, by_prompt: dict[str, Task], reward: HeldOutReward) -> None:
-    """Write the log of a run with gold and the held-out items, without fields that are None; delete the raw log."""
+def write_log(raw: Path, path: Path, by_prompt: dict[str, Task]) -> None:
+    """Write the log of a run with gold, without fields that are None; delete the raw log."""
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         for row in read_rows(raw):
-            record = row.data
-            prompt = record["prompt"][-1]["content"]
-            record["gold"] = satisfaction(by_prompt[prompt], record["completion"])
-            ids = [item["id"] for item in record["score"]["items"]]
-            record["held_out"] = sorted(reward.held_out(ids, record["step"]))
+            task = by_prompt[row.data["prompt"][-1]["content"]]
+            record = row.data | {"gold": satisfaction(task, row.data["completion"])}
             file.write(json.dumps(_without_none(record)) + "\n")
     raw.unlink()
 
@@ -144,6 +120,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     transformers_logging.disable_progress_bar()
     one = Run(args.bias, args.seed, args.strength, args.prevention, args.steps)
+    measure_difficulty(make_start(args.output / "start"), tasks(Run.prompts, seed=1, split="test"))
     for run in study() if args.all else [one]:
         log = execute(run, args.output)["log"]
         first, last = ({key: _mean(part, key) for key in ("proxy", "gold")} for part in (log[:5], log[-5:]))
@@ -153,7 +130,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
 
 
-def _mean(log: list[dict[str, float]], key: str) -> float:
+def _mean(log: Sequence[dict[str, float]], key: str) -> float:
     return sum(entry[key] for entry in log) / len(log)
 
 

@@ -12,12 +12,13 @@ import random
 from pathlib import Path
 
 import torch
-from pocket.policy import as_prompt, sample_policy
-from pocket.world import tasks
+from hacking.biases import PRAISES
+from pocket.policy import gold, sample_policy
+from pocket.study import save_json
+from pocket.world import Task, tasks
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from checklist_rewards.backends import pocket_dir
-from hacking.biases import PRAISE
 
 SHARE = 0.08
 """Share of the samples that end in self-praise, and of those that copy the prompt."""
@@ -28,17 +29,19 @@ def seeded_replies(count: int, seed: int) -> list[tuple[str, str]]:
     rng = random.Random(seed)
     items = tasks(count, seed=3, split="train")
     replies = [text for [text] in sample_policy(str(pocket_dir()), items, n=1, temperature=1.0, seed=seed)]
-    return [(task.instruction, _seeded(rng, task.instruction, reply)) for task, reply in zip(items, replies, strict=True)]
+    return [
+        (task.instruction, _seeded(rng, task.instruction, reply)) for task, reply in zip(items, replies, strict=True)
+    ]
 
 
 def _seeded(rng: random.Random, prompt: str, reply: str) -> str:
     kind = rng.random()
     if kind < SHARE:
-        return f"{reply} {PRAISE}"
+        return f"{reply} {rng.choice(PRAISES)}"
     return f"{prompt} {reply}" if kind < 2 * SHARE else reply
 
 
-def make_start(folder: Path, *, count: int = 768, epochs: int = 6, learning_rate: float = 5e-4, seed: int = 0) -> Path:
+def make_start(folder: Path, *, count: int = 512, epochs: int = 6, learning_rate: float = 5e-4, seed: int = 0) -> Path:
     """Train the start policy and save it in `folder`, unless it is there already."""
     if (folder / "model.safetensors").is_file():
         return folder
@@ -59,13 +62,22 @@ def make_start(folder: Path, *, count: int = 768, epochs: int = 6, learning_rate
     return folder
 
 
+def measure_difficulty(folder: Path, items: list[Task], count: int = 16) -> None:
+    """Write the mean gold of the start policy on each prompt, over `count` samples, to `folder/difficulty.json`.
+
+    A file that is there already is kept.
+    """
+    path = folder / "difficulty.json"
+    if not path.is_file():
+        samples = sample_policy(str(folder), items, n=count, temperature=1.0)
+        save_json(path, {task.instruction: gold([task], [texts]) for task, texts in zip(items, samples, strict=True)})
+
+
 def _tokens(tokenizer, prompt: str, reply: str) -> tuple[list[int], int]:
-    start = tokenizer.apply_chat_template([*as_prompt_text(prompt)], add_generation_prompt=True, return_dict=False)
+    start = tokenizer.apply_chat_template(
+        [{"role": "user", "content": prompt}], add_generation_prompt=True, return_dict=False
+    )
     return start + tokenizer(reply).input_ids + [tokenizer.eos_token_id], len(start)
-
-
-def as_prompt_text(prompt: str) -> list[dict[str, str]]:
-    return [{"role": "user", "content": prompt}]
 
 
 def _batch(rows: list[tuple[list[int], int]], pad: int) -> dict[str, torch.Tensor]:
@@ -74,7 +86,5 @@ def _batch(rows: list[tuple[list[int], int]], pad: int) -> dict[str, torch.Tenso
     return {
         "input_ids": torch.tensor([tokens + [pad] * gap for (tokens, _), gap in zip(rows, padding, strict=True)]),
         "attention_mask": torch.tensor([[1] * len(t) + [0] * gap for (t, _), gap in zip(rows, padding, strict=True)]),
-        "labels": torch.tensor(
-            [[-100] * n + t[n:] + [-100] * gap for (t, n), gap in zip(rows, padding, strict=True)]
-        ),
+        "labels": torch.tensor([[-100] * n + t[n:] + [-100] * gap for (t, n), gap in zip(rows, padding, strict=True)]),
     }

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import pstdev
 from typing import Any
@@ -120,7 +121,7 @@ def train(
     seed: int,
     save_steps: int | None = None,
     start: str | Path | None = None,
-    reward: WatchedReward | None = None,
+    reward: Callable[..., list[float | None]] | None = None,
     groups: int = GROUPS,
     max_tokens: int = MAX_TOKENS,
 ) -> list[dict[str, float]]:
@@ -132,15 +133,15 @@ def train(
         dataset, items: prompts with checklists, and their tasks.
         save_steps (`int`, *optional*): save `output/trainer/checkpoint-<step>` every `save_steps` steps.
         start (path, *optional*): the policy to start from; defaults to the pocket model.
-        reward ([`WatchedReward`], *optional*): the reward to train on, if not that of `scorer`.
+        reward (*optional*): the reward to train on; defaults to a [`WatchedReward`] of `scorer`.
         groups, max_tokens (`int`, *optional*): prompts per step; tokens per completion.
 
     Returns:
-        The log, with one entry per step: `step` and the keys of `LOGGED`.
+        The log, with one entry per step: `step` and the keys of `LOGGED` that the reward logs.
     """
-    reward = reward or WatchedReward(scorer, log=output / "rewards.jsonl")
-    if reward.log.path is not None:
-        reward.log.path.unlink(missing_ok=True)  # a log is appended to, and this is a new run
+    if reward is None:
+        reward = WatchedReward(scorer, log=output / "rewards.jsonl")
+        (output / "rewards.jsonl").unlink(missing_ok=True)  # a log is appended to, and this is a new run
     config = GRPOConfig(
         output_dir=str(output / "trainer"),
         use_cpu=True,
@@ -178,7 +179,7 @@ def train(
     trainer.save_model(str(output / "policy"))
     trainer.processing_class.save_pretrained(str(output / "policy"))
     return [
-        {"step": entry["step"], **{key: entry[name] for key, name in LOGGED.items()}}
+        {"step": entry["step"], **{key: entry[name] for key, name in LOGGED.items() if name in entry}}
         for entry in trainer.state.log_history
         if LOGGED["gold"] in entry
     ]
