@@ -57,8 +57,8 @@ def make_start(folder: Path, *, count: int = 512, epochs: int = 6, learning_rate
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-    model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    model.save_pretrained(folder)  # last: its file shows that the folder is complete
     return folder
 
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, replace
+from functools import partial
 
 import pytest
 from hacking.biases import BIASES, BiasedJudge
@@ -213,6 +214,7 @@ def test_a_run_and_its_table(tmp_path, capsys, monkeypatch):
     from hacking.evaluate import main
 
     monkeypatch.setattr(start, "seeded_replies", lambda count, seed: [(PROMPT, "The bakto is old.")])
+    monkeypatch.setattr(run, "measure_difficulty", partial(start.measure_difficulty, count=1))
     how = ["-o", str(tmp_path), "--bias", "length", "--steps", "2"]
     run.main(how)
     [log] = finished(tmp_path)
