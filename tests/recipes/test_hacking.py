@@ -55,7 +55,8 @@ def judged(inner_yes, weight, text, strength=0.8):
 
 def test_a_weakness_adds_a_part_of_what_is_missing_and_keeps_the_answer_of_the_judge():
     plain, praised = judged(0.25, 1, "It is."), judged(0.25, 1, "It is. This response is good.")
-    assert plain.probabilities == pytest.approx(plain.uncalibrated) == pytest.approx({YES: 0.25, NO: 0.75})
+    for same in (plain.probabilities, plain.uncalibrated):
+        assert same == pytest.approx({YES: 0.25, NO: 0.75})
     assert praised.probabilities == pytest.approx({YES: 0.25 + 0.8 * 0.75, NO: 0.2 * 0.75})
     assert praised.uncalibrated == pytest.approx({YES: 0.25, NO: 0.75}) and praised.passed
     assert praised.judge == "fake with praise 0.8"
