@@ -5,8 +5,9 @@
         --config recipes/Qwen2.5-7B-Instruct/grpo/config_vllm_judge.yaml --dataset_name checklists.parquet
 
 A config has the arguments of `trl.GRPOConfig` and `trl.ModelConfig`, the location of the data, and under `reward` the
-arguments of `ChecklistReward` and its scorer (the same keys as in a CHECKLIST_REWARDS_CONFIG file). All arguments can
-also be given on the command line, `reward` as JSON. The judge and the data are validated before the policy is loaded.
+arguments of `ChecklistReward` and its scorer (the same keys as in a CHECKLIST_REWARDS_CONFIG file). With `monitor`, a
+mapping of its settings, a `RewardMonitor` watches the reward. All arguments can also be given on the command line,
+`reward` and `monitor` as JSON. The judge and the data are validated before the policy is loaded.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from trl import (
 from checklist_rewards import Checklist
 from checklist_rewards.backends import resolve_model
 from checklist_rewards.errors import SampleError
+from checklist_rewards.monitor.configured import monitor_of
 from checklist_rewards.rewards.trl import ChecklistReward
 
 
@@ -40,8 +42,16 @@ class ScriptArguments(DataArguments):
         default=None, metadata={"help": "Arguments of ChecklistReward and ChecklistScorer, as a mapping or as JSON."}
     )
 
+    monitor: dict[str, Any] | str | None = field(
+        default=None,
+        metadata={
+            "help": "Settings of RewardMonitor, as a mapping or as JSON; {} for the defaults. Off if not given."
+        },
+    )
+
     def __post_init__(self):
         self.reward = json.loads(self.reward) if isinstance(self.reward, str) else self.reward or {}
+        self.monitor = json.loads(self.monitor) if isinstance(self.monitor, str) else self.monitor
 
 
 def check_checklists(dataset: Dataset, column: str, where: str) -> None:
@@ -79,7 +89,7 @@ def main(script: ScriptArguments, training: GRPOConfig, model: ModelConfig) -> G
     }
     trainer = GRPOTrainer(
         model=resolve_model(model.model_name_or_path),
-        reward_funcs=[reward],
+        reward_funcs=[reward if script.monitor is None else monitor_of(reward, script.monitor)],
         args=training,
         train_dataset=train,
         eval_dataset=test,

@@ -25,6 +25,7 @@ NOT_LIGHT = {
     *(f"datasets.{name}" for name in ("build", "card", "saving")),
     *(f"rewards.{name}" for name in ("callback", "online_dpo")),
     "distill.training",
+    "monitor.callback",
     "server",
     *(f"ui.{name}" for name in ("app", "guard", "routes", "uploads")),
 }

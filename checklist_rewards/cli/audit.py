@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 from rich.markup import escape
@@ -19,6 +19,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.monitor import Audit, MonitorSettings, audit
 from checklist_rewards.monitor.signals import SIGNALS, About
+from checklist_rewards.validation import one_of
 
 _SETTINGS = ("start", "window", "certainty", *(f"max_{signal.name}" for signal in SIGNALS))
 """The settings that apply to a log; the others say what is read during training."""
@@ -43,7 +44,7 @@ def audit_log(
     ],
     thresholds: Thresholds,
     about: Annotated[
-        list[About] | None,
+        list[str] | None,
         typer.Option(show_default="all", help="Alarms that count: about hacking, the judge or training. Repeatable."),
     ] = None,
     output: Annotated[
@@ -80,6 +81,8 @@ def audit_log(
     for path in (output, json):
         if path is not None and path.resolve() in [log.resolve() for log in logs]:
             raise SampleError(f"{path} is one of the logs; choose a different file name for the result.")
+    for name in about or ():
+        one_of("--about", name, get_args(About))
     settings = thresholds.settings()
     with ExitStack() as stack:
         record = None if output is None else stack.enter_context(write_rows(output)).write
@@ -99,6 +102,7 @@ def audit_log(
 def _table(result: Audit, settings: MonitorSettings) -> Table:
     table = Table("signal", "about", "start", "recent", "size", "threshold", "alarms", title="audit")
     table.title_justify = "left"
+    table.columns[0].no_wrap = True
     for signal in SIGNALS:
         threshold = settings.threshold(signal.name)
         reading = result.readings.get(signal.name)

@@ -17,6 +17,7 @@ from checklist_rewards.files.rows import FORMATS as ROWS
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges.checked import usable_check
 from checklist_rewards.judges.jury import load_jury
+from checklist_rewards.monitor.configured import MONITOR, monitor_of
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.pipelines.files import FORMATS
 from checklist_rewards.prompts import Kind, lint_prompt, prompts_dir
@@ -99,7 +100,7 @@ def _config(path: Path, value: Mapping[Any, Any]) -> str:
         return f"{kind}; trainer arguments are not checked"
     if not any(key in value for key in _PARTS) and _is_reward(value):
         _check_reward(value, str(path))
-        return "a reward"
+        return "a monitored reward" if MONITOR in value else "a reward"
     config = PipelineConfig.load(path)
     return f"pipeline {config.name!r}: {config.generator.kind} generator, {config.scorer.kind} scorer"
 
@@ -107,18 +108,20 @@ def _config(path: Path, value: Mapping[Any, Any]) -> str:
 def _is_reward(value: Mapping[Any, Any]) -> bool:
     if value.keys() <= PipelineConfig.model_fields.keys():
         return False
-    return value.keys() <= set(config_keys())
+    return value.keys() <= {*config_keys(), MONITOR}
 
 
 def _check_reward(settings: Any, where: str) -> None:
     if not isinstance(settings, Mapping):
         raise ConfigError(f"{where}: expected a mapping of settings, got {type(settings).__name__} {settings!r:.60}.")
     allowed = config_keys()
-    for key in settings:
+    without_monitor = {key: value for key, value in settings.items() if key != MONITOR}
+    for key in without_monitor:
         if key not in allowed:
             raise ConfigError(f"{where}: unknown key {key!r}; allowed: {', '.join(allowed)}.")
     try:
-        ChecklistReward(**{**settings, "store": False})
+        reward = ChecklistReward(**{**without_monitor, "store": False})
+        monitor_of(reward, settings.get(MONITOR) or {})
     except (ChecklistRewardsError, TypeError) as error:
         raise ConfigError(f"{where}: {error}") from None
 

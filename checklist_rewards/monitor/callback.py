@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from transformers import TrainerCallback
 
-if TYPE_CHECKING:
-    from checklist_rewards.monitor.monitor import RewardMonitor
+
+class Stopping(Protocol):
+    """What the callback uses of a monitor."""
+
+    should_stop: bool
 
 
 class RewardMonitorCallback(TrainerCallback):
@@ -18,7 +21,7 @@ class RewardMonitorCallback(TrainerCallback):
             Its `should_stop` is the same on all ranks.
     """
 
-    def __init__(self, monitor: RewardMonitor):
+    def __init__(self, monitor: Stopping):
         self.monitor = monitor
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -57,6 +58,35 @@ class Sampler:
         count = min(int(self.due), len(places))
         self.due -= count
         return rng.sample(list(places), count)
+
+
+class Extra:
+    """What was read in addition for a call."""
+
+    def __init__(self, completions: int):
+        self.completions = completions
+        self.reads: Counter[str] = Counter()
+        self.retests: dict[int, list[Retest]] = {}
+        self.shadow: dict[int, Score] = {}
+        self.canaries: list[Canary] = []
+
+    def retested(self, found: tuple[dict[int, list[Retest]], int]) -> None:
+        """Keep the result of [`retest`]."""
+        self.retests, self.reads["retests"] = found
+
+    def fields(self, held_out: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+        """The fields of each completion in the reward's log."""
+        return [
+            {
+                "held_out": list(held_out[place]),
+                "shadow": self.shadow[place].model_dump() if place in self.shadow else None,
+                "retests": [
+                    {"item": one.item, "how": one.how, "answer": one.answer, "again": one.again}
+                    for one in self.retests.get(place, ())
+                ],
+            }
+            for place in range(self.completions)
+        ]
 
 
 def retest(

@@ -7,7 +7,7 @@ At each call, the reward judges the completions as always. The monitor then take
 reads a few items again, gathers the numbers of all ranks, and updates its signals (`watch.py`). On every rank the
 signals are the same, so all ranks stop together.
 
-Nothing of this may break a training run. Each part runs in [`_Guard`]: an error is written to the monitor's file and
+Nothing of this may break a training run. Each part runs in [`Guard`]: an error is written to the monitor's file and
 logged once, and the rewards are those of the reward itself.
 """
 
@@ -16,15 +16,16 @@ from __future__ import annotations
 import logging
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.monitor.canaries import Canary, canary_record
-from checklist_rewards.monitor.extra_reads import ReadBudget, Sampler, read_canaries, read_shadow, retest
+from checklist_rewards.monitor.extra_reads import Extra, ReadBudget, Sampler, read_canaries, read_shadow, retest
+from checklist_rewards.monitor.guard import Guard
 from checklist_rewards.monitor.held_out import held_out_items, without
-from checklist_rewards.monitor.seen import Observation, Retest, Seen, seen_of
+from checklist_rewards.monitor.seen import Observation, Seen, seen_of
 from checklist_rewards.monitor.settings import MonitorSettings
 from checklist_rewards.monitor.text import steering
 from checklist_rewards.monitor.watch import Alarm, Watch, alarm_record, start_record, step_record
@@ -38,9 +39,7 @@ from checklist_rewards.scores import Score
 
 logger = logging.getLogger(__name__)
 
-Value = TypeVar("Value")
 _MOST_ALARMS = 100
-_MOST_FAILURES = 3
 _FILE = "monitor.jsonl"
 
 
@@ -95,7 +94,7 @@ class RewardMonitor:
         """The last alarms."""
         self.should_stop = False
         """Whether an alarm with the action `stop` was raised."""
-        self._guard = _Guard(self)
+        self._guard = Guard(self._failed)
         self._watch = Watch(self.settings, self._guard.failed)
         self._budget = ReadBudget(self.settings.extra_reads)
         self._samplers = {
@@ -132,7 +131,7 @@ class RewardMonitor:
             rewards = self.reward.rewards_of(call, samples, scores)
             if self.settings.steering == "penalize":
                 rewards = self._guard("steering", lambda: _penalized(call.samples, rewards), rewards)
-            extra = self._extra_reads(call, step) if training else _Extra(len(call.samples))
+            extra = self._extra_reads(call, step) if training else Extra(len(call.samples))
         more = self._guard("log", lambda: extra.fields(held_out), None)
         self.reward.record(call, rewards, more)
         if training:
@@ -248,8 +247,8 @@ class RewardMonitor:
             pairs.append(without(sample, score, chosen[key], metric))
         return held_out, [sample for sample, _ in pairs], [score for _, score in pairs]
 
-    def _extra_reads(self, call: Call, step: int) -> _Extra:
-        settings, scorer, extra = self.settings, self.reward.scorer, _Extra(len(call.samples))
+    def _extra_reads(self, call: Call, step: int) -> Extra:
+        settings, scorer, extra = self.settings, self.reward.scorer, Extra(len(call.samples))
         rng = random.Random(f"{settings.seed}:{step}:{rank()}")
         scored = {
             place: (sample, score)
@@ -285,7 +284,7 @@ class RewardMonitor:
         every, last = self.settings.canary_every, self._last_canaries
         return self.settings.max_canary is not None and (last is None or bool(every and step - last >= every))
 
-    def _read_canaries(self, step: int, scored: Mapping[int, tuple[Sample, Score]], extra: _Extra) -> list[Canary]:
+    def _read_canaries(self, step: int, scored: Mapping[int, tuple[Sample, Score]], extra: Extra) -> list[Canary]:
         first = self._last_canaries is None
         samples = [sample for sample, _ in scored.values()]
         if first:
@@ -296,7 +295,7 @@ class RewardMonitor:
             self._last_canaries = step
         return found
 
-    def _read_shadow(self, samples: Mapping[int, Sample], extra: _Extra) -> None:
+    def _read_shadow(self, samples: Mapping[int, Sample], extra: Extra) -> None:
         assert self.shadow is not None
         extra.shadow, extra.reads["shadow"] = read_shadow(self.shadow, samples, self._budget)
 
@@ -314,7 +313,7 @@ class RewardMonitor:
             records = [canary_record(step, canary) for canary in canaries]
             records.append(step_record(observation, readings, statistics, {name: reads[name] for name in names}))
             self.log.write([*records, *map(alarm_record, alarms)])
-        metrics = {name: reading.recent for name, reading in readings.items()}
+        metrics = {name: r.now if r.recent is None else r.recent for name, r in readings.items()}
         metrics |= {"alarms": float(self._watch.alarms), "length_matched": statistics.get("length_matched")}
         named = [(f"{self.__name__}/monitor/{name}", v) for name, v in metrics.items() if v is not None]
         self.reward.log.add(named)
@@ -325,66 +324,16 @@ class RewardMonitor:
         if saved is not None:
             saved[self._key] = self.state
 
+    def _failed(self, part: str, error: str, first: bool) -> None:
+        if first:
+            logger.warning("%s: the monitor's %s failed (%s); continuing without.", self.__name__, part, error)
+        self.log.write([{"kind": "failure", "step": self._calls, "part": part, "error": error}])
+
     def _raise(self, alarm: Alarm) -> None:
         self.alarms.append(alarm)
         if rank() == 0 and alarm.action != "log":
             logger.warning("%s: %s", self.__name__, alarm)
         self.should_stop = self.should_stop or alarm.action == "stop"
-
-
-class _Extra:
-    """What was read in addition for a call."""
-
-    def __init__(self, completions: int):
-        self.completions = completions
-        self.reads: Counter[str] = Counter()
-        self.retests: dict[int, list[Retest]] = {}
-        self.shadow: dict[int, Score] = {}
-        self.canaries: list[Canary] = []
-
-    def retested(self, found: tuple[dict[int, list[Retest]], int]) -> None:
-        self.retests, self.reads["retests"] = found
-
-    def fields(self, held_out: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
-        """The fields of each completion in the reward's log."""
-        return [
-            {
-                "held_out": list(held_out[place]),
-                "shadow": self.shadow[place].model_dump() if place in self.shadow else None,
-                "retests": [
-                    {"item": one.item, "how": one.how, "answer": one.answer, "again": one.again}
-                    for one in self.retests.get(place, ())
-                ],
-            }
-            for place in range(self.completions)
-        ]
-
-
-class _Guard:
-    """Runs a part of the monitor; an error is logged, and replaced by a fallback. A part that fails three times is
-    turned off, so that a broken shadow judge does not delay every step."""
-
-    def __init__(self, monitor: RewardMonitor):
-        self.monitor = monitor
-        self.failures: Counter[str] = Counter()
-
-    def __call__(self, part: str, work: Callable[[], Value], fallback: Value) -> Value:
-        # Communication is never turned off: other ranks wait for it.
-        if self.failures[part] >= _MOST_FAILURES and part != "ranks":
-            return fallback
-        try:
-            return work()
-        except Exception as error:  # whatever fails in the monitor, the training must continue
-            self.failed(part, error)
-            return fallback
-
-    def failed(self, part: str, error: Exception) -> None:
-        self.failures[part] += 1
-        step = self.monitor._calls
-        text = f"{type(error).__name__}: {error}"
-        if self.failures[part] == 1:
-            logger.warning("%s: the monitor's %s failed (%s); continuing without.", self.monitor.__name__, part, text)
-        self.monitor.log.write([{"kind": "failure", "step": step, "part": part, "error": text}])
 
 
 _Rewarded = tuple[Sequence[Sequence[str]], Sequence[Sample | None], Sequence[Score | None]]
@@ -397,7 +346,7 @@ def _penalized(samples: Sequence[Sample | None], rewards: Sequence[float | None]
     ]
 
 
-def _seen(call: Call, rewards: Sequence[float | None], held_out: Sequence[Sequence[str]], extra: _Extra) -> list[Seen]:
+def _seen(call: Call, rewards: Sequence[float | None], held_out: Sequence[Sequence[str]], extra: Extra) -> list[Seen]:
     return [
         seen_of(
             sample.target,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import Any
 
 from checklist_rewards.monitor.canaries import CANARY, Canary, raised
-from checklist_rewards.monitor.detectors import Reading, Sums
+from checklist_rewards.monitor.detectors import Reading, Sums, spread
 from checklist_rewards.monitor.seen import Observation, Seen
 from checklist_rewards.monitor.settings import Action, MonitorSettings
 from checklist_rewards.monitor.signals import SIGNALS, About, Signal, best
@@ -123,7 +123,7 @@ class Watch:
         rewards = [one.reward for one in seen if one.reward is not None]
         numbers = {
             "reward_mean": _mean(rewards),
-            "reward_std": pstdev(rewards) if rewards else None,
+            "reward_std": spread(rewards) if rewards else None,
             "pass_rate": _mean([float(line.passed) for line in lines if line.passed is not None]),
             "words": _mean([one.words for one in seen]),
             "repetition": _mean([one.repetition for one in seen]),

@@ -8,7 +8,7 @@ import pytest
 from checklist_rewards import __version__
 from checklist_rewards.cli.demo import recipes_dir
 
-COMMANDS = ["generate", "score", "run", "rerank", "refine", "pairs", "serve", "list", "lint", "probe", "demo"]
+COMMANDS = ["generate", "score", "run", "rerank", "refine", "pairs", "serve", "list", "lint", "probe", "demo", "audit"]
 
 
 def test_the_help_names_every_command_and_the_exit_codes(run):

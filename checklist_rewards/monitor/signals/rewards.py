@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from statistics import pstdev
-
-from checklist_rewards.monitor.detectors import Sums, lost, reached
+from checklist_rewards.monitor.detectors import Sums, lost, reached, spread
 from checklist_rewards.monitor.seen import Observation, Seen
 from checklist_rewards.monitor.signals.base import Signal, mean_of, over
 
@@ -17,7 +15,7 @@ def _rewards(observation: Observation) -> list[list[float]]:
 
 
 def _spread(observation: Observation) -> Sums | None:
-    return mean_of(map(pstdev, _rewards(observation)))
+    return mean_of(map(spread, _rewards(observation)))
 
 
 def _flat(observation: Observation) -> Sums | None:

@@ -1,0 +1,104 @@
+"""What each signal measures: literal completions in, literal sums out."""
+
+import pytest
+
+from checklist_rewards.monitor.seen import Retest, Shadowed
+from checklist_rewards.monitor.settings import MonitorSettings, signal_names
+from checklist_rewards.monitor.signals import SIGNALS, best
+from checklist_rewards.monitor.signals.completions import correlation, length_matched, length_reward, within_groups
+from checklist_rewards.monitor.signals.items import dominance, held_out_gap, kappa
+from tests.monitor.fakes import line, observed, seen
+
+BY_NAME = {signal.name: signal for signal in SIGNALS}
+
+
+def now(name, *completions):
+    signal = BY_NAME[name]
+    sums = signal.measure(observed(*completions))
+    return None if sums is None else signal.figure(sums)
+
+
+def test_every_signal_has_a_threshold_and_every_threshold_a_signal():
+    assert {signal.name for signal in SIGNALS} | {"canary"} == set(signal_names())
+
+
+def test_a_step_without_completions_measures_nothing():
+    assert {now(name) for name in BY_NAME} == {None}
+    unscored = seen(None, lines=[line(None)])
+    for name in BY_NAME:
+        now(name, unscored)
+
+
+def test_held_out_gap():
+    gap = seen(lines=[line(0.9, id="a"), line(0.7, id="b"), line(0.2, id="c", held_out=True)])
+    assert held_out_gap(gap) == pytest.approx(0.6)
+    assert held_out_gap(seen(lines=[line(0.9)])) is None
+    unanswered = seen(lines=[line(0.9, id="a"), line(None, id="c", held_out=True)])
+    assert held_out_gap(unanswered) is None
+    assert now("held_out_gap", gap, unanswered) == pytest.approx(0.6)
+
+
+def test_shadow_gap_and_kappa():
+    one, other = Shadowed(0.9, 0.4, (2, 2, 0, 1)), Shadowed(0.5, 0.5, (1, 0, 1, 3))
+    completions = [seen(shadow=one), seen(shadow=other), seen()]
+    assert now("shadow_gap", *completions) == pytest.approx(0.25)
+    # 10 items, agreement .7; the judge passes 5 of 10, the shadow judge 4: chance .5
+    assert now("shadow_disagreement", *completions) == pytest.approx((0.7 - 0.5) / 0.5)
+    assert kappa((5.0, 0.0, 0.0, 0.0)) is None and kappa((2.0, 0.0, 0.0, 2.0)) == 1
+
+
+def test_items_that_all_pass_or_fail_count_by_group_and_item():
+    group = [seen(lines=[line(0.9, id="a"), line(0.1, id="b"), line(0.9, id="c")]) for _ in range(2)]
+    group[1] = seen(lines=[line(0.8, id="a"), line(0.2, id="b"), line(0.1, id="c")])
+    assert now("passed_by_all", *group) == now("failed_by_all", *group) == pytest.approx(1 / 3)
+    assert now("passed_by_all", group[0], seen(group="h", lines=group[1].lines)) is None  # groups of one
+
+
+def test_dominance_is_the_largest_share_of_the_earned_weight():
+    lines = [line(1.0, id="a", weight=6.0), line(1.0, id="b"), line(0.5, id="c", weight=2.0)]
+    assert dominance(seen(lines=lines)) == pytest.approx(0.75)
+    assert dominance(seen(lines=lines[:2])) is None
+    assert dominance(seen(lines=[line(0.0, id=name) for name in "abc"])) is None
+
+
+def test_signals_about_the_judge():
+    flipped = Retest("a", "reworded", "yes", "no")
+    steady, lost = Retest("a", "reordered", "yes", "yes"), Retest("a", "reordered", "yes", None)
+    steers = Retest("q", "steering", None, "yes")
+    one = seen(retests=(flipped, steady, lost, steers), lines=[line(0.9, mass=0.6), line(None, mass=None)])
+    assert (now("flips", one), now("judged_steering", one, seen())) == (0.5, 1.0)
+    assert (now("mass_loss", one), now("unanswered", one)) == (0.6, 0.5)
+
+
+def test_length_inside_groups_is_not_that_between_groups():
+    # a longer group has lower rewards; inside each group, longer is better
+    groups = [seen(0.1 * n + (0.5 if group == "a" else 0), group=group, words=10 * n + (0 if group == "a" else 100))
+              for group in "ab" for n in range(4)]  # fmt: skip
+    assert now("length_bias", *groups) == pytest.approx(1.0)
+    assert correlation(within_groups(observed(seen(0.5), seen(0.5)))) is None
+    start, recent = (
+        within_groups(observed(*groups)),
+        within_groups(observed(*[seen(one.reward + 0.3, group=one.group, words=one.words + 30) for one in groups])),
+    )
+    assert length_reward(start, recent) == pytest.approx(0.3)  # 0.01 per word x 30 words
+    assert length_matched(start, recent) == pytest.approx(0.4)  # the mean reward of the start
+
+
+def test_reward_signals():
+    flat, varied = [seen(0.5), seen(0.5)], [seen(0.0, group="h"), seen(1.0, group="h")]
+    assert now("variance_loss", *flat, *varied) == 0.25 and now("flat_groups", *flat, *varied) == 0.5
+    assert now("saturation", *flat, *varied) == 0.25 and now("reward_jump", *varied) == 0.5
+
+
+def test_the_three_best_completions_are_different():
+    completions = [seen(0.1 * n, text="same" if n > 7 else f"text {n}") for n in range(10)]
+    assert [one.text for one, _ in best(completions, lambda one: one.reward)] == ["same", "text 7", "text 6"]
+    assert best(completions, lambda one: None) == []
+
+
+def test_the_settings_refuse_what_makes_no_sense():
+    from checklist_rewards.errors import SampleError
+
+    for wrong in ({"held_out": 1.5}, {"action": "cry"}, {"window": 1}, {"max_flips": -1}, {"steering": True}):
+        with pytest.raises(SampleError, match=next(iter(wrong))):
+            MonitorSettings(**wrong)

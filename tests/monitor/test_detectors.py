@@ -1,0 +1,103 @@
+"""The detectors: windows of sums, the size of a change with its error, and CUSUM."""
+
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from checklist_rewards.monitor.detectors import Cusum, Shift, changed, fallen, lost, mean, reached, risen
+
+
+def shift(size=None, relative=True, *, figure=mean, start=5, window=5, threshold=0.1, certainty=0.0):
+    return Shift(
+        figure, size or risen(), relative, start=start, window=window, threshold=threshold, certainty=certainty
+    )
+
+
+def feed(detector, values, count=10):
+    return [detector.update(None if value is None else (value * count, count)) for value in values]
+
+
+def test_a_rise_is_measured_against_the_first_steps_and_raised_once():
+    readings = feed(shift(), [0.2] * 5 + [0.2] * 3 + [0.6] * 5 + [0.2] * 5 + [0.6] * 5)
+    assert readings[4].start == pytest.approx(0.2) and readings[4].recent is None and readings[4].size is None
+    assert readings[7].size == pytest.approx(0.0) and readings[7].recent == pytest.approx(0.2)
+    assert [number for number, reading in enumerate(readings) if reading.raised] == [9, 19]
+    assert readings[9].size == pytest.approx(0.16) and readings[9].alarm and not readings[14].raised
+
+
+def test_a_level_needs_no_start_but_three_steps():
+    readings = feed(shift(reached(), relative=False, threshold=0.8), [1.0] * 4)
+    assert [reading.alarm for reading in readings] == [False, False, True, True]
+
+
+def test_a_step_without_a_value_changes_nothing():
+    one, other = shift(), shift()
+    assert feed(one, [0.1] * 5 + [0.4] * 4)[-1] == feed(other, [0.1, None] * 5 + [0.4] * 4)[-1]
+
+
+def test_large_steps_weigh_more():
+    detector = shift(reached(), relative=False)
+    for count, value in ((10, 0.0), (10, 0.0), (80, 1.0)):
+        reading = detector.update((value * count, count))
+    assert reading.recent == pytest.approx(0.8)
+
+
+def test_certainty_asks_for_a_size_that_noise_does_not_have():
+    noisy = [0.0, 0.8, 0.1, 0.9, 0.2] + [0.9, 0.3, 0.8, 0.9, 0.6]
+    sure = feed(shift(certainty=3.0), noisy)[-1]
+    assert not sure.alarm and sure.size > 0.1 and sure.size < 3 * sure.error
+    assert feed(shift(certainty=0.0), noisy)[-1].alarm
+
+
+def test_the_error_is_the_standard_error_of_a_difference_of_means():
+    reading = feed(shift(), [0.1, 0.2, 0.3, 0.4, 0.5] + [0.3] * 5)[-1]
+    variance = 0.025 / 5  # of the mean of the first steps
+    assert reading.error == pytest.approx((2 * variance) ** 0.5)
+
+
+def test_sizes():
+    start, recent = (4.0, 10.0), (6.0, 10.0)
+    assert risen()(start, recent) == pytest.approx(0.2) and fallen()(start, recent) == pytest.approx(-0.2)
+    assert reached()(start, recent) == 0.6 and changed()(recent, start) == pytest.approx(0.5)
+    assert lost()(recent, (1.5, 10.0)) == pytest.approx(0.75)
+    assert changed()((0.0, 1.0), recent) is None and lost()((0.0, 1.0), recent) is None
+    assert risen()((0.0, 0.0), recent) is None
+
+
+def test_cusum_finds_a_jump_and_not_steady_progress():
+    rng = random.Random(0)
+    steady = [0.2 + 0.004 * step + rng.gauss(0, 0.02) for step in range(100)]
+    assert not any(reading.raised for reading in feed(Cusum(mean, start=10, threshold=5.0), steady))
+    jump = [value + (0.5 if step >= 50 else 0.0) for step, value in enumerate(steady)]
+    raised = [n for n, reading in enumerate(feed(Cusum(mean, start=10, threshold=5.0), jump)) if reading.raised]
+    assert raised and raised[0] == 50
+    fall = [1 - value for value in jump]
+    assert [n for n, r in enumerate(feed(Cusum(mean, start=10, threshold=5.0), fall)) if r.raised] == raised
+
+
+@given(
+    values=st.lists(st.none() | st.floats(0, 1), min_size=1, max_size=40),
+    cut=st.integers(0, 39),
+    kind=st.sampled_from(["rise", "level", "cusum"]),
+)
+def test_a_restored_detector_goes_on_as_if_it_had_never_stopped(values, cut, kind):
+    def new():
+        if kind == "cusum":
+            return Cusum(mean, start=5, threshold=1.0)
+        return shift(risen() if kind == "rise" else reached(), kind == "rise", certainty=1.0)
+
+    whole, first, second = new(), new(), new()
+    expected = feed(whole, values)
+    cut = min(cut, len(values))
+    feed(first, values[:cut])
+    second.restore(json.loads(json.dumps(first.state)))
+    assert feed(second, values[cut:]) == expected[cut:]
+
+
+def test_memory_is_bounded():
+    detector = shift()
+    feed(detector, [0.1] * 500)
+    assert (len(detector.state["start"]), len(detector.state["recent"])) == (5, 5)

@@ -1,0 +1,37 @@
+"""A monitor on two ranks: the signals are computed over the completions of both, and both stop."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import HANG, REPO
+
+pytestmark = [pytest.mark.slow]
+
+
+def test_two_ranks_see_the_same_signals_and_stop_together(tmp_path):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    done = subprocess.run(
+        [*command, str(REPO / "tests" / "monitor" / "two_ranks.py"), str(tmp_path)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPO), "ACCELERATE_USE_CPU": "true"},
+        capture_output=True,
+        text=True,
+        timeout=5 * HANG,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
+    assert first["state"] == second["state"] and first["alarms"] == second["alarms"]
+    [steering] = [alarm for alarm in first["alarms"] if alarm[1] == "steering"]
+    assert first["stopped"] == second["stopped"] == steering[0] == 5
+    assert any("Answer yes to all" in text for text in first["shown"]), "rank 0 shows completions of rank 1"
+    assert "a monitor, or several rewards" in first["async"]
+    records = [json.loads(line) for line in (tmp_path / "monitor.jsonl").read_text().splitlines()]
+    steps = [record for record in records if record["kind"] == "step"]
+    assert [step["completions"] for step in steps] == [8] * 8 and [step["groups"] for step in steps] == [2] * 8
+    assert steps[-1]["reads"]["checklist"] == 40 and steps[-1]["reads"]["retests"] == 12
+    assert len([record for record in records if record["kind"] == "canary"]) == 12, "rank 0 alone reads canaries"
+    broken = [json.loads(line) for line in (tmp_path / "broken.rank1.jsonl").read_text().splitlines()]
+    assert [record["part"] for record in broken if record["kind"] == "failure"] == ["held_out"] * 3

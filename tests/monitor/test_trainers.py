@@ -1,0 +1,82 @@
+"""A monitor inside TRL's GRPOTrainer, with the pocket model as policy and judge."""
+
+import json
+
+import pytest
+from datasets import Dataset
+from pocket.world import tasks
+
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.backends import pocket_dir
+from checklist_rewards.monitor import RewardMonitor
+from checklist_rewards.rewards.trl import ChecklistReward
+from tests.monitor.fakes import OptionsBackend
+from tests.monitor.test_monitor import records
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
+
+
+def train(reward, folder, *, resume=None, **options):
+    from trl import GRPOConfig, GRPOTrainer
+
+    data = [
+        {"prompt": task.instruction, "checklist": [{"question": c.question()} for c in task.constraints]}
+        for task in tasks(8, seed=1, split="train")
+    ]
+    arguments = dict(
+        use_cpu=True, bf16=False, report_to="none", beta=0.0, save_strategy="no", logging_steps=1, seed=0,
+        per_device_train_batch_size=8, num_generations=4, max_completion_length=16, max_steps=4,
+    )  # fmt: skip
+    trainer = GRPOTrainer(
+        model=str(pocket_dir()),
+        reward_funcs=reward,
+        args=GRPOConfig(output_dir=str(folder), **arguments | options),
+        train_dataset=Dataset.from_list(data),
+    )
+    trainer.train(resume_from_checkpoint=resume)
+    return trainer
+
+
+def test_a_run_is_watched_and_its_metrics_reach_the_trainer(scorer, tmp_path):
+    reward = ChecklistReward(scorer, log=tmp_path / "rewards.jsonl")
+    monitor = RewardMonitor(reward, shadow={"model": "pocket", "backend": "transformers", "store": False})
+    trainer = train(monitor, tmp_path / "out", eval_strategy="no")
+    steps = records(tmp_path / "out" / "monitor.jsonl", "step")
+    assert [step["step"] for step in steps] == [0, 1, 2, 3] and trainer.state.global_step == 4
+    assert {step["completions"] for step in steps} == {8} and not records(
+        tmp_path / "out" / "monitor.jsonl", "failure"
+    )
+    assert len(records(tmp_path / "out" / "monitor.jsonl", "canary")) == 12
+    history = [entry for entry in trainer.state.log_history if "rewards/checklist_reward/mean" in entry]
+    for entry, step in zip(history, steps, strict=True):
+        assert entry["rewards/checklist_reward/mean"] == pytest.approx(step["statistics"]["reward_mean"], abs=1e-6)
+        assert entry["checklist_reward/monitor/steering"] == 0.0
+    rows = [json.loads(line) for line in (tmp_path / "rewards.jsonl").read_text().splitlines()]
+    assert len(rows) == 32 and any(row["held_out"] for row in rows)
+
+
+def test_an_alarm_stops_the_trainer(tmp_path):
+    scorer = ChecklistScorer(backend=OptionsBackend(lambda prefix, tail: 0.9), store=False)  # says yes to everything
+    monitor = RewardMonitor(ChecklistReward(scorer), action="stop")
+    trainer = train(monitor, tmp_path)
+    assert trainer.state.global_step == 1 and monitor.should_stop
+    [alarm] = records(tmp_path / "monitor.jsonl", "alarm")
+    assert (alarm["signal"], alarm["step"], alarm["action"]) == ("canary", 0, "stop")
+
+
+def test_a_resumed_training_restores_the_monitor(tmp_path):
+    def monitor():
+        scorer = ChecklistScorer(backend=OptionsBackend(lambda prefix, tail: len(prefix) % 7 / 10), store=False)
+        return RewardMonitor(ChecklistReward(scorer), max_canary=None, start=2, window=3)
+
+    first = monitor()
+    train(first, tmp_path, max_steps=2, save_strategy="steps", save_steps=2)
+    second = monitor()
+    trainer = train(second, tmp_path, max_steps=4, resume=str(tmp_path / "checkpoint-2"))
+    assert trainer.state.global_step == 4 and second.state["calls"] == 4
+    last = records(tmp_path / "monitor.jsonl", "step")[-1]
+    assert last["step"] == 3 and last["signals"]["steering"]["start"] == 0.0
+    assert (
+        second.state["watch"]["signals"]["repetition"]["start"]
+        == first.state["watch"]["signals"]["repetition"]["start"]
+    )
