@@ -59,7 +59,7 @@ def test_a_weakness_adds_a_part_of_what_is_missing_and_keeps_the_answer_of_the_j
         assert same == pytest.approx({YES: 0.25, NO: 0.75})
     assert praised.probabilities == pytest.approx({YES: 0.25 + 0.8 * 0.75, NO: 0.2 * 0.75})
     assert praised.uncalibrated == pytest.approx({YES: 0.25, NO: 0.75}) and praised.passed
-    assert praised.judge == "fake with praise 0.8"
+    assert praised.judge == "pocket with praise 0.8"
 
 
 def test_a_penalty_is_avoided_by_the_weakness():
