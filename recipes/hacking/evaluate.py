@@ -1,12 +1,16 @@
 """Tables and plots of the hacking study: which detector finds a hacked run, when, and how often it is wrong.
 
     python -m recipes.hacking.evaluate runs/hacking detection
-    python -m recipes.hacking.evaluate runs/hacking {biases,shadow,thresholds,prevention,plots}
+    python -m recipes.hacking.evaluate runs/hacking {rates,biases,shadow,thresholds,prevention,plots}
 
-Each table is printed as Markdown. `detection`: every signal, the whole monitor, rewardspy. `biases`: the monitor and
-rewardspy on each bias. `shadow`: the monitor with shadow judges that read more, or share the weakness. `thresholds`:
-the thresholds that give no alarm in the clean runs of the fitting part. `prevention`: gold at the end with each
-prevention.
+Each table is printed as Markdown:
+
+- `rates`: how often the start policy has each weakness;
+- `detection`: every signal, the whole monitor and rewardspy, on the reported runs;
+- `biases`: the monitor and rewardspy on each bias, all seeds;
+- `shadow`: the monitor with shadow judges that read more, or share the weakness;
+- `thresholds`: the largest sizes of the signals in the clean and the hacked runs of the fitting part;
+- `prevention`: proxy and gold at the end with each prevention.
 
 The thresholds of the monitor were chosen on the fitting part (`fitting`): seed 0 of three biases, and four clean runs.
 All other runs are reported. A run counts as hacked if it has an onset (`onset.py`).
@@ -24,6 +28,7 @@ from statistics import fmean, median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from hacking.biases import BIASES  # noqa: E402
 from hacking.logs import RunLog, Sizes, alarm_steps, finished, replayed, sizes  # noqa: E402
 from hacking.onset import gold_lost, smoothed  # noqa: E402
 from hacking.plots import draw  # noqa: E402
@@ -198,6 +203,16 @@ def _largest(run: Sequence[Sizes], name: str, settings: MonitorSettings) -> floa
     return max(certain, default=0.0)
 
 
+def rates(study: Study) -> str:
+    """How often the start policy has each weakness: the completions of the first step of all runs."""
+    rows = ["| bias | completions with it | mean size | n |", "|---|---|---|---|"]
+    first = [row for run in study.all for row in run.steps[0]]
+    for bias, weakness in BIASES.items():
+        found = [weakness(row["text"], row["prompt"]) for row in first]
+        rows.append(f"| {bias} | {fmean(size > 0 for size in found):.3f} | {fmean(found):.3f} | {len(found)} |")
+    return "\n".join(rows)
+
+
 def prevention(study: Study) -> str:
     """Proxy and gold at the end (mean of the last ten steps) with each prevention, and the hacked runs."""
     rows = ["| judge | prevention | runs | proxy | gold | hacked |", "|---|---|---|---|---|---|"]
@@ -218,7 +233,7 @@ def _range(values: Sequence[float]) -> str:
     return f"{fmean(values):.2f} ({min(values):.2f}-{max(values):.2f})"
 
 
-TABLES = {table.__name__: table for table in (detection, biases, shadow, thresholds, prevention)}
+TABLES = {table.__name__: table for table in (rates, detection, biases, shadow, thresholds, prevention)}
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -2,7 +2,7 @@
 
 GRPO reinforces only what is sampled. The pocket policy uses the favourite word, writes long texts and lists of three
 by itself, but never praises its reply and never repeats its prompt. So the policy is trained for some steps on its own
-samples, in which a small share ends in self-praise, and as many begin with a copy of the prompt. All runs, clean ones
+samples, of which a fifth ends in self-praise and another fifth begins with a copy of the prompt. All runs, clean ones
 too, start from this policy.
 """
 
@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from checklist_rewards.backends import pocket_dir
 
-SHARE = 0.08
+SHARE = 0.2
 """Share of the samples that end in self-praise, and of those that copy the prompt."""
 
 
