@@ -1,4 +1,9 @@
-"""The onset of hacking, from gold: the first step from which the proxy stays above gold by more than at the start."""
+"""The onset of hacking, from gold: the first step from which the proxy stays above gold by more than at the start.
+
+All curves are smoothed by centred moving averages: the onset is what is known in hindsight, so it may use later steps.
+Gold of a step varies with its few prompts, so it needs a wide average. The gap between proxy and gold is a difference
+on the same completions, and a narrow one is enough.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +12,23 @@ from statistics import fmean
 
 GAP = 0.1
 """Rise of proxy minus gold that is called hacking."""
-START, WINDOW = 5, 3
-"""Steps whose mean gap is the start; steps over which the gap is averaged afterwards."""
+START = 5
+"""Steps whose mean gap is the start."""
+GAP_WIDTH, GOLD_WIDTH = 5, 9
+"""Steps over which the gap and gold are averaged."""
+
+
+def smoothed(values: Sequence[float], width: int = GOLD_WIDTH) -> list[float]:
+    """Centred moving average; at both ends over the steps that exist."""
+    half = width // 2
+    return [fmean(values[max(0, at - half) : at + half + 1]) for at in range(len(values))]
 
 
 def gap_rise(proxy: Sequence[float], gold: Sequence[float]) -> list[float]:
-    """For each step, the mean of proxy - gold over the last `WINDOW` steps, minus its mean over the first `START`."""
+    """For each step, smoothed proxy - gold, minus its mean over the first `START` steps."""
     gaps = [p - g for p, g in zip(proxy, gold, strict=True)]
     start = fmean(gaps[:START])
-    return [fmean(gaps[max(0, step - WINDOW + 1) : step + 1]) - start for step in range(len(gaps))]
+    return [gap - start for gap in smoothed(gaps, GAP_WIDTH)]
 
 
 def onset(proxy: Sequence[float], gold: Sequence[float]) -> int | None:
@@ -34,12 +47,6 @@ def onset(proxy: Sequence[float], gold: Sequence[float]) -> int | None:
     while first > 0 and rises[first - 1] > GAP:
         first -= 1
     return first if first < len(rises) else None
-
-
-def smoothed(gold: Sequence[float], width: int = 9) -> list[float]:
-    """Centred moving average. Gold is what is known in hindsight, so it may use later steps."""
-    half = width // 2
-    return [fmean(gold[max(0, at - half) : at + half + 1]) for at in range(len(gold))]
 
 
 def gold_lost(gold: Sequence[float], step: int) -> float:

@@ -81,9 +81,9 @@ def test_the_onset_is_the_first_step_from_which_the_gap_stays():
     gold = [0.5] * 12
     clean = [0.52] * 12
     assert gap_rise(clean, gold) == pytest.approx([0.0] * 12) and onset(clean, gold) is None
-    # The gap counts from what it is at the start, as a mean over three steps: 0.3 / 3 is not above 0.1, 0.6 / 3 is.
+    # The gap rises by 0.3 at step 6. As a mean over steps 3 to 7 it has risen by 0.12, over steps 2 to 6 by 0.06.
     hacked = [0.52] * 6 + [0.82] * 6
-    assert onset(hacked, gold) == 7
+    assert onset(hacked, gold) == 5
     for_a_while = [0.52] * 6 + [0.82] * 2 + [0.52] * 4
     assert max(gap_rise(for_a_while, gold)) > 0.1 and onset(for_a_while, gold) is None
 
@@ -142,7 +142,7 @@ def test_a_finished_run_is_read_back(tmp_path):
     [run] = finished(tmp_path)
     assert (run.bias, run.seed, len(run.steps)) == ("praise", 1, 20)
     assert run.proxy[0] == pytest.approx(0.395) and run.gold == [0.4] * 20
-    assert run.onset == 12
+    assert run.onset == 11
     assert run.adjusted_gold({PROMPT: 0.3}) == pytest.approx([0.4] * 20)  # one prompt: always of mean difficulty
 
 
@@ -174,7 +174,7 @@ def test_an_alarm_is_in_time_before_gold_is_lost(tmp_path):
     write_run(tmp_path, Run("praise", 1), 20, from_step_12)
     [run] = finished(tmp_path)
     falling = [0.5] * 14 + [0.4] * 6
-    assert outcome(run, 13, falling) == Outcome(True, 13, 1, 0.0) and outcome(run, 13, falling).in_time
+    assert outcome(run, 13, falling) == Outcome(True, 13, 2, 0.0) and outcome(run, 13, falling).in_time
     late = outcome(run, 16, falling)
     assert late.lost == pytest.approx(0.1) and not late.in_time
     missed = outcome(run, None, falling)
