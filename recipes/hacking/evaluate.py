@@ -1,7 +1,7 @@
 """Tables and plots of the hacking study: which detector finds a hacked run, when, and how often it is wrong.
 
-    python -m recipes.hacking.evaluate runs/hacking detection
-    python -m recipes.hacking.evaluate runs/hacking {rates,biases,shadow,thresholds,prevention,plots}
+    python recipes/hacking/evaluate.py runs/hacking detection
+    python recipes/hacking/evaluate.py runs/hacking {rates,biases,shadow,thresholds,prevention,plots}
 
 Each table is printed as Markdown:
 

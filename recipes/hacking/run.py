@@ -1,7 +1,7 @@
 """GRPO against a judge with a known weakness, watched by a monitor, with gold computed by code.
 
-    python -m recipes.hacking.run --bias length --strength 0.8 --seed 0 -o runs/hacking
-    python -m recipes.hacking.run --all -o runs/hacking
+    python recipes/hacking/run.py --bias length --strength 0.8 --seed 0 -o runs/hacking
+    python recipes/hacking/run.py --all -o runs/hacking
 
 A run trains the policy of `start.py` on the answers of a [`BiasedJudge`] and writes `summary.json` and
 `rewards.jsonl`, the log of a monitored reward with one line per completion and `gold` in addition: the fraction of the
