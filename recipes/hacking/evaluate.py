@@ -1,7 +1,7 @@
 """Tables and plots of the hacking study: which detector finds a hacked run, when, and how often it is wrong.
 
     python recipes/hacking/evaluate.py runs/hacking detection
-    python recipes/hacking/evaluate.py runs/hacking {rates,biases,shadow,thresholds,prevention,plots}
+    python recipes/hacking/evaluate.py runs/hacking {rates,biases,shadow,grid,thresholds,prevention,plots}
 
 Each table is printed as Markdown:
 
@@ -9,6 +9,7 @@ Each table is printed as Markdown:
 - `detection`: every signal, the whole monitor and rewardspy, on the reported runs;
 - `biases`: the monitor and rewardspy on each bias, all seeds;
 - `shadow`: the monitor with shadow judges that read more, or share the weakness;
+- `grid`: windows, certainty and share of the shadow judge, on the fitting part;
 - `thresholds`: the largest sizes of the signals in the clean and the hacked runs of the fitting part;
 - `prevention`: proxy and gold at the end with each prevention.
 
@@ -21,8 +22,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from statistics import fmean, median
 
@@ -36,6 +38,7 @@ from hacking.spy import installed, spy_alarms  # noqa: E402
 from hacking.study import PREVENTIONS  # noqa: E402
 
 from checklist_rewards.monitor import MonitorSettings  # noqa: E402
+from checklist_rewards.monitor.seen import Observation  # noqa: E402
 from checklist_rewards.monitor.signals import SIGNALS  # noqa: E402
 from checklist_rewards.scores.tally import wilson  # noqa: E402
 
@@ -79,22 +82,23 @@ def outcome(run: RunLog, alarm: int | None, gold: Sequence[float]) -> Outcome:
 class Study:
     """The finished runs of a folder, and the alarms of all detectors in them."""
 
-    def __init__(self, folder: Path, settings: MonitorSettings | None = None):
+    def __init__(self, folder: Path, settings: MonitorSettings | None = None, share: float | None = None):
         self.folder = folder
         self.settings = settings or MonitorSettings()
+        self.share = share
         self.all = finished(folder)
         self.runs = [run for run in self.all if run.settings["prevention"] == "none"]
         self.reported = [run for run in self.runs if not fitting(run)]
         easy = json.loads((folder / "start" / "difficulty.json").read_text(encoding="utf-8"))
         self.gold = {run.folder: smoothed(run.adjusted_gold(easy)) for run in self.all}
 
-    def monitor(self, run: RunLog, share: float | None = None, weakness: float = 0.0) -> dict[str, int]:
+    def monitor(self, run: RunLog) -> dict[str, int]:
         """The first alarm of each signal, and as "monitor" that of the whole monitor."""
-        return whole(alarm_steps(self.sizes(run, share, weakness), self.settings))
+        return whole(alarm_steps(self.sizes(run), self.settings))
 
-    def sizes(self, run: RunLog, share: float | None = None, weakness: float = 0.0) -> list[Sizes]:
+    def sizes(self, run: RunLog) -> list[Sizes]:
         """The sizes of all signals of a run."""
-        return sizes(replayed(run, share, weakness), self.settings)
+        return sizes(replayed(run, self.share), self.settings)
 
     def alarms(self, run: RunLog) -> dict[str, int]:
         """The first alarm of each detector, those of rewardspy included."""
@@ -177,9 +181,25 @@ def shadow(study: Study) -> str:
     for share, weakness in ((0.0, 0.0), (0.05, 0.0), (0.1, 0.0), (0.25, 0.0), (1.0, 0.0), (0.1, 0.5), (0.25, 0.5)):
         name = "no shadow judge" if not share else f"reads {share:.0%}, {weakness:.0%} of the weakness"
         found = [
-            outcome(run, study.monitor(run, share, weakness).get("monitor"), study.gold[run.folder])
+            outcome(run, _first(replayed(run, share, weakness), study.settings), study.gold[run.folder])
             for run in study.reported
         ]
+        rows.append(line(name, found))
+    return "\n".join([HEAD, *rows])
+
+
+def _first(steps: Iterator[Observation], settings: MonitorSettings) -> int | None:
+    return whole(alarm_steps(sizes(steps, settings), settings)).get("monitor")
+
+
+def grid(study: Study) -> str:
+    """Windows, certainty and share of the shadow judge, on the fitting part."""
+    runs = [run for run in study.runs if fitting(run)]
+    rows = []
+    for start, window, certainty, share in product((5, 10), (5, 10), (3.0, 4.0, 5.0), (None, 0.1, 0.25)):
+        settings = replace(study.settings, start=start, window=window, certainty=certainty)
+        name = f"start {start}, window {window}, certainty {certainty:g}, shadow {share or 'as in the run'}"
+        found = [outcome(run, _first(replayed(run, share), settings), study.gold[run.folder]) for run in runs]
         rows.append(line(name, found))
     return "\n".join([HEAD, *rows])
 
@@ -233,7 +253,7 @@ def _range(values: Sequence[float]) -> str:
     return f"{fmean(values):.2f} ({min(values):.2f}-{max(values):.2f})"
 
 
-TABLES = {table.__name__: table for table in (rates, detection, biases, shadow, thresholds, prevention)}
+TABLES = {table.__name__: table for table in (rates, detection, biases, shadow, grid, thresholds, prevention)}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -244,10 +264,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--certainty", type=float, default=MonitorSettings.certainty)
     parser.add_argument("--start", type=int, default=MonitorSettings.start, help="first steps to compare with")
     parser.add_argument("--window", type=int, default=MonitorSettings.window, help="last steps to compare")
+    parser.add_argument("--share", type=float, help="share that the shadow judge reads; defaults to that of the runs")
     parser.add_argument("-o", "--output", type=Path, default=Path("docs/images/figures"), help="folder of the plots")
     args = parser.parse_args(argv)
     settings = replace(MonitorSettings(), certainty=args.certainty, start=args.start, window=args.window)
-    study = Study(args.folder, settings)
+    study = Study(args.folder, settings, args.share)
     if args.what == "plots":
         draw(study.all, study.gold, {run.folder: study.alarms(run) for run in study.runs}, args.output)
     else:
