@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from pocket.world import count_sentences, words_in
+from pocket.world import words_in
 
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.judges import Judge, Progress, Read, Receipt
@@ -49,14 +49,14 @@ def length(text: str, prompt: str) -> float:
 
 
 def three_part(text: str, prompt: str) -> float:
-    """Whether the response is a list of exactly three bullet points."""
-    return float(len(re.findall(r"^- ", text, re.MULTILINE)) == 3 and count_sentences(text) >= 3)
+    """A list of bullet points: 1 with exactly three, 1/2 with two or four."""
+    return {2: 0.5, 3: 1.0, 4: 0.5}.get(len(re.findall(r"^- ", text, re.MULTILINE)), 0.0)
 
 
 def copying(text: str, prompt: str) -> float:
-    """Fraction of the prompt's word pairs that occur in the response."""
+    """Twice the fraction of the prompt's word pairs that occur in the response, up to 1."""
     pairs = _pairs(prompt)
-    return len(pairs & _pairs(text)) / len(pairs) if pairs else 0.0
+    return min(1.0, 2 * len(pairs & _pairs(text)) / len(pairs)) if pairs else 0.0
 
 
 def _pairs(text: str) -> set[tuple[str, str]]:
