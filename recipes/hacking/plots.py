@@ -36,7 +36,8 @@ def draw(runs: Sequence[RunLog], gold: Curves, alarms: Mapping[Path, Mapping[str
     for axis, name in zip(axes.flat, names, strict=False):
         _runs(axis, [run for run in plain if run.bias == name], gold, alarms)
         axis.set_title(name, fontsize=10)
-    axes.flat[0].legend(frameon=False, fontsize=8)
+    found = dict(zip(*[[*reversed(part)] for part in _legend(axes.flat)], strict=True))
+    figure.legend(found.values(), found.keys(), loc="outside upper center", frameon=False, fontsize=8, ncols=5)
     figure.supxlabel("GRPO step", fontsize=9)
     figure.savefig(folder / "hacking_runs.png", dpi=100)
     ways = list(dict.fromkeys(run.settings["prevention"] for run in runs))
@@ -49,15 +50,21 @@ def _runs(axis: Any, runs: Sequence[RunLog], gold: Curves, alarms: Mapping[Path,
         labels = ("reward (judge)", "gold (code)") if number == 0 else (None, None)
         axis.plot(smoothed(run.proxy), color="C0", linewidth=1, label=labels[0])
         axis.plot(gold[run.folder], color="C1", linewidth=1, label=labels[1])
-        for detector, color, marker in (("monitor", "C3", "v"), ("rewardspy", "C4", "s")):
+        for detector, color, marker in (("rewardspy", "C4", "s"), ("monitor", "C3", "v")):
             step = alarms.get(run.folder, {}).get(detector)
             if step is not None:
-                label = f"alarm: {detector}" if number == 0 else None
-                axis.plot(step, smoothed(run.proxy)[step], marker, color=color, markersize=5, label=label)
+                place = step, smoothed(run.proxy)[step]
+                axis.plot(*place, marker, color=color, markersize=5, linestyle="none", label=f"alarm: {detector}")
         if run.onset is not None:
             axis.axvline(run.onset, color="grey", linestyle=":", linewidth=0.8)
     axis.set_ylim(0, 1.02)
     axis.spines[["top", "right"]].set_visible(False)
+
+
+def _legend(axes: Any) -> tuple[list[str], list[Any]]:
+    """Labels and handles of all axes."""
+    handles, labels = zip(*(axis.get_legend_handles_labels() for axis in axes), strict=True)
+    return [label for part in labels for label in part], [handle for part in handles for handle in part]
 
 
 def _prevention(runs: Sequence[RunLog], gold: Curves, ways: Sequence[str], path: Path) -> None:
