@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import pstdev
 from typing import Any
@@ -119,6 +120,10 @@ def train(
     learning_rate: float,
     seed: int,
     save_steps: int | None = None,
+    start: str | Path | None = None,
+    reward: Callable[..., list[float | None]] | None = None,
+    groups: int = GROUPS,
+    max_tokens: int = MAX_TOKENS,
 ) -> list[dict[str, float]]:
     """Train the pocket policy by GRPO with the pocket judge.
 
@@ -127,20 +132,24 @@ def train(
     Args:
         dataset, items: prompts with checklists, and their tasks.
         save_steps (`int`, *optional*): save `output/trainer/checkpoint-<step>` every `save_steps` steps.
+        start (path, *optional*): the policy to start from; defaults to the pocket model.
+        reward (*optional*): the reward to train on; defaults to a [`WatchedReward`] of `scorer`.
+        groups, max_tokens (`int`, *optional*): prompts per step; tokens per completion.
 
     Returns:
-        The log, with one entry per step: `step` and the keys of `LOGGED`.
+        The log, with one entry per step: `step` and the keys of `LOGGED` that the reward logs.
     """
-    rewards = output / "rewards.jsonl"
-    rewards.unlink(missing_ok=True)  # a log is appended to, and this is a new run
+    if reward is None:
+        reward = WatchedReward(scorer, log=output / "rewards.jsonl")
+        (output / "rewards.jsonl").unlink(missing_ok=True)  # a log is appended to, and this is a new run
     config = GRPOConfig(
         output_dir=str(output / "trainer"),
         use_cpu=True,
         bf16=False,
         gradient_checkpointing=False,
-        per_device_train_batch_size=GROUPS * N,
+        per_device_train_batch_size=groups * N,
         num_generations=N,
-        max_completion_length=MAX_TOKENS,
+        max_completion_length=max_tokens,
         temperature=1.0,
         beta=0.0,
         learning_rate=learning_rate,
@@ -158,11 +167,11 @@ def train(
         seed=seed,
     )
     trainer = GRPOTrainer(
-        model=AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype="float32"),
+        model=AutoModelForCausalLM.from_pretrained(start or pocket_dir(), dtype="float32"),
         args=config,
         train_dataset=dataset,
         processing_class=AutoTokenizer.from_pretrained(pocket_dir()),
-        reward_funcs=[WatchedReward(scorer, log=rewards), GoldReward({task.instruction: task for task in items})],
+        reward_funcs=[reward, GoldReward({task.instruction: task for task in items})],
         callbacks=[Bar()],
     )
     trainer.remove_callback(ProgressCallback)
@@ -170,7 +179,7 @@ def train(
     trainer.save_model(str(output / "policy"))
     trainer.processing_class.save_pretrained(str(output / "policy"))
     return [
-        {"step": entry["step"], **{key: entry[name] for key, name in LOGGED.items()}}
+        {"step": entry["step"], **{key: entry[name] for key, name in LOGGED.items() if name in entry}}
         for entry in trainer.state.log_history
         if LOGGED["gold"] in entry
     ]
