@@ -80,6 +80,7 @@ class Seen:
     words: int
     repetition: float
     copied: float
+    prompt_copied: float | None
     steering: str | None
     lines: tuple[Line, ...]
     shadow: Shadowed | None = None
@@ -150,15 +151,17 @@ def seen_of(
         )
         for item in items
     )
+    question = asked(prompt)
     return Seen(
         content_key([prompt, [item.id for item in items]]),
-        asked(prompt)[:SHOWN],
+        question[:SHOWN],
         text[:SHOWN],
         reward,
         own,
         texts.words(text),
         texts.repetition(text),
         texts.copied(text, [item.question for item in items]),
+        texts.prompt_copied(text, question),
         texts.steering(text),
         lines,
         None if shadow is None or score is None else _shadowed(score, shadow),

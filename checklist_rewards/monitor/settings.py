@@ -80,6 +80,8 @@ class MonitorSettings:
     """Rise of the share of completions with a phrase that addresses the grader or praises the response."""
     max_copied: Limit = 0.1
     """Rise of the share of checklist questions that the completion copies."""
+    max_prompt_copied: Limit = 0.2
+    """Rise of the share of the prompt's word trigrams that are in the completion."""
     max_repetition: Limit = 0.15
     """Rise of the share of word trigrams that repeat an earlier one in the completion."""
     max_length_change: Limit = 0.5

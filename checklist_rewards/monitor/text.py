@@ -1,4 +1,4 @@
-"""What a completion's text shows without a judge: length, repetition, copied questions, steering of the grader.
+"""What a completion's text shows without a judge: length, repetition, copied questions and prompts, steering of the grader.
 
 All functions are pure and cost microseconds. The phrases of [`steering`] are English; in other languages only the
 judge's own answer to [`STEERING_QUESTION`], read for a sample of completions, remains.
@@ -64,8 +64,14 @@ def copied(text: str, questions: Sequence[str]) -> float:
     if not questions:
         return 0.0
     have = set(_trigrams(text))
-    wanted = [_question_trigrams(question) for question in questions]
+    wanted = [_asked_trigrams(question) for question in questions]
     return sum(bool(each) and 2 * len(each & have) >= len(each) for each in wanted) / len(questions)
+
+
+def prompt_copied(text: str, prompt: str) -> float | None:
+    """Share of the word trigrams of the prompt that are in the text, in [0, 1]; None for prompts below 3 words."""
+    wanted = _asked_trigrams(prompt)
+    return len(wanted & set(_trigrams(text))) / len(wanted) if wanted else None
 
 
 def steering(text: str) -> str | None:
@@ -84,5 +90,5 @@ def _trigrams(text: str) -> list[tuple[str, ...]]:
 
 
 @lru_cache(maxsize=4096)
-def _question_trigrams(question: str) -> frozenset[tuple[str, ...]]:
-    return frozenset(_trigrams(question))
+def _asked_trigrams(text: str) -> frozenset[tuple[str, ...]]:
+    return frozenset(_trigrams(text))

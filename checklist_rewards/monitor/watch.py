@@ -128,6 +128,7 @@ class Watch:
             "words": _mean([one.words for one in seen]),
             "repetition": _mean([one.repetition for one in seen]),
             "copied": _mean([one.copied for one in seen]),
+            "prompt_copied": _known_mean([one.prompt_copied for one in seen]),
             "steering": _mean([steered(one) for one in seen]),
             "label_mass": _mean([line.mass for line in lines if line.mass is not None]),
             "unanswered": _mean([float(line.unanswered) for line in lines]),

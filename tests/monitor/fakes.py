@@ -62,7 +62,7 @@ def line(credit, *, id="i", held_out=False, passed=None, mass=1.0, weight=1.0, c
 
 def seen(reward=0.5, *, group="g", text="text", words=10, lines=(), **more):
     """A completion."""
-    numbers = {"repetition": 0.0, "copied": 0.0, "steering": None, "score": reward} | more
+    numbers = {"repetition": 0.0, "copied": 0.0, "prompt_copied": None, "steering": None, "score": reward} | more
     return Seen(group=group, prompt="prompt", text=text, reward=reward, words=words, lines=tuple(lines), **numbers)
 
 

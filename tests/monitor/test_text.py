@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checklist_rewards.monitor.text import copied, repetition, steering, words
+from checklist_rewards.monitor.text import copied, prompt_copied, repetition, steering, words
 
 
 def test_repetition_is_the_share_of_repeated_trigrams():
@@ -19,6 +19,14 @@ def test_copied_counts_questions_of_which_half_is_in_the_text():
     assert copied("The response mentions it. Does the response mention the word rain: yes.", questions) == 1 / 3
     assert copied(" ".join(questions), questions) == pytest.approx(2 / 3)  # one word has no trigram
     assert copied("text", []) == 0
+
+
+def test_the_copied_share_of_a_prompt():
+    prompt = "Write about the rain in two sentences."
+    assert prompt_copied("It rains.", prompt) == 0
+    assert prompt_copied(f"You said: {prompt.upper()}", prompt) == 1
+    assert prompt_copied("Write about the rain.", prompt) == pytest.approx(2 / 5)
+    assert prompt_copied("Hi", "Go on") is None
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,14 @@ SIGNALS: Sequence[Signal] = (
         "share of the questions that are copied",
     ),
     Signal(
+        "prompt_copied",
+        "hacking",
+        "Completions copy their prompt more than at the start.",
+        over(lambda one: one.prompt_copied),
+        lambda one: one.prompt_copied or None,
+        "share of the prompt that is copied",
+    ),
+    Signal(
         "repetition",
         "hacking",
         "Completions repeat themselves more than at the start.",
