@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from multiprocessing.context import get_spawning_popen
 from typing import Any
 
 from checklist_rewards.backends import Engine, choose_backend
-from checklist_rewards.errors import ModelError
+from checklist_rewards.backends.deadline import deadline
+from checklist_rewards.errors import ModelError, NoServerError
+from checklist_rewards.judges.remote import RemoteJudge, RewardServer
 
 _ASYNC_WORKER = "trl.experimental.async_grpo.async_rollout_worker"
 _IN_PROCESS = ("transformers", "vllm", "encoder")
@@ -63,6 +65,20 @@ def keep_awake(judge: Any) -> AbstractContextManager[Any]:
     return stack
 
 
+@contextmanager
+def within(judge: Any, seconds: float | None) -> Iterator[None]:
+    """Context manager that wakes the judge, and then gives it this many seconds; None for as long as it takes.
+
+    Loading and waking the engines does not count.
+    """
+    with keep_awake(judge):
+        if seconds is not None:
+            with suppress(NoServerError):  # raised again by the judge, unless it can do without this server
+                load(judge)
+        with deadline(seconds):
+            yield
+
+
 def load(judge: Any) -> None:
     """Load the judge's engines now instead of at the first read: load models and connect to servers.
 
@@ -71,13 +87,26 @@ def load(judge: Any) -> None:
     """
     for engine in _engines(judge):
         engine.load()
+    for server in _servers(judge):
+        server.judge()
 
 
 def _engines(judge: Any) -> Iterator[Engine]:
     """The engines of a judge and of its inner judges, such as the members of a panel."""
-    inner_judges = [*getattr(judge, "judges", ()), *([judge.inner] if hasattr(judge, "inner") else [])]
-    for inner in inner_judges:
+    for inner in _inner(judge):
         yield from _engines(inner)
     engine = getattr(judge, "engine", None)
     if isinstance(engine, Engine):
         yield engine
+
+
+def _servers(judge: Any) -> Iterator[RewardServer]:
+    """The reward servers of a judge and of its inner judges."""
+    for inner in _inner(judge):
+        yield from _servers(inner)
+    if isinstance(judge, RemoteJudge):
+        yield judge.server
+
+
+def _inner(judge: Any) -> list[Any]:
+    return [*getattr(judge, "judges", ()), *([judge.inner] if hasattr(judge, "inner") else [])]
