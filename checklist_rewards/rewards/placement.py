@@ -10,7 +10,7 @@ on the CPU, so a served judge is required; the error is raised before the child 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from multiprocessing.context import get_spawning_popen
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from checklist_rewards.backends import Engine, choose_backend
 from checklist_rewards.backends.deadline import deadline
 from checklist_rewards.errors import ModelError, NoServerError
-from checklist_rewards.judges.remote import RemoteJudge, RewardServer
+from checklist_rewards.judges.remote import RemoteJudge
 
 _ASYNC_WORKER = "trl.experimental.async_grpo.async_rollout_worker"
 _IN_PROCESS = ("transformers", "vllm", "encoder")
@@ -73,8 +73,9 @@ def within(judge: Any, seconds: float | None) -> Iterator[None]:
     """
     with keep_awake(judge):
         if seconds is not None:
-            with suppress(NoServerError):  # raised again by the judge, unless it can do without this server
-                load(judge)
+            for start in _starts(judge):
+                with suppress(NoServerError):  # raised again by the judge, unless it can do without this server
+                    start()
         with deadline(seconds):
             yield
 
@@ -85,10 +86,8 @@ def load(judge: Any) -> None:
     Raises:
         ModelError: If an engine cannot be used.
     """
-    for engine in _engines(judge):
-        engine.load()
-    for server in _servers(judge):
-        server.judge()
+    for start in _starts(judge):
+        start()
 
 
 def _engines(judge: Any) -> Iterator[Engine]:
@@ -100,12 +99,14 @@ def _engines(judge: Any) -> Iterator[Engine]:
         yield engine
 
 
-def _servers(judge: Any) -> Iterator[RewardServer]:
-    """The reward servers of a judge and of its inner judges."""
+def _starts(judge: Any) -> Iterator[Callable[[], object]]:
+    """What loads the engines of a judge and of its inner judges, or connects to their reward servers."""
     for inner in _inner(judge):
-        yield from _servers(inner)
+        yield from _starts(inner)
+    if isinstance(engine := getattr(judge, "engine", None), Engine):
+        yield engine.load
     if isinstance(judge, RemoteJudge):
-        yield judge.server
+        yield judge.server.judge
 
 
 def _inner(judge: Any) -> list[Any]:

@@ -15,6 +15,7 @@ from checklist_rewards.files.store import Store
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.conftest import HANG
 from tests.fakes import FakeBackend
+from tests.faultserver import MARK
 from tests.monitor.fakes import monitored
 from tests.serving import serving
 
@@ -88,6 +89,33 @@ def test_the_reads_of_a_monitor_are_part_of_the_same_step(now, tmp_path):
     assert monitor(**BATCH) == [0.5] * 3
     assert len(backend.asked) == 3 and now.seconds == 60, "no time is left for the retests"
     assert '"kind": "failure"' not in (tmp_path / "monitor.jsonl").read_text()
+
+
+def test_a_served_judge_that_hangs_costs_the_reads_that_it_holds(fault_server, tmp_path):
+    batch = dict(prompts=["A", "B"], completions=["fine", MARK], checklist=[["Is it fine (yes)?"]] * 2)
+    judge = dict(model="hang@some", base_url=fault_server, store=str(tmp_path / "store"))
+    sound = {name: column[:1] for name, column in batch.items()}
+    [score] = ChecklistReward(**judge)(**sound)
+    reward = ChecklistReward(**judge, deadline=0.5, log=tmp_path / "log.jsonl")
+    assert reward(**batch) == [score, None] and score > 0.9
+    assert '"unanswered": "deadline"' in (tmp_path / "log.jsonl").read_text()
+
+
+def test_so_does_a_reward_server():
+    server, given_up = FastAPI(), threading.Event()
+
+    @server.get("/health")
+    def health():
+        return {"judge": "org/judge"}
+
+    @server.post("/score")
+    def score():
+        given_up.wait(HANG)
+
+    with serving(server) as address:
+        reward = ChecklistReward(backend="remote", base_url=address, deadline=0.5)
+        assert reward(**BATCH) == [None] * 3
+        given_up.set()
 
 
 @pytest.mark.parametrize("seconds", [0, -1, True, "5", float("nan")])
