@@ -11,8 +11,6 @@ import functools
 from datetime import timedelta
 from typing import Any
 
-from torch import distributed
-
 _NEVER = timedelta(days=365)
 
 
@@ -21,10 +19,14 @@ def wait_for_all_ranks() -> None:
 
     All ranks must call it equally often. A process that trains alone does not wait.
     """
+    from torch import distributed
+
     if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
         distributed.barrier(group=_patient_group(distributed.group.WORLD))
 
 
 @functools.cache
 def _patient_group(world: Any) -> Any:
+    from torch import distributed
+
     return distributed.new_group(backend="gloo", timeout=_NEVER)
