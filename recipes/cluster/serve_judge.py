@@ -11,8 +11,6 @@ Set `CHECKLIST_REWARDS_TOKEN` here and for the clients. The address is that of t
 started with `serve start --http-host 0.0.0.0`. `/metrics` are those of the replica that answers.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any
 
@@ -31,7 +29,11 @@ ONGOING = 256
 
 
 class Arguments(BaseModel):
-    """What `serve run` takes as name=value, and a Serve config file under `args`."""
+    """What `serve run` takes as name=value, and a Serve config file under `args`.
+
+    Ray builds it from the annotation of [`app`], which therefore must not be a string: this module does not postpone
+    annotations.
+    """
 
     model_config = ConfigDict(extra="forbid")
 

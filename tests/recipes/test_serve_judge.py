@@ -10,6 +10,7 @@ from checklist_rewards.errors import ModelError
 from tests.conftest import REPO
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
+WORDS = {"backend": "transformers", "replicas": "2"}
 SAMPLES = [
     Sample(["Does the response end with a question mark?", "Is the response in lower case?"], f"is it {word}?", "Ask.")
     for word in ("red", "blue", "Green", "grey", "black", "white")
@@ -22,6 +23,7 @@ def address(monkeypatch, tmp_path):
     ray = pytest.importorskip("ray")
     serve = pytest.importorskip("ray.serve")
     from cluster import serve_judge
+    from ray.serve._private.api import call_user_app_builder_with_args_if_necessary
 
     monkeypatch.setenv("CHECKLIST_REWARDS_TOKEN", "secret")
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -31,7 +33,8 @@ def address(monkeypatch, tmp_path):
     ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env=environment)
     try:
         serve.start(http_options={"host": "127.0.0.1", "port": port})
-        serve.run(serve_judge.app(serve_judge.Arguments(backend="transformers", replicas=2)), route_prefix="/")
+        # As `serve run` calls it, with the words of the command line.
+        serve.run(call_user_app_builder_with_args_if_necessary(serve_judge.app, WORDS), route_prefix="/")
         yield f"http://127.0.0.1:{port}"
     finally:
         serve.shutdown()
