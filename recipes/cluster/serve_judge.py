@@ -1,6 +1,7 @@
 """A judge behind Ray Serve: replicas of the reward server on the GPUs of a cluster, under one address.
 
-    serve run --app-dir recipes/cluster serve_judge:app model=org/judge replicas=4 gpus=1
+    serve run --working-dir recipes/cluster --app-dir recipes/cluster \\
+        serve_judge:app model=org/judge replicas=4 gpus=1
     checklist-rewards score answers.jsonl -o scored.jsonl --backend remote --base-url http://localhost:8000
 
 Every replica is one process with one engine, and the application of `checklist-rewards serve`. Ray Serve starts the
