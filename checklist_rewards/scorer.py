@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol, Unpack
 
 from checklist_rewards.backends import Engine, is_transient
+from checklist_rewards.backends.deadline import is_over
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
@@ -220,7 +221,7 @@ class ChecklistScorer:
         verdicts = list(judge.judge(reads, progress))
         for _ in range(retries):
             failed = [place for place, verdict in enumerate(verdicts) if is_transient(verdict.unanswered)]
-            if not failed:
+            if not failed or is_over():
                 break
             for place, verdict in zip(failed, judge.judge([reads[place] for place in failed]), strict=True):
                 verdicts[place] = verdict

@@ -32,6 +32,7 @@ from checklist_rewards.backends.base import (
     reply_seed,
 )
 from checklist_rewards.backends.chat_tokenizer import load_chat_tokenizer
+from checklist_rewards.backends.deadline import MISSED, is_over
 from checklist_rewards.backends.loading import load_whole
 from checklist_rewards.backends.models import adapter_dir, model_identity, pinned, resolve_model
 from checklist_rewards.backends.packing import (
@@ -173,6 +174,8 @@ class TransformersBackend:
             return room(index), 0 if self._may_pad(length + sampling.max_tokens) else length
 
         def sample(batch: Sequence[int]) -> list[list[Reply]]:
+            if is_over():
+                return [[Reply(None, unanswered=MISSED)] * sampling.n] * len(batch)
             with self._lock:
                 return self._sample([ids[index] for index in batch], replace(sampling, max_tokens=room(batch[0])))
 

@@ -32,6 +32,7 @@ from typing import Any
 
 from checklist_rewards.backends.base import Arrived, Messages, ReadGroup, ReadResult, Reply, Sampling, reply_seed
 from checklist_rewards.backends.chat_tokenizer import load_chat_tokenizer
+from checklist_rewards.backends.deadline import MISSED, is_over
 from checklist_rewards.backends.loading import warn_about_copies
 from checklist_rewards.backends.models import adapter_dir, model_identity, pinned, resolve_model
 from checklist_rewards.backends.reads import Answer, read_prompts
@@ -167,6 +168,8 @@ class VLLMBackend:
         ids = [self.tokens.prompt(messages) for messages in prompts]
         replies = [[Reply(None, unanswered=self.over_limit)] * sampling.n for _ in prompts]
         fitting = [index for index, prompt in enumerate(ids) if len(prompt) < self.limit]
+        for index in fitting:
+            replies[index] = [Reply(None, unanswered=MISSED)] * sampling.n  # until it is done
 
         def done(place: int, output: Any) -> None:
             index = fitting[place]
@@ -253,12 +256,12 @@ class VLLMBackend:
             # An output has the id of its request; the engine's own id has a random suffix.
             waiting = {request.partition("-")[0]: place for place, request in enumerate(ids)}
             try:
-                while waiting:
+                while waiting and not is_over():
                     for output in self._step():
                         if output.finished and output.request_id in waiting:
                             done(waiting.pop(output.request_id), output)
             finally:
-                if waiting:  # interrupted: the remaining requests must not run in the next call
+                if waiting:  # interrupted, or no time left: the remaining requests must not run in the next call
                     with suppress(Exception):
                         self.llm.llm_engine.abort_request(ids, internal=True)
 

@@ -25,6 +25,7 @@ from itertools import chain
 from pathlib import Path
 
 from checklist_rewards.backends import Backend, Engine, LabelRead, Progress, is_kept
+from checklist_rewards.backends.deadline import MISSED, is_over, time_left
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import BackendError
 from checklist_rewards.files.store import Key, Store, key_of
@@ -169,7 +170,8 @@ class LogprobJudge(Paid):
     ) -> Receipt:
         backend = self.engine.load()
         spent = Receipt()
-        pace = None if self.store is None else self._pace
+        # The engine is asked in small chunks if answers are stored after each, or if time may run out between them.
+        pace = None if self.store is None and time_left() is None else self._pace
         for tokens, alike in self._batches(missing, labels):
             for chunk in chunks(group_by_prefix(alike), backend.chunk_reads, pace):
                 fresh, cost = self._read(backend, chunk, tokens)
@@ -197,6 +199,8 @@ class LogprobJudge(Paid):
     ) -> tuple[dict[Key, LabelRead], Receipt]:
         started = time.perf_counter()
         keys = [key for planned in chunk for key in planned.keys]
+        if is_over():
+            return dict.fromkeys(keys, LabelRead(None, MISSED)), Receipt()
         try:
             result = backend.read([planned.group for planned in chunk], labels)
         except BackendError as error:

@@ -32,7 +32,7 @@ from checklist_rewards.monitor.watch import Alarm, Watch, alarm_record, start_re
 from checklist_rewards.rewards.call import AsyncReward, Call, LogExtra, LogMetric
 from checklist_rewards.rewards.failures import gathered, rank
 from checklist_rewards.rewards.log import RewardLog
-from checklist_rewards.rewards.placement import check_child, keep_awake
+from checklist_rewards.rewards.placement import check_child, within
 from checklist_rewards.rewards.reward import ChecklistReward
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
@@ -122,7 +122,7 @@ class RewardMonitor:
         not watched.
         """
         columns = kwargs if checklist is None else {"checklist": checklist, **kwargs}
-        with keep_awake(self.reward.scorer.judge):  # sleep once, after the retests
+        with within(self.reward.scorer.judge, self.reward.deadline):  # one deadline; sleep once, after the retests
             call = self.reward.judged(prompts, completions, columns, log_extra, log_metric, trainer_state)
             training = self._guard("start", lambda: self._begin(call), True)
             step = self._calls if call.step is None else call.step

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from checklist_rewards.backends import Engine, Messages, Progress, Reply, Sampling, is_kept
+from checklist_rewards.backends.deadline import MISSED, is_over
 from checklist_rewards.errors import BackendError
 from checklist_rewards.files.store import Key, Store, key_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -84,7 +85,10 @@ def sample_replies(
 
             backend = engine.load()
             try:
-                sampled = backend.generate([distinct[key] for key in missing], effective, arrived)
+                if is_over():
+                    sampled = [[Reply(None, unanswered=MISSED)] * effective.n] * len(missing)
+                else:
+                    sampled = backend.generate([distinct[key] for key in missing], effective, arrived)
             except BackendError as error:
                 failed = [Reply(None, unanswered=Unanswered(Reason.BACKEND_ERROR, str(error)))] * effective.n
                 sampled = [replies.get(key, failed) for key in missing]

@@ -6,7 +6,7 @@
 Every `every` steps the policy answers the prompts (split across ranks), the main process scores the answers, and the
 means are logged by the trainer to all its trackers. Texts and scores are written to one JSONL file per evaluation and
 as a table to wandb, trackio and TensorBoard (as text). If a tracker fails to log the table, training continues without
-it.
+it. The other ranks wait until the main process is done, without a timeout (`waiting.py`).
 
 Unscored answers are excluded from the means; `unscored` is their fraction. The win rate excludes prompts where the
 answer or the reference has no score.
@@ -31,6 +31,7 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.rewards.content import described
+from checklist_rewards.rewards.waiting import wait_for_all_ranks
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score, ratio
 
@@ -136,8 +137,12 @@ class ChecklistEvalCallback(TrainerCallback):
         """
         self._done_at = self.trainer.state.global_step
         texts = self._answers()
-        if not self.trainer.accelerator.is_main_process:
-            return None
+        numbers = self._judged(texts) if self.trainer.accelerator.is_main_process else None
+        wait_for_all_ranks()
+        return numbers
+
+    def _judged(self, texts: Sequence[str]) -> dict[str, float]:
+        """Score the answers, and log and write what they are worth."""
         scores = self._scores(texts)
         if self.references is not None and self._reference_scores is None:
             self._reference_scores = self._scores(self.references)

@@ -10,13 +10,15 @@ on the CPU, so a served judge is required; the error is raised before the child 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from multiprocessing.context import get_spawning_popen
 from typing import Any
 
 from checklist_rewards.backends import Engine, choose_backend
-from checklist_rewards.errors import ModelError
+from checklist_rewards.backends.deadline import deadline
+from checklist_rewards.errors import ModelError, NoServerError
+from checklist_rewards.judges.remote import RemoteJudge
 
 _ASYNC_WORKER = "trl.experimental.async_grpo.async_rollout_worker"
 _IN_PROCESS = ("transformers", "vllm", "encoder")
@@ -63,21 +65,49 @@ def keep_awake(judge: Any) -> AbstractContextManager[Any]:
     return stack
 
 
+@contextmanager
+def within(judge: Any, seconds: float | None) -> Iterator[None]:
+    """Context manager that wakes the judge, and then gives it this many seconds; None for as long as it takes.
+
+    Loading and waking the engines does not count.
+    """
+    with keep_awake(judge):
+        if seconds is not None:
+            for start in _starts(judge):
+                with suppress(NoServerError):  # raised again by the judge, unless it can do without this server
+                    start()
+        with deadline(seconds):
+            yield
+
+
 def load(judge: Any) -> None:
     """Load the judge's engines now instead of at the first read: load models and connect to servers.
 
     Raises:
         ModelError: If an engine cannot be used.
     """
-    for engine in _engines(judge):
-        engine.load()
+    for start in _starts(judge):
+        start()
 
 
 def _engines(judge: Any) -> Iterator[Engine]:
     """The engines of a judge and of its inner judges, such as the members of a panel."""
-    inner_judges = [*getattr(judge, "judges", ()), *([judge.inner] if hasattr(judge, "inner") else [])]
-    for inner in inner_judges:
+    for inner in _inner(judge):
         yield from _engines(inner)
     engine = getattr(judge, "engine", None)
     if isinstance(engine, Engine):
         yield engine
+
+
+def _starts(judge: Any) -> Iterator[Callable[[], object]]:
+    """What loads the engines of a judge and of its inner judges, or connects to their reward servers."""
+    for inner in _inner(judge):
+        yield from _starts(inner)
+    if isinstance(engine := getattr(judge, "engine", None), Engine):
+        yield engine.load
+    if isinstance(judge, RemoteJudge):
+        yield judge.server.judge
+
+
+def _inner(judge: Any) -> list[Any]:
+    return [*getattr(judge, "judges", ()), *([judge.inner] if hasattr(judge, "inner") else [])]

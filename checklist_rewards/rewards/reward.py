@@ -18,10 +18,10 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, get_args
 
 from checklist_rewards.chat import completion_text, opens_thinking, prompt_text
-from checklist_rewards.checklists import Checklist, Option
+from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.rewards.call import AsyncReward, Call, LogExtra, LogMetric
 from checklist_rewards.rewards.content import content_key
@@ -34,14 +34,15 @@ from checklist_rewards.rewards.failures import (
     failed_on_any_rank,
 )
 from checklist_rewards.rewards.log import RewardLog, completion_metrics, log_records, metrics_of
-from checklist_rewards.rewards.placement import check_child, keep_awake
+from checklist_rewards.rewards.placement import check_child, within
+from checklist_rewards.rewards.scorer_of import ScoringPipeline, scorer_of
 from checklist_rewards.rewards.steps import Judged, Shaping
 from checklist_rewards.rewards.trail import FAILED_GROUP, Trail
 from checklist_rewards.rewards.transcript import transcript_text
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import PRIMARY_METRICS, PrimaryMetric, Score
-from checklist_rewards.scores.scales import on_scale, ordinal_scale
-from checklist_rewards.validation import one_of, whole_number
+from checklist_rewards.scores.scales import on_scale
+from checklist_rewards.validation import finite, one_of, whole_number
 
 Target = Literal["last", "transcript"]
 TARGETS: tuple[str, ...] = get_args(Target)
@@ -49,19 +50,6 @@ _NOT_COLUMNS = ("prompts", "completions", "completion_ids", "log_extra", "log_me
 _TAKEN_NAMES = ("reward", "reward_std", "step", "prompt", "completion", "advantage")
 
 logger = logging.getLogger(__name__)
-
-
-@runtime_checkable
-class ScoringPipeline(Protocol):
-    """What a reward uses of a [`pipelines.Pipeline`]."""
-
-    @property
-    def config(self) -> Any:
-        """Its [`PipelineConfig`], with the scale of the scorer."""
-
-    @property
-    def scorer(self) -> ChecklistScorer | None:
-        """Its scorer; None if the pipeline only writes checklists."""
 
 
 class ChecklistReward:
@@ -88,6 +76,10 @@ class ChecklistReward:
             step is "clipped", rewards may leave [0, 1].
         retries (`int`, *optional*, defaults to `1`):
             How often to repeat reads that failed for a transient reason.
+        deadline (`float`, *optional*):
+            Seconds for all reads of a call, after the judge is loaded and awake. Requests to a server that are not
+            answered by then are cancelled, and their reads are unanswered. An engine in the process finishes its chunk
+            of reads first. By default, only the timeouts of the engine apply.
         on_failure (`str`, *optional*, defaults to `"row"`):
             What to do with a completion without a score. `"row"`: its reward is None; if the trainer is known to count
             None as 0, its whole group gets None. `"group"`: all completions of its prompt get None. `"raise"`:
@@ -125,6 +117,7 @@ class ChecklistReward:
         target: Target = "last",
         shaping: Sequence[Mapping[str, Any] | str] | None = None,
         retries: int = 1,
+        deadline: float | None = None,
         on_failure: OnFailure = "row",
         log: str | Path | None = None,
         keep_thinking: bool = False,
@@ -132,7 +125,7 @@ class ChecklistReward:
         categories: Sequence[str] = (),
         **scorer_arguments: Any,
     ):
-        scorer, scale = _scorer_of(scorer, scorer_arguments)
+        scorer, scale = scorer_of(scorer, scorer_arguments)
         if metric is not None:
             one_of("metric", metric, PRIMARY_METRICS)
         if metric == "quality" and "quality" not in (scorer.mode, scorer.aggregation.primary_metric):
@@ -145,6 +138,8 @@ class ChecklistReward:
         for argument, value, allowed in (("target", target, TARGETS), ("on_failure", on_failure, ON_FAILURE)):
             one_of(argument, value, allowed)
         whole_number("retries", retries, at_least=0)
+        if deadline is not None:
+            finite("deadline", deadline, above=0)
         for argument, switch in (("keep_thinking", keep_thinking), ("thinking_opened", thinking_opened)):
             if not isinstance(switch, bool):
                 raise SampleError(f"{argument}={switch!r} is not allowed; it must be True or False.")
@@ -159,6 +154,7 @@ class ChecklistReward:
         self.target: Target = target
         self.shaping = Shaping(shaping or ())
         self.retries = retries
+        self.deadline = deadline
         self.on_failure: OnFailure = on_failure
         self.log = RewardLog(log)
         self.keep_thinking = keep_thinking
@@ -327,7 +323,7 @@ class ChecklistReward:
         return Sample(checklist, target, input, answer, history)
 
     def _scores(self, samples: Sequence[Sample | None]) -> list[Score | None]:
-        with keep_awake(self.scorer.judge):
+        with within(self.scorer.judge, self.deadline):
             scores = self.scorer.score_batch([s for s in samples if s is not None], retries=self.retries)
         if self.metric is not None:
             scores = [score.under(self.metric) for score in scores]
@@ -381,19 +377,3 @@ class ChecklistReward:
             else "This trainer sums several rewards and counts None as 0, so all completions of their prompts get "
             "None. With GRPO, multi_objective_aggregation='normalize_then_sum' avoids this.",
         )
-
-
-def _scorer_of(given: Any, arguments: Mapping[str, Any]) -> tuple[ChecklistScorer, tuple[Option, ...] | None]:
-    """The scorer, and the scale of a pipeline."""
-    if given is None:
-        return ChecklistScorer(**arguments), None
-    steps = given.config.scorer.scale if isinstance(given, ScoringPipeline) else None
-    scorer = given.scorer if isinstance(given, ScoringPipeline) else given
-    if not isinstance(scorer, ChecklistScorer):
-        raise SampleError(
-            f"scorer must be a ChecklistScorer or a Pipeline with one, got {scorer!r:.60}; pass a model's name as "
-            "model=..."
-        )
-    if arguments:
-        raise SampleError(f"{', '.join(arguments)} cannot be combined with scorer=...; set it on the scorer.")
-    return scorer, None if steps is None else ordinal_scale(steps)

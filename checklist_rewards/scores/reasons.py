@@ -28,6 +28,8 @@ class Reason(StrEnum):
     """The call does not fit the budget of the run."""
     TIMEOUT = "timeout"
     """The server did not respond in time."""
+    DEADLINE = "deadline"
+    """The time for all reads of a call was over; see the argument `deadline` of [`ChecklistReward`]."""
     NOT_JSON = "not_json"
     """The server's response has status 200, but is not JSON."""
     ERROR_BODY = "error_body"
@@ -82,6 +84,7 @@ ADVICE: Mapping[str, str] = {
     Reason.BACKEND_ERROR: "the engine failed; rerun the command to retry",
     Reason.BUDGET: "the --budget is spent; rerun the command with a larger budget to continue",
     Reason.TIMEOUT: "the request timed out; rerun the command to retry",
+    Reason.DEADLINE: "the time for all reads of a step was over (see the reward's deadline)",
     Reason.NOT_JSON: "the server's response is not JSON; rerun the command to retry",
     Reason.ERROR_BODY: "the server's response contains an error; rerun the command to retry",
     Reason.EMPTY_CHOICES: "the server's response contains no reply; rerun the command to retry",
@@ -112,6 +115,7 @@ TRANSIENT = frozenset(
     {
         Reason.BACKEND_ERROR,
         Reason.TIMEOUT,
+        Reason.DEADLINE,
         Reason.NOT_JSON,
         Reason.ERROR_BODY,
         Reason.EMPTY_CHOICES,

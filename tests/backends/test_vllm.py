@@ -8,10 +8,11 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from checklist_rewards.backends import ReadGroup, Sampling, choose_backend, load_backend
+from checklist_rewards.backends import ReadGroup, Sampling, choose_backend, deadline, load_backend
 from checklist_rewards.errors import ModelError
 from tests.backends.answers import largest_difference
 from tests.conftest import HANG
@@ -106,6 +107,20 @@ def test_replies_are_told_as_they_arrive_and_an_interruption_leaves_nothing_in_t
         vllm_pocket.generate(prompts * 20, sampling, interrupted)
     assert not vllm_pocket.llm.llm_engine.has_unfinished_requests()
     assert vllm_pocket.generate(prompts, sampling) == replies
+
+
+@with_engine
+def test_replies_that_are_not_written_when_no_time_is_left_are_given_up(vllm_pocket, monkeypatch):
+    now = SimpleNamespace(seconds=0.0, monotonic=lambda: now.seconds)
+    monkeypatch.setattr(deadline, "time", now)
+    prompts = [[{"role": "user", "content": text}] for text in ("Say hello.", *(["Write a long story."] * 3))]
+    sampling = Sampling(max_tokens=64, temperature=1.0, seed=5)
+    with deadline.deadline(30):
+        replies = vllm_pocket.generate(prompts, sampling, lambda place, reply: setattr(now, "seconds", 31))
+    reasons = [reply.unanswered for (reply,) in replies]
+    assert set(reasons) == {None, "deadline"}
+    assert not vllm_pocket.llm.llm_engine.has_unfinished_requests()
+    assert all(reply.unanswered is None for (reply,) in vllm_pocket.generate(prompts, sampling))
 
 
 @with_engine

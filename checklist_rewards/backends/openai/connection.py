@@ -5,7 +5,8 @@ minute stay within their limits. After a temporary failure (429, 408, 409, 5xx, 
 page instead of JSON), a request is sent again after a pause. Pauses grow with each attempt and are randomized, unless
 the server specifies the pause. A request fails after `attempts` attempts or when its `deadline` has passed. Rate
 limiting by the server (429) does not count as an attempt. Time spent waiting for a free slot does not count against
-the deadline.
+the deadline. The deadline of a whole call (`backends/deadline.py`) is above all of this: when it passes, requests that
+wait or are in flight are cancelled, and their connections closed.
 
 With several addresses, `replicas` chooses the one for each request. If it does not work, is rate-limited or serves
 another model, the request goes to the next one at once, which does not count as an attempt either. The breaker counts
@@ -31,6 +32,7 @@ from typing import Any
 
 import openai
 
+from checklist_rewards.backends.deadline import MISSED, time_left
 from checklist_rewards.backends.openai.breaker import Breaker, ServerGone
 from checklist_rewards.backends.openai.failures import (
     RATE_LIMITED,
@@ -175,6 +177,19 @@ class Connection:
         return response.text if response.status_code == 200 else None
 
     async def _send(self, request: _Request) -> dict[str, Any] | Failure:
+        seconds = time_left()
+        if seconds is None:
+            return await self._retried(request)
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._retried(request) if seconds else self._missed()
+        except TimeoutError:
+            return self._missed()
+
+    def _missed(self) -> Failure:
+        return self._warn(Failure(MISSED, retry=True), None)
+
+    async def _retried(self, request: _Request) -> dict[str, Any] | Failure:
         session, settings = self._current(), self.settings
         replicas, clock = session.replicas, asyncio.get_running_loop().time
         left, attempt = request.patience * settings.deadline, 0

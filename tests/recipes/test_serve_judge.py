@@ -1,0 +1,57 @@
+"""`recipes/cluster/serve_judge.py`: two replicas of the pocket judge under Ray Serve, scored through one address."""
+
+import os
+import socket
+
+import pytest
+
+from checklist_rewards import ChecklistScorer, Sample
+from checklist_rewards.errors import ModelError
+from tests.conftest import REPO
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
+WORDS = {"backend": "transformers", "replicas": "2"}
+SAMPLES = [
+    Sample(["Does the response end with a question mark?", "Is the response in lower case?"], f"is it {word}?", "Ask.")
+    for word in ("red", "blue", "Green", "grey", "black", "white")
+]
+
+
+@pytest.fixture
+def address(monkeypatch, tmp_path):
+    """The address of two replicas on a Ray of their own."""
+    ray = pytest.importorskip("ray")
+    serve = pytest.importorskip("ray.serve")
+    from cluster import serve_judge
+    from ray.serve._private.api import call_user_app_builder_with_args_if_necessary
+
+    monkeypatch.setenv("CHECKLIST_REWARDS_TOKEN", "secret")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    path = os.pathsep.join([str(REPO / "recipes"), str(REPO)])
+    environment = {"env_vars": {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}}
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env=environment)
+    try:
+        serve.start(http_options={"host": "127.0.0.1", "port": port})
+        # As `serve run` calls it, with the words of the command line.
+        serve.run(call_user_app_builder_with_args_if_necessary(serve_judge.app, WORDS), route_prefix="/")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+
+
+def test_two_replicas_score_as_the_judge_does_and_one_may_die(address, scorer, monkeypatch):
+    import ray
+
+    remote = ChecklistScorer(backend="remote", base_url=address)
+    expected = [score.primary_score for score in scorer.score_batch(SAMPLES)]
+    assert [score.primary_score for score in remote.score_batch(SAMPLES)] == pytest.approx(expected, abs=1e-6)
+    monkeypatch.setenv("CHECKLIST_REWARDS_TOKEN", "wrong")
+    with pytest.raises(ModelError, match="set CHECKLIST_REWARDS_TOKEN"):
+        ChecklistScorer(backend="remote", base_url=address).score_batch(SAMPLES)
+    actors = [actor["name"] for actor in ray.util.list_named_actors(all_namespaces=True)]
+    replicas = [name for name in actors if name.startswith("SERVE_REPLICA::default#judge")]
+    assert len(replicas) == 2
+    ray.kill(ray.get_actor(replicas[0], namespace="serve"))
+    assert [score.primary_score for score in remote.score_batch(SAMPLES)] == pytest.approx(expected, abs=1e-6)

@@ -1,0 +1,45 @@
+"""What the ranks of a training run exchange, on two processes with gloo."""
+
+import json
+import sys
+
+import pytest
+
+from tests.conftest import REPO
+from tests.rewards.test_trainers import run
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory):
+    """What each rank found."""
+    folder = tmp_path_factory.mktemp("collectives")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    run([*torchrun, str(REPO / "tests" / "rewards" / "collective_ranks.py"), str(folder)], ACCELERATE_USE_CPU="true")
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
+
+
+def test_values_arrive_in_the_order_of_the_ranks(ranks):
+    for rank, found in enumerate(ranks):
+        assert found["gathered"] == [{"rank": 0}, {"rank": 1}]
+        assert found["others"] == [f"{1 - rank} a", f"{1 - rank} b"]
+        assert found["failed"] == ["both", "only on 1"]
+
+
+def test_rewards_that_are_summed_abstain_together_on_all_ranks(ranks):
+    assert [found["summed"] for found in ranks] == [[None, 0.5]] * 2
+
+
+def test_a_deadline_that_one_rank_misses_takes_its_group_along_on_the_other(ranks):
+    assert [found["late"] for found in ranks] == [[None, 0.5]] * 2, "rank 1 has no time for its second read"
+
+
+def test_ties_of_online_dpo_are_averaged_over_the_ranks(ranks):
+    assert [found["ties"] for found in ranks] == [[0.5, 0.5]] * 2, "all pairs of rank 1, none of rank 0"
+
+
+def test_ranks_wait_for_an_evaluation_that_takes_longer_than_the_timeout_of_their_group(ranks):
+    first, second = ranks
+    assert (first["outlived"], second["outlived"]) == (2, 0), "the judge worked on rank 0, for two timeouts"
+    assert "held_out/score" in first["evaluated"] and second["evaluated"] == []
