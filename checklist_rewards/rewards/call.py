@@ -69,7 +69,8 @@ class AsyncReward:
         reward = self.reward
         if ranks() > 1 and reward.exchanges(kwargs.get("log_metric")):
             raise SampleError(
-                f"{self.__name__}: groups on {ranks()} ranks (on_failure='group', the shaping step 'centred', a "
-                "monitor, or several rewards that the trainer sums) require the reward itself instead of as_async()."
+                f"{self.__name__}: groups on {ranks()} ranks (on_failure='group', a shaping step across the "
+                "group, a monitor, or several rewards that the trainer sums) require the reward itself instead of "
+                "as_async()."
             )
         return await asyncio.to_thread(self.reward, prompts, completions, **kwargs)
