@@ -78,8 +78,18 @@ class Parts:
     """The parts of all checklists of a run."""
 
     names: tuple[str, ...]
-    part_of: Callable[[ChecklistItem], str]
+    by: Literal["category", "sign"] | dict[str, str] | Callable[[ChecklistItem], str | None]
+    """As in [`split`]; a `dict` has the part of each category."""
     metric: PrimaryMetric
+
+    def part_of(self, item: ChecklistItem) -> str:
+        """The name of the part an item belongs to."""
+        if self.by == "sign":
+            return "negative" if item.weight < 0 else "positive"
+        if callable(self.by):
+            return self.by(item) or OTHER
+        name = item.category or ""
+        return (self.by.get(name) if isinstance(self.by, dict) else name) or OTHER
 
     def check(self, checklists: Iterable[Any], where: str) -> dict[str, list[float]]:
         """The sum of |weight| of each part, for each checklist that has it. With `names`, items of another part raise
@@ -207,12 +217,13 @@ def split(
     metric = reward.metric or reward.scorer.aggregation.primary_metric
     if metric == "quality":
         raise SampleError("metric='quality' cannot be split: it grades the whole text, not items.")
+    checked = _checked(by)
     given = names if names is not None else _names(by, reward.categories)
     if isinstance(given, str) or not all(isinstance(name, str) and name for name in given):
         raise SampleError(f"names={given!r} is not allowed; it must be a list of strings.")
     if len(set(given)) < len(given):
         raise SampleError(f"names={list(given)} is not allowed: a name occurs twice.")
-    parts = Parts(tuple(given) if names is not None or dataset is None else (), _part_of(by), metric)
+    parts = Parts(tuple(given) if names is not None or dataset is None else (), checked, metric)
     sizes = {name: [1.0] for name in given}
     if dataset is not None:
         sizes = parts.check(
@@ -310,18 +321,17 @@ def _names(by: By, categories: Sequence[str]) -> Sequence[str]:
     return list(by) if isinstance(by, Mapping) else ()
 
 
-def _part_of(by: By) -> Callable[[ChecklistItem], str]:
-    if isinstance(by, Mapping):
-        of_category = {category: part for part, group in by.items() for category in _group(part, group)}
-        if sum(map(len, by.values())) > len(of_category):
-            raise SampleError(f"by={dict(by)} is not allowed: a category belongs to two parts.")
-        return lambda item: of_category.get(item.category or "", OTHER)
+def _checked(by: By) -> Any:
+    """`by` as in [`Parts`]."""
     if callable(by):
-        return lambda item: by(item) or OTHER
-    one_of("by", by, ("category", "sign"))
-    if by == "category":
-        return lambda item: item.category or OTHER
-    return lambda item: "negative" if item.weight < 0 else "positive"
+        return by
+    if not isinstance(by, Mapping):
+        one_of("by", by, ("category", "sign"))
+        return by
+    of_category = {category: part for part, group in by.items() for category in _group(part, group)}
+    if sum(map(len, by.values())) > len(of_category):
+        raise SampleError(f"by={dict(by)} is not allowed: a category belongs to two parts.")
+    return of_category
 
 
 def _group(part: str, group: Any) -> Sequence[str]:

@@ -76,21 +76,23 @@ class WatchedReward(ChecklistReward):
             if score is not None:
                 log_metric("proxy", score)
         trained = list(trail.parts.values()) or [rewards]
-        log_metric("zero_variance", without_variance(trained, N))
-        log_metric("small_variance", without_variance(trained, N, NEARLY))
+        for name, least in (("zero_variance", EQUAL), ("small_variance", NEARLY)):
+            flat = zip(*(flat_groups(values, N, least) for values in trained), strict=True)
+            log_metric(name, fmean(map(all, flat)))
         return rewards, trail
 
 
-def without_variance(rewards: Sequence[Sequence[float | None]], size: int, least: float = EQUAL) -> float:
-    """Fraction of groups (of `size` consecutive completions) in which each of the rewards has a standard deviation
-    below `least`, or fewer than two values."""
-    starts = range(0, len(rewards[0]), size)
-    return fmean(all(_flat(values[start : start + size], least) for values in rewards) for start in starts)
+def without_variance(rewards: list[float | None], size: int, least: float = EQUAL) -> float:
+    """Fraction of groups (of `size` consecutive rewards) with a standard deviation below `least` or fewer than two
+    rewards."""
+    return fmean(flat_groups(rewards, size, least))
 
 
-def _flat(group: Sequence[float | None], least: float) -> bool:
-    known = [reward for reward in group if reward is not None]
-    return len(known) < 2 or pstdev(known) < least
+def flat_groups(rewards: list[float | None], size: int, least: float = EQUAL) -> list[bool]:
+    """Whether each group is without variance; see [`without_variance`]."""
+    groups = [rewards[start : start + size] for start in range(0, len(rewards), size)]
+    known = [[reward for reward in group if reward is not None] for group in groups]
+    return [len(group) < 2 or pstdev(group) < least for group in known]
 
 
 def overhead(log: list[dict[str, float]]) -> dict[str, float]:
