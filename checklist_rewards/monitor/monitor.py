@@ -30,7 +30,7 @@ from checklist_rewards.monitor.seen import Observation, Seen, seen_of
 from checklist_rewards.monitor.settings import MonitorSettings
 from checklist_rewards.monitor.text import steering
 from checklist_rewards.monitor.watch import Alarm, Watch, alarm_record, start_record, step_record
-from checklist_rewards.rewards.call import AsyncReward, Call, LogExtra, LogMetric
+from checklist_rewards.rewards.call import AsyncReward, Call, LogExtra, LogMetric, Rewards, Samples
 from checklist_rewards.rewards.failures import gathered, rank
 from checklist_rewards.rewards.log import RewardLog
 from checklist_rewards.rewards.placement import check_child, keep_awake
@@ -134,14 +134,12 @@ class RewardMonitor:
         prompts: Sequence[Any],
         completions: Sequence[Any],
         columns: Mapping[str, Any],
-        log_extra: LogExtra | None = None,
-        log_metric: LogMetric | None = None,
-        trainer_state: Any = None,
+        *hooks: Any,
         parts: Parts | None = None,
-    ) -> tuple[list[float | None], Trail]:
+    ) -> tuple[Rewards, Trail]:
         """Judge, watch and log a call; see [`ChecklistReward.rewarded`]."""
         with keep_awake(self.reward.scorer.judge):  # sleep once, after the retests
-            call = self.reward.judged(prompts, completions, columns, log_extra, log_metric, trainer_state)
+            call = self.reward.judged(prompts, completions, columns, *hooks)
             training = self._guard("start", lambda: self._begin(call), True)
             step = self._calls if call.step is None else call.step
             whole: HeldOut = [()] * len(call.samples), call.samples, call.scores
@@ -353,9 +351,7 @@ def _penalized(samples: Sequence[Sample | None], rewards: Sequence[float | None]
     ]
 
 
-def _penalized_with_parts(
-    samples: Sequence[Sample | None], rewards: list[float | None], trail: Trail
-) -> tuple[list[float | None], Trail]:
+def _penalized_with_parts(samples: Samples, rewards: Rewards, trail: Trail) -> tuple[Rewards, Trail]:
     parts = {name: _penalized(samples, values) for name, values in trail.parts.items()}
     return _penalized(samples, rewards), replace(trail, parts=parts)
 

@@ -14,6 +14,10 @@ from checklist_rewards.scores import Score
 
 LogExtra = Callable[[str, list[str]], None]
 LogMetric = Callable[[str, float], None]
+Samples = Sequence[Sample | None]
+"""One per completion; None for a row without a checklist."""
+Scores = Sequence[Score | None]
+Rewards = list[float | None]
 
 
 @dataclass(frozen=True, slots=True)

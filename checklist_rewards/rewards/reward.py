@@ -24,7 +24,7 @@ from typing import Any, Literal, Protocol, get_args, runtime_checkable
 from checklist_rewards.chat import completion_text, opens_thinking, prompt_text
 from checklist_rewards.checklists import Checklist, Option
 from checklist_rewards.errors import BackendError, SampleError
-from checklist_rewards.rewards.call import AsyncReward, Call, LogExtra, LogMetric
+from checklist_rewards.rewards.call import AsyncReward, Call, LogExtra, LogMetric, Rewards, Samples, Scores
 from checklist_rewards.rewards.content import content_key
 from checklist_rewards.rewards.failures import (
     ON_FAILURE,
@@ -227,13 +227,11 @@ class ChecklistReward:
         prompts: Sequence[Any],
         completions: Sequence[Any],
         columns: Mapping[str, Any],
-        log_extra: LogExtra | None = None,
-        log_metric: LogMetric | None = None,
-        trainer_state: Any = None,
+        *hooks: Any,
         parts: Parts | None = None,
-    ) -> tuple[list[float | None], Trail]:
-        """Judge and log a call, with the arguments of [`__call__`]. The trail has the rewards of `parts`."""
-        call = self.judged(prompts, completions, columns, log_extra, log_metric, trainer_state)
+    ) -> tuple[Rewards, Trail]:
+        """Judge and log a call, with the arguments of [`judged`]. The trail has the rewards of `parts`."""
+        call = self.judged(prompts, completions, columns, *hooks)
         rewards, trail = self.rewards_of(call, call.samples, call.scores, parts)
         self.record(call, rewards, trail)
         return rewards, trail
@@ -247,7 +245,7 @@ class ChecklistReward:
         log_metric: LogMetric | None = None,
         trainer_state: Any = None,
     ) -> Call:
-        """Score the completions of one call; the first step of [`rewarded`], with its arguments."""
+        """Score the completions of one call; the first step of [`rewarded`], with the arguments of [`__call__`]."""
         samples = self._samples(prompts, completions, columns)
         started = time.perf_counter()
         scores = self._scores(samples)
@@ -256,16 +254,12 @@ class ChecklistReward:
         return Call(prompts, samples, scores, seconds, pairs, log_extra, log_metric, trainer_state)
 
     def rewards_of(
-        self,
-        call: Call,
-        samples: Sequence[Sample | None],
-        scores: Sequence[Score | None],
-        parts: Parts | None = None,
-    ) -> tuple[list[float | None], Trail]:
+        self, call: Call, samples: Samples, scores: Scores, parts: Parts | None = None
+    ) -> tuple[Rewards, Trail]:
         """The rewards of a call and how they were made, from its samples and scores or from some of their items; the
         second step."""
-        how = call.pairs, self.fails_by_group(call.log_metric)
-        rewards_of = functools.partial(self._rewards, call.prompts, *how)
+        by_group = self.fails_by_group(call.log_metric)
+        rewards_of = functools.partial(self._rewards, call.prompts, call.pairs, by_group)
         rewards, trail = rewards_of(samples, scores)
         return rewards, trail if parts is None else parts.added(trail, samples, scores, rewards_of)
 
@@ -281,8 +275,8 @@ class ChecklistReward:
         name, samples, scores = self.__name__, call.samples, call.scores
         if call.log_extra is not None:
             call.log_extra(f"{name}/detail", ["null" if s is None else s.model_dump_json() for s in scores])
-        numbers = metrics_of(samples, scores, rewards, self.categories)
-        numbers = [("judge_seconds", call.seconds), *numbers, *trail.metrics]
+        numbers = [*metrics_of(samples, scores, rewards, self.categories), *trail.metrics]
+        numbers.append(("judge_seconds", call.seconds))
         metrics = [(f"{name}/{key}", value) for key, value in numbers]
         if call.log_metric is not None:
             for key, value in metrics:
@@ -369,13 +363,8 @@ class ChecklistReward:
         return [None if sample is None else next(in_order) for sample in samples]
 
     def _rewards(
-        self,
-        prompts: Sequence[Any],
-        pairs: bool,
-        by_group: bool,
-        samples: Sequence[Sample | None],
-        scores: Sequence[Score | None],
-    ) -> tuple[list[float | None], Trail]:
+        self, prompts: Sequence[Any], pairs: bool, by_group: bool, samples: Samples, scores: Scores
+    ) -> tuple[Rewards, Trail]:
         rewards = [None if score is None else score.primary_score for score in scores]
         failed = [score for score, reward in zip(scores, rewards, strict=True) if score is not None and reward is None]
         if failed:

@@ -25,7 +25,7 @@ from typing import Any, Literal, Protocol
 
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rewards.call import AsyncReward, LogExtra, LogMetric
+from checklist_rewards.rewards.call import AsyncReward, LogExtra, LogMetric, Rewards, Samples, Scores
 from checklist_rewards.rewards.content import content_key
 from checklist_rewards.rewards.log import completion_metrics, metrics_of
 from checklist_rewards.rewards.trail import Trail
@@ -39,7 +39,6 @@ OTHER = "other"
 """The part of items that are assigned to none."""
 _MOST_BATCHES = 64
 
-Rewards = list[float | None]
 _Hooks = tuple[LogExtra | None, LogMetric | None, Any]
 
 
@@ -56,9 +55,7 @@ class Splittable(Protocol):
         prompts: Sequence[Any],
         completions: Sequence[Any],
         columns: Mapping[str, Any],
-        log_extra: LogExtra | None = None,
-        log_metric: LogMetric | None = None,
-        trainer_state: Any = None,
+        *hooks: Any,
         parts: Parts | None = None,
     ) -> tuple[Rewards, Trail]:
         """Judge a batch and log it; the rewards of the parts are in the trail."""
@@ -115,9 +112,9 @@ class Parts:
     def added(
         self,
         trail: Trail,
-        samples: Sequence[Sample | None],
-        scores: Sequence[Score | None],
-        rewards_of: Callable[[Sequence[Sample | None], Sequence[Score | None]], tuple[Rewards, Trail]],
+        samples: Samples,
+        scores: Scores,
+        rewards_of: Callable[[Samples, Scores], tuple[Rewards, Trail]],
     ) -> Trail:
         """The trail with the rewards and metrics of all parts."""
         rewards: dict[str, Rewards] = {}
@@ -303,7 +300,7 @@ class _Shared:
             checklists = columns.get(self.column)
             if isinstance(checklists, Sequence) and not isinstance(checklists, str):
                 self.parts.check(checklists, self.source.__name__)
-            _, trail = self.source.rewarded(prompts, completions, columns, *hooks, self.parts)
+            _, trail = self.source.rewarded(prompts, completions, columns, *hooks, parts=self.parts)
             batch.found.set_result(trail.parts)
         except BaseException as error:  # whatever it was, the parts that wait for this batch must not wait for ever
             batch.found.set_exception(error)
