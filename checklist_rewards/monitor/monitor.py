@@ -129,17 +129,10 @@ class RewardMonitor:
         columns = kwargs if checklist is None else {"checklist": checklist, **kwargs}
         return self.rewarded(prompts, completions, columns, log_extra, log_metric, trainer_state)[0]
 
-    def rewarded(
-        self,
-        prompts: Sequence[Any],
-        completions: Sequence[Any],
-        columns: Mapping[str, Any],
-        *hooks: Any,
-        parts: Parts | None = None,
-    ) -> tuple[Rewards, Trail]:
+    def rewarded(self, *batch: Any, parts: Parts | None = None) -> tuple[Rewards, Trail]:
         """Judge, watch and log a call; see [`ChecklistReward.rewarded`]."""
         with keep_awake(self.reward.scorer.judge):  # sleep once, after the retests
-            call = self.reward.judged(prompts, completions, columns, *hooks)
+            call = self.reward.judged(*batch)
             training = self._guard("start", lambda: self._begin(call), True)
             step = self._calls if call.step is None else call.step
             whole: HeldOut = [()] * len(call.samples), call.samples, call.scores

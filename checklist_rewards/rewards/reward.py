@@ -222,16 +222,9 @@ class ChecklistReward:
         """
         return split(self, self, by, names=names, dataset=dataset)
 
-    def rewarded(
-        self,
-        prompts: Sequence[Any],
-        completions: Sequence[Any],
-        columns: Mapping[str, Any],
-        *hooks: Any,
-        parts: Parts | None = None,
-    ) -> tuple[Rewards, Trail]:
+    def rewarded(self, *batch: Any, parts: Parts | None = None) -> tuple[Rewards, Trail]:
         """Judge and log a call, with the arguments of [`judged`]. The trail has the rewards of `parts`."""
-        call = self.judged(prompts, completions, columns, *hooks)
+        call = self.judged(*batch)
         rewards, trail = self.rewards_of(call, call.samples, call.scores, parts)
         self.record(call, rewards, trail)
         return rewards, trail

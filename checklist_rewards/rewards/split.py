@@ -50,15 +50,9 @@ class Splittable(Protocol):
     def exchanges(self, hook: Any) -> bool:
         """Whether a call communicates between ranks."""
 
-    def rewarded(
-        self,
-        prompts: Sequence[Any],
-        completions: Sequence[Any],
-        columns: Mapping[str, Any],
-        *hooks: Any,
-        parts: Parts | None = None,
-    ) -> tuple[Rewards, Trail]:
-        """Judge a batch and log it; the rewards of the parts are in the trail."""
+    def rewarded(self, *batch: Any, parts: Parts | None = None) -> tuple[Rewards, Trail]:
+        """Judge a batch and log it, with the arguments of [`ChecklistReward.judged`]; the trail has the rewards of the
+        parts."""
 
 
 class Settings(Protocol):
