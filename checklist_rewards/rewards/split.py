@@ -61,6 +61,7 @@ class Settings(Protocol):
     metric: PrimaryMetric | None
     scorer: ChecklistScorer
     column: str
+    reference: str | None
     categories: tuple[str, ...]
 
 
@@ -226,7 +227,7 @@ def split(
         sizes = {name: sizes[name] for name in [*filter(sizes.get, given), *sizes]}  # the given order comes first
     if not sizes:
         raise SampleError("split() does not know the names of the parts; pass dataset=... or names=[...].")
-    shared = _Shared(source, replace(parts, names=tuple(sizes)), reward.column)
+    shared = _Shared(source, replace(parts, names=tuple(sizes)), reward.column, reward.reference)
     return [RewardPart(shared, name, sum(sizes[name]) / len(sizes[name])) for name in sizes]
 
 
@@ -251,7 +252,7 @@ def only(sample: Sample, score: Score, items: Sequence[str], metric: PrimaryMetr
     return replace(sample, checklist=sample.checklist.model_copy(update={"items": kept})), rest
 
 
-@dataclass
+@dataclass(eq=False)
 class _Batch:
     """The rewards of a batch, for the parts that have not taken theirs."""
 
@@ -263,19 +264,20 @@ class _Batch:
 class _Shared:
     """The scoring that the parts of one split share. Thread-safe; a pickled copy starts empty."""
 
-    def __init__(self, source: Splittable, parts: Parts, column: str):
-        self.source, self.parts, self.column = source, parts, column
+    def __init__(self, source: Splittable, parts: Parts, column: str, reference: str | None):
+        self.source, self.parts, self.column, self.reference = source, parts, column, reference
         self._lock = threading.Lock()
         self._batches: deque[_Batch] = deque(maxlen=_MOST_BATCHES)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.source, self.parts, self.column)
+        return type(self), (self.source, self.parts, self.column, self.reference)
 
     def rewards(
         self, part: str, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any], hooks: _Hooks
     ) -> Rewards:
         """The rewards of one part, judged now or taken from another part's call."""
-        key = content_key([list(prompts), list(completions), columns.get(self.column)])
+        read = [columns.get(name) for name in (self.column, self.reference) if name is not None]
+        key = content_key([list(prompts), list(completions), read])
         with self._lock:
             batch = next((batch for batch in self._batches if batch.key == key and part in batch.left), None)
             judges = batch is None
@@ -292,7 +294,7 @@ class _Shared:
     def _judge(self, batch: _Batch, prompts: Any, completions: Any, columns: Mapping[str, Any], hooks: _Hooks) -> None:
         try:
             checklists = columns.get(self.column)
-            if isinstance(checklists, Sequence) and not isinstance(checklists, str):
+            if checklists is not None and not isinstance(checklists, str | Mapping):  # else the reward refuses it
                 self.parts.check(checklists, self.source.__name__)
             _, trail = self.source.rewarded(prompts, completions, columns, *hooks, parts=self.parts)
             batch.found.set_result(trail.parts)
