@@ -6,14 +6,17 @@
 
 A config has the arguments of `trl.GRPOConfig` and `trl.ModelConfig`, the location of the data, and under `reward` the
 arguments of `ChecklistReward` and its scorer (the same keys as in a CHECKLIST_REWARDS_CONFIG file). With `monitor`, a
-mapping of its settings, a `RewardMonitor` watches the reward. All arguments can also be given on the command line,
-`reward` and `monitor` as JSON. The judge and the data are validated before the policy is loaded.
+mapping of its settings, a `RewardMonitor` watches the reward. With `split: category` (or `sign`, or a mapping from
+parts to categories), each part of the checklists is a reward of its own, by default with the weight of its items;
+combine it with `multi_objective_aggregation: normalize_then_sum`. All arguments can also be given on the command line,
+`reward`, `monitor` and a mapping in `split` as JSON. The judge and the data are validated before the policy is loaded.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from datasets import Dataset
@@ -49,7 +52,14 @@ class ScriptArguments(DataArguments):
         },
     )
 
+    split: dict[str, Any] | str | None = field(
+        default=None,
+        metadata={"help": "Parts of the checklists: category, sign, or a mapping (or JSON) from parts to categories."},
+    )
+
     def __post_init__(self):
+        if isinstance(self.split, str) and self.split.lstrip().startswith("{"):
+            self.split = json.loads(self.split)
         self.reward = json.loads(self.reward) if isinstance(self.reward, str) else self.reward or {}
         self.monitor = json.loads(self.monitor) if isinstance(self.monitor, str) else self.monitor
 
@@ -87,9 +97,13 @@ def main(script: ScriptArguments, training: GRPOConfig, model: ModelConfig) -> G
         "dtype": model.dtype,
         **(training.model_init_kwargs or {}),
     }
+    watched = reward if script.monitor is None else monitor_of(reward, script.monitor)
+    reward_funcs = [watched] if script.split is None else watched.split(script.split, dataset=chain(train, test or ()))
+    if script.split is not None and training.reward_weights is None:
+        training.reward_weights = [part.weight for part in reward_funcs]
     trainer = GRPOTrainer(
         model=resolve_model(model.model_name_or_path),
-        reward_funcs=[reward if script.monitor is None else monitor_of(reward, script.monitor)],
+        reward_funcs=reward_funcs,
         args=training,
         train_dataset=train,
         eval_dataset=test,

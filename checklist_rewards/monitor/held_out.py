@@ -9,14 +9,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 from checklist_rewards.checklists import Checklist, content_hash
-from checklist_rewards.monitor.settings import Draw
+from checklist_rewards.monitor.settings import Draw, MonitorSettings
+from checklist_rewards.rewards.split import only
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import PrimaryMetric, Score
 
 _DIGITS = 13
+
+HeldOut = tuple[Sequence[Sequence[str]], Sequence[Sample | None], Sequence[Score | None]]
+"""Ids of the held-out items of each completion, and samples and scores without them."""
+
+
+def hold_out(
+    samples: Sequence[Sample | None],
+    scores: Sequence[Score | None],
+    settings: MonitorSettings,
+    metric: PrimaryMetric,
+    step: int,
+) -> HeldOut:
+    """Take held-out items out of the completions of a call."""
+    if settings.held_out == 0 or metric == "quality":  # a grade of the whole text does not depend on items
+        return [()] * len(samples), samples, scores
+    chosen: dict[str, list[str]] = {}
+    held_out: list[Sequence[str]] = []
+    pairs: list[tuple[Sample | None, Score | None]] = []
+    for sample, score in zip(samples, scores, strict=True):
+        if sample is None or score is None:
+            held_out.append(())
+            pairs.append((sample, score))
+            continue
+        key = "\n".join(item.id for item in sample.checklist.items)
+        if key not in chosen:
+            chosen[key] = held_out_items(
+                sample.checklist, settings.held_out, seed=settings.seed, draw=settings.draw, step=step
+            )
+        held_out.append(chosen[key])
+        pairs.append(without(sample, score, chosen[key], metric))
+    return held_out, [sample for sample, _ in pairs], [score for _, score in pairs]
 
 
 def held_out_items(
@@ -66,13 +97,9 @@ def without(sample: Sample, score: Score, held_out: Sequence[str], metric: Prima
         metric (`str`):
             The metric of the reward.
     """
-    if not held_out or score.aggregation is None:
+    if not held_out:
         return sample, score
-    checklist = sample.checklist
-    items = tuple(item for item in checklist.items if item.id not in held_out)
-    lines = [line for line in score.items if line.id not in held_out]
-    rest = Score.of(lines, replace(score.aggregation, primary_metric=metric), score.quality)
-    return replace(sample, checklist=checklist.model_copy(update={"items": items})), rest
+    return only(sample, score, [item.id for item in sample.checklist.items if item.id not in held_out], metric)
 
 
 def _uniform(*parts: str) -> float:

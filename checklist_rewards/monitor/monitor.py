@@ -16,7 +16,8 @@ from __future__ import annotations
 import logging
 import random
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +25,18 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.monitor.canaries import Canary, canary_record
 from checklist_rewards.monitor.extra_reads import Extra, ReadBudget, Sampler, read_canaries, read_shadow, retest
 from checklist_rewards.monitor.guard import Guard
-from checklist_rewards.monitor.held_out import held_out_items, without
+from checklist_rewards.monitor.held_out import HeldOut, hold_out
 from checklist_rewards.monitor.seen import Observation, Seen, seen_of
 from checklist_rewards.monitor.settings import MonitorSettings
 from checklist_rewards.monitor.text import steering
 from checklist_rewards.monitor.watch import Alarm, Watch, alarm_record, start_record, step_record
-from checklist_rewards.rewards.call import AsyncReward, Call, LogExtra, LogMetric
+from checklist_rewards.rewards.call import AsyncReward, Call, LogExtra, LogMetric, Rewards, Samples
 from checklist_rewards.rewards.failures import gathered, rank
 from checklist_rewards.rewards.log import RewardLog
 from checklist_rewards.rewards.placement import check_child, within
 from checklist_rewards.rewards.reward import ChecklistReward
+from checklist_rewards.rewards.split import By, Parts, RewardPart, split
+from checklist_rewards.rewards.trail import Trail
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
 
@@ -73,6 +76,8 @@ class RewardMonitor:
         log: str | Path | None = None,
         **options: Any,
     ):
+        if isinstance(reward, RewardPart | list):
+            raise SampleError("RewardMonitor(...) wraps the reward itself; call split() of the monitor instead.")
         if isinstance(reward, AsyncReward):
             raise SampleError("RewardMonitor(...) wraps the reward itself; call as_async() of the monitor instead.")
         if not isinstance(reward, ChecklistReward):
@@ -122,25 +127,43 @@ class RewardMonitor:
         not watched.
         """
         columns = kwargs if checklist is None else {"checklist": checklist, **kwargs}
+        return self.rewarded(prompts, completions, columns, log_extra, log_metric, trainer_state)[0]
+
+    def rewarded(self, *batch: Any, parts: Parts | None = None) -> tuple[Rewards, Trail]:
+        """Judge, watch and log a call; see [`ChecklistReward.rewarded`]."""
         with within(self.reward.scorer.judge, self.reward.deadline):  # one deadline; sleep once, after the retests
-            call = self.reward.judged(prompts, completions, columns, log_extra, log_metric, trainer_state)
+            call = self.reward.judged(*batch)
             training = self._guard("start", lambda: self._begin(call), True)
             step = self._calls if call.step is None else call.step
-            whole: _Rewarded = [()] * len(call.samples), call.samples, call.scores
-            held_out, samples, scores = self._guard("held_out", lambda: self._held_out(call, step), whole)
-            rewards, trail = self.reward.rewards_of(call, samples, scores)
+            whole: HeldOut = [()] * len(call.samples), call.samples, call.scores
+            held_out, samples, scores = self._guard(
+                "held_out", lambda: hold_out(call.samples, call.scores, self.settings, self._metric, step), whole
+            )
+            made = self.reward.rewards_of(call, samples, scores, parts)
             if self.settings.steering == "penalize":
-                rewards = self._guard("steering", lambda: _penalized(call.samples, rewards), rewards)
+                made = self._guard("steering", lambda: _penalized_with_parts(call.samples, *made), made)
+            rewards, trail = made
             extra = self._extra_reads(call, step) if training else Extra(len(call.samples))
         more = self._guard("log", lambda: extra.fields(held_out), None)
         self.reward.record(call, rewards, trail, more)
         if training:
             self._calls += 1
             seen: list[Seen] = self._guard("completions", lambda: _seen(call, rewards, held_out, extra), [])
-            parts = self._guard("ranks", lambda: gathered((seen, extra.reads, extra.canaries)), None)
-            if parts is not None:
-                self._guard("signals", lambda: self._update(step, call, parts), None)
-        return rewards
+            ranks = self._guard("ranks", lambda: gathered((seen, extra.reads, extra.canaries)), None)
+            if ranks is not None:
+                self._guard("signals", lambda: self._update(step, call, ranks), None)
+        return rewards, trail
+
+    def split(
+        self,
+        by: By = "category",
+        *,
+        names: Sequence[str] | None = None,
+        dataset: Iterable[Mapping[str, Any]] | None = None,
+    ) -> list[RewardPart]:
+        """Several reward functions, one per part of the checklists; see [`ChecklistReward.split`]. The monitor watches
+        the reward of the whole checklist. Held-out items are held out of the parts too."""
+        return split(self, self.reward, by, names=names, dataset=dataset)
 
     def as_async(self) -> AsyncReward:
         """The same reward as a coroutine; see [`ChecklistReward.as_async`]. For one rank: with more, the monitor
@@ -225,28 +248,6 @@ class RewardMonitor:
     def _metric(self) -> Any:
         return self.reward.metric or self.reward.scorer.aggregation.primary_metric
 
-    def _held_out(self, call: Call, step: int) -> _Rewarded:
-        """The held-out items of each completion, and samples and scores without them."""
-        settings, metric = self.settings, self._metric
-        if settings.held_out == 0 or metric == "quality":  # a grade of the whole text does not depend on items
-            return [()] * len(call.samples), call.samples, call.scores
-        chosen: dict[str, list[str]] = {}
-        held_out: list[Sequence[str]] = []
-        pairs: list[tuple[Sample | None, Score | None]] = []
-        for sample, score in zip(call.samples, call.scores, strict=True):
-            if sample is None or score is None:
-                held_out.append(())
-                pairs.append((sample, score))
-                continue
-            key = "\n".join(item.id for item in sample.checklist.items)
-            if key not in chosen:
-                chosen[key] = held_out_items(
-                    sample.checklist, settings.held_out, seed=settings.seed, draw=settings.draw, step=step
-                )
-            held_out.append(chosen[key])
-            pairs.append(without(sample, score, chosen[key], metric))
-        return held_out, [sample for sample, _ in pairs], [score for _, score in pairs]
-
     def _extra_reads(self, call: Call, step: int) -> Extra:
         settings, scorer, extra = self.settings, self.reward.scorer, Extra(len(call.samples))
         rng = random.Random(f"{settings.seed}:{step}:{rank()}")
@@ -299,10 +300,10 @@ class RewardMonitor:
         assert self.shadow is not None
         extra.shadow, extra.reads["shadow"] = read_shadow(self.shadow, samples, self._budget)
 
-    def _update(self, step: int, call: Call, parts: Sequence[tuple[list[Seen], Counter[str], list[Canary]]]) -> None:
-        observation = Observation(step, [one for seen, _, _ in parts for one in seen])
-        reads = sum((counts for _, counts, _ in parts), Counter())
-        canaries = [canary for _, _, found in parts for canary in found]
+    def _update(self, step: int, call: Call, ranks: Sequence[tuple[list[Seen], Counter[str], list[Canary]]]) -> None:
+        observation = Observation(step, [one for seen, _, _ in ranks for one in seen])
+        reads = sum((counts for _, counts, _ in ranks), Counter())
+        canaries = [canary for _, _, found in ranks for canary in found]
         readings, alarms = self._watch.update(observation)
         alarms = [*self._watch.canaries(step, canaries), *alarms]
         statistics = self._watch.statistics(observation)
@@ -336,14 +337,16 @@ class RewardMonitor:
         self.should_stop = self.should_stop or alarm.action == "stop"
 
 
-_Rewarded = tuple[Sequence[Sequence[str]], Sequence[Sample | None], Sequence[Score | None]]
-
-
 def _penalized(samples: Sequence[Sample | None], rewards: Sequence[float | None]) -> list[float | None]:
     return [
         min(reward, 0.0) if reward is not None and sample is not None and steering(sample.target) else reward
         for sample, reward in zip(samples, rewards, strict=True)
     ]
+
+
+def _penalized_with_parts(samples: Samples, rewards: Rewards, trail: Trail) -> tuple[Rewards, Trail]:
+    parts = {name: _penalized(samples, values) for name, values in trail.parts.items()}
+    return _penalized(samples, rewards), replace(trail, parts=parts)
 
 
 def _seen(call: Call, rewards: Sequence[float | None], held_out: Sequence[Sequence[str]], extra: Extra) -> list[Seen]:

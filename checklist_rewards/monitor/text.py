@@ -1,4 +1,4 @@
-"""What a completion's text shows without a judge: length, repetition, copied questions and prompts, steering of the grader.
+"""What a completion's text shows without a judge: length, repetition, copied questions and prompts, and steering.
 
 All functions are pure and cost microseconds. The phrases of [`steering`] are English; in other languages only the
 judge's own answer to [`STEERING_QUESTION`], read for a sample of completions, remains.

@@ -14,6 +14,10 @@ from checklist_rewards.scores import Score
 
 LogExtra = Callable[[str, list[str]], None]
 LogMetric = Callable[[str, float], None]
+Samples = Sequence[Sample | None]
+"""One per completion; None for a row without a checklist."""
+Scores = Sequence[Score | None]
+Rewards = list[float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,8 @@ class AsyncReward:
         reward = self.reward
         if ranks() > 1 and reward.exchanges(kwargs.get("log_metric")):
             raise SampleError(
-                f"{self.__name__}: groups on {ranks()} ranks (on_failure='group', the shaping step 'centred', a "
-                "monitor, or several rewards that the trainer sums) require the reward itself instead of as_async()."
+                f"{self.__name__}: groups on {ranks()} ranks (on_failure='group', a shaping step across the "
+                "group, a monitor, or several rewards that the trainer sums) require the reward itself instead of "
+                "as_async()."
             )
         return await asyncio.to_thread(self.reward, prompts, completions, **kwargs)

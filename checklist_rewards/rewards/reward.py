@@ -13,17 +13,18 @@ This module imports neither TRL nor torch. `trl.py` is its entry point for TRL's
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from checklist_rewards.chat import completion_text, opens_thinking, prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import BackendError, SampleError
-from checklist_rewards.rewards.call import AsyncReward, Call, LogExtra, LogMetric
+from checklist_rewards.rewards.call import AsyncReward, Call, LogExtra, LogMetric, Rewards, Samples, Scores
 from checklist_rewards.rewards.content import content_key
 from checklist_rewards.rewards.failures import (
     ON_FAILURE,
@@ -36,6 +37,7 @@ from checklist_rewards.rewards.failures import (
 from checklist_rewards.rewards.log import RewardLog, completion_metrics, log_records, metrics_of
 from checklist_rewards.rewards.placement import check_child, within
 from checklist_rewards.rewards.scorer_of import ScoringPipeline, scorer_of
+from checklist_rewards.rewards.split import By, Parts, RewardPart, split
 from checklist_rewards.rewards.steps import Judged, Shaping
 from checklist_rewards.rewards.trail import FAILED_GROUP, Trail
 from checklist_rewards.rewards.transcript import transcript_text
@@ -201,10 +203,27 @@ class ChecklistReward:
             BackendError: If a completion has no score and `on_failure="raise"`.
         """
         columns = kwargs if checklist is None else {"checklist": checklist, **kwargs}
-        call = self.judged(prompts, completions, columns, log_extra, log_metric, trainer_state)
-        rewards, trail = self.rewards_of(call, call.samples, call.scores)
+        return self.rewarded(prompts, completions, columns, log_extra, log_metric, trainer_state)[0]
+
+    def split(
+        self,
+        by: By = "category",
+        *,
+        names: Sequence[str] | None = None,
+        dataset: Iterable[Mapping[str, Any]] | None = None,
+    ) -> list[RewardPart]:
+        """Several reward functions, one per part of the checklists, that share one scoring; see [`split`].
+
+        Use `multi_objective_aggregation="normalize_then_sum"` to normalize each part by itself.
+        """
+        return split(self, self, by, names=names, dataset=dataset)
+
+    def rewarded(self, *batch: Any, parts: Parts | None = None) -> tuple[Rewards, Trail]:
+        """Judge and log a call, with the arguments of [`judged`]. The trail has the rewards of `parts`."""
+        call = self.judged(*batch)
+        rewards, trail = self.rewards_of(call, call.samples, call.scores, parts)
         self.record(call, rewards, trail)
-        return rewards
+        return rewards, trail
 
     def judged(
         self,
@@ -215,7 +234,7 @@ class ChecklistReward:
         log_metric: LogMetric | None = None,
         trainer_state: Any = None,
     ) -> Call:
-        """Score the completions of one call; the first of the three parts of [`__call__`], with its arguments."""
+        """Score the completions of one call; the first step of [`rewarded`], with the arguments of [`__call__`]."""
         samples = self._samples(prompts, completions, columns)
         started = time.perf_counter()
         scores = self._scores(samples)
@@ -224,11 +243,14 @@ class ChecklistReward:
         return Call(prompts, samples, scores, seconds, pairs, log_extra, log_metric, trainer_state)
 
     def rewards_of(
-        self, call: Call, samples: Sequence[Sample | None], scores: Sequence[Score | None]
-    ) -> tuple[list[float | None], Trail]:
-        """The rewards of a call and how they were made, from its samples and scores or from parts of their items; the
-        second part."""
-        return self._rewards(call.prompts, samples, scores, call.pairs, self.fails_by_group(call.log_metric))
+        self, call: Call, samples: Samples, scores: Scores, parts: Parts | None = None
+    ) -> tuple[Rewards, Trail]:
+        """The rewards of a call and how they were made, from its samples and scores or from some of their items; the
+        second step."""
+        by_group = self.fails_by_group(call.log_metric)
+        rewards_of = functools.partial(self._rewards, call.prompts, call.pairs, by_group)
+        rewards, trail = rewards_of(samples, scores)
+        return rewards, trail if parts is None else parts.added(trail, samples, scores, rewards_of)
 
     def record(
         self,
@@ -237,12 +259,13 @@ class ChecklistReward:
         trail: Trail,
         more: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """Log the scores and rewards of a call; the third part. `more` has one mapping of further log fields per
+        """Log the scores and rewards of a call; the third step. `more` has one mapping of further log fields per
         completion."""
         name, samples, scores = self.__name__, call.samples, call.scores
         if call.log_extra is not None:
             call.log_extra(f"{name}/detail", ["null" if s is None else s.model_dump_json() for s in scores])
-        numbers = [("judge_seconds", call.seconds), *metrics_of(samples, scores, rewards, self.categories)]
+        numbers = [*metrics_of(samples, scores, rewards, self.categories), *trail.metrics]
+        numbers.append(("judge_seconds", call.seconds))
         metrics = [(f"{name}/{key}", value) for key, value in numbers]
         if call.log_metric is not None:
             for key, value in metrics:
@@ -262,12 +285,10 @@ class ChecklistReward:
 
         Means over completions: `score` (the reward), `pass_rate`, `unscored` (share of rewards that are None),
         `unanswered` and `abstained` (shares of the items), `mass` (of the judge's reads), `category/<c>` (pass rate of
-        its items). `judge_seconds` is a mean over calls.
+        its items). `judge_seconds` is a mean over calls, `items_without_variance` one over the items of groups.
         """
-        return [
-            f"{self.__name__}/{name}"
-            for name in ("judge_seconds", *completion_metrics(None, None, None, self.categories))
-        ]
+        names = completion_metrics(None, None, None, self.categories)
+        return [f"{self.__name__}/{name}" for name in ("judge_seconds", *names, *self.shaping.metric_names)]
 
     def as_async(self) -> AsyncReward:
         """The same reward as a coroutine. Trainers await several of them concurrently, each in a thread."""
@@ -331,13 +352,8 @@ class ChecklistReward:
         return [None if sample is None else next(in_order) for sample in samples]
 
     def _rewards(
-        self,
-        prompts: Sequence[Any],
-        samples: Sequence[Sample | None],
-        scores: Sequence[Score | None],
-        pairs: bool,
-        by_group: bool,
-    ) -> tuple[list[float | None], Trail]:
+        self, prompts: Sequence[Any], pairs: bool, by_group: bool, samples: Samples, scores: Scores
+    ) -> tuple[Rewards, Trail]:
         rewards = [None if score is None else score.primary_score for score in scores]
         failed = [score for score, reward in zip(scores, rewards, strict=True) if score is not None and reward is None]
         if failed:
@@ -349,14 +365,15 @@ class ChecklistReward:
         groups = [content_key([prompt, s and repr(s.checklist), s and s.reference]) for prompt, s, _ in rows]
         judged = [None if s is None or score is None else Judged(s.checklist, score, s.target) for _, s, score in rows]
         metric = self.metric or self.scorer.aggregation.primary_metric
-        stages = [(metric, rewards), *self.shaping.stages(rewards, judged, groups)]
+        shaped = self.shaping.stages(rewards, judged, groups)
+        stages = [(metric, rewards), *((stage.name, stage.values) for stage in shaped)]
         rewards = stages[-1][1]
         if pairs or by_group:
             missing = {group for reward, group in zip(rewards, groups, strict=True) if reward is None}
             missing = failed_on_any_rank(missing) if by_group else missing
             rewards = abstained(rewards, groups, missing)
             stages += [(FAILED_GROUP, rewards)] if missing else []
-        return rewards, Trail(stages, groups)
+        return rewards, Trail(stages, groups, [number for stage in shaped for number in stage.metrics])
 
     def _report_failures(self, failed: Sequence[Score], total: int, pairs: bool, by_group: bool) -> None:
         """Raise, or warn once how this trainer treats completions without a score."""

@@ -22,7 +22,7 @@ import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from typing_extensions import override
@@ -30,13 +30,23 @@ from typing_extensions import override
 from checklist_rewards.backends.models import resolve_model
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rewards import shaping
+from checklist_rewards.rewards import group_shaping, shaping
 from checklist_rewards.rewards.failures import from_other_ranks
 from checklist_rewards.rewards.shaping import Gate, Spread, Unit
 from checklist_rewards.scores import Answers, Score, item_credits
 from checklist_rewards.validation import one_sentence
 
 Values = list[float | None]
+WITHOUT_VARIANCE = "items_without_variance"
+"""Metric of the steps that shape items across a group: the share of items, over all groups, without variance."""
+
+
+class Stage(NamedTuple):
+    """What a step made of the values, and its metrics."""
+
+    name: str
+    values: Values
+    metrics: list[tuple[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +62,8 @@ class ShapingStep(BaseModel):
     """Base class of the steps. Its fields are the settings of the step."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    by_group: ClassVar[bool] = False
+    """Whether the value of a completion depends on its group, which requires communication between ranks."""
     name: str
 
     def value(self, value: float, of: Judged) -> float | None:
@@ -62,6 +74,10 @@ class ShapingStep(BaseModel):
         """The values of all completions after this step. `groups` has one name per completion, equal per prompt."""
         pairs = zip(values, judged, strict=True)
         return [None if value is None or of is None else self.value(value, of) for value, of in pairs]
+
+    def stage(self, values: Values, judged: Sequence[Judged | None], groups: Sequence[str]) -> Stage:
+        """Apply the step; arguments as in `values`."""
+        return Stage(self.name, self.values(values, judged, groups), [])
 
 
 class Earned(ShapingStep):
@@ -175,6 +191,7 @@ class Clipped(ShapingStep):
 class Centred(ShapingStep):
     """Subtract the mean of the completions of the same prompt on all ranks; see [`centred`]."""
 
+    by_group: ClassVar[bool] = True
     name: Literal["centred"] = "centred"
     spread: Spread = "none"
 
@@ -185,7 +202,81 @@ class Centred(ShapingStep):
         return shaping.centred([*values, *other_values], [*groups, *other_groups], self.spread)[: len(values)]
 
 
-_STEPS: tuple[type[ShapingStep], ...] = (Earned, GateStep, FormatGate, LengthPenalty, Clipped, Centred)
+class ItemsAcrossGroup(ShapingStep):
+    """Base class of the steps that replace the value by one computed from the items of all completions of the prompt,
+    on all ranks. Required items are not gates in it. Completions without a value are left out."""
+
+    by_group: ClassVar[bool] = True
+    answers: Answers = "soft"
+    min_std: float = Field(default=group_shaping.MIN_STD, ge=0)
+    """Standard deviation of an item's credits, in [0, 0.5], up to which it is without variance and carries nothing."""
+
+    def shaped(self, credits: group_shaping.Credits, checklist: Checklist) -> list[float]:
+        """The values of one group, from a matrix of completions x items."""
+        raise NotImplementedError
+
+    @override
+    def stage(self, values: Values, judged: Sequence[Judged | None], groups: Sequence[str]) -> Stage:
+        pairs = zip(values, judged, strict=True)
+        rows = [
+            None if value is None or of is None else item_credits(of.checklist, of.score, self.answers)
+            for value, of in pairs
+        ]
+        others = from_other_ranks(list(zip(groups, rows, strict=True)))
+        shaped: Values = [None] * len(values)
+        metrics: list[tuple[str, float]] = []
+        for group in dict.fromkeys(groups):
+            places = [place for place, row in enumerate(rows) if row is not None and groups[place] == group]
+            checklist = next((of.checklist for place in places if (of := judged[place]) is not None), None)
+            if checklist is None:
+                continue
+            mine = [row for place in places if (row := rows[place]) is not None]
+            credits = [*mine, *(row for other, row in others if row is not None and other == group)]
+            # The values of other ranks come last; their ranks compute them too, from the same rows in another order.
+            for place, value in zip(places, self.shaped(credits, checklist), strict=False):
+                shaped[place] = value
+            flat = group_shaping.without_variance(credits, self.min_std)
+            metrics += [(WITHOUT_VARIANCE, float(f)) for f, i in zip(flat, checklist.items, strict=True) if i.weight]
+        return Stage(self.name, shaped, metrics)
+
+
+class ItemZscore(ItemsAcrossGroup):
+    """Replace the value by the weighted sum of items standardized in the group; see [`item_zscore`]."""
+
+    name: Literal["item_zscore"] = "item_zscore"
+
+    @override
+    def shaped(self, credits: group_shaping.Credits, checklist: Checklist) -> list[float]:
+        return group_shaping.item_zscore(credits, [item.weight for item in checklist.items], min_std=self.min_std)
+
+
+class Contrast(ItemsAcrossGroup):
+    """Replace the value by the mean credit under weights that follow the items' variance; see [`contrast`]."""
+
+    name: Literal["contrast"] = "contrast"
+
+    @override
+    def shaped(self, credits: group_shaping.Credits, checklist: Checklist) -> list[float]:
+        categories = [item.category for item in checklist.items]
+        return group_shaping.contrast(
+            credits, [item.weight for item in checklist.items], categories, min_std=self.min_std
+        )
+
+
+class Whitened(ItemsAcrossGroup):
+    """Replace the value by the sum of standardized items in which correlated items share their weight; see
+    [`whitened`]."""
+
+    name: Literal["whitened"] = "whitened"
+
+    @override
+    def shaped(self, credits: group_shaping.Credits, checklist: Checklist) -> list[float]:
+        return group_shaping.whitened(credits, [item.weight for item in checklist.items], min_std=self.min_std)
+
+
+_STEPS: tuple[type[ShapingStep], ...] = (
+    Earned, GateStep, FormatGate, LengthPenalty, Clipped, Centred, ItemZscore, Contrast, Whitened,
+)  # fmt: skip
 STEPS: dict[str, type[ShapingStep]] = {step.model_fields["name"].default: step for step in _STEPS}
 
 
@@ -208,7 +299,12 @@ class Shaping:
     @property
     def by_group(self) -> bool:
         """Whether the value of a completion depends on its group, which requires communication between ranks."""
-        return any(isinstance(step, Centred) for step in self.steps)
+        return any(step.by_group for step in self.steps)
+
+    @property
+    def metric_names(self) -> list[str]:
+        """Names of the metrics of all steps."""
+        return [WITHOUT_VARIANCE] if any(isinstance(step, ItemsAcrossGroup) for step in self.steps) else []
 
     def __call__(self, values: Values, judged: Sequence[Judged | None], groups: Sequence[str]) -> Values:
         """Apply all steps.
@@ -225,16 +321,14 @@ class Shaping:
             `list[float | None]`: Rewards after shaping.
         """
         stages = self.stages(values, judged, groups)
-        return stages[-1][1] if stages else values
+        return stages[-1].values if stages else values
 
-    def stages(
-        self, values: Values, judged: Sequence[Judged | None], groups: Sequence[str]
-    ) -> list[tuple[str, Values]]:
-        """Apply all steps, and return the name of each step with the values after it."""
+    def stages(self, values: Values, judged: Sequence[Judged | None], groups: Sequence[str]) -> list[Stage]:
+        """Apply all steps, and return what each step made of the values."""
         stages = []
         for step in self.steps:
-            values = step.values(values, judged, groups)
-            stages.append((step.name, values))
+            stages.append(step.stage(values, judged, groups))
+            values = stages[-1].values
         return stages
 
 

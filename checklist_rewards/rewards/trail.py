@@ -6,8 +6,8 @@ the same with and without a log.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from checklist_rewards.checklists import Checklist
@@ -28,14 +28,20 @@ class Trail:
     """Name and values of the stages, from the score on; one value per completion."""
     groups: Sequence[str] = ()
     """One name per completion, equal for the completions of one dataset row. Empty if no group was needed."""
+    metrics: Sequence[tuple[str, float]] = ()
+    """Metrics of the shaping steps and of the parts, as pairs of name and value."""
+    parts: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+    """The rewards of each part of the checklists, if the reward is split."""
 
     def columns(self, place: int, checklist: Checklist | None, score: Score | None) -> dict[str, Any]:
-        """The columns `group` and `shaping` of the log line of one completion.
+        """The columns `group`, `parts` and `shaping` of the log line of one completion.
 
         `shaping` is a list of [name, value], from the score to the reward, and is left out if the reward is the score
         and no answer was calibrated.
         """
         columns: dict[str, Any] = {"group": self.groups[place][:_DIGITS]} if self.groups else {}
+        if self.parts:
+            columns["parts"] = {name: values[place] for name, values in self.parts.items()}
         if score is None or checklist is None:
             return columns
         calibrated = any(line.uncalibrated is not None for line in score.items)

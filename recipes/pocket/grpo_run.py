@@ -1,8 +1,9 @@
 """GRPO of the pocket policy on the checklist reward, with additional metrics.
 
-[`train`] runs TRL's `GRPOTrainer` with `ChecklistReward` as the only reward that is trained on. It logs per step:
+[`train`] runs TRL's `GRPOTrainer` with `ChecklistReward`, or with its parts, as the only rewards that are trained on.
+It logs per step:
 
-- the mean reward (*proxy*) and the mean gold score (computed by code, weight 0);
+- the mean score (*proxy*) and the mean gold score (computed by code, weight 0);
 - the fraction of groups without variance, in which all completions have the same reward and nothing is learned, and
   of groups with little variance. TRL's `frac_reward_zero_std` does not measure this: with `normalize_then_sum` it
   compares the standard deviation of the whole batch with zero;
@@ -12,9 +13,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from statistics import pstdev
+from statistics import fmean, pstdev
 from typing import Any
 
 from datasets import Dataset
@@ -35,7 +36,7 @@ N, GROUPS = 8, 8
 EQUAL, NEARLY = 1e-8, 0.01
 """Standard deviations below which the rewards of a group are equal (TRL's tolerance) or nearly equal."""
 LOGGED = {
-    "proxy": "rewards/checklist_reward/mean",
+    "proxy": "proxy",
     "gold": "rewards/gold/mean",
     "zero_variance": "zero_variance",
     "small_variance": "small_variance",
@@ -61,26 +62,37 @@ class GoldReward:
 
 
 class WatchedReward(ChecklistReward):
-    """The checklist reward, with metrics of its duration and of groups without variance."""
+    """The checklist reward, with metrics of its duration, of the score before shaping (*proxy*), and of groups without
+    variance. If the reward is split, a group has no variance if it has none in any part."""
 
-    def __call__(self, prompts: Any, completions: Any, *args: Any, **kwargs: Any) -> list[float | None]:
+    def rewarded(self, prompts: Any, completions: Any, columns: Any, *hooks: Any, **options: Any) -> Any:
         before, started = self.scorer.receipt, time.perf_counter()
-        rewards = super().__call__(prompts, completions, *args, **kwargs)
+        rewards, trail = super().rewarded(prompts, completions, columns, *hooks, **options)
         seconds = time.perf_counter() - started
-        log_metric = kwargs["log_metric"]
+        _, log_metric, *_ = hooks
         log_metric("reward_seconds", seconds)
         log_metric("engine_seconds", (self.scorer.receipt - before).engine_seconds)
-        log_metric("zero_variance", without_variance(rewards, N))
-        log_metric("small_variance", without_variance(rewards, N, NEARLY))
-        return rewards
+        for score in trail.stages[0][1] if trail.stages else rewards:
+            if score is not None:
+                log_metric("proxy", score)
+        trained = list(trail.parts.values()) or [rewards]
+        for name, least in (("zero_variance", EQUAL), ("small_variance", NEARLY)):
+            flat = zip(*(flat_groups(values, N, least) for values in trained), strict=True)
+            log_metric(name, fmean(map(all, flat)))
+        return rewards, trail
 
 
 def without_variance(rewards: list[float | None], size: int, least: float = EQUAL) -> float:
     """Fraction of groups (of `size` consecutive rewards) with a standard deviation below `least` or fewer than two
     rewards."""
+    return fmean(flat_groups(rewards, size, least))
+
+
+def flat_groups(rewards: list[float | None], size: int, least: float = EQUAL) -> list[bool]:
+    """Whether each group is without variance; see [`without_variance`]."""
     groups = [rewards[start : start + size] for start in range(0, len(rewards), size)]
     known = [[reward for reward in group if reward is not None] for group in groups]
-    return sum(len(group) < 2 or pstdev(group) < least for group in known) / len(groups)
+    return [len(group) < 2 or pstdev(group) < least for group in known]
 
 
 def overhead(log: list[dict[str, float]]) -> dict[str, float]:
@@ -124,6 +136,8 @@ def train(
     reward: Callable[..., list[float | None]] | None = None,
     groups: int = GROUPS,
     max_tokens: int = MAX_TOKENS,
+    shaping: Sequence[Mapping[str, Any] | str] = (),
+    split: bool = False,
 ) -> list[dict[str, float]]:
     """Train the pocket policy by GRPO with the pocket judge.
 
@@ -133,15 +147,21 @@ def train(
         dataset, items: prompts with checklists, and their tasks.
         save_steps (`int`, *optional*): save `output/trainer/checkpoint-<step>` every `save_steps` steps.
         start (path, *optional*): the policy to start from; defaults to the pocket model.
-        reward (*optional*): the reward to train on; defaults to a [`WatchedReward`] of `scorer`.
+        reward (*optional*): the reward to train on; defaults to a [`WatchedReward`] of `scorer`. `shaping` and `split`
+            apply to that one.
         groups, max_tokens (`int`, *optional*): prompts per step; tokens per completion.
+        shaping: the shaping steps of the reward.
+        split: whether each item category is a reward of its own.
 
     Returns:
         The log, with one entry per step: `step` and the keys of `LOGGED` that the reward logs.
     """
+    parts = []
     if reward is None:
-        reward = WatchedReward(scorer, log=output / "rewards.jsonl")
-        (output / "rewards.jsonl").unlink(missing_ok=True)  # a log is appended to, and this is a new run
+        rewards = output / "rewards.jsonl"
+        rewards.unlink(missing_ok=True)  # a log is appended to, and this is a new run
+        reward = WatchedReward(scorer, log=rewards, shaping=shaping)
+        parts = reward.split(dataset=dataset) if split else []
     config = GRPOConfig(
         output_dir=str(output / "trainer"),
         use_cpu=True,
@@ -161,7 +181,7 @@ def train(
         save_steps=save_steps or steps,
         save_only_model=True,
         report_to="none",
-        reward_weights=[1.0, 0.0],
+        reward_weights=[*([part.weight for part in parts] or [1.0]), 0.0],
         # The default sum would count a completion without a score as 0 instead of leaving it out.
         multi_objective_aggregation="normalize_then_sum",
         seed=seed,
@@ -171,7 +191,7 @@ def train(
         args=config,
         train_dataset=dataset,
         processing_class=AutoTokenizer.from_pretrained(pocket_dir()),
-        reward_funcs=[reward, GoldReward({task.instruction: task for task in items})],
+        reward_funcs=[*(parts or [reward]), GoldReward({task.instruction: task for task in items})],
         callbacks=[Bar()],
     )
     trainer.remove_callback(ProgressCallback)

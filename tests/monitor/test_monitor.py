@@ -147,7 +147,7 @@ def test_at_the_defaults_at_most_ten_percent_more_are_read():
 
 
 PARTS = {
-    "held_out": ("held_out_items", None),
+    "held_out": ("hold_out", None),
     "canaries": ("read_canaries", None),
     "shadow": ("read_shadow", None),
     "retests": ("retest", None),

@@ -1,4 +1,4 @@
-"""The demo and the two studies, as small as they go: what they write, and that a finished run is not repeated."""
+"""The demo and the studies, as small as they go: what they write, and that a finished run is not repeated."""
 
 import json
 import re
@@ -37,6 +37,21 @@ def test_soft_and_hard_rewards_start_from_the_same_completions(tmp_path, monkeyp
 
     monkeypatch.setattr(soft_vs_hard, "train", None)  # cannot be called
     assert soft_vs_hard.main([*how, *TINY])["arms"] == summary["arms"]
+
+
+def test_rewards_per_criterion_train_and_continue(tmp_path, monkeypatch):
+    import per_criterion
+
+    how = ["--output", str(tmp_path), "--seeds", "0", "--steps", "1", "--eval-every", "1", "--train-prompts", "8"]
+    summary = per_criterion.main([*how, *TINY, "--arms", "GDPO", "whitened"])
+    assert list(summary["arms"]) == ["GDPO", "whitened"] and list(summary["arms"]["GDPO"]["curve"]) == [0, 1]
+    lines = [json.loads(line) for line in (tmp_path / "GDPO-0" / "rewards.jsonl").read_text().splitlines()]
+    assert len(lines) == 64 and any(len(set(line["parts"].values()) - {None}) > 1 for line in lines)
+    assert "| gold at the end |" in (tmp_path / "table.md").read_text() and (tmp_path / "per_criterion.png").is_file()
+
+    monkeypatch.setattr(per_criterion, "train", None)  # cannot be called
+    again = per_criterion.main([*how, *TINY, "--summary"])
+    assert again["arms"] == summary["arms"]
 
 
 def test_candidates_become_pairs_and_pairs_a_policy(tmp_path):

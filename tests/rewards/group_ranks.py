@@ -31,6 +31,15 @@ try:
     centred.as_async()(**batch).send(None)
 except SampleError as error:
     found["async centred"] = str(error)
+for step in ("item_zscore", "contrast", "whitened"):
+    shaped = ChecklistReward(ChecklistScorer(backend=apart, store=False), shaping=[step])
+    found[step] = shaped(**batch | {"prompts": ["A", f"only on {rank}"]})
+parts = ChecklistReward(ChecklistScorer(backend=apart, store=False), shaping=["item_zscore"]).split("sign")
+found["parts"] = [part(**batch | {"prompts": ["A", f"only on {rank}"]}) for part in parts]
+try:
+    parts[0].as_async()(**batch).send(None)
+except SampleError as error:
+    found["async parts"] = str(error)
 (Path(sys.argv[1]) / f"{rank}.json").write_text(json.dumps(found))
 accelerator.wait_for_everyone()
 accelerator.end_training()  # else the rank that is first to leave may take the other one down

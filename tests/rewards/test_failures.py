@@ -218,3 +218,8 @@ def test_a_group_that_is_spread_over_ranks_abstains_and_is_centred_as_one(tmp_pa
         assert found["centred"] == [pytest.approx(-0.3 if rank == 0 else 0.3), 0.0]
         assert found["async centred"] == found["async"]
         assert found["images"] == [None, 0.5]
+        sign = -1 if rank == 0 else 1
+        assert found["item_zscore"] == found["whitened"] == [pytest.approx(sign), 0.0]
+        assert found["contrast"] == [pytest.approx(0.5 + sign * 0.3)] * 2
+        assert found["parts"] == [[pytest.approx(sign), 0.0], [None, None]]
+        assert found["async parts"].partition(": ")[2] == found["async"].partition(": ")[2]

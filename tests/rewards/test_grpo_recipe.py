@@ -58,6 +58,17 @@ def test_the_pocket_config_trains_on_every_kind_of_dataset(tmp_path, kind):
     assert (tmp_path / "out" / "model.safetensors").is_file()
 
 
+def test_a_config_may_split_the_reward_and_watch_it(tmp_path):
+    checklist = [{"question": "Is it short?", "category": "form", "weight": 3}, "Does it end with a question mark?"]
+    data = write(tmp_path / "data.jsonl", [{**row, "checklist": checklist} for row in ROWS])
+    reward = '{"model": "pocket", "backend": "transformers", "store": false}'
+    more = ["--split", "category", "--monitor", "{}", "--multi_objective_aggregation", "normalize_then_sum"]
+    trainer = run(data, tmp_path / "out", "--reward", reward, *more)
+    assert trainer.reward_func_names == ["checklist_reward/form", "checklist_reward/other"]
+    assert trainer.reward_weights.tolist() == [3.0, 1.0]
+    assert "checklist_reward/monitor/alarms" in trainer.state.log_history[0]
+
+
 @pytest.mark.parametrize(
     ("rows", "reward", "error", "words"),
     [

@@ -48,6 +48,12 @@ def scheme(driver, dark: bool) -> None:
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 
+def leave(driver) -> None:
+    """Leave the page of an earlier test, which may ask a server that has stopped, and forget its messages."""
+    driver.get("about:blank")
+    errors(driver)
+
+
 def errors(driver) -> list[str]:
     """Messages on the console since the last call."""
     return [entry["message"] for entry in driver.get_log("browser")]

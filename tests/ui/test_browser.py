@@ -125,6 +125,7 @@ def folder(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def judges(folder, chromium) -> Page:
     """Two judges and labels."""
+    browser.leave(chromium)
     one = write(folder / "one.jsonl", scored_rows(120))
     two = write(folder / "two.jsonl", scored_rows(120, "two", seed=5))
     path = folder / "judges.html"
@@ -135,6 +136,7 @@ def judges(folder, chromium) -> Page:
 @pytest.fixture(scope="module")
 def run_page(folder, chromium) -> Page:
     """Two training runs."""
+    browser.leave(chromium)
     one = write(folder / "rewards.jsonl", reward_rows())
     other = write(folder / "other.jsonl", reward_rows(seed=9))
     write_report(folder / "run.html", [one, other], intervals=Bootstrap(20))

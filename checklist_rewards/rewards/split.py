@@ -1,0 +1,339 @@
+"""Rewards per criterion: one reward function per part of the checklist, all from one scoring.
+
+    >>> parts = reward.split(by="category", dataset=dataset)  # doctest: +SKIP
+    >>> args = GRPOConfig(multi_objective_aggregation="normalize_then_sum", ...)  # doctest: +SKIP
+    >>> trainer = GRPOTrainer(model=..., reward_funcs=parts, args=args, train_dataset=dataset)  # doctest: +SKIP
+
+A trainer calls its reward functions one after another, or concurrently, with the same batch. The first part that is
+called judges it, computes the rewards of all parts, and logs them; the other parts get theirs from it. A batch is
+recognized by its content, and each part takes its rewards once: a part that is called again with equal completions,
+such as those of an evaluation, starts a new scoring. Only the rewards are kept in between, of a bounded number of
+batches, so a trainer may use some of the parts only.
+
+The reward of a part is the metric over its items. A completion whose checklist has no item of a part gets None from
+it. Failures abstain as for the whole reward (`failures.py`), each part by itself.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+from checklist_rewards.checklists import Checklist, ChecklistItem
+from checklist_rewards.errors import SampleError
+from checklist_rewards.rewards.call import AsyncReward, LogExtra, LogMetric, Rewards, Samples, Scores
+from checklist_rewards.rewards.content import content_key
+from checklist_rewards.rewards.log import completion_metrics, metrics_of
+from checklist_rewards.rewards.trail import Trail
+from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.scores import PrimaryMetric, Score
+from checklist_rewards.validation import one_of
+
+By = Literal["category", "sign"] | Mapping[str, Sequence[str]] | Callable[[ChecklistItem], str | None]
+"""How items are assigned to parts; see [`split`]."""
+OTHER = "other"
+"""The part of items that are assigned to none."""
+_MOST_BATCHES = 64
+
+_Hooks = tuple[LogExtra | None, LogMetric | None, Any]
+
+
+class Splittable(Protocol):
+    """What a split uses of a reward or a monitored reward."""
+
+    __name__: str
+
+    def exchanges(self, hook: Any) -> bool:
+        """Whether a call communicates between ranks."""
+
+    def rewarded(self, *batch: Any, parts: Parts | None = None) -> tuple[Rewards, Trail]:
+        """Judge a batch and log it, with the arguments of [`ChecklistReward.judged`]; the trail has the rewards of the
+        parts."""
+
+
+class Settings(Protocol):
+    """What a split uses of the settings of a reward."""
+
+    metric: PrimaryMetric | None
+    scorer: ChecklistScorer
+    column: str
+    reference: str | None
+    categories: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of all checklists of a run."""
+
+    names: tuple[str, ...]
+    by: Literal["category", "sign"] | dict[str, str] | Callable[[ChecklistItem], str | None]
+    """As in [`split`]; a `dict` has the part of each category."""
+    metric: PrimaryMetric
+
+    def part_of(self, item: ChecklistItem) -> str:
+        """The name of the part an item belongs to."""
+        if self.by == "sign":
+            return "negative" if item.weight < 0 else "positive"
+        if callable(self.by):
+            return self.by(item) or OTHER
+        name = item.category or ""
+        return (self.by.get(name) if isinstance(self.by, dict) else name) or OTHER
+
+    def check(self, checklists: Iterable[Any], where: str) -> dict[str, list[float]]:
+        """The sum of |weight| of each part, for each checklist that has it. With `names`, items of another part raise
+        [`SampleError`]."""
+        sizes: dict[str, list[float]] = {name: [] for name in self.names}
+        for number, value in enumerate(checklists, start=1):
+            if value is None:
+                continue
+            checklist = Checklist.parse(value, f"{where}, row {number}")
+            found: dict[str, float] = {}
+            for item in checklist.items:
+                part = self.part_of(item)
+                if self.names and part not in self.names:
+                    raise SampleError(
+                        f"{where}, row {number}: item {item.question!r:.60} belongs to part {part!r}, but the parts "
+                        f"are {', '.join(self.names)}; add it to names, or pass the dataset to split()."
+                    )
+                found[part] = found.get(part, 0.0) + abs(item.weight)
+            for part, size in found.items():
+                sizes.setdefault(part, []).append(size)
+        return sizes
+
+    def added(
+        self,
+        trail: Trail,
+        samples: Samples,
+        scores: Scores,
+        rewards_of: Callable[[Samples, Scores], tuple[Rewards, Trail]],
+    ) -> Trail:
+        """The trail with the rewards and metrics of all parts."""
+        rewards: dict[str, Rewards] = {}
+        metrics = list(trail.metrics)
+        for name in self.names:
+            rows = [self._only(name, sample, score) for sample, score in zip(samples, scores, strict=True)]
+            rewards[name], made = rewards_of([sample for sample, _ in rows], [score for _, score in rows])
+            known = [(*row, r) for row, r in zip(rows, rewards[name], strict=True) if row[0] is not None]
+            numbers = metrics_of([s for s, _, _ in known], [s for _, s, _ in known], [r for _, _, r in known], ())
+            metrics += [(f"{name}/{key}", value) for key, value in [*numbers, *made.metrics]]
+        return replace(trail, parts=rewards, metrics=metrics)
+
+    def _only(self, name: str, sample: Sample | None, score: Score | None) -> tuple[Sample | None, Score | None]:
+        if sample is None or score is None:
+            return None, None
+        items = [item.id for item in sample.checklist.items if item.weight and self.part_of(item) == name]
+        return only(sample, score, items, self.metric) if items else (None, None)
+
+
+class RewardPart:
+    """The reward of one part of the checklists; made by `split()` of a reward or of a monitored reward."""
+
+    def __init__(self, shared: _Shared, part: str, weight: float):
+        self.__name__ = f"{shared.source.__name__}/{part}"
+        self.part = part
+        self.weight = weight
+        """Suggestion for the trainer's `reward_weights`: the sum of |weight| of the part's items, as the mean over the
+        checklists that have any. 1 if `split()` was called without a dataset."""
+        self._shared = shared
+
+    def __call__(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        checklist: Sequence[Any] | None = None,
+        completion_ids: Sequence[Sequence[int]] | None = None,
+        log_extra: LogExtra | None = None,
+        log_metric: LogMetric | None = None,
+        trainer_state: Any = None,
+        **kwargs: Any,
+    ) -> Rewards:
+        """Compute the rewards of this part; arguments as in [`ChecklistReward.__call__`].
+
+        Returns:
+            `list[float | None]`: One per completion; None if its checklist has no item of this part, or if too few of
+            them were answered.
+        """
+        columns = kwargs if checklist is None else {"checklist": checklist, **kwargs}
+        hooks = log_extra, log_metric, trainer_state
+        return self._shared.rewards(self.part, prompts, completions, columns, hooks)
+
+    def as_async(self) -> AsyncReward:
+        """The same reward as a coroutine; see [`ChecklistReward.as_async`]."""
+        return AsyncReward(self)
+
+    def exchanges(self, hook: Any) -> bool:
+        """Whether a call communicates between ranks, in the trainer that passed this hook."""
+        return self._shared.source.exchanges(hook)
+
+    @property
+    def metric_names(self) -> list[str]:
+        """Names of the metrics of this part, without those of shaping; see [`ChecklistReward.metric_names`]."""
+        return [f"{self.__name__}/{name}" for name in completion_metrics(None, None, None, ())]
+
+
+def split(
+    source: Splittable,
+    reward: Settings,
+    by: By,
+    *,
+    names: Sequence[str] | None = None,
+    dataset: Iterable[Mapping[str, Any]] | None = None,
+) -> list[RewardPart]:
+    """Several reward functions that share one scoring.
+
+    Args:
+        source ([`ChecklistReward`] or [`RewardMonitor`]):
+            Judges the completions.
+        reward ([`ChecklistReward`]):
+            Its metric, its checklist column, and its `categories`: the names of the parts for `by="category"`, if
+            neither `names` nor `dataset` is given.
+        by (`str`, mapping or callable):
+            `"category"`: the item's category. `"sign"`: `positive` and `negative` weights. A mapping from the name of
+            a part to its categories. A callable from a [`ChecklistItem`] to the name of its part. Items without a
+            part belong to `other`.
+        names (sequence of `str`, *optional*):
+            Names of the parts, in their order. An item of another part is an error.
+        dataset (iterable of mappings, *optional*):
+            The training rows. Their checklists are checked and determine the names and weights of the parts.
+
+    Returns:
+        `list[RewardPart]`: One per part.
+
+    Raises:
+        SampleError: For an argument or a checklist that cannot be used.
+    """
+    metric = reward.metric or reward.scorer.aggregation.primary_metric
+    if metric == "quality":
+        raise SampleError("metric='quality' cannot be split: it grades the whole text, not items.")
+    checked = _checked(by)
+    given = names if names is not None else _names(by, reward.categories)
+    if isinstance(given, str) or not all(isinstance(name, str) and name for name in given):
+        raise SampleError(f"names={given!r} is not allowed; it must be a list of strings.")
+    if len(set(given)) < len(given):
+        raise SampleError(f"names={list(given)} is not allowed: a name occurs twice.")
+    parts = Parts(tuple(given) if names is not None or dataset is None else (), checked, metric)
+    sizes = {name: [1.0] for name in given}
+    if dataset is not None:
+        sizes = parts.check(
+            (_checklist(row, reward.column, number) for number, row in enumerate(dataset, start=1)), "dataset"
+        )
+        empty = [name for name in parts.names if not sizes[name]]
+        if empty:
+            raise SampleError(f"part {empty[0]!r} has no item in the dataset; remove it from names.")
+        sizes = {name: sizes[name] for name in [*filter(sizes.get, given), *sizes]}  # the given order comes first
+    if not sizes:
+        raise SampleError("split() does not know the names of the parts; pass dataset=... or names=[...].")
+    shared = _Shared(source, replace(parts, names=tuple(sizes)), reward.column, reward.reference)
+    return [RewardPart(shared, name, sum(sizes[name]) / len(sizes[name])) for name in sizes]
+
+
+def only(sample: Sample, score: Score, items: Sequence[str], metric: PrimaryMetric) -> tuple[Sample, Score]:
+    """A sample and its score with some of its items.
+
+    Args:
+        sample ([`Sample`]):
+            Its checklist is a [`Checklist`].
+        score ([`Score`]):
+            Its score, with all items.
+        items (sequence of `str`):
+            Ids of the items to keep; at least one has a weight.
+        metric (`str`):
+            The metric of the reward.
+    """
+    if score.aggregation is None:
+        return sample, score
+    kept = tuple(item for item in sample.checklist.items if item.id in items)
+    lines = [line for line in score.items if line.id in items]
+    rest = Score.of(lines, replace(score.aggregation, primary_metric=metric), score.quality)
+    return replace(sample, checklist=sample.checklist.model_copy(update={"items": kept})), rest
+
+
+@dataclass(eq=False)
+class _Batch:
+    """The rewards of a batch, for the parts that have not taken theirs."""
+
+    key: str
+    left: set[str]
+    found: Future[Mapping[str, Sequence[float | None]]] = field(default_factory=Future)
+
+
+class _Shared:
+    """The scoring that the parts of one split share. Thread-safe; a pickled copy starts empty."""
+
+    def __init__(self, source: Splittable, parts: Parts, column: str, reference: str | None):
+        self.source, self.parts, self.column, self.reference = source, parts, column, reference
+        self._lock = threading.Lock()
+        self._batches: deque[_Batch] = deque(maxlen=_MOST_BATCHES)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.source, self.parts, self.column, self.reference)
+
+    def rewards(
+        self, part: str, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any], hooks: _Hooks
+    ) -> Rewards:
+        """The rewards of one part, judged now or taken from another part's call."""
+        read = [columns.get(name) for name in (self.column, self.reference) if name is not None]
+        key = content_key([list(prompts), list(completions), read])
+        with self._lock:
+            batch = next((batch for batch in self._batches if batch.key == key and part in batch.left), None)
+            judges = batch is None
+            if batch is None:
+                batch = _Batch(key, set(self.parts.names))
+                self._batches.append(batch)
+            batch.left.discard(part)
+            if not batch.left:
+                self._batches.remove(batch)
+        if judges:
+            self._judge(batch, prompts, completions, columns, hooks)
+        return list(batch.found.result()[part])
+
+    def _judge(self, batch: _Batch, prompts: Any, completions: Any, columns: Mapping[str, Any], hooks: _Hooks) -> None:
+        try:
+            checklists = columns.get(self.column)
+            if checklists is not None and not isinstance(checklists, str | Mapping):  # else the reward refuses it
+                self.parts.check(checklists, self.source.__name__)
+            _, trail = self.source.rewarded(prompts, completions, columns, *hooks, parts=self.parts)
+            batch.found.set_result(trail.parts)
+        except BaseException as error:  # whatever it was, the parts that wait for this batch must not wait for ever
+            batch.found.set_exception(error)
+            with self._lock:
+                if batch in self._batches:
+                    self._batches.remove(batch)
+            raise
+
+
+def _names(by: By, categories: Sequence[str]) -> Sequence[str]:
+    if by == "sign":
+        return ("positive", "negative")
+    if by == "category":
+        return categories
+    return list(by) if isinstance(by, Mapping) else ()
+
+
+def _checked(by: By) -> Any:
+    """`by` as in [`Parts`]."""
+    if callable(by):
+        return by
+    if not isinstance(by, Mapping):
+        one_of("by", by, ("category", "sign"))
+        return by
+    of_category = {category: part for part, group in by.items() for category in _group(part, group)}
+    if sum(map(len, by.values())) > len(of_category):
+        raise SampleError(f"by={dict(by)} is not allowed: a category belongs to two parts.")
+    return of_category
+
+
+def _group(part: str, group: Any) -> Sequence[str]:
+    if isinstance(group, str) or not isinstance(group, Sequence) or not all(isinstance(c, str) for c in group):
+        raise SampleError(f"by[{part!r}]={group!r} is not allowed; it must be a list of categories.")
+    return group
+
+
+def _checklist(row: Mapping[str, Any], column: str, number: int) -> Any:
+    if column not in row:
+        raise SampleError(f"dataset, row {number}: column {column!r} not found; the columns are {', '.join(row)}.")
+    return row[column]
