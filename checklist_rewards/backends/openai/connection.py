@@ -1,7 +1,8 @@
 """A connection to one server, which sends requests with retries.
 
 Connections to the server are pooled. At most `concurrency` requests run at the same time, and requests and tokens per
-minute stay within their limits. After a temporary failure (429, 408, 409, 5xx, a broken connection, a timeout, a web
+minute stay within their limits. While the server asks for a pause (`Retry-After`), all requests wait (`throttle`).
+After a temporary failure (429, 408, 409, 5xx, a broken connection, a timeout, a web
 page instead of JSON), a request is sent again after a pause. Pauses grow with each attempt and are randomized, unless
 the server specifies the pause. A request fails after `attempts` attempts or when its `deadline` has passed. Rate
 limiting by the server (429) does not count as an attempt. Time spent waiting for a free slot does not count against
@@ -36,6 +37,7 @@ from checklist_rewards.backends.openai.failures import (
 )
 from checklist_rewards.backends.openai.loop import close, keep_forever
 from checklist_rewards.backends.openai.rate_limit import RateLimit
+from checklist_rewards.backends.openai.throttle import Throttle
 from checklist_rewards.backends.servers import Settings
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -58,6 +60,7 @@ class _Session:
     breaker: Breaker
     requests: RateLimit
     tokens: RateLimit
+    throttle: Throttle
     pid: int = field(default_factory=os.getpid)
 
 
@@ -69,10 +72,20 @@ class Connection:
         key (`str`): The API key, sent as bearer token.
         settings ([`Settings`]): The request settings.
         paths (*optional*): The methods and paths of the server. Defaults to those of an OpenAI-compatible server.
+        deadline_header (`str`, *optional*): The header that reports how many milliseconds an attempt waits for its
+            response.
     """
 
-    def __init__(self, address: str, key: str, settings: Settings, paths: Sequence[tuple[str, str]] = _OPENAI_PATHS):
+    def __init__(
+        self,
+        address: str,
+        key: str,
+        settings: Settings,
+        paths: Sequence[tuple[str, str]] = _OPENAI_PATHS,
+        deadline_header: str | None = None,
+    ):
         self.address, self.settings, self.paths = address, settings, paths
+        self._deadline_header = deadline_header
         self._key = key
         self._session: _Session | None = None
         self._warned: set[str] = set()
@@ -164,9 +177,28 @@ class Connection:
     async def _attempt(
         self, session: _Session, method: str, path: str, content: bytes | None, key: str | None, seconds: float
     ) -> dict[str, Any] | Failure:
+        started = asyncio.get_running_loop().time()
+        permit = await session.throttle.admit(seconds)
+        if isinstance(permit, Failure):
+            return permit
+        outcome: dict[str, Any] | Failure | None = None
+        try:
+            left = max(0.001, seconds - (asyncio.get_running_loop().time() - started))
+            outcome = await self._exchange(session, method, path, content, key, left)
+            return outcome
+        finally:
+            session.throttle.done(permit, outcome)
+
+    async def _exchange(
+        self, session: _Session, method: str, path: str, content: bytes | None, key: str | None, seconds: float
+    ) -> dict[str, Any] | Failure:
         template = session.templates[method, path]
+        headers = template.headers
+        if self._deadline_header is not None:
+            headers = headers.copy()
+            headers[self._deadline_header] = str(round(seconds * 1000))
         request = type(template)(
-            template.method, template.url, headers=template.headers, content=content, extensions=template.extensions
+            template.method, template.url, headers=headers, content=content, extensions=template.extensions
         )
         try:
             async with asyncio.timeout(seconds):
@@ -203,6 +235,7 @@ class Connection:
                 Breaker(settings.failures, settings.patience, 2 * settings.pause),
                 RateLimit(settings.requests_per_minute),
                 RateLimit(settings.tokens_per_minute),
+                Throttle(settings.concurrency),
             )
             weakref.finalize(self, close, client.aclose, os.getpid())
         return self._session
