@@ -1,6 +1,6 @@
 """A reward server with workers whose engine waits for a file, in a process of its own.
 
-    python -m tests.server.gated WORKERS FILE    # prints its port; the engine answers once FILE exists
+python -m tests.server.gated WORKERS FILE    # prints its port; the engine answers once FILE exists
 """
 
 import sys

@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.server import middleware
-from checklist_rewards.server import build_app
+from checklist_rewards.server import build_app, middleware
 from tests.fakes import FakeBackend
 from tests.rewards.integrations.test_queue import QUESTIONS
 from tests.server.bodies import openrlhf, rows
