@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import socket
-from contextlib import suppress
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,7 +17,7 @@ from checklist_rewards.cli.report import console, warn_if_pocket
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.judges.remote import TOKEN_VARIABLE
-from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFAULT_MAX_QUEUE, DEFAULT_MAX_WAIT
+from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT
 from checklist_rewards.rewards.placement import load
 from checklist_rewards.scorer import ChecklistScorer
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 SERVER = "Server"
 DEFAULT_HOST, DEFAULT_PORT = "127.0.0.1", 8090
+DEFAULT_MAX_TOKENS = 8_000_000
+"""The same as in `server.scoring`, which requires the extra `serve`."""
 
 
 @grouped
@@ -56,9 +59,27 @@ def serve(
     max_batch: Annotated[int, typer.Option(rich_help_panel=SERVER, min=1, help="Most rows per batch.")] = (
         DEFAULT_MAX_BATCH
     ),
+    max_queue_tokens: Annotated[
+        int,
+        typer.Option(
+            rich_help_panel=SERVER,
+            min=1,
+            help="Most tokens in waiting rows (an estimate: 4 bytes are a token); further requests get status 429.",
+        ),
+    ] = DEFAULT_MAX_TOKENS,
     max_queue: Annotated[
-        int, typer.Option(rich_help_panel=SERVER, min=1, help="Most waiting rows; further requests get status 429.")
-    ] = DEFAULT_MAX_QUEUE,
+        int | None, typer.Option(rich_help_panel=SERVER, min=1, help="Most waiting rows; no limit by default.")
+    ] = None,
+    workers: Annotated[
+        int,
+        typer.Option(
+            rich_help_panel=SERVER,
+            min=1,
+            max=64,
+            help="Processes that accept and check requests, in front of one that loads the judge. 1: a single process "
+            "does both.",
+        ),
+    ] = 1,
     max_body_mb: Annotated[
         float, typer.Option(rich_help_panel=SERVER, min=0.001, help="Largest request body in MiB.")
     ] = 16,
@@ -68,9 +89,9 @@ def serve(
     """Serve rewards over HTTP: one judge for any number of trainers.
 
     POST /score takes {"samples": [{"checklist", "target", "input"}]} and returns scores. POST /reward is the endpoint
-    for OpenRLHF's --reward.remote_url. GET /health and GET /metrics (Prometheus) are available once the judge is
-    loaded. Concurrent requests are batched. On Ctrl-C or SIGTERM the server finishes the requests it has received,
-    for at most 30 s.
+    for OpenRLHF's --reward.remote_url. GET /health, GET /ready and GET /metrics (Prometheus) are available once the
+    judge is loaded. Concurrent requests are batched. On Ctrl-C or SIGTERM the server finishes the requests it has
+    received, for at most 30 s, and exits with status 0.
 
     Other commands use the server with --backend remote --base-url, Python code with
     ChecklistScorer(backend="remote", base_url="http://localhost:8090"). Server and clients read the token from
@@ -81,15 +102,18 @@ def serve(
     ```
     checklist-rewards serve
     checklist-rewards serve --model org/judge --port 8090 --max-batch 512
+    checklist-rewards serve --model org/judge --workers 4
     checklist-rewards score answers.jsonl -o scored.jsonl --backend remote --base-url http://localhost:8090
     ```
     """
     if token is not None and not token.strip():
         raise SampleError(f"the token is empty; set one, or omit --token and {TOKEN_VARIABLE}.")
     try:
-        from checklist_rewards.server import build_app, connections  # noqa: F401
+        from checklist_rewards.server import build_app
+        from checklist_rewards.server.scoring import LocalQueue
+        from checklist_rewards.server.workers import AppSettings, Workers
     except ModuleNotFoundError as error:
-        if error.name not in ("fastapi", "starlette", "uvicorn", "httptools"):
+        if error.name not in ("fastapi", "starlette", "uvicorn", "httptools", "prometheus_client"):
             raise
         raise SampleError(
             f"serve requires {error.name}, which is not installed: pip install 'checklist-rewards[serve]'."
@@ -103,17 +127,19 @@ def serve(
     scorer = work.pipeline.scorer
     if not isinstance(scorer, ChecklistScorer):
         raise SampleError(f"serve requires a ChecklistScorer, but {work.config.name} uses {type(scorer).__name__}.")
-    app = build_app(
-        scorer,
-        max_wait=max_wait_ms / 1000,
-        max_batch=max_batch,
-        max_queue=max_queue,
-        max_body=int(max_body_mb * 2**20),
-        token=token,
-    )
+    limits: dict[str, Any] = {
+        "max_wait": max_wait_ms / 1000,
+        "max_batch": max_batch,
+        "max_queue": max_queue,
+        "max_tokens": max_queue_tokens,
+    }
+    max_body = int(max_body_mb * 2**20)
+    scorer.check()
+    # Workers get the scorer as it is before its engine is loaded.
+    settings = AppSettings.of(scorer, max_body=max_body, token=token) if workers > 1 else None
     warn_if_pocket(judge.shown)
-    with listen(host, port) as listening:
-        bound, port = listening.getsockname()[:2]
+    with listening_on(host, port, workers) as sockets:
+        bound, port = sockets[0].getsockname()[:2]
         if token is None and not ip_address(bound.partition("%")[0]).is_loopback:
             raise SampleError(
                 f"--host {host} accepts connections from other machines, which requires a token: set {TOKEN_VARIABLE} "
@@ -121,29 +147,44 @@ def serve(
             )
         load(scorer.judge)  # load now, so that errors appear here and the first request does not wait
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-        console.print(f"Serving rewards of {judge.shown} at {address}; press Ctrl-C to stop.", soft_wrap=True)
-        run_server(app, listening)
+
+        def show() -> None:
+            console.print(f"Serving rewards of {judge.shown} at {address}; press Ctrl-C to stop.", soft_wrap=True)
+
+        if settings is None:
+            app = build_app(scorer, max_body=max_body, token=token, **limits)
+            show()
+            run_server(app, sockets[0])
+        else:
+            Workers(settings, LocalQueue(scorer, **limits), sockets).run(show)
 
 
 def run_server(app: FastAPI, listening: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM, then finish the requests already received."""
-    from checklist_rewards.server.connections import server_of
+    from checklist_rewards.server.connections import run_server, server_of
 
-    server = server_of(app)
-    # The objects loaded so far live as long as the process. Scanning them in every garbage collection would block all
-    # requests for 0.1 s each time.
-    gc.collect()
-    gc.freeze()
-    # uvicorn finishes the accepted requests, then raises the signal again.
-    with suppress(KeyboardInterrupt):
-        server.run(sockets=[listening])
-    gc.unfreeze()  # otherwise libraries warn about objects that are never freed
+    run_server(server_of(app), listening)
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 chooses a free port. Raises [`SampleError`] if the address cannot be used."""
+@contextmanager
+def listening_on(host: str, port: int, count: int) -> Iterator[list[socket.socket]]:
+    """Listening sockets on one port, between which Linux distributes connections evenly. On other systems it is one
+    socket, `count` times. Raises [`SampleError`] if the address cannot be used."""
+    with ExitStack() as opened:
+        first = opened.enter_context(listen(host, port))
+        if count == 1 or sys.platform != "linux":
+            yield [first] * count
+            return
+        port = first.getsockname()[1]
+        first.close()  # it made sure that no other server uses the port, which sockets that share it would not notice
+        yield [opened.enter_context(listen(host, port, shared=True)) for _ in range(count)]
+
+
+def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
+    """A listening socket; port 0 chooses a free port. `shared`: other sockets may listen on the same port. Raises
+    [`SampleError`] if the address cannot be used."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=2048)
+        return socket.create_server((host, port), family=family, backlog=2048, reuse_port=shared)
     except OSError as error:
         raise SampleError(f"cannot listen on {host}:{port} ({error}); choose another --host or --port.") from error

@@ -42,6 +42,8 @@ JudgeBackend = Literal[BackendName, "remote"]
 JUDGE_BACKENDS: tuple[str, ...] = get_args(JudgeBackend)
 REMOTE = "remote"
 TOKEN_VARIABLE = "CHECKLIST_REWARDS_TOKEN"
+DEADLINE_HEADER = "X-Deadline-Ms"
+"""Milliseconds that the client waits for the response of a request. The server does not score rows after that."""
 ROWS = 32
 """Rows per request: a few requests fill a batch of the server, and a failed request repeats little work."""
 CONCURRENCY = 16
@@ -261,7 +263,7 @@ class RewardServer:
         with self._lock:
             if self._connection is None:
                 token = self.token or os.environ.get(TOKEN_VARIABLE) or "EMPTY"
-                self._connection = Connection(self.address, token, self.settings, _PATHS)
+                self._connection = Connection(self.address, token, self.settings, _PATHS, DEADLINE_HEADER)
             return self._connection
 
 

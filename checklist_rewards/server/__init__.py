@@ -1,7 +1,8 @@
 """The reward server: one judge for many trainers, over HTTP.
 
-`app` defines the endpoints, `rows` parses request bodies, `metrics` counts requests, and `connections` limits idle
-connections.
+`app` defines the endpoints, `rows` parses request bodies, `scoring` queues their rows for the judge, `metrics` counts
+them, and `connections` limits idle connections. With several workers, `workers` starts the processes and `link`
+connects them to the queue.
 """
 
 from checklist_rewards.server.app import DEFAULT_MAX_BODY, build_app

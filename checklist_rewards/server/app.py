@@ -2,20 +2,26 @@
 
 `POST /score` takes rows and returns [`Score`]s, `POST /reward` implements OpenRLHF's remote reward interface, and
 `POST /v1/decisions` and `POST /v1/systemone` answer the requests of Decisions APIs (`decisions.py`). `GET /v1/models`
-names the judge; `GET /health` and `GET /metrics` (Prometheus text) are for monitoring. All requests share one
-[`MicroBatcher`], so even requests with a single row reach the engine in batches.
+names the judge. `GET /health` (the process works), `GET /ready` (it should get requests: the queue has room, the judge
+answers, no shutdown was requested) and `GET /metrics` (Prometheus text) are for monitoring. All requests share one
+queue (`scoring`), so even requests with a single row reach the engine in batches.
 
 Errors have the body `{"error": sentence, "errors": [{"row", "field", "message"}, ...]}`:
 
-- 400: a decision cannot be read.
+- 400: a decision or a header cannot be read.
 - 401: the token is missing or wrong.
 - 404: a decision names another model.
 - 408: the body did not arrive in time.
-- 413: the body is too large.
+- 413: the body is too large, or has more tokens than the queue may hold.
 - 422: no row of `/score`, or not every row of `/reward`, is valid.
-- 429: too many rows are waiting.
+- 429: too many tokens are waiting. `Retry-After` is the time after which there is room at the measured rate.
 - 500: the judge failed for the whole request.
-- 503: the judge could not score a row of `/reward` or answer a decision, or the server is shutting down.
+- 503: the judge could not score a row of `/reward` or answer a decision, or the server is shutting down. `/ready`: the
+  server should get no requests.
+
+A request may carry the header `X-Deadline-Ms`, the milliseconds that its client waits. Rows that cannot be started
+within this time are not scored: their reads are unanswered with the reason `timeout`. Clients (an address with an API
+key) take turns, so one with many rows does not delay the others.
 
 An invalid row of `/score` does not affect the others: its place in `scores` is null and `errors` has the row (from 1)
 and the field. The response of `/reward` has no place for errors, so a single invalid or unscored row fails the
@@ -25,40 +31,29 @@ request. OpenRLHF sends a request five times whatever its status, and then skips
 Rows are parsed and validated in threads, because large rows would block the event loop. A client that disconnects is
 counted with status 499, and its rows leave the queue unless they are being scored.
 
-With a token, all paths except `/health` require `Authorization: Bearer <token>`. On shutdown the server accepts no new
-connections, answers the requests it has received, and then closes the queue.
+With a token, all paths except `/health` and `/ready` require `Authorization: Bearer <token>`. On SIGTERM the server
+accepts no more rows, answers the requests it has received (`connections`), and then closes the queue.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import hmac
-import json
 import logging
+import math
 import threading
-import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, PlainTextResponse, Response
-from starlette.datastructures import Headers
+from fastapi.responses import PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from checklist_rewards.errors import BackendError, ChecklistRewardsError, ConfigError, ModelError, StoreError
+from checklist_rewards.judges.remote import DEADLINE_HEADER
 from checklist_rewards.rewards.integrations.labelled import score_details, unscored_reason
-from checklist_rewards.rewards.integrations.queue import (
-    DEFAULT_MAX_BATCH,
-    DEFAULT_MAX_QUEUE,
-    DEFAULT_MAX_WAIT,
-    MicroBatcher,
-    QueueClosed,
-    QueueFull,
-)
+from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
 from checklist_rewards.server.decisions import (
@@ -68,7 +63,10 @@ from checklist_rewards.server.decisions import (
     system_one_answers,
     system_one_request,
 )
-from checklist_rewards.server.metrics import PATHS, RequestMetrics
+from checklist_rewards.server.drain import Drain
+from checklist_rewards.server.metrics import PATHS
+from checklist_rewards.server.middleware import AuthAndMetrics
+from checklist_rewards.server.responses import AsciiJson, error_response, score_content
 from checklist_rewards.server.rows import (
     ErrorRecord,
     Refused,
@@ -77,6 +75,7 @@ from checklist_rewards.server.rows import (
     reward_samples,
     score_samples,
 )
+from checklist_rewards.server.scoring import DEFAULT_MAX_TOKENS, Failed, LocalQueue, Outcome, ScoringQueue, Work
 from checklist_rewards.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -94,29 +93,24 @@ _DISCONNECTED = 499
 """nginx's status for a client that disconnected before the response."""
 
 
-class _AsciiJson(JSONResponse):
-    """JSON in ASCII, because client data may contain half a surrogate pair, which UTF-8 cannot encode."""
-
-    def render(self, content: Any) -> bytes:
-        return _json(content)
-
-
 def build_app(
     scorer: ChecklistScorer,
     *,
     max_wait: float = DEFAULT_MAX_WAIT,
     max_batch: int = DEFAULT_MAX_BATCH,
-    max_queue: int = DEFAULT_MAX_QUEUE,
+    max_queue: int | None = None,
+    max_tokens: int = DEFAULT_MAX_TOKENS,
     max_body: int = DEFAULT_MAX_BODY,
     token: str | None = None,
 ) -> FastAPI:
-    """Build the ASGI application, to be run in a single process.
+    """Build the ASGI application, to be run in a single process. For several, see `workers`.
 
     Args:
         scorer ([`ChecklistScorer`]):
             Scorer for all requests. Its judge is checked here, and loaded at the first row if it is not loaded yet.
-        max_wait, max_batch, max_queue:
-            As in [`MicroBatcher`]. Requests get status 429 while the queue is full.
+        max_wait, max_batch, max_queue, max_tokens:
+            As in [`MicroBatcher`], with estimated tokens (see `scoring`). Requests get status 429 while the queue is
+            full.
         max_body (`int`, *optional*, defaults to `16 * 2**20`):
             Maximum size of a request body in bytes.
         token (`str`, *optional*):
@@ -129,8 +123,23 @@ def build_app(
         ChecklistRewardsError: If the judge cannot be used.
     """
     scorer.check()
-    queue = MicroBatcher(scorer, max_wait=max_wait, max_batch=max_batch, max_queue=max_queue)
-    request_metrics = RequestMetrics(queue)
+    queue = LocalQueue(scorer, max_wait=max_wait, max_batch=max_batch, max_queue=max_queue, max_tokens=max_tokens)
+    return app_of(scorer, queue, Drain(), max_body=max_body, token=token)
+
+
+def app_of(scorer: ChecklistScorer, queue: ScoringQueue, drain: Drain, *, max_body: int, token: str | None) -> FastAPI:
+    """The application in front of a queue.
+
+    Args:
+        scorer ([`ChecklistScorer`]):
+            Checks the items of requests. It need not be loaded.
+        queue ([`ScoringQueue`]):
+            Scores the rows.
+        drain ([`Drain`]):
+            Ends the acceptance of rows.
+        max_body, token:
+            As in [`build_app`].
+    """
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -141,15 +150,20 @@ def build_app(
         await asyncio.to_thread(closing.join, CLOSE_SECONDS)
 
     app = FastAPI(title="checklist-rewards", version=__version__, lifespan=lifespan)
-    app.add_middleware(_AuthAndMetrics, metrics=request_metrics, token=token)
+    app.state.drain = drain
+    app.add_middleware(AuthAndMetrics, count=queue.count, token=token)
 
     @app.exception_handler(Refused)
     async def _refused(request: Request, error: Refused) -> Response:
         if request.url.path == "/reward" and error.status == 422:
             for record in error.errors:
                 _log_invalid(record["field"], record["message"])
-        headers = {429: {"Retry-After": "1"}, 503: {"Retry-After": "1"}, 408: {"Connection": "close"}}
-        return _AsciiJson(_error(error.message, error.errors), error.status, headers=headers.get(error.status))
+        headers = {"Connection": "close"} if error.status == 408 else {}
+        if error.status in (429, 503):
+            # Whole seconds, as in HTTP, and for clients such as ours the exact time too.
+            headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
+            headers["Retry-After-Ms"] = str(math.ceil(error.retry_after * 1000))
+        return error_response(error.message, error.errors, error.status, headers)
 
     @app.exception_handler(ClientDisconnect)
     async def _disconnected(_: Request, error: ClientDisconnect) -> Response:
@@ -158,42 +172,42 @@ def build_app(
     @app.exception_handler(HTTPException)
     async def _no_such_path(request: Request, error: HTTPException) -> Response:
         message = f"{request.method} {request.url.path}: {error.detail}; the paths are {', '.join(PATHS)}."
-        return _AsciiJson(
-            _error(message, [error_record(None, "path", message)]), error.status_code, headers=error.headers
-        )
+        return error_response(message, [error_record(None, "path", message)], error.status_code, error.headers)
 
-    @app.post("/score")
-    async def score(request: Request) -> Response:
+    async def received(request: Request, respond: Callable[[Request, bytes], Awaitable[Response]]) -> Response:
         content = await _body(request, max_body)
+        with drain:
+            return await respond(request, content)
+
+    async def score_rows(request: Request, content: bytes) -> Response:
         rows, samples, errors = await asyncio.to_thread(score_samples, content, scorer)
         if not samples:
             raise refused_rows(errors, rows)
         scores: list[Score | None] = [None] * rows
-        outcomes = await _scored(request, queue, [sample for _, sample in samples], "samples", request_metrics)
+        outcomes = await _scored(request, queue, [sample for _, sample in samples], "samples")
         for (number, _), outcome in zip(samples, outcomes, strict=True):
             if isinstance(outcome, Score):
                 scores[number - 1] = outcome
             else:
-                errors.append(error_record(number, "sample", _reason(outcome)))
+                errors.append(error_record(number, "sample", outcome.message))
         errors.sort(key=lambda error: error["row"])
         if len(errors) == rows:
             raise refused_rows(errors, rows)
         if len(content) < _LARGE:
-            answer = _score_content(scores, errors)
+            answer = score_content(scores, errors)
         else:
-            answer = await asyncio.to_thread(_score_content, scores, errors)
+            answer = await asyncio.to_thread(score_content, scores, errors)
         return Response(answer, media_type="application/json")
 
-    @app.post("/reward")
-    async def reward(request: Request) -> Response:
-        samples = await asyncio.to_thread(reward_samples, await _body(request, max_body), scorer)
+    async def reward_rows(request: Request, content: bytes) -> Response:
+        samples = await asyncio.to_thread(reward_samples, content, scorer)
         rewards: list[float] = []
         logs: list[dict[str, float]] = []
         errors: list[ErrorRecord] = []
         unscored: list[ErrorRecord] = []
-        for number, outcome in enumerate(await _scored(request, queue, samples, "query", request_metrics), start=1):
+        for number, outcome in enumerate(await _scored(request, queue, samples, "query"), start=1):
             if not isinstance(outcome, Score):
-                errors.append(error_record(number, "query", _reason(outcome)))
+                errors.append(error_record(number, "query", outcome.message))
             elif outcome.primary_score is None:
                 unscored.append(error_record(number, "query", unscored_reason(outcome)))
             else:
@@ -205,85 +219,60 @@ def build_app(
             message = f"the judge could not score {len(unscored)} of the {len(samples)} rows."
             raise Refused(503, message, errors=unscored)
         extra_logs = {name: [numbers[name] for numbers in logs] for name in logs[0]}
-        return _AsciiJson({"rewards": rewards, "scores": rewards, "extra_logs": extra_logs})
+        return AsciiJson({"rewards": rewards, "scores": rewards, "extra_logs": extra_logs})
 
-    async def decide(request: Request, parse: Parse, answers: Answers) -> Response:
-        asked = await asyncio.to_thread(parse, await _body(request, max_body), scorer)
-        [outcome] = await _scored(request, queue, [asked.sample], "questions", request_metrics)
+    async def decide(parse: Parse, answers: Answers, request: Request, content: bytes) -> Response:
+        decision = await asyncio.to_thread(parse, content, scorer)
+        [outcome] = await _scored(request, queue, [decision.sample], "questions")
         if not isinstance(outcome, Score):
-            raise Refused(400, _reason(outcome), "questions")
-        return _AsciiJson(answers(asked, outcome, scorer.judge.name))
+            raise Refused(400, outcome.message, "questions")
+        return AsciiJson(answers(decision, outcome, scorer.judge.name))
+
+    @app.post("/score")
+    async def score(request: Request) -> Response:
+        return await received(request, score_rows)
+
+    @app.post("/reward")
+    async def reward(request: Request) -> Response:
+        return await received(request, reward_rows)
 
     @app.post("/v1/decisions")
     async def decisions(request: Request) -> Response:
-        return await decide(request, decision_request, decision_answers)
+        return await received(request, functools.partial(decide, decision_request, decision_answers))
 
     @app.post("/v1/systemone")
     async def system_one(request: Request) -> Response:
-        return await decide(request, system_one_request, system_one_answers)
+        return await received(request, functools.partial(decide, system_one_request, system_one_answers))
 
     @app.get("/v1/models")
     async def models() -> Response:
-        return _AsciiJson({"object": "list", "data": [{"id": scorer.judge.name, "object": "model"}]})
+        return AsciiJson({"object": "list", "data": [{"id": scorer.judge.name, "object": "model"}]})
 
     @app.get("/health")
     async def health() -> Response:
-        return _AsciiJson({"status": "ok", "version": __version__, "judge": scorer.judge.name, "waiting": len(queue)})
+        waiting = (await asyncio.wrap_future(queue.status())).waiting
+        return AsciiJson({"status": "ok", "version": __version__, "judge": scorer.judge.name, "waiting": waiting})
+
+    @app.get("/ready")
+    async def ready() -> Response:
+        status = await asyncio.wrap_future(queue.status())
+        problem = "the server is shutting down" if drain.requested.is_set() else status.problem
+        if problem is not None:
+            raise Refused(503, f"the server is not ready: {problem}.")
+        return AsciiJson({"status": "ready", "judge": scorer.judge.name, "waiting": status.waiting})
 
     @app.get("/metrics")
     async def metrics() -> Response:
-        return PlainTextResponse(request_metrics.text(), media_type="text/plain; version=0.0.4")
+        text = await asyncio.wrap_future(queue.metrics())
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
     return app
-
-
-class _AuthAndMetrics:
-    """Middleware that checks the token and counts requests.
-
-    It is plain ASGI, because Starlette's middleware class runs every request in its own task, which costs more than
-    the rest of a small request.
-    """
-
-    def __init__(self, app: ASGIApp, metrics: RequestMetrics, token: str | None):
-        self.app, self.metrics = app, metrics
-        self.token = None if token is None else token.strip().encode()
-        message = "this server requires the header 'Authorization: Bearer <token>'."
-        record = error_record(None, "Authorization", message)
-        self.refusal = _AsciiJson(_error(message, [record]), 401, headers={"WWW-Authenticate": "Bearer"})
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return await self.app(scope, receive, send)
-        started, status = time.perf_counter(), 500
-
-        async def watched(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            app = self.app if self._authorized(scope) else self.refusal
-            await app(scope, receive, watched)
-        finally:
-            self.metrics.count(scope["path"], status, time.perf_counter() - started)
-
-    def _authorized(self, scope: Scope) -> bool:
-        if self.token is None or scope["path"] == "/health":
-            return True
-        # Compare bytes, because hmac.compare_digest raises for strings that are not ASCII.
-        scheme, _, token = Headers(scope=scope).get("authorization", "").encode("latin-1").partition(b" ")
-        return hmac.compare_digest(token.strip(), self.token) and scheme.lower() == b"bearer"
 
 
 @functools.lru_cache(maxsize=1024)
 def _log_invalid(field: str, message: str) -> None:
     """Log an invalid row of `/reward` once: OpenRLHF hides the response and repeats the request."""
     logger.error("POST /reward: %s: %s", field, message)
-
-
-def _error(message: str, errors: Sequence[ErrorRecord]) -> dict[str, Any]:
-    return {"error": message, "errors": list(errors)}
 
 
 async def _body(request: Request, limit: int) -> bytes:
@@ -301,70 +290,50 @@ async def _body(request: Request, limit: int) -> bytes:
     return b"".join(parts)
 
 
-async def _scored(
-    request: Request, queue: MicroBatcher, samples: list[Sample], field: str, request_metrics: RequestMetrics
-) -> list[Score | BaseException]:
+async def _scored(request: Request, queue: ScoringQueue, samples: list[Sample], field: str) -> list[Outcome]:
     """A score or an error per sample.
 
     Raises:
         Refused: For an error of the whole request.
         ClientDisconnect: If the client disconnected. Its samples are not scored unless their batch already runs.
     """
-    if queue.max_queue is not None and len(samples) > queue.max_queue:
-        raise Refused(413, f"{len(samples)} rows in one request are too many; send at most {queue.max_queue}.", field)
-    try:
-        futures = queue.submit(samples)
-    except QueueFull as error:
-        raise Refused(429, str(error), field) from None
-    except QueueClosed as error:
-        raise Refused(503, str(error), field) from None
-    scoring = asyncio.gather(*map(asyncio.wrap_future, futures), return_exceptions=True)
+    work = Work(samples, field, client=_client(request), seconds=_seconds_left(request))
+    scoring = asyncio.wrap_future(queue.submit(work))
     disconnect = asyncio.ensure_future(request.receive())  # after the body, the only message is the disconnect
     try:
         await asyncio.wait((scoring, disconnect), return_when=asyncio.FIRST_COMPLETED)
+        if not scoring.done():
+            raise ClientDisconnect
+        outcomes = scoring.result()
     except asyncio.CancelledError:
         raise Refused(
             503, "the server is shutting down before these rows are scored; send them again.", field
         ) from None
     finally:
         disconnect.cancel()
-        for future in futures:
-            future.cancel()
-    if not scoring.done():
-        raise ClientDisconnect
-    outcomes = scoring.result()
+        scoring.cancel()
     for outcome in outcomes:
-        if isinstance(outcome, BaseException) and _is_judge_failure(outcome):
-            raise Refused(500, f"the judge failed: {outcome}", field)
-    request_metrics.unscored += sum(
-        isinstance(outcome, Score) and outcome.primary_score is None for outcome in outcomes
-    )
+        if isinstance(outcome, Failed) and outcome.by_judge:
+            raise Refused(500, f"the judge failed: {outcome.message}", field)
     return outcomes
 
 
-def _is_judge_failure(error: BaseException) -> bool:
-    """Whether the judge or the machine failed, rather than a single sample."""
-    if isinstance(error, ChecklistRewardsError | RecursionError):
-        return isinstance(error, ModelError | BackendError | ConfigError | StoreError)
-    return isinstance(error, RuntimeError | OSError | MemoryError) or not isinstance(error, Exception)
+def _client(request: Request) -> str:
+    """Whose turn a request is: its address and its API key."""
+    host = "" if request.client is None else request.client.host
+    return f"{host} {request.headers.get('authorization', '')}"
 
 
-def _reason(error: BaseException) -> str:
-    known = isinstance(error, ChecklistRewardsError | UnicodeError)
-    return str(error) if known else f"the sample cannot be scored ({type(error).__name__}: {error})."
-
-
-def _score_content(scores: Sequence[Score | None], errors: Sequence[ErrorRecord]) -> bytes:
-    items = ",".join("null" if score is None else _score_json(score) for score in scores)
-    return b'{"scores":[%s],"errors":%s}' % (items.encode(), _json(errors))
-
-
-def _score_json(score: Score) -> str:
+def _seconds_left(request: Request) -> float | None:
+    """How long the client waits for the response, if it says so."""
+    header = request.headers.get(DEADLINE_HEADER)
+    if header is None:
+        return None
     try:
-        return score.model_dump_json()
-    except ValueError:  # half a surrogate pair
-        return _json(score.model_dump(mode="json")).decode()
-
-
-def _json(content: Any) -> bytes:
-    return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
+        milliseconds = float(header)
+    except ValueError:
+        milliseconds = float("nan")
+    if not 0 <= milliseconds < float("inf"):
+        message = f"{DEADLINE_HEADER} must be the number of milliseconds that the client waits, got {header!r:.40}."
+        raise Refused(400, message, DEADLINE_HEADER)
+    return milliseconds / 1000

@@ -1,52 +1,104 @@
-"""Metrics of the server in the Prometheus text format."""
+"""Metrics of the server for Prometheus.
+
+The process that calls the judge has them all: workers report their requests to it. So every worker returns the same
+numbers, and a worker that is killed takes none along.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter as Counts
+from collections.abc import Callable, Sequence
 
-from checklist_rewards.rewards.integrations.queue import MicroBatcher
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from checklist_rewards.judges import Receipt
+from checklist_rewards.rewards.integrations.queue import BatchReport, MicroBatcher
+from checklist_rewards.scores import Score
 
 SCORING_PATHS = ("/score", "/reward", "/v1/decisions", "/v1/systemone")
-PATHS = (*SCORING_PATHS, "/v1/models", "/health", "/metrics")
-_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-_PREFIX = "checklist_rewards"
+PATHS = (*SCORING_PATHS, "/v1/models", "/health", "/ready", "/metrics")
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+_READS = tuple(2.0**power for power in range(0, 14))
+_TOKENS = tuple(4.0**power for power in range(2, 12))
+_PREFIX = "checklist_rewards_"
 
 
-class RequestMetrics:
-    """Counts requests by path and status (499: the client disconnected), and times the scoring requests."""
+class ServerMetrics:
+    """Counts requests by path and status (499: the client disconnected), and measures queue, batches and reads.
 
-    def __init__(self, queue: MicroBatcher):
-        self.queue = queue
-        self.requests: Counter[tuple[str, int]] = Counter()
-        self.buckets: Counter[float] = Counter()
-        self.seconds, self.timed = 0.0, 0
-        self.unscored = 0
+    Args:
+        queue (`Callable[[], MicroBatcher]`):
+            The queue whose length is reported. A callable, because the queue reports its batches here.
+    """
+
+    def __init__(self, queue: Callable[[], MicroBatcher]):
+        self.registry = CollectorRegistry()
+
+        def counter(name: str, what: str, labels: Sequence[str] = ()) -> Counter:
+            return Counter(_PREFIX + name, what, labels, registry=self.registry)
+
+        def histogram(name: str, what: str, buckets: Sequence[float]) -> Histogram:
+            return Histogram(_PREFIX + name, what, registry=self.registry, buckets=buckets)
+
+        self.requests = counter("requests", "Answered requests.", ("path", "status"))
+        self._requests: dict[tuple[str, int], Counter] = {}
+        self.request_seconds = histogram("request_seconds", "Time of a scoring request.", _SECONDS)
+        self.request_reads = histogram("request_reads", "Checklist items of a scoring request.", _READS)
+        self.request_tokens = histogram("request_tokens", "Estimated tokens of a scoring request.", _TOKENS)
+        self.queue_seconds = histogram("queue_seconds", "Time a row waited for its batch.", _SECONDS)
+        self.batch_reads = histogram("batch_reads", "Reads of a batch.", _READS)
+        self.samples = counter("samples", "Scored rows.")
+        self.unscored = counter("unscored", "Rows without a score, because too few reads were answered.")
+        self.unanswered = counter("unanswered", "Reads without an answer.", ("reason",))
+        self.refused = counter("refused", "Rows that were not queued or not started.", ("reason",))
+        self.reads = counter("reads", "Reads of all batches, by where the answer came from.", ("source",))
+        self.prompt_tokens = counter("prompt_tokens", "Tokens of the prompts sent to the judge, if it counts them.")
+        self.batches = counter("batches", "Batches that the judge scored.")
+        self.failed_batches = counter("failed_batches", "Batches that the judge failed as a whole.")
+        for name, what, value in (
+            ("waiting", "Rows that wait for a batch.", lambda: len(queue())),
+            ("waiting_tokens", "Estimated tokens of these rows.", lambda: queue().waiting_tokens),
+            (
+                "tokens_per_second",
+                "Estimated tokens scored per second of recent batches.",
+                lambda: queue().rate or 0.0,
+            ),
+        ):
+            Gauge(_PREFIX + name, what, registry=self.registry).set_function(value)
 
     def count(self, path: str, status: int, seconds: float) -> None:
         """Count an answered request. All unknown paths count as one, so that clients cannot grow the table."""
-        self.requests[path if path in PATHS else "other", status] += 1
+        answered = path if path in PATHS else "other", status
+        if (requests := self._requests.get(answered)) is None:  # `labels` takes longer than counting
+            requests = self._requests[answered] = self.requests.labels(answered[0], str(status))
+        requests.inc()
         if path in SCORING_PATHS:
-            self.seconds += seconds
-            self.timed += 1
-            self.buckets.update(bound for bound in _BUCKETS if seconds <= bound)
+            self.request_seconds.observe(seconds)
+
+    def batch(self, report: BatchReport, paid: Receipt) -> None:
+        """Count a batch. `paid` is what it cost the judge."""
+        for seconds in report.waits:
+            self.queue_seconds.observe(seconds)
+        for source, reads in (("judge", paid.asked), ("store", paid.stored), ("duplicate", paid.deduplicated)):
+            self.reads.labels(source).inc(reads)
+        self.prompt_tokens.inc(paid.prompt_tokens)
+        if report.scores is None:
+            self.failed_batches.inc()
+        else:
+            self.batches.inc()
+            self.batch_reads.observe(sum(len(score.items) for score in report.scores))
+            self.samples.inc(len(report.scores))
+            self.scored(report.scores)
+
+    def scored(self, scores: Sequence[Score]) -> None:
+        """Count what is missing in scores."""
+        reasons: Counts[str] = Counts()
+        for score in scores:
+            self.unscored.inc(score.primary_score is None)
+            reasons.update(score.unanswered)
+        for reason, reads in reasons.items():
+            self.unanswered.labels(reason).inc(reads)
 
     def text(self) -> str:
-        """All metrics, including those of the queue."""
-        lines = [f"# TYPE {_PREFIX}_requests_total counter"]
-        for (path, status), count in sorted(self.requests.items()):
-            lines.append(f'{_PREFIX}_requests_total{{path="{path}",status="{status}"}} {count}')
-        lines.append(f"# TYPE {_PREFIX}_request_seconds histogram")
-        lines += [f'{_PREFIX}_request_seconds_bucket{{le="{bound}"}} {self.buckets[bound]}' for bound in _BUCKETS]
-        lines.append(f'{_PREFIX}_request_seconds_bucket{{le="+Inf"}} {self.timed}')
-        lines += [
-            f"{_PREFIX}_request_seconds_sum {self.seconds:.6f}",
-            f"{_PREFIX}_request_seconds_count {self.timed}",
-        ]
-        for what, kind, value in (
-            ("samples_total", "counter", self.queue.scored),
-            ("unscored_total", "counter", self.unscored),
-            ("batches_total", "counter", self.queue.batches),
-            ("waiting", "gauge", len(self.queue)),
-        ):
-            lines += [f"# TYPE {_PREFIX}_{what} {kind}", f"{_PREFIX}_{what} {value}"]
-        return "\n".join(lines) + "\n"
+        """All metrics."""
+        return generate_latest(self.registry).decode()

@@ -36,13 +36,26 @@ class Refused(Exception):
             Field of the request that caused the error; ignored for status 500 and above.
         errors (list, *optional*):
             Errors by row, instead of a single error for `field`.
+        retry_after (`float`, *optional*, defaults to `1.0`):
+            Seconds after which a client should try again; used for statuses 429 and 503.
     """
 
-    def __init__(self, status: int, message: str, field: str = "body", errors: list[ErrorRecord] | None = None):
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        field: str = "body",
+        errors: list[ErrorRecord] | None = None,
+        retry_after: float = 1.0,
+    ):
         super().__init__(message)
-        self.status, self.message = status, message
+        self.status, self.message, self.field, self.retry_after = status, message, field, retry_after
         field_errors = [error_record(None, field, message)] if status < 500 else []
         self.errors = field_errors if errors is None else errors
+
+    def __reduce__(self) -> tuple[type[Refused], tuple[Any, ...]]:
+        """Pickled with all arguments, because a worker gets it from another process."""
+        return type(self), (self.status, self.message, self.field, self.errors, self.retry_after)
 
 
 class _RowError(Exception):

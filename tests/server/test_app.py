@@ -116,10 +116,10 @@ def test_requests_that_come_together_share_a_batch(scorer):
         answers = list(threads.map(lambda n: client.post("/score", json=rows(f"red {n}")), range(16)))
         assert all(answer.status_code == 200 for answer in answers)
         numbers = dict(line.rsplit(" ", 1) for line in client.get("/metrics").text.splitlines() if line[0] != "#")
-    assert numbers["checklist_rewards_samples_total"] == "16"
-    assert numbers["checklist_rewards_batches_total"] == "1"
-    assert numbers['checklist_rewards_requests_total{path="/score",status="200"}'] == "16"
-    assert numbers['checklist_rewards_request_seconds_bucket{le="+Inf"}'] == "16"
+    assert numbers["checklist_rewards_samples_total"] == "16.0"
+    assert numbers["checklist_rewards_batches_total"] == "1.0"
+    assert numbers['checklist_rewards_requests_total{path="/score",status="200"}'] == "16.0"
+    assert numbers['checklist_rewards_request_seconds_bucket{le="+Inf"}'] == "16.0"
 
 
 def test_the_pocket_judge_serves_its_own_scores(pocket):

@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.server import app as server
-from checklist_rewards.server import build_app
+from checklist_rewards.server import build_app, middleware
 from tests.fakes import FakeBackend
 from tests.rewards.integrations.test_queue import QUESTIONS
 from tests.server.bodies import openrlhf, rows
@@ -228,8 +227,8 @@ def test_without_the_token_only_health_answers(scorer, header):
 
 def test_tokens_are_compared_in_constant_time(scorer, monkeypatch):
     compared = []
-    real = server.hmac.compare_digest
-    monkeypatch.setattr(server.hmac, "compare_digest", lambda *pair: compared.append(pair) or real(*pair))
+    real = middleware.hmac.compare_digest
+    monkeypatch.setattr(middleware.hmac, "compare_digest", lambda *pair: compared.append(pair) or real(*pair))
     with TestClient(build_app(scorer, token="sécret")) as client:
         client.post("/score", json=rows("red"), headers={"Authorization": "Bearer secret"})
     assert compared == [(b"secret", "sécret".encode())]

@@ -1,7 +1,8 @@
 """A connection to one server or to its replicas, which sends requests with retries.
 
 Connections are pooled. At most `concurrency` requests per address run at the same time, and requests and tokens per
-minute stay within their limits. After a temporary failure (429, 408, 409, 5xx, a broken connection, a timeout, a web
+minute stay within their limits. While a server at a single address asks for a pause (`Retry-After`), all requests wait
+(`throttle`). After a temporary failure (429, 408, 409, 5xx, a broken connection, a timeout, a web
 page instead of JSON), a request is sent again after a pause. Pauses grow with each attempt and are randomized, unless
 the server specifies the pause. A request fails after `attempts` attempts or when its `deadline` has passed. Rate
 limiting by the server (429) does not count as an attempt. Time spent waiting for a free slot does not count against
@@ -45,6 +46,7 @@ from checklist_rewards.backends.openai.failures import (
 from checklist_rewards.backends.openai.loop import close, keep_forever
 from checklist_rewards.backends.openai.rate_limit import RateLimit
 from checklist_rewards.backends.openai.replicas import Replicas, Sent
+from checklist_rewards.backends.openai.throttle import Throttle
 from checklist_rewards.backends.servers import Settings, is_hosted
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -71,6 +73,8 @@ class _Session:
     replicas: Replicas
     requests: RateLimit
     tokens: RateLimit
+    throttle: Throttle
+    """Only for a single address: with several, a replica that limits its rate is set aside."""
     pid: int = field(default_factory=os.getpid)
 
 
@@ -97,6 +101,8 @@ class Connection:
         key (`str`): The API key, sent as bearer token.
         settings ([`Settings`]): The request settings.
         paths (*optional*): The methods and paths of the server. Defaults to those of an OpenAI-compatible server.
+        deadline_header (`str`, *optional*): The header that reports how many milliseconds an attempt waits for its
+            response.
     """
 
     def __init__(
@@ -105,6 +111,7 @@ class Connection:
         key: str,
         settings: Settings,
         paths: Sequence[tuple[str, str]] = _OPENAI_PATHS,
+        deadline_header: str | None = None,
     ):
         self.addresses = (addresses,) if isinstance(addresses, str) else tuple(addresses)
         self.address = ", ".join(self.addresses)
@@ -114,6 +121,7 @@ class Connection:
         """Called with the list of models of a replica that is probed, unless it is the only one. Returns what is wrong
         with it."""
         self._key = key
+        self._deadline_header = deadline_header
         self._is_hosted = any(map(is_hosted, self.addresses))
         self._session: _Session | None = None
         self._warned: set[str] = set()
@@ -281,7 +289,19 @@ class Connection:
                 models = Failure(why, retry=True, down=True, status=0)
             if isinstance(models, Failure) and models.status in UNAVAILABLE:
                 return models
-        return await self._once(session, sent.place, request, seconds)
+        if len(self.addresses) > 1:
+            return await self._once(session, sent.place, request, seconds)
+        started = asyncio.get_running_loop().time()
+        permit = await session.throttle.admit(seconds)
+        if isinstance(permit, Failure):
+            return permit
+        outcome: dict[str, Any] | Failure | None = None
+        try:
+            left = max(0.001, seconds - (asyncio.get_running_loop().time() - started))
+            outcome = await self._once(session, sent.place, request, left)
+            return outcome
+        finally:
+            session.throttle.done(permit, outcome)
 
     async def _once(
         self, session: _Session, place: int, request: _Request, seconds: float
@@ -291,6 +311,9 @@ class Connection:
         if request.prefix and not self._is_hosted:
             headers = headers.copy()
             headers[_PREFIX_HEADER] = request.prefix
+        if self._deadline_header is not None:
+            headers = headers.copy()
+            headers[self._deadline_header] = str(round(seconds * 1000))
         message = type(template)(
             template.method, template.url, headers=headers, content=request.content, extensions=template.extensions
         )
@@ -331,6 +354,7 @@ class Connection:
                 Replicas(self.addresses, 2 * settings.pause),
                 RateLimit(settings.requests_per_minute),
                 RateLimit(settings.tokens_per_minute),
+                Throttle(self.slots),
             )
             weakref.finalize(self, close, client.aclose, os.getpid())
         return self._session

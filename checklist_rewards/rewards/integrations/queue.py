@@ -13,6 +13,9 @@ its caller. Invalid samples (no text, a broken checklist) are rejected before th
 twice. If a sample fails later, its halves are read again unless they are stored; one such sample costs less than three
 times the reads of the batch. An error of the model or the engine goes to all callers of the batch. A read that the
 judge does not answer is not an error here: it is unanswered in the score.
+
+A server may name the client of each call, an estimate of its tokens and a deadline. Clients then take turns
+(`fair_queue`), `max_tokens` limits the waiting work, and samples whose deadline has passed are not scored.
 """
 
 from __future__ import annotations
@@ -20,9 +23,9 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any
 
 from checklist_rewards.errors import (
@@ -33,26 +36,61 @@ from checklist_rewards.errors import (
     PromptError,
     SampleError,
 )
+from checklist_rewards.rewards.integrations.fair_queue import FairQueue, Waiting
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
 
 DEFAULT_MAX_WAIT = 0.005
 DEFAULT_MAX_BATCH = 256
-DEFAULT_MAX_QUEUE = 4096
 SAMPLE_ERRORS = (ChecklistError, PromptError, SampleError, UnicodeError)
 """Errors passed to the caller of an invalid sample. UnicodeError: half a surrogate pair, which tokenizers reject."""
 _BATCH_ERRORS = (ModelError, ConfigError)
 """Errors that concern the whole batch, although they are ValueErrors."""
 _SAMPLE_DATA_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that the data of one sample may cause."""
+_MEMORY = 0.9
+"""Weight of the batches so far in the measured rate, against the newest batch."""
+_UNKNOWN_WAIT = 1.0
+"""Seconds to wait while no batch has been measured."""
+_LONGEST_WAIT = 60.0
 
 
 class QueueFull(ChecklistRewardsError, RuntimeError):
-    """The queue is full; try again later. None of the samples of the call were accepted."""
+    """The queue is full; try again later. None of the samples of the call were accepted.
+
+    Args:
+        message (`str`):
+            The error as a sentence.
+        wait (`float`, *optional*, defaults to `1.0`):
+            Seconds after which the queue is expected to have room for the samples.
+    """
+
+    def __init__(self, message: str, wait: float = _UNKNOWN_WAIT):
+        super().__init__(message)
+        self.wait = wait
 
 
 class QueueClosed(ChecklistRewardsError, RuntimeError):
     """The queue was closed and accepts no more samples."""
+
+
+class DeadlinePassed(ChecklistRewardsError, TimeoutError):
+    """The deadline of a sample passed, or will pass, before it is scored."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """One call of the scorer.
+
+    Args:
+        waits (`list[float]`):
+            Seconds that each sample waited.
+        scores (`list[Score]`, *optional*):
+            One score per sample; None if the call failed.
+    """
+
+    waits: list[float]
+    scores: list[Score] | None = None
 
 
 class MicroBatcher:
@@ -70,6 +108,10 @@ class MicroBatcher:
             Maximum number of samples per batch.
         max_queue (`int`, *optional*):
             Maximum number of waiting samples; None for no limit.
+        max_tokens (`int`, *optional*):
+            Maximum number of tokens of the waiting samples; None for no limit.
+        on_batch (`Callable[[BatchReport], None]`, *optional*):
+            Called after each call of the scorer, before its callers get their scores. Not pickled.
 
     Raises:
         SampleError: For a setting outside its range.
@@ -82,24 +124,28 @@ class MicroBatcher:
         max_wait: float = DEFAULT_MAX_WAIT,
         max_batch: int = DEFAULT_MAX_BATCH,
         max_queue: int | None = None,
+        max_tokens: int | None = None,
+        on_batch: Callable[[BatchReport], None] | None = None,
     ):
         if isinstance(max_wait, bool) or not isinstance(max_wait, int | float) or not 0 <= max_wait < float("inf"):
             raise SampleError(f"max_wait={max_wait!r} is not allowed; it must be a finite number of seconds >= 0.")
-        for name, value in (("max_batch", max_batch), ("max_queue", max_queue)):
-            if value is None and name == "max_queue":
+        for name, value in (("max_batch", max_batch), ("max_queue", max_queue), ("max_tokens", max_tokens)):
+            if value is None and name != "max_batch":
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise SampleError(f"{name}={value!r} is not allowed; it must be a whole number >= 1.")
         self.scorer = scorer
-        self.max_wait, self.max_batch, self.max_queue = max_wait, max_batch, max_queue
+        self.max_wait, self.max_batch, self.max_queue, self.max_tokens = max_wait, max_batch, max_queue, max_tokens
         self.batches, self.scored = 0, 0
-        self._waiting: deque[tuple[Sample, Future[Score], float]] = deque()
+        self._on_batch = on_batch
+        self._waiting = FairQueue()
+        self._tokens_done, self._seconds_busy, self._turn = 0.0, 0.0, 0.0
         self._changed = threading.Condition()
         self._closed = False
         self._thread: threading.Thread | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("scorer", "max_wait", "max_batch", "max_queue")}
+        return {name: getattr(self, name) for name in ("scorer", "max_wait", "max_batch", "max_queue", "max_tokens")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state.pop("scorer"), **state)  # type: ignore[misc]
@@ -108,31 +154,62 @@ class MicroBatcher:
         """Number of waiting samples, without those being scored."""
         return len(self._waiting)
 
-    def submit(self, samples: Sequence[Sample]) -> list[Future[Score]]:
+    @property
+    def waiting_tokens(self) -> int:
+        """Number of tokens of the waiting samples."""
+        return self._waiting.tokens
+
+    @property
+    def rate(self) -> float | None:
+        """Tokens scored per second of recent batches; None before the first batch."""
+        return self._tokens_done / self._seconds_busy if self._seconds_busy else None
+
+    def submit(
+        self,
+        samples: Sequence[Sample],
+        *,
+        client: Hashable = None,
+        tokens: Sequence[int] | None = None,
+        deadline: float | None = None,
+    ) -> list[Future[Score]]:
         """Put samples into the queue, all of them or none.
+
+        Args:
+            samples (sequence of [`Sample`]):
+                Samples to score.
+            client (hashable, *optional*):
+                Who sends the samples. Clients take turns.
+            tokens (sequence of `int`, *optional*):
+                Estimated tokens of each sample; 1 by default.
+            deadline (`float`, *optional*):
+                Time of `time.monotonic` after which no score is needed. Samples that cannot be started before it raise
+                [`DeadlinePassed`] in their futures.
 
         Returns:
             `list[Future[Score]]`: One future per sample, in order. Cancel a future to drop a sample that still waits.
 
         Raises:
-            QueueFull: If `max_queue` would be exceeded.
+            QueueFull: If `max_queue` or `max_tokens` would be exceeded.
             QueueClosed: After [`close`].
         """
         futures: list[Future[Score]] = [Future() for _ in samples]
+        costs = [1] * len(samples) if tokens is None else list(tokens)
         with self._changed:
             if self._closed:
                 raise QueueClosed("the queue is closed and accepts no more samples.")
-            if self.max_queue is not None and len(self._waiting) + len(samples) > self.max_queue:
-                raise QueueFull(
-                    f"the queue has {len(self._waiting)} waiting samples and cannot accept {len(samples)} more (at "
-                    f"most {self.max_queue}); try again later or send fewer at once."
-                )
+            self._require_room(len(samples), sum(costs))
+            arrived = time.monotonic()
+            if deadline is not None and (reason := self._is_hopeless(client, deadline - arrived)):
+                for future in futures:
+                    future.set_exception(DeadlinePassed(reason))
+                return futures
             # A thread does not survive a fork of its process, so start a new one.
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._work, name="checklist-microbatch", daemon=True)
                 self._thread.start()
-            arrived = time.monotonic()
-            self._waiting.extend((sample, future, arrived) for sample, future in zip(samples, futures, strict=True))
+            limit = float("inf") if deadline is None else deadline
+            rows = zip(samples, futures, costs, strict=True)
+            self._waiting.add(client, (Waiting(row, future, arrived, cost, limit) for row, future, cost in rows))
             self._changed.notify()
         return futures
 
@@ -153,32 +230,73 @@ class MicroBatcher:
         if thread is not None and thread.is_alive():
             thread.join()
 
+    def _require_room(self, samples: int, tokens: int) -> None:
+        if self.max_queue is not None and len(self._waiting) + samples > self.max_queue:
+            raise QueueFull(
+                f"the queue has {len(self._waiting)} waiting samples and cannot accept {samples} more (at "
+                f"most {self.max_queue}); try again later or send fewer at once.",
+                self._wait_for(tokens),
+            )
+        if self.max_tokens is not None and self._waiting.tokens + tokens > self.max_tokens:
+            raise QueueFull(
+                f"the queue has about {self._waiting.tokens} waiting tokens and cannot accept {tokens} more (at "
+                f"most {self.max_tokens}); try again later or send fewer at once.",
+                self._wait_for(tokens),
+            )
+
+    def _wait_for(self, tokens: int) -> float:
+        """Seconds until the queue has room. Refused calls get consecutive times, so that they do not return at once
+        together."""
+        if self.rate is None:
+            return _UNKNOWN_WAIT
+        now = time.monotonic()
+        over = 0 if self.max_tokens is None else max(0, self._waiting.tokens + tokens - self.max_tokens)
+        self._turn = min(max(self._turn, now + over / self.rate) + tokens / self.rate, now + _LONGEST_WAIT)
+        return self._turn - now
+
+    def _is_hopeless(self, client: Hashable, left: float) -> str | None:
+        """Why samples of this client cannot be started within `left` seconds; None if they can. With nothing of the
+        client waiting, they are tried."""
+        if left <= 0:
+            return "the deadline passed before the samples were queued"
+        wait = self._waiting.ahead(client) / self.rate if self.rate is not None else 0.0
+        return (
+            f"about {wait:.0f} s of work wait before it, but its deadline is in {left:.0f} s" if wait > left else None
+        )
+
     def _work(self) -> None:
-        while batch := self._next_batch():
-            self._score([(sample, future) for sample, future in batch if future.set_running_or_notify_cancel()])
+        while (taken := self._next_batch()) is not None:
+            batch, late = taken
+            for waiting in late:
+                if waiting.future.set_running_or_notify_cancel():
+                    waiting.future.set_exception(DeadlinePassed("the deadline passed in the queue"))
+            self._score([waiting for waiting in batch if waiting.future.set_running_or_notify_cancel()])
 
-    def _next_batch(self) -> list[tuple[Sample, Future[Score]]]:
-        """Wait for a batch. It is empty if the queue is closed and has no samples left."""
+    def _next_batch(self) -> tuple[list[Waiting], list[Waiting]] | None:
+        """Wait for a batch, and for samples whose deadline has passed. None if the queue is closed and empty."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closed)
-            if self._waiting:
-                left = self._waiting[0][2] + self.max_wait - time.monotonic()
-                self._changed.wait_for(lambda: len(self._waiting) >= self.max_batch or self._closed, max(left, 0))
-            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), self.max_batch))]
-            return [(sample, future) for sample, future, _ in batch]
+            self._changed.wait_for(lambda: len(self._waiting) or self._closed)
+            if not len(self._waiting):
+                return None
+            left = self._waiting.oldest() + self.max_wait - time.monotonic()
+            self._changed.wait_for(lambda: len(self._waiting) >= self.max_batch or self._closed, max(left, 0))
+            return self._waiting.take(self.max_batch, time.monotonic())
 
-    def _score(self, batch: list[tuple[Sample, Future[Score]]]) -> None:
+    def _score(self, batch: list[Waiting]) -> None:
         if not batch:
             return
+        started = time.monotonic()
+        waits = [started - waiting.arrived for waiting in batch]
         try:
-            scores = self.scorer.score_batch([sample for sample, _ in batch])
+            scores = self.scorer.score_batch([waiting.sample for waiting in batch])
         # Errors of any kind go to the callers, because in this thread they would be lost.
         except BaseException as error:
             if isinstance(error, _BATCH_ERRORS) or not isinstance(error, _SAMPLE_DATA_ERRORS):
-                for _, future in batch:
-                    future.set_exception(error)
+                self._report(BatchReport(waits))
+                for waiting in batch:
+                    waiting.future.set_exception(error)
             elif len(batch) == 1:
-                batch[0][1].set_exception(_sample_error(error))
+                batch[0].future.set_exception(_sample_error(error))
             else:
                 middle = len(batch) // 2
                 self._score(batch[:middle])
@@ -186,8 +304,16 @@ class MicroBatcher:
         else:
             self.batches += 1
             self.scored += len(batch)
-            for (_, future), score in zip(batch, scores, strict=True):
-                future.set_result(score)
+            seconds = max(time.monotonic() - started, 1e-6)
+            self._tokens_done = _MEMORY * self._tokens_done + sum(waiting.tokens for waiting in batch)
+            self._seconds_busy = _MEMORY * self._seconds_busy + seconds
+            self._report(BatchReport(waits, scores))
+            for waiting, score in zip(batch, scores, strict=True):
+                waiting.future.set_result(score)
+
+    def _report(self, report: BatchReport) -> None:
+        if self._on_batch is not None:
+            self._on_batch(report)
 
 
 def _sample_error(error: Exception) -> Exception:

@@ -1,0 +1,238 @@
+"""Messages between the workers and the process of the judge.
+
+Each worker has a pair of connected sockets with the process of the judge, inherited and without a path, so no other
+process can use it. Both ends have a thread that reads and a thread that writes, so that neither the event loop nor the
+judge waits for the other process. Messages are pickled: a request in one, its scores in another.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from enum import Enum
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import Any
+
+from checklist_rewards.server.rows import Refused
+from checklist_rewards.server.scoring import Outcome, ScoringQueue, Status, Work
+
+_GONE = "the process of the judge is gone; send the request again later."
+
+
+class Kind(Enum):
+    """What a message is."""
+
+    WORK = "work"
+    """To the judge: rows to score."""
+    DROP = "drop"
+    """To the judge: a request whose client is gone."""
+    COUNT = "count"
+    """To the judge: an answered request, for the metrics."""
+    STATUS = "status"
+    METRICS = "metrics"
+    STARTED = "started"
+    """To the judge: the worker accepts connections."""
+    ANSWER = "answer"
+    """To the worker: the result of a request, or the error that it raised."""
+    DRAIN = "drain"
+    """To the worker: finish what is under way and exit."""
+
+
+Message = tuple[Kind, int, Any]
+
+
+class Link:
+    """One end of a connection.
+
+    Args:
+        connection (`Connection`):
+            The connected socket.
+        receive (`Callable[[Message], None]`):
+            Called with each message, in the reading thread.
+        unsent (`Callable[[Message, Exception], None]`):
+            Called with a message that cannot be pickled.
+        lost (`Callable[[], None]`):
+            Called once when the other process is gone.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        receive: Callable[[Message], None],
+        unsent: Callable[[Message, Exception], None],
+        lost: Callable[[], None],
+    ):
+        self._connection, self._receive, self._unsent, self._lost = connection, receive, unsent, lost
+        self._out: SimpleQueue[Message | None] = SimpleQueue()
+        for work in (self._read, self._write):
+            threading.Thread(target=work, name=f"checklist-link{work.__name__}", daemon=True).start()
+
+    def send(self, kind: Kind, number: int = 0, content: Any = None) -> None:
+        """Send a message without waiting."""
+        self._out.put((kind, number, content))
+
+    def close(self) -> None:
+        """Send what is queued, then nothing more."""
+        self._out.put(None)
+
+    def _read(self) -> None:
+        try:
+            while True:
+                self._receive(pickle.loads(self._connection.recv_bytes()))
+        except (EOFError, OSError):
+            self._out.put(None)
+            self._lost()
+
+    def _write(self) -> None:
+        while (message := self._out.get()) is not None:
+            try:
+                content = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+            except Exception as error:  # pickle raises many types of errors, such as for data nested too deeply
+                self._unsent(message, error)
+                continue
+            try:
+                self._connection.send_bytes(content)
+            except OSError:  # the reading thread notices too
+                return
+
+
+class RemoteQueue:
+    """The queue of the judge's process, as a [`ScoringQueue`] for a worker.
+
+    Args:
+        connection (`Connection`):
+            The connection to the process of the judge.
+        drain (`Callable[[], None]`):
+            Called when the worker shall finish what is under way and exit, also if the process of the judge is gone.
+    """
+
+    def __init__(self, connection: Connection, drain: Callable[[], None]):
+        self._drain = drain
+        self._numbers = itertools.count(1)
+        self._answers: dict[int, Future[Any]] = {}
+        self._gone = False
+        self._link = Link(connection, self._receive, self._unsent, self._lost)
+
+    def submit(self, work: Work) -> Future[list[Outcome]]:
+        """Queue the rows of a request; see [`ScoringQueue`]."""
+        return self._request(Kind.WORK, work)
+
+    def status(self) -> Future[Status]:
+        """The state of the queue."""
+        return self._request(Kind.STATUS)
+
+    def metrics(self) -> Future[str]:
+        """The metrics of all workers as text."""
+        return self._request(Kind.METRICS)
+
+    def count(self, path: str, status: int, seconds: float) -> None:
+        """Count an answered request."""
+        self._link.send(Kind.COUNT, 0, (path, status, seconds))
+
+    def started(self) -> None:
+        """Report that this worker accepts connections."""
+        self._link.send(Kind.STARTED)
+
+    def close(self) -> None:
+        """Do nothing: the queue belongs to the process of the judge."""
+
+    def _request(self, kind: Kind, content: Any = None) -> Future[Any]:
+        number = next(self._numbers)
+        answer: Future[Any] = Future()
+        self._answers[number] = answer
+        answer.add_done_callback(lambda done: self._done(kind, number, done))
+        if self._gone:
+            answer.set_exception(Refused(503, _GONE))
+        else:
+            self._link.send(kind, number, content)
+        return answer
+
+    def _done(self, kind: Kind, number: int, answer: Future[Any]) -> None:
+        self._answers.pop(number, None)
+        if answer.cancelled() and kind is Kind.WORK:
+            self._link.send(Kind.DROP, number)
+
+    def _receive(self, message: Message) -> None:
+        kind, number, content = message
+        if kind is Kind.DRAIN:
+            self._drain()
+        elif (answer := self._answers.get(number)) is not None:
+            _complete(answer, content)
+
+    def _unsent(self, message: Message, error: Exception) -> None:
+        if (answer := self._answers.get(message[1])) is not None:
+            _complete(answer, Refused(400, f"the rows cannot be passed to the judge ({error})."))
+
+    def _lost(self) -> None:
+        self._gone = True
+        for answer in list(self._answers.values()):
+            _complete(answer, Refused(503, _GONE))
+        self._drain()
+
+
+class Served:
+    """The judge's end of a worker's connection.
+
+    Args:
+        connection (`Connection`):
+            The connection to the worker.
+        queue ([`ScoringQueue`]):
+            The queue for its requests.
+        started (`Callable[[], None]`):
+            Called when the worker accepts connections.
+    """
+
+    def __init__(self, connection: Connection, queue: ScoringQueue, started: Callable[[], None]):
+        self._queue, self._started = queue, started
+        self._answers: dict[int, Future[Any]] = {}
+        self._link = Link(connection, self._receive, self._unsent, self._lost)
+
+    def drain(self) -> None:
+        """Tell the worker to finish what is under way and to exit."""
+        self._link.send(Kind.DRAIN)
+
+    def _receive(self, message: Message) -> None:
+        kind, number, content = message
+        if kind is Kind.COUNT:
+            self._queue.count(*content)
+        elif kind is Kind.STARTED:
+            self._started()
+        elif kind is Kind.DROP:
+            if (answer := self._answers.get(number)) is not None:
+                answer.cancel()
+        else:
+            answer = self._called(kind, content)
+            self._answers[number] = answer
+            answer.add_done_callback(lambda done: self._send(number, done))
+
+    def _called(self, kind: Kind, content: Any) -> Future[Any]:
+        if kind is Kind.WORK:
+            return self._queue.submit(content)
+        return self._queue.status() if kind is Kind.STATUS else self._queue.metrics()
+
+    def _send(self, number: int, answer: Future[Any]) -> None:
+        self._answers.pop(number, None)
+        if not answer.cancelled():
+            error = answer.exception()
+            self._link.send(Kind.ANSWER, number, answer.result() if error is None else error)
+
+    def _unsent(self, message: Message, error: Exception) -> None:
+        self._link.send(Kind.ANSWER, message[1], Refused(500, f"the scores cannot be passed to the worker ({error})."))
+
+    def _lost(self) -> None:
+        for answer in list(self._answers.values()):
+            answer.cancel()
+
+
+def _complete(answer: Future[Any], content: Any) -> None:
+    try:
+        if isinstance(content, Exception):
+            answer.set_exception(content)
+        else:
+            answer.set_result(content)
+    except InvalidStateError:  # cancelled since
+        return

@@ -1,0 +1,290 @@
+"""The queue between the endpoints and the judge.
+
+Endpoints give [`Work`] to a [`ScoringQueue`] and get a score or a [`Failed`] per row. [`LocalQueue`] is the queue in
+the process of the judge. Workers reach the same queue through `link.RemoteQueue`. So the batches, the metrics, the
+limit on waiting tokens and the pauses that a served judge asks for are those of one process, however many accept
+requests.
+
+Tokens are estimated: 4 bytes of text are a token, a row's texts count once (its reads share them as a prefix), and
+each read counts its question and [`READ_TOKENS`] more. The judge's own prompt is not counted.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from checklist_rewards.errors import BackendError, ChecklistRewardsError, ConfigError, ModelError, StoreError
+from checklist_rewards.judges import Receipt
+from checklist_rewards.rewards.integrations.queue import (
+    DEFAULT_MAX_BATCH,
+    DEFAULT_MAX_WAIT,
+    BatchReport,
+    DeadlinePassed,
+    MicroBatcher,
+    QueueClosed,
+    QueueFull,
+)
+from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.scores import Score, Verdict, score_checklist
+from checklist_rewards.scores.reasons import Reason, Unanswered
+from checklist_rewards.server.metrics import ServerMetrics
+from checklist_rewards.server.rows import Refused
+
+DEFAULT_MAX_TOKENS = 8_000_000
+"""Waiting tokens: several minutes of work for a judge on one GPU."""
+READ_TOKENS = 16
+FAILING_SECONDS = 10.0
+"""How long the server is not ready after a batch in which the judge answered nothing. Then it is tried again."""
+_BYTES_PER_TOKEN = 4
+_NO_ANSWER = (Reason.BACKEND_ERROR, Reason.TIMEOUT)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The valid rows of a request.
+
+    Args:
+        samples (`list[Sample]`):
+            The rows.
+        field (`str`):
+            The field of the request that has them, for errors.
+        client (`str`):
+            Who sent the request. Clients take turns.
+        seconds (`float`, *optional*):
+            How long the client waits for the answer from now on.
+    """
+
+    samples: list[Sample]
+    field: str
+    client: str = ""
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Why a row has no score. `by_judge`: the judge or the machine failed, rather than this row."""
+
+    message: str
+    by_judge: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The state of the queue. `problem`: why it should get no requests now."""
+
+    waiting: int
+    problem: str | None = None
+
+
+Outcome = Score | Failed
+T = TypeVar("T")
+
+
+class ScoringQueue(Protocol):
+    """What endpoints need of the queue, in this process or in another one."""
+
+    def submit(self, work: Work) -> Future[list[Outcome]]:
+        """Queue the rows of a request. The future gets an outcome per row, or raises [`Refused`]. Cancel it to drop
+        the rows that still wait."""
+        ...
+
+    def status(self) -> Future[Status]:
+        """The state of the queue."""
+        ...
+
+    def metrics(self) -> Future[str]:
+        """The metrics of the server as text."""
+        ...
+
+    def count(self, path: str, status: int, seconds: float) -> None:
+        """Count an answered request."""
+        ...
+
+    def close(self) -> None:
+        """Accept no more work and finish what is queued."""
+        ...
+
+
+class LocalQueue:
+    """The queue in the process of the judge.
+
+    Args:
+        scorer ([`ChecklistScorer`]):
+            Scorer for all requests.
+        max_wait, max_batch, max_queue, max_tokens:
+            As in [`MicroBatcher`].
+    """
+
+    def __init__(
+        self,
+        scorer: ChecklistScorer,
+        *,
+        max_wait: float = DEFAULT_MAX_WAIT,
+        max_batch: int = DEFAULT_MAX_BATCH,
+        max_queue: int | None = None,
+        max_tokens: int = DEFAULT_MAX_TOKENS,
+    ):
+        self.scorer = scorer
+        self.batcher = MicroBatcher(
+            scorer,
+            max_wait=max_wait,
+            max_batch=max_batch,
+            max_queue=max_queue,
+            max_tokens=max_tokens,
+            on_batch=self._measure,
+        )
+        self.counts = ServerMetrics(lambda: self.batcher)
+        self._paid: Receipt = scorer.receipt
+        self._failing_until = 0.0
+
+    def submit(self, work: Work) -> Future[list[Outcome]]:
+        """Queue the rows of a request; see [`ScoringQueue`]."""
+        answer: Future[list[Outcome]] = Future()
+        tokens = [estimated_tokens(sample) for sample in work.samples]
+        self.counts.request_reads.observe(sum(len(sample.checklist.items) for sample in work.samples))
+        self.counts.request_tokens.observe(sum(tokens))
+        deadline = None if work.seconds is None else time.monotonic() + work.seconds
+        try:
+            self._require_possible(len(tokens), sum(tokens), work.field)
+            rows = self.batcher.submit(work.samples, client=work.client, tokens=tokens, deadline=deadline)
+        except QueueFull as error:
+            answer.set_exception(Refused(429, str(error), work.field, retry_after=error.wait))
+            self.counts.refused.labels("queue_full").inc(len(tokens))
+        except QueueClosed as error:
+            answer.set_exception(Refused(503, str(error), work.field))
+            self.counts.refused.labels("closed").inc(len(tokens))
+        except Refused as error:
+            answer.set_exception(error)
+            self.counts.refused.labels("too_large").inc(len(tokens))
+        else:
+            _Gathering(self, work.samples, rows, answer)
+        return answer
+
+    def status(self) -> Future[Status]:
+        """The state of the queue; the future is done."""
+        full = [
+            limit is not None and count >= limit
+            for count, limit in (
+                (len(self.batcher), self.batcher.max_queue),
+                (self.batcher.waiting_tokens, self.batcher.max_tokens),
+            )
+        ]
+        problem = "the queue is full" if any(full) else None
+        if time.monotonic() < self._failing_until:
+            problem = "the judge answered nothing in the last batch"
+        return _done(Status(len(self.batcher), problem))
+
+    def metrics(self) -> Future[str]:
+        """The metrics as text; the future is done."""
+        return _done(self.counts.text())
+
+    def count(self, path: str, status: int, seconds: float) -> None:
+        """Count an answered request."""
+        self.counts.count(path, status, seconds)
+
+    def close(self) -> None:
+        """Accept no more work and wait until what is queued is scored."""
+        self.batcher.close()
+
+    def outcome(self, sample: Sample, row: Future[Score]) -> Outcome:
+        """The score of a row that is done, or why it has none. A row whose deadline passed has a score in which
+        everything is unanswered."""
+        try:
+            return row.result(0)
+        except DeadlinePassed as late:
+            self.counts.refused.labels("deadline").inc()
+            verdict = Verdict(unanswered=Unanswered(Reason.TIMEOUT, str(late)), judge=self.scorer.judge.name)
+            items = sample.checklist.items
+            score = score_checklist(sample.checklist, [verdict] * len(items), self.scorer.aggregation)
+            self.counts.scored([score])
+            return score
+        except CancelledError:  # its neighbours were cancelled too: the client is gone
+            return Failed("the row was cancelled.", False)
+        except BaseException as error:  # noqa: BLE001 - every error of the scorer becomes the row's
+            return Failed(_reason(error), _is_judge_failure(error))
+
+    def _require_possible(self, rows: int, tokens: int, field: str) -> None:
+        for what, count, limit in (
+            ("rows", rows, self.batcher.max_queue),
+            ("estimated tokens", tokens, self.batcher.max_tokens),
+        ):
+            if limit is not None and count > limit:
+                raise Refused(413, f"{count} {what} in one request are too many; send at most {limit}.", field)
+
+    def _measure(self, report: BatchReport) -> None:
+        before, self._paid = self._paid, self.scorer.receipt
+        self.counts.batch(report, self._paid - before)
+        is_silent = report.scores is None or all(
+            item.unanswered is not None and item.unanswered.reason in _NO_ANSWER
+            for score in report.scores
+            for item in score.items
+        )
+        self._failing_until = time.monotonic() + FAILING_SECONDS if is_silent else 0.0
+
+
+class _Gathering:
+    """Completes the future of a request when the last of its rows is done."""
+
+    def __init__(
+        self, queue: LocalQueue, samples: list[Sample], rows: list[Future[Score]], answer: Future[list[Outcome]]
+    ):
+        self.queue, self.samples, self.rows, self.answer = queue, samples, rows, answer
+        self.left, self.lock = len(rows), threading.Lock()
+        answer.add_done_callback(self._drop)
+        for row in rows:
+            row.add_done_callback(self._row_done)
+
+    def _row_done(self, _: Future[Score]) -> None:
+        with self.lock:
+            self.left -= 1
+            if self.left:
+                return
+        if self.answer.cancelled():
+            return
+        outcomes = [self.queue.outcome(*pair) for pair in zip(self.samples, self.rows, strict=True)]
+        try:
+            self.answer.set_result(outcomes)
+        except InvalidStateError:  # cancelled since
+            return
+
+    def _drop(self, answer: Future[list[Outcome]]) -> None:
+        if answer.cancelled():
+            for row in self.rows:
+                row.cancel()
+
+
+def estimated_tokens(sample: Sample) -> int:
+    """Tokens that the judge computes for a row, estimated as described in this module."""
+    texts = (sample.target, sample.input, sample.reference, sample.history)
+    size = sum(_bytes(text) for text in texts if text is not None)
+    items = sample.checklist.items
+    size += sum(_bytes(item.question) for item in items)
+    return size // _BYTES_PER_TOKEN + READ_TOKENS * len(items)
+
+
+def _bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def _done(value: T) -> Future[T]:
+    future: Future[T] = Future()
+    future.set_result(value)
+    return future
+
+
+def _is_judge_failure(error: BaseException) -> bool:
+    """Whether the judge or the machine failed, rather than a single sample."""
+    if isinstance(error, ChecklistRewardsError | RecursionError):
+        return isinstance(error, ModelError | BackendError | ConfigError | StoreError)
+    return isinstance(error, RuntimeError | OSError | MemoryError) or not isinstance(error, Exception)
+
+
+def _reason(error: BaseException) -> str:
+    known = isinstance(error, ChecklistRewardsError | UnicodeError)
+    if known or _is_judge_failure(error):
+        return str(error)
+    return f"the sample cannot be scored ({type(error).__name__}: {error})."

@@ -1,0 +1,53 @@
+"""A reward server with workers whose engine waits for a file, in a process of its own.
+
+python -m tests.server.gated WORKERS FILE    # prints its port; the engine answers once FILE exists
+"""
+
+import sys
+import time
+from pathlib import Path
+
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.backends import LabelRead, ReadResult
+from checklist_rewards.cli.serve import listening_on, run_server
+from tests.rewards.integrations.test_queue import knows
+
+
+class Gated:
+    """Answers like the fake engine of the queue's tests, once its file exists."""
+
+    identity, chunk_reads = "gated", 4096
+
+    def __init__(self, gate: str):
+        self.gate = Path(gate)
+
+    def read(self, groups, labels):
+        import math
+
+        while not self.gate.exists():
+            time.sleep(0.005)
+        answers = [[knows(group.prefix, tail) for tail in group.tails] for group in groups]
+        return ReadResult([tuple(LabelRead((math.log(p), math.log(1 - p))) for p in group) for group in answers])
+
+
+def main(workers: int, gate: str) -> None:
+    from checklist_rewards.server import build_app
+    from checklist_rewards.server.scoring import LocalQueue
+    from checklist_rewards.server.workers import AppSettings, Workers
+
+    scorer = ChecklistScorer(backend=Gated(gate), store=False)
+    with listening_on("127.0.0.1", 0, workers) as sockets:
+        port = sockets[0].getsockname()[1]
+        if workers == 1:
+            print(port, flush=True)
+            run_server(build_app(scorer, max_wait=0), sockets[0])
+        else:
+            settings = AppSettings.of(scorer, max_body=2**20, token=None)
+            serving = Workers(settings, LocalQueue(scorer, max_wait=0), sockets)
+            serving.run(lambda: print(port, *serving.pids, flush=True))
+
+
+if __name__ == "__main__":
+    from tests.server.gated import main as imported  # so that workers can import the engine's class
+
+    imported(int(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,228 @@
+"""Admission by tokens, turns of clients, deadlines, readiness and metrics of one server."""
+
+import json
+import re
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("httpx")
+from fastapi.testclient import TestClient
+
+from checklist_rewards import ChecklistScorer, Sample
+from checklist_rewards.checklists import Checklist
+from checklist_rewards.judges.remote import DEADLINE_HEADER, RewardServer
+from checklist_rewards.server import build_app, scoring
+from checklist_rewards.server.scoring import READ_TOKENS, estimated_tokens
+from tests.conftest import HANG
+from tests.fakes import FakeBackend
+from tests.rewards.integrations.test_queue import QUESTIONS, Held
+from tests.server.bodies import openrlhf, rows
+from tests.serving import serving
+
+TURN = 2**16
+"""Characters of a row that fills a turn of its client."""
+
+
+def numbers(client) -> dict[str, float]:
+    lines = client.get("/metrics").text.splitlines()
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
+
+
+def number(client, name: str) -> float:
+    return numbers(client)[f"checklist_rewards_{name}"]
+
+
+def until(condition) -> None:
+    end = time.monotonic() + HANG
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def test_tokens_are_estimated_from_the_bytes_of_the_texts_and_the_number_of_reads():
+    checklist = Checklist.parse(["Is it?" + " " * 34, "Why?"])
+    assert estimated_tokens(Sample(checklist, "x" * 400)) == (40 + 4 + 400) // 4 + 2 * READ_TOKENS
+    assert estimated_tokens(Sample(checklist, "语" * 400, "say")) == (40 + 4 + 1200 + 3) // 4 + 2 * READ_TOKENS
+    assert estimated_tokens(Sample(checklist, "\ud800")) == (40 + 4 + 3) // 4 + 2 * READ_TOKENS
+
+
+def test_a_queue_full_of_tokens_is_429_with_a_time_to_return_and_not_ready():
+    scorer = Held()
+    with TestClient(build_app(scorer, max_wait=0, max_tokens=2000)) as client, ThreadPoolExecutor(2) as threads:
+        first = threads.submit(client.post, "/score", json=rows("red"))
+        assert scorer.started.acquire(timeout=HANG)
+        second = threads.submit(client.post, "/score", json=rows("x" * 7800))
+        until(lambda: number(client, "waiting_tokens") > 1900)
+        assert client.get("/ready").status_code == 200
+        refused = client.post("/score", json=rows("x" * 800))
+        assert refused.status_code == 429 and "cannot accept 2" in refused.json()["error"]
+        assert float(refused.headers["retry-after"]) >= 1 and float(refused.headers["retry-after-ms"]) > 0
+        too_large = client.post("/score", json=rows("x" * 9000))
+        assert too_large.status_code == 413 and "send at most 2000" in too_large.json()["error"]
+        third = threads.submit(client.post, "/score", json=rows("x" * 50))  # small requests still fit
+        scorer.go.set()
+        assert [answer.result(HANG).status_code for answer in (first, second, third)] == [200] * 3
+        assert number(client, 'refused_total{reason="queue_full"}') == 1
+        assert number(client, 'refused_total{reason="too_large"}') == 1
+
+
+def test_a_client_that_floods_the_server_does_not_starve_another():
+    scorer = Held()
+    order: list[str] = []
+    score_batch = scorer.score_batch
+    scorer.score_batch = lambda samples: order.extend(s.target[0] for s in samples) or score_batch(samples)
+    app = build_app(scorer, max_wait=0, max_batch=4)
+    with TestClient(app) as client, ThreadPoolExecutor(3) as threads:
+
+        def post(key: str, count: int):
+            texts = [f"{key} {n} ".ljust(TURN) for n in range(count)]
+            return client.post("/score", json=rows(*texts), headers={"Authorization": f"Bearer {key}"})
+
+        first = threads.submit(post, "0", 1)
+        assert scorer.started.acquire(timeout=HANG)
+        flood = threads.submit(post, "f", 12)
+        until(lambda: client.get("/health").json()["waiting"] == 12)
+        small = threads.submit(post, "s", 2)
+        until(lambda: client.get("/health").json()["waiting"] == 14)
+        scorer.go.set()
+        assert [answer.result(HANG).status_code for answer in (first, flood, small)] == [200] * 3
+    assert "".join(order) == "0" + "fsfs" + "f" * 10
+
+
+def test_rows_whose_deadline_passes_in_the_queue_are_unanswered_and_not_scored():
+    scorer = Held()
+    with TestClient(build_app(scorer, max_wait=0)) as client, ThreadPoolExecutor(4) as threads:
+        first = threads.submit(client.post, "/score", json=rows("red"))
+        assert scorer.started.acquire(timeout=HANG)
+        soon = {DEADLINE_HEADER: "20"}
+        late = [
+            threads.submit(client.post, "/score", json=rows("red", "blue"), headers=soon),
+            threads.submit(client.post, "/reward", json=openrlhf("red"), headers=soon),
+        ]
+        until(lambda: client.get("/health").json()["waiting"] == 3)
+        threading.Event().wait(0.05)  # longer than the deadline
+        scorer.go.set()
+        assert first.result(HANG).status_code == 200
+        score, reward = (answer.result(HANG) for answer in late)
+        assert score.status_code == 200 and score.json()["errors"] == []
+        for row in score.json()["scores"]:
+            assert row["primary_score"] is None
+            assert {item["unanswered"] for item in row["items"]} == {"timeout: the deadline passed in the queue"}
+        assert reward.status_code == 503
+        assert number(client, 'refused_total{reason="deadline"}') == 3
+        assert number(client, 'unanswered_total{reason="timeout"}') == 6
+    assert scorer.sizes == [1]
+
+
+@pytest.mark.parametrize("header", ["soon", "-1", "nan", "inf", ""])
+def test_a_deadline_that_is_not_a_time_is_400(client, header):
+    answer = client.post("/score", json=rows("red"), headers={DEADLINE_HEADER: header})
+    assert answer.status_code == 400 and DEADLINE_HEADER in answer.json()["error"]
+
+
+def test_our_client_sends_the_time_it_waits(scorer):
+    app, seen = build_app(scorer), []
+
+    async def noting(scope, receive, send):
+        if scope["type"] == "http":
+            seen.append({name.decode(): value.decode() for name, value in scope["headers"]})
+        await app(scope, receive, send)
+
+    noting.state = app.state
+    with serving(noting) as address:
+        [[score], _] = RewardServer(address, timeout=5.0).score(rows("red")["samples"])
+    assert score.primary_score is not None
+    assert 19_000 <= float(seen[-1][DEADLINE_HEADER.lower()]) <= 20_000  # four times the timeout, as for all lists
+
+
+def test_the_server_is_not_ready_while_its_judge_answers_nothing(client, monkeypatch):
+    assert client.get("/ready").json()["status"] == "ready"
+    client.post("/score", json=rows("boom"))
+    answer = client.get("/ready")
+    assert answer.status_code == 503 and "the judge answered nothing" in answer.json()["error"]
+    assert client.get("/health").status_code == 200
+    client.post("/score", json=rows("red"))
+    assert client.get("/ready").status_code == 200
+    monkeypatch.setattr(scoring, "FAILING_SECONDS", 0.0)  # after this time it is tried again
+    client.post("/score", json=rows("boom"))
+    assert client.get("/ready").status_code == 200
+
+
+def test_probes_need_no_token(scorer):
+    with TestClient(build_app(scorer, token="secret")) as client:
+        assert [client.get(path).status_code for path in ("/health", "/ready", "/metrics")] == [200, 200, 401]
+
+
+def test_metrics_count_what_was_scored(client):
+    client.post("/score", json=rows("red", "red", "boom"))
+    client.post("/score", json=rows("red"))
+    found = {name.removeprefix("checklist_rewards_"): value for name, value in numbers(client).items()}
+    assert found["queue_seconds_count"] == found["samples_total"] == 4
+    assert found["batch_reads_sum"] == found["request_reads_sum"] == 4 * len(QUESTIONS)
+    assert found["batches_total"] == found["request_tokens_count"] == found["request_seconds_count"] == 2
+    assert found['request_reads_bucket{le="2.0"}'] == 1 and found['request_reads_bucket{le="8.0"}'] == 2
+    assert found['reads_total{source="duplicate"}'] == 2 and found['reads_total{source="judge"}'] == 6
+    assert found['unanswered_total{reason="backend_error"}'] == 2 and found["unscored_total"] == 1
+    assert found["tokens_per_second"] > 0 and found["waiting"] == found["waiting_tokens"] == 0
+
+
+def test_the_text_of_metrics_is_the_format_of_prometheus(client):
+    from prometheus_client.parser import text_string_to_metric_families
+
+    client.post("/score", json=rows("red"))
+    families = {family.name: family.type for family in text_string_to_metric_families(client.get("/metrics").text)}
+    assert families["checklist_rewards_queue_seconds"] == "histogram"
+    assert families["checklist_rewards_samples"] == "counter" and families["checklist_rewards_waiting"] == "gauge"
+
+
+def test_64_clients_do_not_become_a_retry_storm_at_a_judge_that_limits_its_rate():
+    """The judge refuses everything for a second with `Retry-After: 0.25`. Without a shared pause, each of the 8
+    concurrent requests would return four times."""
+    from fastapi import FastAPI, Request
+    from fastapi.responses import JSONResponse
+
+    judge, requests, first, row = FastAPI(), [], [], {"checklist": ["Is it red?"], "input": "Say."}
+
+    @judge.get("/v1/models")
+    async def models():
+        return {"data": [{"id": "judge"}]}
+
+    @judge.post("/v1/chat/completions")
+    async def chat(request: Request):
+        first.append(time.monotonic())
+        # The request of the warm-up is answered.
+        is_refused = len(first) > 1 and first[-1] - first[1] < 1.0
+        requests.append(is_refused)
+        if is_refused:
+            return JSONResponse({"error": {"message": "slow down"}}, 429, {"Retry-After": "0.25"})
+        asked = json.dumps((await request.json())["messages"])
+        yes = -0.1 if re.search(r"red \d", asked) else -3.0
+        top = [{"token": "yes", "logprob": yes}, {"token": "no", "logprob": -1.0}]
+        tokens = {"content": [{**top[0], "top_logprobs": top}]}
+        return {"choices": [{"message": {"content": "yes"}, "logprobs": tokens, "finish_reason": "stop"}]}
+
+    with serving(judge) as upstream:
+        scorer = ChecklistScorer("judge", base_url=f"{upstream}/v1", engine={"concurrency": 8}, store=False)
+        scorer.score(["Is it red?"], "red 64", "Say.")
+        app = build_app(scorer, max_wait=HANG, max_batch=64)  # all reads are in one batch
+        with serving(app) as address, ThreadPoolExecutor(64) as threads:
+            clients = [RewardServer(address) for _ in range(64)]
+            answers = list(threads.map(lambda n: clients[n].score([row | {"target": f"red {n}"}]), range(64)))
+    assert all(score.primary_score is not None for [score], _ in answers)
+    assert len(requests) - sum(requests) == 65
+    assert sum(requests) <= 8 + 5  # the first burst, and one probe per pause
+
+
+def test_a_judge_that_writes_nothing_fails_the_request_and_is_counted():
+    class Gone(ChecklistScorer):
+        def score_batch(self, samples, progress=None):
+            raise MemoryError("no memory")
+
+    with TestClient(build_app(Gone(backend=FakeBackend(), store=False))) as client:
+        answer = client.post("/score", json=rows("red"))
+        assert answer.status_code == 500 and answer.json()["error"] == "the judge failed: no memory"
+        assert number(client, "failed_batches_total") == 1 and client.get("/ready").status_code == 503
