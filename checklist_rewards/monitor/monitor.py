@@ -29,7 +29,7 @@ from checklist_rewards.monitor.seen import Observation, Seen, seen_of
 from checklist_rewards.monitor.settings import MonitorSettings
 from checklist_rewards.monitor.text import steering
 from checklist_rewards.monitor.watch import Alarm, Watch, alarm_record, start_record, step_record
-from checklist_rewards.rewards.call import AsyncReward, Call, LogExtra, LogMetric
+from checklist_rewards.rewards.call import AsyncReward, Call, LogExtra, LogMetric, StagedReward
 from checklist_rewards.rewards.failures import gathered, rank
 from checklist_rewards.rewards.log import RewardLog
 from checklist_rewards.rewards.placement import check_child, keep_awake
@@ -47,7 +47,7 @@ class RewardMonitor:
     """Watches a [`ChecklistReward`] for reward hacking; pass it to the trainer in place of the reward.
 
     Args:
-        reward ([`ChecklistReward`]):
+        reward ([`ChecklistReward`] or [`EvolvingChecklistReward`]):
             The reward to watch. Use [`as_async`] of the monitor for a reward that trainers await.
         settings ([`MonitorSettings`], *optional*):
             What is read, when it alarms, what it does then. Alternatively, pass the fields as keyword arguments.
@@ -66,7 +66,7 @@ class RewardMonitor:
 
     def __init__(
         self,
-        reward: ChecklistReward,
+        reward: ChecklistReward | StagedReward,
         settings: MonitorSettings | None = None,
         *,
         shadow: ChecklistScorer | Mapping[str, Any] | None = None,
@@ -75,7 +75,7 @@ class RewardMonitor:
     ):
         if isinstance(reward, AsyncReward):
             raise SampleError("RewardMonitor(...) wraps the reward itself; call as_async() of the monitor instead.")
-        if not isinstance(reward, ChecklistReward):
+        if not isinstance(reward, StagedReward):
             raise SampleError(f"reward={reward!r:.60} is not allowed; it must be a ChecklistReward.")
         if settings is not None and options:
             raise SampleError(f"{', '.join(options)} cannot be combined with settings=...; set it there.")
@@ -197,8 +197,8 @@ class RewardMonitor:
 
     def _begin(self, call: Call) -> bool:
         """Prepare the first call; whether this call belongs to training."""
-        trainer = getattr(call.log_metric, "__self__", None)
-        if getattr(getattr(trainer, "model", None), "training", True) is False:
+        trainer = call.trainer
+        if not call.training:
             return False
         if self._calls:
             return True

@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import pstdev
 from typing import Any
@@ -59,10 +60,10 @@ class GoldReward:
         ]
 
 
-class WatchedReward(ChecklistReward):
-    """The checklist reward, with metrics of its duration and of groups without variance."""
+class Watched:
+    """Adds metrics of its duration and of groups without variance to a reward; inherit from it first."""
 
-    def __call__(self, prompts: Any, completions: Any, *args: Any, **kwargs: Any) -> list[float | None]:
+    def __call__(self: Any, prompts: Any, completions: Any, *args: Any, **kwargs: Any) -> list[float | None]:
         before, started = self.scorer.receipt, time.perf_counter()
         rewards = super().__call__(prompts, completions, *args, **kwargs)
         seconds = time.perf_counter() - started
@@ -72,6 +73,10 @@ class WatchedReward(ChecklistReward):
         log_metric("zero_variance", without_variance(rewards, N))
         log_metric("small_variance", without_variance(rewards, N, NEARLY))
         return rewards
+
+
+class WatchedReward(Watched, ChecklistReward):
+    """The checklist reward, with these metrics."""
 
 
 def without_variance(rewards: list[float | None], size: int, least: float = EQUAL) -> float:
@@ -119,6 +124,7 @@ def train(
     learning_rate: float,
     seed: int,
     save_steps: int | None = None,
+    around: Callable[[WatchedReward], Watched] = lambda reward: reward,
 ) -> list[dict[str, float]]:
     """Train the pocket policy by GRPO with the pocket judge.
 
@@ -127,6 +133,7 @@ def train(
     Args:
         dataset, items: prompts with checklists, and their tasks.
         save_steps (`int`, *optional*): save `output/trainer/checkpoint-<step>` every `save_steps` steps.
+        around (callable, *optional*): puts another reward around the checklist reward.
 
     Returns:
         The log, with one entry per step: `step` and the keys of `LOGGED`.
@@ -162,7 +169,10 @@ def train(
         args=config,
         train_dataset=dataset,
         processing_class=AutoTokenizer.from_pretrained(pocket_dir()),
-        reward_funcs=[WatchedReward(scorer, log=rewards), GoldReward({task.instruction: task for task in items})],
+        reward_funcs=[
+            around(WatchedReward(scorer, log=rewards)),
+            GoldReward({task.instruction: task for task in items}),
+        ],
         callbacks=[Bar()],
     )
     trainer.remove_callback(ProgressCallback)
