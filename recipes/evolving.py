@@ -6,8 +6,8 @@ The author of the checklists overlooks the families of constraints in `OVERLOOKE
 has the questions about its other constraints. *Evolving* starts with the same checklist, and a proposer adds items
 during training. The pocket model cannot propose, so the proposer is a script that draws `--draws` questions per group:
 with probability `--relevant` one about a constraint of the instruction that no question in use covers, else one that
-the instruction does not ask for, as a careless model might. It does not know which responses are good. *Complete* has the questions about all constraints,
-the best that evolving could reach.
+the instruction does not ask for, as a careless model might. It does not know which responses are good. *Complete* has
+the questions about all constraints, the best that evolving could reach.
 
 Each run is evaluated on held-out prompts by code (*gold*) every `--eval-every` steps, also for the overlooked families
 alone. Writes `summary.json` and `evolving.png` under `--output`. Finished runs are skipped, so an interrupted study

@@ -6,8 +6,9 @@
 
 A config has the arguments of `trl.GRPOConfig` and `trl.ModelConfig`, the location of the data, and under `reward` the
 arguments of `ChecklistReward` and its scorer (the same keys as in a CHECKLIST_REWARDS_CONFIG file). With `monitor`, a
-mapping of its settings, a `RewardMonitor` watches the reward. All arguments can also be given on the command line,
-`reward` and `monitor` as JSON. The judge and the data are validated before the policy is loaded.
+mapping of its settings, a `RewardMonitor` watches the reward. With `evolving`, a mapping of the arguments of
+`EvolvingChecklistReward`, the checklists evolve. All arguments can also be given on the command line, these mappings
+as JSON. The judge and the data are validated before the policy is loaded.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from trl import (
 from checklist_rewards import Checklist
 from checklist_rewards.backends import resolve_model
 from checklist_rewards.errors import SampleError
+from checklist_rewards.evolving.configured import evolving_of
 from checklist_rewards.monitor.configured import monitor_of
 from checklist_rewards.rewards.trl import ChecklistReward
 
@@ -49,9 +51,15 @@ class ScriptArguments(DataArguments):
         },
     )
 
+    evolving: dict[str, Any] | str | None = field(
+        default=None,
+        metadata={"help": "Arguments of EvolvingChecklistReward, as a mapping or as JSON; {} for the defaults."},
+    )
+
     def __post_init__(self):
         self.reward = json.loads(self.reward) if isinstance(self.reward, str) else self.reward or {}
         self.monitor = json.loads(self.monitor) if isinstance(self.monitor, str) else self.monitor
+        self.evolving = json.loads(self.evolving) if isinstance(self.evolving, str) else self.evolving
 
 
 def check_checklists(dataset: Dataset, column: str, where: str) -> None:
@@ -87,9 +95,10 @@ def main(script: ScriptArguments, training: GRPOConfig, model: ModelConfig) -> G
         "dtype": model.dtype,
         **(training.model_init_kwargs or {}),
     }
+    watched = reward if script.evolving is None else evolving_of(reward, script.evolving, script.reward)
     trainer = GRPOTrainer(
         model=resolve_model(model.model_name_or_path),
-        reward_funcs=[reward if script.monitor is None else monitor_of(reward, script.monitor)],
+        reward_funcs=[watched if script.monitor is None else monitor_of(watched, script.monitor)],
         args=training,
         train_dataset=train,
         eval_dataset=test,

@@ -19,6 +19,9 @@ from typing import Any
 
 from checklist_rewards.checklists import Checklist, ChecklistItem
 
+EVOLVING_CATEGORY = "evolving"
+"""Category of all proposed items. It separates them from persistent items, whose curves over the steps are comparable,
+in metrics, reports and the monitor."""
 MOST_INACTIVE = 50
 """Inactive items that are remembered per prompt."""
 

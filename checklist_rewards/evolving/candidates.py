@@ -9,14 +9,13 @@ from collections.abc import Mapping, Sequence
 
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, GenerationError, SampleError
+from checklist_rewards.evolving.buffer import EVOLVING_CATEGORY
 from checklist_rewards.evolving.proposer import Group, Proposal, Proposer
 from checklist_rewards.refiners.base import Refiner, refine_all
 from checklist_rewards.refiners.deduplicator import Deduplicator
 from checklist_rewards.refiners.embedding import near_duplicates, similarities
 from checklist_rewards.scorer import Sample
 
-CATEGORY = "evolving"
-"""Category of candidates that have none, so that reports and metrics show evolving items separately."""
 MOST_CANDIDATES = 8
 """Most candidates of a group; each is read about every completion of it."""
 
@@ -79,7 +78,7 @@ def _new(proposal: Proposal, known: Sequence[ChecklistItem]) -> list[ChecklistIt
         question = item.question.casefold()
         if item.weight and item.id not in ids and question not in asked:
             asked.add(question)
-            items.append(item.model_copy(update={"required": False, "category": item.category or CATEGORY}))
+            items.append(item.model_copy(update={"required": False, "category": EVOLVING_CATEGORY}))
     return items
 
 

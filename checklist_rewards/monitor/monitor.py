@@ -356,6 +356,7 @@ def _seen(call: Call, rewards: Sequence[float | None], held_out: Sequence[Sequen
             held_out[place],
             extra.shadow.get(place),
             extra.retests.get(place, ()),
+            sample.checklist.id,
         )
         for place, sample in enumerate(call.samples)
         if sample is not None
