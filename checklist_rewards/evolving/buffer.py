@@ -1,8 +1,8 @@
 """The buffer of a checklist that evolves: the persistent, active and inactive items of each prompt.
 
 *Persistent* items come with the dataset and never change. *Active* items were proposed during training and count in
-the reward. *Inactive* items were active or proposed before; they do not count, and are remembered so that they are not
-proposed again.
+the reward. *Inactive* items were active before; they do not count, and are remembered so that they do not come back. A
+proposed item that the buffer does not admit is not remembered: it may tell later completions apart.
 
 The buffer is a pure state machine, without models, files or ranks: [`PromptItems.updated`] computes the items of a
 prompt from the deviations of its items in a group of completions. The rules are those of DR Tulu (arXiv:2511.19399):
@@ -102,7 +102,7 @@ class PromptItems:
         best = sorted(range(len(good)), key=lambda place: -good[place].deviation)[:max_active]
         active = tuple(good[place] for place in sorted(best))
         stays = {one.item.id for one in active}
-        retired = tuple(one.item for one in measured if one.item.id not in stays)
+        retired = tuple(one.item for one in self.active if one.item.id not in stays)
         inactive = (*self.inactive, *retired)[-MOST_INACTIVE:]
         return PromptItems(self.persistent, active, inactive, self.proposed if call is None else call)
 
