@@ -1,6 +1,7 @@
 """What the tests of evolving checklists share: a judge that looks for a word, and scripted proposers."""
 
 import re
+from inspect import isfunction
 from types import SimpleNamespace
 
 from checklist_rewards import ChecklistScorer
@@ -31,7 +32,7 @@ class Script:
 def evolving(rule, *, judge=finds, backend=None, reward=None, **options):
     """An evolving reward whose proposer follows `rule`, without refiners and with a proposal at every call."""
     scorer = ChecklistScorer(backend=backend or FakeBackend(judge), store=False)
-    proposer = rule if hasattr(rule, "groups") or not callable(rule) else Script(rule)
+    proposer = Script(rule) if isfunction(rule) else rule
     options = {"every": 1, "refiners": []} | options
     return EvolvingChecklistReward(ChecklistReward(scorer, **(reward or {})), proposer, **options)
 
