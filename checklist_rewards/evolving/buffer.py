@@ -48,7 +48,7 @@ class PromptItems:
     active: tuple[ActiveItem, ...] = ()
     inactive: tuple[ChecklistItem, ...] = ()
     proposed: int | None = None
-    """Call at which items were last proposed."""
+    """Number of the call, from 1, at which items were last proposed."""
 
     @property
     def items(self) -> tuple[ChecklistItem, ...]:

@@ -188,9 +188,9 @@ class EvolvingChecklistReward:
             call = self.reward.judged(prompts, completions, columns, log_extra, log_metric, trainer_state)
             if not call.training:
                 return call
-            if self.buffer.calls % self.every == 0:
-                call = self._evolved(call, rows)
             self.buffer.calls += 1
+            if (self.buffer.calls - 1) % self.every == 0:
+                call = self._evolved(call, rows)
             saved = getattr(trainer_state, "stateful_callbacks", None)
             if saved is not None:
                 saved[self._key] = self.state

@@ -27,7 +27,7 @@ def test_a_run_evolves_its_checklists_and_a_resumed_one_goes_on(scorer, tmp_path
     trainer = train(whole, tmp_path / "out", save_strategy="steps", save_steps=2)
     assert trainer.state.global_step == 4 and not whole.failures
     records = [json.loads(line) for line in (tmp_path / "out" / "checklists.jsonl").read_text().splitlines()]
-    assert records[0]["calls"] == 3 and records[1:] == whole.state["prompts"]  # written during the fourth call
+    assert records[0]["calls"] == 4 and records[1:] == whole.state["prompts"]
     assert any(record["active"] for record in records[1:])
     rows = [json.loads(line) for line in (tmp_path / "rewards.jsonl").read_text().splitlines()]
     hashes = {record["checklist_hash"] for record in records[1:]}
