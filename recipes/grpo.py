@@ -6,10 +6,11 @@
 
 A config has the arguments of `trl.GRPOConfig` and `trl.ModelConfig`, the location of the data, and under `reward` the
 arguments of `ChecklistReward` and its scorer (the same keys as in a CHECKLIST_REWARDS_CONFIG file). With `monitor`, a
-mapping of its settings, a `RewardMonitor` watches the reward. With `split: category` (or `sign`, or a mapping from
-parts to categories), each part of the checklists is a reward of its own, by default with the weight of its items;
-combine it with `multi_objective_aggregation: normalize_then_sum`. All arguments can also be given on the command line,
-`reward`, `monitor` and a mapping in `split` as JSON. The judge and the data are validated before the policy is loaded.
+mapping of its settings, a `RewardMonitor` watches the reward. With `evolving`, a mapping of the arguments of
+`EvolvingChecklistReward`, the checklists evolve. With `split: category` (or `sign`, or a mapping from parts to
+categories), each part of the checklists is a reward of its own, by default with the weight of its items; combine it
+with `multi_objective_aggregation: normalize_then_sum`. All arguments can also be given on the command line, the
+mappings as JSON. The judge and the data are validated before the policy is loaded.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from trl import (
 from checklist_rewards import Checklist
 from checklist_rewards.backends import resolve_model
 from checklist_rewards.errors import SampleError
+from checklist_rewards.evolving.configured import evolving_of
 from checklist_rewards.monitor.configured import monitor_of
 from checklist_rewards.rewards.trl import ChecklistReward
 
@@ -56,12 +58,19 @@ class ScriptArguments(DataArguments):
         default=None,
         metadata={"help": "Parts of the checklists: category, sign, or a mapping (or JSON) from parts to categories."},
     )
+    evolving: dict[str, Any] | str | None = field(
+        default=None,
+        metadata={"help": "Arguments of EvolvingChecklistReward, as a mapping or as JSON; {} for the defaults."},
+    )
 
     def __post_init__(self):
         if isinstance(self.split, str) and self.split.lstrip().startswith("{"):
             self.split = json.loads(self.split)
         self.reward = json.loads(self.reward) if isinstance(self.reward, str) else self.reward or {}
         self.monitor = json.loads(self.monitor) if isinstance(self.monitor, str) else self.monitor
+        self.evolving = json.loads(self.evolving) if isinstance(self.evolving, str) else self.evolving
+        if self.split is not None and self.evolving is not None:
+            raise ValueError("--split cannot be combined with --evolving: parts are known before training.")
 
 
 def check_checklists(dataset: Dataset, column: str, where: str) -> None:
@@ -97,7 +106,8 @@ def main(script: ScriptArguments, training: GRPOConfig, model: ModelConfig) -> G
         "dtype": model.dtype,
         **(training.model_init_kwargs or {}),
     }
-    watched = reward if script.monitor is None else monitor_of(reward, script.monitor)
+    inner = reward if script.evolving is None else evolving_of(reward, script.evolving, script.reward)
+    watched = inner if script.monitor is None else monitor_of(inner, script.monitor)
     reward_funcs = [watched] if script.split is None else watched.split(script.split, dataset=chain(train, test or ()))
     if script.split is not None and training.reward_weights is None:
         training.reward_weights = [part.weight for part in reward_funcs]

@@ -20,6 +20,7 @@ def test_every_packaged_prompt_passes_the_lint():
         "generators": ("generator", "stage"),
         "refiners": ("stage",),
         "refine": ("stage",),
+        "evolving": ("stage",),
         "variants": ("stage",),
     }
     for file in files:

@@ -139,6 +139,7 @@ def _seen(row: Row) -> Seen:
         _list(row, "held_out"),
         score_from(data.get("shadow"), row.where),
         [_retest(row, one) for one in _list(row, "retests")],
+        name if isinstance(name := data.get("checklist_hash"), str) else None,
     )
 
 

@@ -2,7 +2,7 @@
 
 The file is that of `rewards.configured`, named by `CHECKLIST_REWARDS_CONFIG`, with the key `monitor`: a mapping of the
 fields of [`MonitorSettings`], `log`, and `shadow` with the arguments of the second judge. Relative paths of its files
-start from the file's folder.
+start from the file's folder. With the key `evolving` (`evolving.configured`), the monitor watches an evolving reward.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
+from checklist_rewards.evolving.configured import perhaps_evolving
+from checklist_rewards.evolving.reward import EvolvingChecklistReward
 from checklist_rewards.judges.jury import placed
 from checklist_rewards.monitor.monitor import RewardMonitor
 from checklist_rewards.monitor.settings import MonitorSettings
-from checklist_rewards.rewards.configured import CONFIG_VARIABLE, read_config, reward_of
+from checklist_rewards.rewards.configured import CONFIG_VARIABLE, read_config
 from checklist_rewards.rewards.reward import ChecklistReward
 
 MONITOR = "monitor"
@@ -41,14 +43,16 @@ def configured_monitor(path: str | None) -> RewardMonitor:
     """
     config, file = read_config(path)
     settings = config.pop(MONITOR, None)
-    reward = reward_of(config, file)
+    reward = perhaps_evolving(config, file)
     try:
         return monitor_of(reward, {} if settings is None else settings, file.parent)
     except ChecklistRewardsError as error:
         raise type(error)(f"{CONFIG_VARIABLE}: {file}, {MONITOR}: {error}") from error
 
 
-def monitor_of(reward: ChecklistReward, settings: Any, folder: Path = Path()) -> RewardMonitor:
+def monitor_of(
+    reward: ChecklistReward | EvolvingChecklistReward, settings: Any, folder: Path = Path()
+) -> RewardMonitor:
     """A monitor from plain values.
 
     Args:

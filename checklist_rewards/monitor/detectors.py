@@ -186,6 +186,10 @@ class Cusum:
                     self.up = self.down = 0.0
         return Reading(now, size=size, threshold=self.threshold, alarm=raised, raised=raised)
 
+    def new_segment(self) -> None:
+        """Do not count the next change: it is that of the checklists."""
+        self.last = None
+
     @property
     def state(self) -> dict[str, Any]:
         """What [`restore`] needs."""

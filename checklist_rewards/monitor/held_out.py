@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 
 from checklist_rewards.checklists import Checklist, content_hash
+from checklist_rewards.evolving.buffer import EVOLVING_CATEGORY
 from checklist_rewards.monitor.settings import Draw, MonitorSettings
 from checklist_rewards.rewards.split import only
 from checklist_rewards.scorer import Sample
@@ -57,7 +58,8 @@ def held_out_items(
 
     Required items always count. At least one item with a positive weight counts if the checklist has any, and one item
     otherwise. The number of held-out items is rounded up or down at random, so that over many checklists it is the
-    share on average.
+    share on average. Evolving items are never held out, so the held-out items stay the same while the checklist
+    evolves.
 
     Args:
         checklist ([`Checklist`]):
@@ -72,10 +74,11 @@ def held_out_items(
             The step.
     """
     salt = f"{seed}" if draw == "fixed" else f"{seed}:{step}"
-    chance = _uniform(salt, *(item.id for item in checklist.items))
-    count = math.floor(share * len(checklist) + chance)
+    own = [item for item in checklist.items if item.category != EVOLVING_CATEGORY]
+    chance = _uniform(salt, *(item.id for item in own))
+    count = math.floor(share * len(own) + chance)
     kept = [item for item in checklist.items if item.weight > 0] or [i for i in checklist.items if i.weight]
-    ranked = sorted(checklist.items, key=lambda item: _uniform(salt, item.id))
+    ranked = sorted(own, key=lambda item: _uniform(salt, item.id))
     out: list[str] = []
     for item in ranked:
         last = {one.id for one in kept} - set(out) == {item.id}

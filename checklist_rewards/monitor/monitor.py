@@ -30,7 +30,7 @@ from checklist_rewards.monitor.seen import Observation, Seen, seen_of
 from checklist_rewards.monitor.settings import MonitorSettings
 from checklist_rewards.monitor.text import steering
 from checklist_rewards.monitor.watch import Alarm, Watch, alarm_record, start_record, step_record
-from checklist_rewards.rewards.call import AsyncReward, Call, LogExtra, LogMetric, Rewards, Samples
+from checklist_rewards.rewards.call import AsyncReward, Call, LogExtra, LogMetric, Rewards, Samples, StagedReward
 from checklist_rewards.rewards.failures import gathered, rank
 from checklist_rewards.rewards.log import RewardLog
 from checklist_rewards.rewards.placement import check_child, within
@@ -50,7 +50,7 @@ class RewardMonitor:
     """Watches a [`ChecklistReward`] for reward hacking; pass it to the trainer in place of the reward.
 
     Args:
-        reward ([`ChecklistReward`]):
+        reward ([`ChecklistReward`] or [`EvolvingChecklistReward`]):
             The reward to watch. Use [`as_async`] of the monitor for a reward that trainers await.
         settings ([`MonitorSettings`], *optional*):
             What is read, when it alarms, what it does then. Alternatively, pass the fields as keyword arguments.
@@ -69,7 +69,7 @@ class RewardMonitor:
 
     def __init__(
         self,
-        reward: ChecklistReward,
+        reward: ChecklistReward | StagedReward,
         settings: MonitorSettings | None = None,
         *,
         shadow: ChecklistScorer | Mapping[str, Any] | None = None,
@@ -80,7 +80,7 @@ class RewardMonitor:
             raise SampleError("RewardMonitor(...) wraps the reward itself; call split() of the monitor instead.")
         if isinstance(reward, AsyncReward):
             raise SampleError("RewardMonitor(...) wraps the reward itself; call as_async() of the monitor instead.")
-        if not isinstance(reward, ChecklistReward):
+        if not isinstance(reward, StagedReward):
             raise SampleError(f"reward={reward!r:.60} is not allowed; it must be a ChecklistReward.")
         if settings is not None and options:
             raise SampleError(f"{', '.join(options)} cannot be combined with settings=...; set it there.")
@@ -163,6 +163,9 @@ class RewardMonitor:
     ) -> list[RewardPart]:
         """Several reward functions, one per part of the checklists; see [`ChecklistReward.split`]. The monitor watches
         the reward of the whole checklist. Held-out items are held out of the parts too."""
+        if not isinstance(self.reward, ChecklistReward):
+            kind = type(self.reward).__name__
+            raise SampleError(f"split() requires a ChecklistReward; this monitor watches an {kind}.")
         return split(self, self.reward, by, names=names, dataset=dataset)
 
     def as_async(self) -> AsyncReward:
@@ -220,8 +223,8 @@ class RewardMonitor:
 
     def _begin(self, call: Call) -> bool:
         """Prepare the first call; whether this call belongs to training."""
-        trainer = getattr(call.log_metric, "__self__", None)
-        if getattr(getattr(trainer, "model", None), "training", True) is False:
+        trainer = call.trainer
+        if not call.training:
             return False
         if self._calls:
             return True
@@ -359,6 +362,7 @@ def _seen(call: Call, rewards: Sequence[float | None], held_out: Sequence[Sequen
             held_out[place],
             extra.shadow.get(place),
             extra.retests.get(place, ()),
+            sample.checklist.id,
         )
         for place, sample in enumerate(call.samples)
         if sample is not None

@@ -85,6 +85,8 @@ class Seen:
     lines: tuple[Line, ...]
     shadow: Shadowed | None = None
     retests: tuple[Retest, ...] = ()
+    checklist: str | None = None
+    """Hash of the checklist; None in logs without it."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,7 @@ def seen_of(
     held_out: Collection[str] = (),
     shadow: Score | None = None,
     retests: Sequence[Retest] = (),
+    checklist: str | None = None,
 ) -> Seen:
     """Reduce a completion to what the signals need.
 
@@ -135,6 +138,8 @@ def seen_of(
             The same items, answered by the shadow judge.
         retests (sequence of [`Retest`], *optional*):
             Items that were read again.
+        checklist (`str`, *optional*):
+            Hash of the checklist.
     """
     items = () if score is None else score.items
     own = None if score is None else score.primary_score
@@ -166,6 +171,7 @@ def seen_of(
         lines,
         None if shadow is None or score is None else _shadowed(score, shadow),
         tuple(retests),
+        checklist,
     )
 
 

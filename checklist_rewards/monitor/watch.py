@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
 from checklist_rewards.monitor.canaries import CANARY, Canary, raised
-from checklist_rewards.monitor.detectors import Reading, Sums, spread
+from checklist_rewards.monitor.detectors import Cusum, Reading, Sums, spread
 from checklist_rewards.monitor.seen import Observation, Seen
 from checklist_rewards.monitor.settings import Action, MonitorSettings
 from checklist_rewards.monitor.signals import SIGNALS, About, Signal, best
@@ -18,6 +19,8 @@ from checklist_rewards.monitor.signals.items import credit
 
 logger = logging.getLogger(__name__)
 
+_MOST_PROMPTS = 10_000
+"""Prompts whose last checklist is remembered."""
 Failed = Callable[[str, Exception], None]
 
 
@@ -79,6 +82,8 @@ class Watch:
             self.signals = [s for s in self.signals if s.name not in ("steering", "judged_steering")]
         self._detectors = {signal.name: signal.detector(self.settings) for signal in self.signals}
         self._had: set[str] = set()
+        self._checklists: OrderedDict[str, str] = OrderedDict()
+        self._changed = 0
 
     def update(self, observation: Observation) -> tuple[dict[str, Reading], list[Alarm]]:
         """Add a step.
@@ -88,6 +93,11 @@ class Watch:
         """
         readings: dict[str, Reading] = {}
         alarms: list[Alarm] = []
+        self._changed = self._changed_checklists(observation)
+        if self._changed:
+            for detector in self._detectors.values():
+                if isinstance(detector, Cusum):
+                    detector.new_segment()
         for signal in self.signals:
             try:
                 sums = signal.measure(observation)
@@ -122,6 +132,7 @@ class Watch:
         lines = [line for one in seen for line in one.lines]
         rewards = [one.reward for one in seen if one.reward is not None]
         numbers = {
+            "checklists_changed": float(self._changed) if self._changed else None,
             "reward_mean": _mean(rewards),
             "reward_std": spread(rewards) if rewards else None,
             "pass_rate": _mean([float(line.passed) for line in lines if line.passed is not None]),
@@ -159,6 +170,18 @@ class Watch:
         self._had, self.alarms = set(state["had"]), int(state["alarms"])
         self._start = None if state["start"] is None else tuple(map(float, state["start"]))
         self._started = int(state["started"])
+
+    def _changed_checklists(self, observation: Observation) -> int:
+        """Number of prompts whose checklist is another one than when they were last seen."""
+        changed = 0
+        for one in observation.seen:
+            if one.checklist is not None:
+                changed += self._checklists.get(one.prompt, one.checklist) != one.checklist
+                self._checklists[one.prompt] = one.checklist
+                self._checklists.move_to_end(one.prompt)
+        while len(self._checklists) > _MOST_PROMPTS:
+            self._checklists.popitem(last=False)
+        return changed
 
     def _alarm(self, signal: Signal, reading: Reading, observation: Observation) -> Alarm:
         shown = tuple(

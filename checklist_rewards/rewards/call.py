@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.failures import ranks
@@ -40,6 +40,17 @@ class Call:
         """The trainer's step; None if it passes no state."""
         return getattr(self.trainer_state, "global_step", None)
 
+    @property
+    def trainer(self) -> Any:
+        """The trainer that passed `log_metric`; None if it is not known."""
+        return getattr(self.log_metric, "__self__", None)
+
+    @property
+    def training(self) -> bool:
+        """Whether the call belongs to training: the trainer's model is in training mode, or the trainer is not
+        known."""
+        return getattr(getattr(self.trainer, "model", None), "training", True) is not False
+
 
 class Exchanging(Protocol):
     """What [`AsyncReward`] uses of a reward."""
@@ -51,6 +62,45 @@ class Exchanging(Protocol):
 
     def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **kwargs: Any) -> list[float | None]:
         """Compute the rewards."""
+
+
+@runtime_checkable
+class StagedReward(Protocol):
+    """A reward in three parts, with something to do between them: what a monitor uses of a [`ChecklistReward`], or of
+    a reward around one."""
+
+    __name__: str
+
+    @property
+    def scorer(self) -> Any:
+        """The [`ChecklistScorer`]."""
+
+    @property
+    def metric(self) -> Any:
+        """The metric, if it is not the scorer's."""
+
+    @property
+    def deadline(self) -> float | None:
+        """Seconds for the reads of a call."""
+
+    @property
+    def log(self) -> Any:
+        """The [`RewardLog`]."""
+
+    @property
+    def judged(self) -> Callable[..., Call]:
+        """Scores the completions."""
+
+    @property
+    def rewards_of(self) -> Callable[..., Any]:
+        """The rewards of a call, and how they were made."""
+
+    @property
+    def record(self) -> Callable[..., None]:
+        """Logs scores and rewards."""
+
+    def pop_stats(self) -> dict[str, float]:
+        """Mean of each metric since the last call of this method."""
 
 
 class AsyncReward:

@@ -94,6 +94,7 @@ def log_records(
             "prompt": described(prompt),
             "completion": None if sample is None else sample.target,
             "reward": reward,
+            "checklist_hash": None if sample is None else sample.checklist.id,
             **trail.columns(place, None if sample is None else sample.checklist, score),
             "score": None if score is None else score.model_dump(),
         }

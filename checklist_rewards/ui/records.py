@@ -51,6 +51,8 @@ class Record:
     """Of a monitored reward: ids of the items that were read but not rewarded."""
     shadow: Score | None = None
     """Of a monitored reward: the score of the shadow judge, where it read this completion."""
+    checklist_hash: str | None = None
+    """Of a reward log: the hash of the checklist under which the reward was computed."""
     checklist: Any = None
     """The checklist column, unparsed."""
     pair: Mapping[str, Any] = field(default_factory=dict)
@@ -205,6 +207,7 @@ def reward_record(row: Row, number: int) -> Record:
         shaping=_stages(data.get("shaping"), row.where),
         held_out=frozenset(map(str, data.get("held_out") or ())),
         shadow=score_from(data.get("shadow"), row.where),
+        checklist_hash=name if isinstance(name := data.get("checklist_hash"), str) else None,
     )
 
 

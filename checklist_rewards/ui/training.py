@@ -3,6 +3,9 @@
 Questions that differ only in a quoted text or a number are shown as one *pattern*: checklists of single prompts
 rarely repeat a question, but often ask the same about another word. What was learned compares the answers of the
 first and the last third of the steps.
+
+The checklist of a prompt may change during a run (`evolving/`). Rewards under different checklists are not comparable,
+so the curves are interrupted at steps where a prompt comes with another checklist than before.
 """
 
 from __future__ import annotations
@@ -33,6 +36,8 @@ class _Step:
     words: list[int] = field(default_factory=list)
     completions: int = 0
     patterns: dict[str, PassRate] = field(default_factory=dict)
+    checklists: dict[int, str] = field(default_factory=dict)
+    """Hash of the checklist by prompt."""
 
 
 class TrainingFigures:
@@ -49,6 +54,8 @@ class TrainingFigures:
         if record.reward is not None:
             step.rewards.append(record.reward)
             group.append(record.reward)
+        if record.checklist_hash is not None and record.prompt is not None:
+            step.checklists[draw(record.prompt, 0)] = record.checklist_hash
         if record.target is not None:
             step.words.append(length(record.target))
         if record.score is None:
@@ -66,6 +73,7 @@ class TrainingFigures:
         categories = dict.fromkeys(name for step in steps for name in step.tally.by_category)
         return {
             "steps": numbers,
+            "changed": _changed(steps),
             "series": {
                 "reward": [_mean(step.rewards) for step in steps],
                 "score": [step.tally.mean for step in steps],
@@ -103,6 +111,16 @@ class TrainingFigures:
                 }
             )
         return sorted(lines, key=lambda line: (line["change"] is None, -(line["change"] or 0.0)))
+
+
+def _changed(steps: list[_Step]) -> list[int]:
+    """Number of prompts at each step that come with another checklist than before."""
+    last: dict[int, str] = {}
+    changed = []
+    for step in steps:
+        changed.append(sum(last.get(prompt, name) != name for prompt, name in step.checklists.items()))
+        last |= step.checklists
+    return changed
 
 
 def pattern_of(question: str) -> str:

@@ -61,11 +61,11 @@ class GoldReward:
         ]
 
 
-class WatchedReward(ChecklistReward):
-    """The checklist reward, with metrics of its duration, of the score before shaping (*proxy*), and of groups without
-    variance. If the reward is split, a group has no variance if it has none in any part."""
+class Watched:
+    """Adds metrics of its duration, of the score before shaping (*proxy*), and of groups without variance to a reward;
+    inherit from it first. If the reward is split, a group has no variance if it has none in any part."""
 
-    def rewarded(self, prompts: Any, completions: Any, columns: Any, *hooks: Any, **options: Any) -> Any:
+    def rewarded(self: Any, prompts: Any, completions: Any, columns: Any, *hooks: Any, **options: Any) -> Any:
         before, started = self.scorer.receipt, time.perf_counter()
         rewards, trail = super().rewarded(prompts, completions, columns, *hooks, **options)
         seconds = time.perf_counter() - started
@@ -80,6 +80,10 @@ class WatchedReward(ChecklistReward):
             flat = zip(*(flat_groups(values, N, least) for values in trained), strict=True)
             log_metric(name, fmean(map(all, flat)))
         return rewards, trail
+
+
+class WatchedReward(Watched, ChecklistReward):
+    """The checklist reward, with these metrics."""
 
 
 def without_variance(rewards: list[float | None], size: int, least: float = EQUAL) -> float:

@@ -101,3 +101,12 @@ def test_memory_is_bounded():
     detector = shift()
     feed(detector, [0.1] * 500)
     assert (len(detector.state["start"]), len(detector.state["recent"])) == (5, 5)
+
+
+def test_the_change_at_which_a_new_segment_begins_is_no_jump():
+    steady = [0.50, 0.52, 0.49, 0.51, 0.50, 0.52]
+    whole, parted = (Cusum(mean, start=4, threshold=5.0) for _ in range(2))
+    assert feed(whole, [*steady, 0.9])[-1].raised
+    feed(parted, steady)
+    parted.new_segment()
+    assert [reading.size for reading in feed(parted, [0.9, 0.9])] == [None, pytest.approx(0.0, abs=1.0)]

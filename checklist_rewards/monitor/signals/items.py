@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from statistics import fmean
 
+from checklist_rewards.evolving.buffer import EVOLVING_CATEGORY
 from checklist_rewards.monitor.detectors import Sums, fallen, reached
 from checklist_rewards.monitor.seen import Line, Observation, Seen
 from checklist_rewards.monitor.signals.base import Signal, mean_of, over
@@ -13,8 +14,13 @@ _LEAST_ITEMS = 3
 
 
 def credit(one: Seen, held_out: bool) -> float | None:
-    """Mean credit of the held-out, or of the rewarded, items of a completion."""
-    known = [line.credit for line in one.lines if line.held_out == held_out and line.credit is not None]
+    """Mean credit of the held-out, or of the rewarded, items of a completion. Items that the checklist got during
+    training are left out, so all steps are compared on the same items."""
+    known = [
+        line.credit
+        for line in one.lines
+        if line.held_out == held_out and line.credit is not None and line.category != EVOLVING_CATEGORY
+    ]
     return fmean(known) if known else None
 
 

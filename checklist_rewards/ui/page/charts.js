@@ -42,8 +42,8 @@ export function rateBar(value, interval) {
   );
 }
 
-/** Lines over steps: [{ name, values }]. The faint line has the values, the strong one their moving average. */
-export function lines(steps, series, { label, low = null, high = null, digits = 3 }) {
+/** Lines over steps: [{ name, values }]. The faint line has the values, the strong one their moving average. Both begin anew where `breaks[i]` is not 0. */
+export function lines(steps, series, { label, low = null, high = null, digits = 3, breaks = [] }) {
   const height = 220, left = 48, bottom = 26, top = 10;
   const known = series.flatMap((one) => one.values.filter((value) => value !== null));
   if (!known.length || !steps.length) return el("p", { class: "note" }, `${label}: no values.`);
@@ -54,8 +54,8 @@ export function lines(steps, series, { label, low = null, high = null, digits = 
   const drawn = series.flatMap((one, i) => {
     const color = `var(${SERIES[i % SERIES.length]})`;
     return [
-      svg("path", { d: path(steps, one.values, x, y), class: "line faint", stroke: color }),
-      svg("path", { d: path(steps, smoothed(one.values), x, y), class: "line", stroke: color }),
+      svg("path", { d: path(steps, one.values, x, y, breaks), class: "line faint", stroke: color }),
+      svg("path", { d: path(steps, smoothed(one.values, breaks), x, y, breaks), class: "line", stroke: color }),
     ];
   });
   const ticks = [0, 0.5, 1].flatMap((share) => {
@@ -65,6 +65,7 @@ export function lines(steps, series, { label, low = null, high = null, digits = 
   const cursor = svg("line", { class: "cursor", y1: top, y2: height - bottom, x1: -9, x2: -9 });
   const picture = chart(height, label, [
     ...ticks,
+    ...steps.filter((_, i) => breaks[i]).map((step) => line(x(step), top, x(step), height - bottom, "tick")),
     text(left, height - 8, String(steps[0]), "start"),
     text(WIDTH - 12, height - 8, `step ${steps.at(-1)}`, "end"),
     ...drawn,
@@ -237,19 +238,22 @@ function text(x, y, content, anchor) {
   return svg("text", { x, y, class: "axis", "text-anchor": anchor }, content);
 }
 
-function path(steps, values, x, y) {
+function path(steps, values, x, y, breaks = []) {
   let d = "", pen = "M";
   values.forEach((value, i) => {
+    if (breaks[i]) pen = "M";
     if (value === null || Number.isNaN(value)) return;
     d += `${pen}${x(steps[i]).toFixed(1)} ${y(value).toFixed(1)}`;
+    if (pen === "M" && breaks.length) d += "h1"; // a segment of one step is a dot
     pen = "L";
   });
   return d;
 }
 
-function smoothed(values) {
+function smoothed(values, breaks = []) {
   let last = null;
-  return values.map((value) => {
+  return values.map((value, i) => {
+    if (breaks[i]) last = null;
     if (value === null) return null;
     last = last === null ? value : SMOOTHING * last + (1 - SMOOTHING) * value;
     return last;

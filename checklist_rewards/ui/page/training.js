@@ -24,10 +24,12 @@ export function training(report, file, open) {
 /** Curves over the steps, from the figures of a run. */
 export function curves(figures) {
   const { steps, series, categories } = figures;
+  const changed = figures.changed ?? [];
+  const breaks = changed.some(Boolean) ? changed : [];
   const line = (name, shown = name) => ({ name: shown, values: series[name] });
   const names = Object.keys(categories);
   return [
-    lines(steps, [line("reward"), line("score"), line("pass_rate", "pass rate")], { label: "Reward, score and pass rate", low: 0, high: 1 }),
+    lines(steps, [line("reward"), line("score"), line("pass_rate", "pass rate")], { label: breaks.length ? "Reward, score and pass rate, interrupted where checklists changed" : "Reward, score and pass rate", low: 0, high: 1, breaks }),
     names.length ? lines(steps, names.slice(0, 6).map((name) => ({ name, values: categories[name] })), { label: "Pass rate by category", low: 0, high: 1 }) : null,
     lines(steps, [line("words", "words")], { label: "Length of the completions", digits: 1 }),
     lines(steps, [line("reward_std_in_group", "standard deviation of the reward in a group"), line("groups_without_variance", "groups without variance"), line("without_reward", "completions without a reward")], { label: "Variance and failures", low: 0 }),

@@ -1,0 +1,199 @@
+"""The buffer of a checklist that evolves: the persistent, active and inactive items of each prompt.
+
+*Persistent* items come with the dataset and never change. *Active* items were proposed during training and count in
+the reward. *Inactive* items were active before; they do not count, and are remembered so that they do not come back. A
+proposed item that the buffer does not admit is not remembered: it may tell later completions apart.
+
+The buffer is a pure state machine, without models, files or ranks: [`PromptItems.updated`] computes the items of a
+prompt from the deviations of its items in a group of completions. The rules are those of DR Tulu (arXiv:2511.19399):
+an item whose credits in the group have no deviation retires, and at most `max_active` items stay, those with the
+largest deviation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import pstdev
+from typing import Any
+
+from checklist_rewards.checklists import Checklist, ChecklistItem
+
+EVOLVING_CATEGORY = "evolving"
+"""Category of all proposed items. It separates them from persistent items, whose curves over the steps are comparable,
+in metrics, reports and the monitor."""
+MOST_INACTIVE = 50
+"""Inactive items that are remembered per prompt."""
+
+
+def deviation(credits: Sequence[float | None]) -> float | None:
+    """Population standard deviation of the credits of one item in a group; None with fewer than two answers."""
+    known = [credit for credit in credits if credit is not None]
+    return pstdev(known) if len(known) > 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveItem:
+    """An item that counts, with its last known standard deviation in a group, in [0, 0.5]."""
+
+    item: ChecklistItem
+    deviation: float
+
+
+@dataclass(frozen=True, slots=True)
+class PromptItems:
+    """The items of one prompt."""
+
+    persistent: tuple[ChecklistItem, ...]
+    active: tuple[ActiveItem, ...] = ()
+    inactive: tuple[ChecklistItem, ...] = ()
+    proposed: int | None = None
+    """Number of the call, from 1, at which items were last proposed."""
+
+    @property
+    def items(self) -> tuple[ChecklistItem, ...]:
+        """The items that count: persistent, then active ones in the order of their admission."""
+        return (*self.persistent, *(one.item for one in self.active))
+
+    @property
+    def known(self) -> tuple[ChecklistItem, ...]:
+        """All items, also inactive ones."""
+        return (*self.items, *self.inactive)
+
+    def checklist(self, base: Checklist) -> Checklist:
+        """The checklist of the dataset with the active items."""
+        return base.model_copy(update={"items": (*base.items, *(one.item for one in self.active))})
+
+    def updated(
+        self,
+        deviations: Mapping[str, float | None],
+        candidates: Iterable[ChecklistItem] = (),
+        *,
+        max_active: int,
+        min_deviation: float,
+        call: int | None = None,
+    ) -> PromptItems:
+        """The items after a group of completions was read.
+
+        Args:
+            deviations (mapping from `str` to `float` or `None`):
+                Standard deviation of the credits of active items and candidates in the group, by item id. None: not
+                measured. An active item then keeps its last deviation; a candidate is not admitted.
+            candidates (iterable of [`ChecklistItem`], *optional*):
+                Proposed items. Items that the buffer has are ignored.
+            max_active (`int`):
+                Most active items. Those with the largest deviation stay; of equal ones, the older.
+            min_deviation (`float`):
+                Items whose deviation is at most this number retire.
+            call (`int`, *optional*):
+                Number of the call, if items were proposed.
+
+        Returns:
+            [`PromptItems`]: The same persistent items, and the new active and inactive ones.
+        """
+        had = {item.id for item in self.known}
+        measured = [_measured(one, deviations.get(one.item.id)) for one in self.active]
+        for item in candidates:
+            spread = deviations.get(item.id)
+            if item.id not in had and spread is not None:
+                had.add(item.id)
+                measured.append(ActiveItem(item, spread))
+        good = [one for one in measured if one.deviation > min_deviation]
+        best = sorted(range(len(good)), key=lambda place: -good[place].deviation)[:max_active]
+        active = tuple(good[place] for place in sorted(best))
+        stays = {one.item.id for one in active}
+        retired = tuple(one.item for one in self.active if one.item.id not in stays)
+        inactive = (*self.inactive, *retired)[-MOST_INACTIVE:]
+        return PromptItems(self.persistent, active, inactive, self.proposed if call is None else call)
+
+    def record(self, key: str) -> dict[str, Any]:
+        """The items as JSON-compatible values."""
+        return {
+            "key": key,
+            "checklist_hash": Checklist(items=self.items).id,
+            "proposed": self.proposed,
+            "persistent": [_fields(item) for item in self.persistent],
+            "active": [{**_fields(one.item), "deviation": one.deviation} for one in self.active],
+            "inactive": [_fields(item) for item in self.inactive],
+        }
+
+
+def items_from(record: Mapping[str, Any]) -> PromptItems:
+    """The items of a record. Raises `KeyError`, `TypeError` or `ValueError` if it is not one."""
+    active = [dict(fields) for fields in record["active"]]
+    return PromptItems(
+        tuple(ChecklistItem.model_validate(fields) for fields in record["persistent"]),
+        tuple(ActiveItem(deviation=float(one.pop("deviation")), item=ChecklistItem(**one)) for one in active),
+        tuple(ChecklistItem.model_validate(fields) for fields in record["inactive"]),
+        None if record["proposed"] is None else int(record["proposed"]),
+    )
+
+
+class ChecklistBuffer:
+    """The items of all prompts for which items were proposed.
+
+    Args:
+        max_active (`int`, *optional*, defaults to `5`):
+            Most active items per prompt.
+        min_deviation (`float`, *optional*, defaults to `0.01`):
+            Items whose standard deviation in a group is at most this number retire.
+    """
+
+    def __init__(self, max_active: int = 5, min_deviation: float = 0.01):
+        self.max_active, self.min_deviation = max_active, min_deviation
+        self.calls = 0
+        """Calls of the reward in training."""
+        self._records: dict[str, dict[str, Any]] = {}
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def get(self, key: str, base: Checklist) -> PromptItems:
+        """The items of a prompt, whose checklist in the dataset is `base`."""
+        record = self._records.get(key)
+        return PromptItems(base.items) if record is None else items_from(record)
+
+    def checklist(self, key: str, base: Checklist) -> Checklist:
+        """The checklist of a prompt: `base` with its active items."""
+        return self.get(key, base).checklist(base) if key in self._records else base
+
+    def update(
+        self,
+        key: str,
+        base: Checklist,
+        deviations: Mapping[str, float | None],
+        candidates: Iterable[ChecklistItem] = (),
+        proposed: bool = False,
+    ) -> tuple[PromptItems, PromptItems]:
+        """Update the items of a prompt by [`PromptItems.updated`]; returns the items before and after."""
+        before = self.get(key, base)
+        after = before.updated(
+            deviations,
+            candidates,
+            max_active=self.max_active,
+            min_deviation=self.min_deviation,
+            call=self.calls if proposed else None,
+        )
+        if after != PromptItems(base.items):
+            self._records[key] = after.record(key)
+        return before, after
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The state, as JSON-compatible values."""
+        return {"calls": self.calls, "prompts": list(self._records.values())}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state. Raises `KeyError`, `TypeError` or `ValueError` if it is not one."""
+        records = {str(record["key"]): dict(record) for record in state["prompts"]}
+        for record in records.values():
+            items_from(record)
+        self.calls, self._records = int(state["calls"]), records
+
+
+def _measured(one: ActiveItem, spread: float | None) -> ActiveItem:
+    return one if spread is None else ActiveItem(one.item, spread)
+
+
+def _fields(item: ChecklistItem) -> dict[str, Any]:
+    return item.model_dump(mode="json", exclude_defaults=True)

@@ -1,0 +1,168 @@
+"""Who proposes items: a callable from groups of responses to new questions.
+
+[`GroupProposer`] asks a model, with the prompt `evolving/propose`, one call per group. [`FromGenerator`] uses a
+generator, such as [`ContrastiveGenerator`], which sees the responses as its candidates. Any other callable works too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from pydantic import BaseModel
+
+from checklist_rewards.backends import Backend, Engine
+from checklist_rewards.checklists import Checklist, ChecklistItem
+from checklist_rewards.errors import GenerationError
+from checklist_rewards.files.store import Store
+from checklist_rewards.generators.base import Generator, Request
+from checklist_rewards.generators.parsing import is_question, tidy
+from checklist_rewards.prompts import PromptTemplate, fence
+from checklist_rewards.refiners.base import Asker
+from checklist_rewards.validation import whole_number
+
+DEFAULT_PROMPT = "evolving/propose"
+_NEEDS = ("conversation", "instruction", "reference", "responses", "questions", "most")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The completions of one prompt, as a proposer sees them."""
+
+    input: str | None
+    history: str | None
+    reference: str | None
+    responses: tuple[str, ...]
+    """The judged texts, on all ranks."""
+    scores: tuple[float | None, ...]
+    """Their scores, in [0, 1]."""
+    persistent: tuple[ChecklistItem, ...]
+    active: tuple[ChecklistItem, ...]
+
+
+Proposal = Checklist | GenerationError | Sequence[Any] | None
+"""New items: anything that [`Checklist.parse`] accepts. None or an empty list: no new item."""
+Proposer = Callable[[Sequence[Group]], Sequence[Proposal]]
+"""Proposes items for groups: one proposal per group, in order."""
+
+
+class Questions(BaseModel):
+    """The reply to the prompt."""
+
+    positive: list[str]
+    negative: list[str]
+
+
+class GroupProposer:
+    """Asks a model for questions that tell the responses of a group apart.
+
+    The weight of a proposed item is the mean absolute weight of the persistent items, negative for "negative"
+    questions.
+
+    Args:
+        model (`str`): the model that proposes: "pocket", a folder, a Hub id, or, with `base_url`, the name of a served
+            model.
+        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`): `"auto"`, `"transformers"`, `"vllm"`,
+            `"openai"`, or a [`Backend`] object.
+        base_url (`str`, *optional*): URL of an OpenAI-compatible server.
+        max_items (`int`, *optional*, defaults to `5`): most questions per group.
+        prompt (`str` or `Path`, *optional*): a prompt with the placeholders of `evolving/propose`.
+        max_tokens, max_attempts (`int`, *optional*, default to `1024` and `2`): tokens per reply, and replies per
+            group.
+        store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies are stored; False disables it.
+
+    Raises:
+        ChecklistRewardsError: If an argument is not valid.
+    """
+
+    def __init__(
+        self,
+        model: str | Engine,
+        *,
+        backend: str | Backend = "auto",
+        base_url: str | None = None,
+        max_items: int = 5,
+        prompt: str | Path | PromptTemplate = DEFAULT_PROMPT,
+        max_tokens: int = 1024,
+        max_attempts: int = 2,
+        store: bool | str | Path | Store = True,
+    ):
+        whole_number("max_items", max_items)
+        self.max_items = max_items
+        self.asker = Asker(model, backend, base_url, prompt, _NEEDS, max_tokens, max_attempts, store)
+
+    @property
+    def engine(self) -> Engine:
+        """The model that proposes."""
+        return self.asker.engine
+
+    def check(self) -> None:
+        """Check that the model exists, without loading it. Raises [`ModelError`]."""
+        self.asker.check()
+
+    def __call__(self, groups: Sequence[Group]) -> list[Proposal]:
+        """Propose items for groups, all in one call of the engine."""
+        replies = self.asker.ask([self._fields(group) for group in groups], Questions, self._complaint)
+        return [
+            reply if isinstance(reply, GenerationError) else _items(reply, group)
+            for group, reply in zip(groups, replies, strict=True)
+        ]
+
+    def _fields(self, group: Group) -> dict[str, Any]:
+        responses = list(dict.fromkeys(group.responses))
+        blocks = [f"Response {number}:\n{fence('response', text)}" for number, text in enumerate(responses, start=1)]
+        return {
+            "conversation": group.history,
+            "instruction": group.input or "",
+            "reference": group.reference,
+            "responses": "\n\n".join(blocks),
+            "questions": "\n".join(f"- {item.question}" for item in (*group.persistent, *group.active)),
+            "most": self.max_items,
+        }
+
+    def _complaint(self, index: int, reply: Questions) -> str | None:
+        questions = [tidy(question) for question in (*reply.positive, *reply.negative)]
+        if len(questions) > self.max_items:
+            return f"the reply has {len(questions)} questions; at most {self.max_items} are allowed."
+        wrong = next((question for question in questions if not is_question(question)), None)
+        return None if wrong is None else f"{wrong!r:.80} is not a question; it must end with a question mark."
+
+
+class FromGenerator:
+    """Uses a generator as a proposer: the responses are its candidates, best first.
+
+    Args:
+        generator ([`Generator`]): such as a [`ContrastiveGenerator`], or a `DirectGenerator` whose prompt has
+            `{candidates}`.
+    """
+
+    def __init__(self, generator: Generator):
+        self.generator = generator
+
+    @property
+    def engine(self) -> Engine | None:
+        """The model of the generator, if it has one."""
+        return getattr(self.generator, "engine", None)
+
+    def check(self) -> None:
+        """Check the generator."""
+        self.generator.check()
+
+    def __call__(self, groups: Sequence[Group]) -> Sequence[Proposal]:
+        """Write a checklist for every group."""
+        return self.generator.generate_batch([_request(group) for group in groups])
+
+
+def _request(group: Group) -> Request:
+    ranked = sorted(zip(group.scores, group.responses, strict=True), key=lambda pair: -(pair[0] or 0.0))
+    responses = tuple(dict.fromkeys(text for _, text in ranked))
+    return Request(group.input or "", group.reference, group.history, candidates=responses)
+
+
+def _items(reply: Questions, group: Group) -> list[ChecklistItem]:
+    weight = fmean(abs(item.weight) for item in group.persistent)
+    signed = [*((text, weight) for text in reply.positive), *((text, -weight) for text in reply.negative)]
+    return [ChecklistItem(question=tidy(text), weight=signed_weight) for text, signed_weight in signed]
