@@ -2,6 +2,7 @@
 
 import json
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 from tests.serving import serving
 
@@ -11,6 +12,7 @@ class ScriptedServer:
 
     def __init__(self, *replies):
         self.replies, self.prompts = list(replies), []
+        self.state = SimpleNamespace()  # every ASGI application of `serving` has one
 
     async def __call__(self, scope, receive, send):
         if scope["type"] != "http":
