@@ -34,7 +34,7 @@ from typing import Any
 import aiohttp
 import numpy as np
 from benchmarks.cluster import Call, Engine, Senders, Traffic, calls_of, simulate
-from benchmarks.replicas import BLOCK, MODEL, Server, get, vllm_servers
+from benchmarks.vllm_servers import BLOCK, MODEL, Server, get, vllm_servers
 from rich.console import Console
 from rich.table import Table
 from scipy.optimize import nnls
