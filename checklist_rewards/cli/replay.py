@@ -153,8 +153,8 @@ def replay(
     code = report.finish(files.output, replayed.receipt, files.summary)
     if stored.shaped:
         console.print(
-            "[yellow]The rewards of this log were shaped. The steps are not part of the log, so the new rewards are "
-            "null; the new scores are complete.[/]"
+            "[yellow]Rewards of this log differ from its scores (shaping, held-out items or a monitor's penalty). "
+            "`replay` cannot repeat that, so the new rewards are null; the new scores are complete.[/]"
         )
     if variance is not None:
         assert replayed.scorer is not None
@@ -232,7 +232,9 @@ class StoredFile:
         dumped = None if score is None else score.model_dump()
         if self.is_log:
             reward = None if score is None or self.shaped else score.primary_score
-            kept = {name: value for name, value in row.data.items() if name != "shaping"}
+            kept = {name: value for name, value in row.data.items() if name not in ("shaping", "parts")}
+            if stored is not None and "checklist_hash" in kept:
+                kept["checklist_hash"] = stored.sample.checklist.id
             return kept | {"reward": reward, "score": dumped}
         new: dict[str, Any] = {}
         if stored is not None and (self.columns.shared is not None or self.new_weights is not None):

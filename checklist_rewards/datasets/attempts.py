@@ -52,6 +52,11 @@ class Attempts:
         """Note that this batch is in progress."""
         self._note(_batch(rows))
 
+    def stopped(self) -> None:
+        """Note that an error ended this attempt, which says nothing about the batch in progress."""
+        self._note("error")
+        self._file.close()
+
     def done(self) -> None:
         """Delete the notes."""
         self._file.close()
@@ -83,7 +88,11 @@ def process_shard(task: RowTask, folder: ShardFolder, shard: Shard, *, keep: boo
         for rows in in_groups(read_rows(shard.source), CHUNK_ROWS, lambda row: [row.data.get(key) for key in inputs]):
             yield from _results(opened.work, rows, attempts)
 
-    folder.write(shard, results(), lambda: opened.totals)
+    try:
+        folder.write(shard, results(), lambda: opened.totals)
+    except Exception:
+        attempts.stopped()
+        raise
     attempts.done()
     return opened.totals
 

@@ -55,7 +55,7 @@ def push_to_hub(dataset: Dataset, repo_id: str, **options: Any) -> str:
 
     if not isinstance(dataset, Dataset):
         raise SampleError(
-            f"the card counts the rows, which {type(dataset).__name__} has not; call its own push_to_hub(repo_id, "
+            f"the card counts rows, which {type(dataset).__name__} cannot report; call its own push_to_hub(repo_id, "
             "num_shards=...), which adds no card."
         )
     card = checklist_card(dataset, repo_id, split=options.get("split") or "train")

@@ -286,7 +286,7 @@ class Variance:
         if not self.by_prompt:
             count = self._of_checklist.get(items, 0)
             self._of_checklist[items] = count + 1
-            group = count // _BLOCK
+            group = items, count // _BLOCK
         block = self._blocks.get((group, items))
         if block is None:
             block = self._blocks[group, items] = _Block(np.zeros((len(items), self.repeats)))

@@ -1,6 +1,6 @@
 """Checklists that evolve with the policy.
 
-[`EvolvingChecklistReward`] adds items to the checklists of a reward during training (`reward.py`), in a buffer per
+[`EvolvingChecklistReward`] adds items to the checklists of a reward during training (`evolve.py`), in a buffer per
 prompt (`buffer.py`). A [`GroupProposer`] or any other callable proposes the items (`proposer.py`).
 
 `trl grpo --reward_funcs checklist_rewards.evolving.reward` reads its settings from the YAML file named by the
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from checklist_rewards.evolving.buffer import ActiveItem, ChecklistBuffer, PromptItems
 from checklist_rewards.evolving.configured import evolving_from_environment
+from checklist_rewards.evolving.evolve import EvolvingChecklistReward
 from checklist_rewards.evolving.proposer import FromGenerator, Group, GroupProposer, Proposer
-from checklist_rewards.evolving.reward import EvolvingChecklistReward
 
 __all__ = [
     "ActiveItem",

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
+from checklist_rewards.evolving.evolve import EvolvingChecklistReward
 from checklist_rewards.evolving.proposer import GroupProposer
-from checklist_rewards.evolving.reward import EvolvingChecklistReward
 from checklist_rewards.rewards.configured import CONFIG_VARIABLE, read_config, reward_of
 from checklist_rewards.rewards.reward import ChecklistReward
 

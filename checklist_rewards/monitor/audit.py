@@ -106,7 +106,9 @@ def _with_ranks(path: Path) -> list[Path]:
 
 def _steps(rows: Iterable[Row]) -> Iterator[tuple[int, list[Seen]]]:
     for step, same in groupby(rows, key=_step):
-        yield step, [_seen(row) for row in same if row.data["completion"] is not None]
+        rows = [row for row in same if not row.data.get("evaluation")]
+        if rows:
+            yield step, [_seen(row) for row in rows if row.data["completion"] is not None]
 
 
 def _step(row: Row) -> int:

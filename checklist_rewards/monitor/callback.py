@@ -25,6 +25,6 @@ class RewardMonitorCallback(TrainerCallback):
         self.monitor = monitor
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Stop if the monitor says so."""
+        """Stop after an alarm with the action `stop`."""
         if self.monitor.should_stop:
             control.should_training_stop = True

@@ -39,7 +39,7 @@ class ReadBudget:
 
     def spend(self, reads: int, *, on_credit: bool = False) -> bool:
         """Whether `reads` more are allowed; if so, they are counted."""
-        if not on_credit and (reads > self.left or self.share == 0):
+        if self.share == 0 or (not on_credit and reads > self.left):
             return False
         self.left -= reads
         return True

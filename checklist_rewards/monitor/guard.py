@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 Value = TypeVar("Value")
-_MOST_FAILURES = 3
+MOST_FAILURES = 3
 
 
 class Guard:
@@ -26,7 +26,7 @@ class Guard:
     def __call__(self, part: str, work: Callable[[], Value], fallback: Value) -> Value:
         """The value of `work`, or `fallback`."""
         # Communication is never turned off: other ranks wait for it.
-        if self.failures[part] >= _MOST_FAILURES and part != "ranks":
+        if self.failures[part] >= MOST_FAILURES and part != "ranks":
             return fallback
         try:
             return work()

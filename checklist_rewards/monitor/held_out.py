@@ -77,7 +77,7 @@ def held_out_items(
     own = [item for item in checklist.items if item.category != EVOLVING_CATEGORY]
     chance = _uniform(salt, *(item.id for item in own))
     count = math.floor(share * len(own) + chance)
-    kept = [item for item in checklist.items if item.weight > 0] or [i for i in checklist.items if i.weight]
+    kept = [item for item in own if item.weight > 0] or [item for item in own if item.weight]
     ranked = sorted(own, key=lambda item: _uniform(salt, item.id))
     out: list[str] = []
     for item in ranked:

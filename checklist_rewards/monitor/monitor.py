@@ -107,6 +107,7 @@ class RewardMonitor:
             "shadow": Sampler(self.settings.shadow_share),
         }
         self._calls = 0
+        self._step = 0
         self._last_canaries: int | None = None
         self._callback: Any = None
 
@@ -133,6 +134,7 @@ class RewardMonitor:
         """Judge, watch and log a call; see [`ChecklistReward.rewarded`]."""
         with within(self.reward.scorer.judge, self.reward.deadline):  # one deadline; sleep once, after the retests
             call = self.reward.judged(*batch)
+            self._step = self._calls if call.step is None else call.step
             training = self._guard("start", lambda: self._begin(call), True)
             step = self._calls if call.step is None else call.step
             whole: HeldOut = [()] * len(call.samples), call.samples, call.scores
@@ -229,13 +231,13 @@ class RewardMonitor:
         if self._calls:
             return True
         saved = (getattr(call.trainer_state, "stateful_callbacks", None) or {}).get(self._key)
-        if saved:
-            self.restore(saved)
         if self.log.path is None:
             folder = getattr(getattr(trainer, "args", None), "output_dir", None)
             own = self.reward.log.path
             path = own.with_name(f"{own.stem}.{_FILE}") if own is not None else None
             self.log = RewardLog(path if folder is None else Path(folder) / _FILE)
+        if saved:
+            self._guard("restore", lambda: self.restore(saved), None)
         if rank() == 0:
             self.log.write([start_record(self.__name__, call.step or 0, self._watch)])
         handler = getattr(trainer, "callback_handler", None)
@@ -331,7 +333,7 @@ class RewardMonitor:
     def _failed(self, part: str, error: str, first: bool) -> None:
         if first:
             logger.warning("%s: the monitor's %s failed (%s); continuing without.", self.__name__, part, error)
-        self.log.write([{"kind": "failure", "step": self._calls, "part": part, "error": error}])
+        self.log.write([{"kind": "failure", "step": self._step, "part": part, "error": error}])
 
     def _raise(self, alarm: Alarm) -> None:
         self.alarms.append(alarm)

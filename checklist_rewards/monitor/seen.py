@@ -85,6 +85,8 @@ class Seen:
     lines: tuple[Line, ...]
     shadow: Shadowed | None = None
     retests: tuple[Retest, ...] = ()
+    prompt_key: str = ""
+    """Hash of the whole prompt."""
     checklist: str | None = None
     """Hash of the checklist; None in logs without it."""
 
@@ -171,6 +173,7 @@ def seen_of(
         lines,
         None if shadow is None or score is None else _shadowed(score, shadow),
         tuple(retests),
+        content_key(prompt),
         checklist,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
@@ -11,6 +11,7 @@ from typing import Any
 
 from checklist_rewards.monitor.canaries import CANARY, Canary, raised
 from checklist_rewards.monitor.detectors import Cusum, Reading, Sums, spread
+from checklist_rewards.monitor.guard import MOST_FAILURES
 from checklist_rewards.monitor.seen import Observation, Seen
 from checklist_rewards.monitor.settings import Action, MonitorSettings
 from checklist_rewards.monitor.signals import SIGNALS, About, Signal, best
@@ -82,6 +83,7 @@ class Watch:
             self.signals = [s for s in self.signals if s.name not in ("steering", "judged_steering")]
         self._detectors = {signal.name: signal.detector(self.settings) for signal in self.signals}
         self._had: set[str] = set()
+        self._failures: Counter[str] = Counter()
         self._checklists: OrderedDict[str, str] = OrderedDict()
         self._changed = 0
 
@@ -99,6 +101,8 @@ class Watch:
                 if isinstance(detector, Cusum):
                     detector.new_segment()
         for signal in self.signals:
+            if self._failures[signal.name] >= MOST_FAILURES:
+                continue
             try:
                 sums = signal.measure(observation)
                 reading = self._detectors[signal.name].update(sums)
@@ -111,7 +115,8 @@ class Watch:
             except Exception as error:  # one broken signal must not silence the others, nor stop the training
                 if self.failed is None:
                     raise
-                self.failed(signal.name, error)
+                self._failures[signal.name] += 1
+                self.failed(f"signal {signal.name}", error)
         self.alarms += len(alarms)
         return readings, alarms
 
@@ -176,9 +181,10 @@ class Watch:
         changed = 0
         for one in observation.seen:
             if one.checklist is not None:
-                changed += self._checklists.get(one.prompt, one.checklist) != one.checklist
-                self._checklists[one.prompt] = one.checklist
-                self._checklists.move_to_end(one.prompt)
+                key = one.prompt_key or one.prompt
+                changed += self._checklists.get(key, one.checklist) != one.checklist
+                self._checklists[key] = one.checklist
+                self._checklists.move_to_end(key)
         while len(self._checklists) > _MOST_PROMPTS:
             self._checklists.popitem(last=False)
         return changed

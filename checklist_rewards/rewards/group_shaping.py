@@ -142,10 +142,10 @@ def contrast(
     """
     known = spreads(credits, min_std)
     adapted = contrast_weights(credits, weights, categories, min_std=min_std)
-    if not any(adapted):
+    varies = any(adapted)
+    if not varies:
         adapted = [0.0 if spread.mean is None else abs(w) for spread, w in zip(known, weights, strict=True)]
     total = math.fsum(adapted)
-    varies = any(spread.std for spread in known)
     rows = [
         [s.mean or 0.0 if c is None or not varies else c for c, s in zip(row, known, strict=True)] for row in credits
     ]

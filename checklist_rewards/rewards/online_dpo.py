@@ -31,6 +31,8 @@ class ChecklistOnlineDPOTrainer(OnlineDPOTrainer):
         super().__init__(*args, **kwargs)
         self._mask: Any = None
         for reward in self.reward_funcs or ():
+            while not isinstance(reward, ChecklistReward) and hasattr(reward, "reward"):  # a monitor around it
+                reward = reward.reward
             if isinstance(reward, ChecklistReward):
                 reward.ties_are_left_out = True
 

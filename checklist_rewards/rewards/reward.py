@@ -273,6 +273,8 @@ class ChecklistReward:
         self.log.add(metrics)
         if self.log.path is not None:
             records = log_records(call.step, call.prompts, samples, rewards, scores, trail)
+            if not call.training:
+                records = ({**record, "evaluation": True} for record in records)
             self.log.write(records if more is None else map(dict.__or__, records, map(dict, more)))
 
     def pop_stats(self) -> dict[str, float]:

@@ -325,7 +325,7 @@ def _client(request: Request) -> str:
 
 
 def _seconds_left(request: Request) -> float | None:
-    """How long the client waits for the response, if it says so."""
+    """Seconds that the client waits for the response; None without the header."""
     header = request.headers.get(DEADLINE_HEADER)
     if header is None:
         return None

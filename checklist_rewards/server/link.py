@@ -211,7 +211,12 @@ class Served:
 
     def _called(self, kind: Kind, content: Any) -> Future[Any]:
         if kind is Kind.WORK:
-            return self._queue.submit(content)
+            try:
+                return self._queue.submit(content)
+            except Exception as error:  # otherwise this thread would end, and with it every request of the worker
+                failed: Future[Any] = Future()
+                failed.set_exception(Refused(500, f"the rows cannot be queued ({type(error).__name__}: {error})."))
+                return failed
         return self._queue.status() if kind is Kind.STATUS else self._queue.metrics()
 
     def _send(self, number: int, answer: Future[Any]) -> None:

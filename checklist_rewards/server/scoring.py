@@ -161,7 +161,7 @@ class LocalQueue:
             answer.set_exception(error)
             self.counts.refused.labels("too_large").inc(len(tokens))
         else:
-            _Gathering(self, work.samples, rows, answer)
+            _Gathering(self, work, rows, answer)
         return answer
 
     def status(self) -> Future[Status]:
@@ -229,10 +229,8 @@ class LocalQueue:
 class _Gathering:
     """Completes the future of a request when the last of its rows is done."""
 
-    def __init__(
-        self, queue: LocalQueue, samples: list[Sample], rows: list[Future[Score]], answer: Future[list[Outcome]]
-    ):
-        self.queue, self.samples, self.rows, self.answer = queue, samples, rows, answer
+    def __init__(self, queue: LocalQueue, work: Work, rows: list[Future[Score]], answer: Future[list[Outcome]]):
+        self.queue, self.work, self.rows, self.answer = queue, work, rows, answer
         self.left, self.lock = len(rows), threading.Lock()
         answer.add_done_callback(self._drop)
         for row in rows:
@@ -245,7 +243,7 @@ class _Gathering:
                 return
         if self.answer.cancelled():
             return
-        outcomes = [self.queue.outcome(*pair) for pair in zip(self.samples, self.rows, strict=True)]
+        outcomes = [self.queue.outcome(*pair) for pair in zip(self.work.samples, self.rows, strict=True)]
         try:
             self.answer.set_result(outcomes)
         except InvalidStateError:  # cancelled since
@@ -255,6 +253,7 @@ class _Gathering:
         if answer.cancelled():
             for row in self.rows:
                 row.cancel()
+            self.queue.batcher.drop_cancelled(self.work.client)
 
 
 def estimated_tokens(sample: Sample) -> int:

@@ -115,7 +115,7 @@ class Building:
         return {"items": items_of(found), "source": found.source, "model": found.model}
 
     def refine(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Refine a checklist and tell what became of every item.
+        """Refine a checklist and report what happened to every item.
 
         Returns:
             `dict`: `items`, the refined checklist; `before`, per item of the given one `question`, `state` (kept,

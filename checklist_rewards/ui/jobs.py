@@ -152,12 +152,13 @@ class Jobs:
     def create(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Save a new job and start it. Raises [`SampleError`]; then nothing was started."""
         job = self._job(request)
-        if self.judging.project.path(job.output).exists():
-            raise SampleError(f"{job.output} exists; choose another name for the result.")
-        for other in self.all():
-            if other.get("output") == job.output:
-                raise SampleError(f"{job.output} is the result of job {other['id']}; choose another name.")
-        self._start(job)
+        with self._lock:  # so that two requests at once do not start jobs with the same result
+            if self.judging.project.path(job.output).exists():
+                raise SampleError(f"{job.output} exists; choose another name for the result.")
+            for other in self.all():
+                if other.get("output") == job.output:
+                    raise SampleError(f"{job.output} is the result of job {other['id']}; choose another name.")
+            self._start(job)
         return self.shown(job.id)
 
     def resume(self, id: Any, budget: Any = None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 import shutil
 import tempfile
@@ -47,7 +48,7 @@ async def receive(project: Project, name: Any, parts: AsyncIterator[bytes], limi
         received = Path(folder, name)
         await _write(received, parts, limit, name)
         try:
-            _reader(received)(received)
+            await asyncio.to_thread(_reader(received), received)
         except ChecklistRewardsError as error:
             raise SampleError(str(error).replace(str(received), name)) from None
         with atomic_path(path) as temporary:

@@ -21,6 +21,8 @@ import simpy
 
 from checklist_rewards.backends.openai.replicas import Replicas, Sent
 
+REFUSED_S = 0.05
+"""Seconds until a connection to a replica that is down is refused."""
 Policy = Literal["text", "prompt", "least", "round_robin"]
 
 
@@ -214,7 +216,7 @@ class Replica:
         return False
 
     def die(self, down_s: float) -> list[Call]:
-        """Lose the cache and every call; returns the calls, which somebody must send again."""
+        """Lose the cache and every call; returns the calls, which the router must send again."""
         lost = list(self.queue)
         for call in lost:
             call.left.clear()
@@ -242,7 +244,7 @@ class Router:
         self._rng = random.Random(0)
 
     def send(self, call: Call) -> None:
-        """Put a call into the queue of a replica. One that is down is found out when the call comes back."""
+        """Put a call into the queue of a replica, or send it again if that one is down."""
         live = [number for number, replica in enumerate(self.fleet) if replica.up]
         if not live:
             raise RuntimeError("all replicas are down; give the failures other times.")
@@ -255,7 +257,16 @@ class Router:
             least = min(pair, key=lambda number: self.fleet[number].load)
             place = least if self.policy == "least" else live[self._turn % len(live)]
             call.sent_to = self._replicas.send_to(place, call.questions)
-        self.fleet[call.sent_to.place].take(call)
+        replica = self.fleet[call.sent_to.place]
+        if replica.up:
+            replica.take(call)
+        else:
+            self.env.process(self._refused(call))
+
+    def _refused(self, call: Call) -> Iterator[simpy.Event]:
+        """A replica that is down refuses the connection."""
+        yield self.env.timeout(REFUSED_S)
+        self.failed(call)
 
     def answered(self, call: Call) -> None:
         self._replicas.answered(call.sent_to)

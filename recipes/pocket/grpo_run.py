@@ -117,7 +117,7 @@ class Bar(TrainerCallback):
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **kwargs: Any) -> None:
         if logs and LOGGED["gold"] in logs:
-            proxy, gold = float(logs[LOGGED["proxy"]]), float(logs[LOGGED["gold"]])
+            proxy, gold = float(logs.get(LOGGED["proxy"], logs["reward"])), float(logs[LOGGED["gold"]])
             self.progress.update(
                 self.task, completed=state.global_step, description=f"reward {proxy:.2f} gold {gold:.2f}"
             )

@@ -60,7 +60,7 @@ class Judge:
         raise AssertionError
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster():
     """A local cluster of two CPUs."""
     ray.init(

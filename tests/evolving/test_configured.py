@@ -1,3 +1,5 @@
+import importlib
+
 import pytest
 
 from checklist_rewards.errors import SampleError
@@ -43,3 +45,9 @@ def test_the_monitor_watches_an_evolving_reward(tmp_path):
 def test_errors_name_the_file_and_the_key(tmp_path, text, message):
     with pytest.raises(SampleError, match=rf"judge\.yaml, evolving: .*{message.removeprefix('evolving: ')}"):
         configured_evolving(written(tmp_path, text))
+
+
+def test_the_package_has_the_attribute_that_trl_looks_up(tmp_path, monkeypatch):
+    monkeypatch.setenv("CHECKLIST_REWARDS_CONFIG", written(tmp_path, "evolving: {every: 4}\n"))
+    package = importlib.import_module("checklist_rewards.evolving")
+    assert isinstance(package.reward, EvolvingChecklistReward) and package.reward.every == 4

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards.rewards.group_shaping import (
+    MIN_STD,
     contrast,
     contrast_weights,
     item_zscore,
@@ -62,7 +63,8 @@ def test_a_group_of_one_or_of_equal_answers_gives_no_advantage(group, formula):
 def test_standardized_items_do_not_depend_on_level_and_scale(group, formula, scale, shift):
     credits, weights = group
     changed = [[None if c is None else scale * c + shift for c in row] for row in credits]
-    assert formula(changed, weights) == pytest.approx(formula(credits, weights), abs=1e-6)
+    scaled = formula(changed, weights, min_std=scale * MIN_STD)
+    assert scaled == pytest.approx(formula(credits, weights), abs=1e-6)
 
 
 @given(groups(), st.sampled_from(FORMULAS), st.integers(0, 5), st.integers(0, 4))

@@ -59,7 +59,9 @@ class Breaker:
                 return True
             changed = self._changed
             try:
-                await asyncio.wait_for(changed.wait(), None if self._probing else max(0.001, self._next_probe - now))
+                # In Python 3.11, `wait_for` loses a cancellation that arrives together with the event.
+                async with asyncio.timeout(None if self._probing else max(0.001, self._next_probe - now)):
+                    await changed.wait()
             except TimeoutError:
                 continue
         return False

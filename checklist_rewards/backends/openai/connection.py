@@ -313,7 +313,8 @@ class Connection:
             headers[_PREFIX_HEADER] = request.prefix
         if self._deadline_header is not None:
             headers = headers.copy()
-            headers[self._deadline_header] = str(round(seconds * 1000))
+            left = time_left()
+            headers[self._deadline_header] = str(round((seconds if left is None else min(seconds, left)) * 1000))
         message = type(template)(
             template.method, template.url, headers=headers, content=request.content, extensions=template.extensions
         )

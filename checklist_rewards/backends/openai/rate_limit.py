@@ -24,4 +24,8 @@ class RateLimit:
         start = max(now, self._free)
         self._free = start + amount * self._seconds
         if start > now:
-            await asyncio.sleep(start - now)
+            try:
+                await asyncio.sleep(start - now)
+            except BaseException:  # cancelled, so nothing was spent
+                self._free -= amount * self._seconds
+                raise

@@ -54,7 +54,9 @@ class Throttle:
                 return replace(self._refusal, wait=max(0.0, pause))
             changed = self._changed
             try:
-                await asyncio.wait_for(changed.wait(), pause if pause > 0 else max(0.001, end - now))
+                # In Python 3.11, `wait_for` loses a cancellation that arrives together with the event.
+                async with asyncio.timeout(pause if pause > 0 else max(0.001, end - now)):
+                    await changed.wait()
             except TimeoutError:
                 continue
 

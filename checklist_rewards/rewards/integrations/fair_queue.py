@@ -68,6 +68,19 @@ class FairQueue:
         if not line.samples:
             del self._lines[client]
 
+    def drop_cancelled(self, client: Hashable) -> None:
+        """Remove the cancelled samples of a client."""
+        line = self._lines.get(client)
+        if line is None:
+            return
+        kept = deque(waiting for waiting in line.samples if not waiting.future.cancelled())
+        tokens = sum(waiting.tokens for waiting in kept)
+        self._count -= len(line.samples) - len(kept)
+        self.tokens -= line.tokens - tokens
+        line.samples, line.tokens = kept, tokens
+        if not kept:
+            del self._lines[client]
+
     def ahead(self, client: Hashable) -> int:
         """Estimated tokens that are scored before the next sample of this client: its own backlog and as much of every
         other client, at most everything that waits."""

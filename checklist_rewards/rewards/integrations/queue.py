@@ -213,6 +213,11 @@ class MicroBatcher:
             self._changed.notify()
         return futures
 
+    def drop_cancelled(self, client: Hashable = None) -> None:
+        """Remove the cancelled samples of a client from the queue, where they would count as waiting."""
+        with self._changed:
+            self._waiting.drop_cancelled(client)
+
     def score(self, sample: Sample) -> Score:
         """Score one sample, blocking until its batch is done. Raises the error of this sample."""
         return self.submit([sample])[0].result()

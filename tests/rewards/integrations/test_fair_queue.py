@@ -28,6 +28,20 @@ def test_a_client_with_many_samples_does_not_delay_another():
     assert len(queue) == 97 and queue.tokens == 97 * QUANTUM
 
 
+def test_cancelled_samples_of_a_client_no_longer_count():
+    queue = FairQueue()
+    gone, stays = waiting("g0", "g1"), waiting("s0")
+    queue.add("gone", gone)
+    queue.add("mixed", [*stays, *gone[:1]])
+    for each in gone:
+        each.future.cancel()
+    queue.drop_cancelled("gone")
+    queue.drop_cancelled("mixed")
+    queue.drop_cancelled("unknown")
+    assert len(queue) == 1 and queue.tokens == QUANTUM and queue.ahead("gone") == 0
+    assert names(queue.take(9, 0.0)[0]) == "s0" and queue.tokens == 0
+
+
 def test_a_turn_is_measured_in_tokens():
     queue = FairQueue()
     queue.add("long", waiting("l0", "l1", "l2", tokens=2 * QUANTUM))
