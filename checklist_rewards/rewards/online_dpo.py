@@ -30,7 +30,8 @@ class ChecklistOnlineDPOTrainer(OnlineDPOTrainer):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self._mask: Any = None
-        for reward in self.reward_funcs or ():
+        for outer in self.reward_funcs or ():
+            reward: Any = outer
             while not isinstance(reward, ChecklistReward) and hasattr(reward, "reward"):  # a monitor around it
                 reward = reward.reward
             if isinstance(reward, ChecklistReward):

@@ -203,7 +203,12 @@ def train(
     trainer.save_model(str(output / "policy"))
     trainer.processing_class.save_pretrained(str(output / "policy"))
     return [
-        {"step": entry["step"], **{key: entry[name] for key, name in LOGGED.items() if name in entry}}
+        # A reward that logs no score before shaping is the proxy itself.
+        {
+            "step": entry["step"],
+            "proxy": entry["reward"],
+            **{key: entry[name] for key, name in LOGGED.items() if name in entry},
+        }
         for entry in trainer.state.log_history
         if LOGGED["gold"] in entry
     ]
