@@ -96,5 +96,7 @@ def test_a_scored_stream_is_the_scored_dataset(tmp_path):
 
 
 def test_the_card_of_a_dataset_needs_its_rows():
-    with pytest.raises(SampleError, match=r"IterableDataset cannot report; call its own push_to_hub\(repo_id, num_shards"):
+    with pytest.raises(
+        SampleError, match=r"IterableDataset cannot report; call its own push_to_hub\(repo_id, num_shards"
+    ):
         push_to_hub(build(stream("Write one.")), "user/name")
