@@ -90,7 +90,7 @@ def process_shard(task: RowTask, folder: ShardFolder, shard: Shard, *, keep: boo
 
     try:
         folder.write(shard, results(), lambda: opened.totals)
-    except Exception:
+    except Exception:  # raised again; only the note of the batch in progress is closed
         attempts.stopped()
         raise
     attempts.done()

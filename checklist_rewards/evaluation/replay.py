@@ -40,7 +40,7 @@ class StoredRow:
 
     @property
     def kept(self) -> dict[str, Verdict]:
-        """The answers of code checks that are no longer known, by item id."""
+        """The stored answers of code checks whose check is not in the file, by item id."""
         if self.score is None:
             return {}
         lost = {item.id for item in self.sample.checklist.items if item.check is None}

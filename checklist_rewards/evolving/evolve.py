@@ -43,7 +43,7 @@ from checklist_rewards.generators.base import Generator
 from checklist_rewards.refiners.base import Refiner
 from checklist_rewards.refiners.deduplicator import Deduplicator
 from checklist_rewards.refiners.unit_tester import UnitTester
-from checklist_rewards.rewards.call import AsyncReward, Call, LogExtra, LogMetric, Rewards, Samples, Scores
+from checklist_rewards.rewards.call import Call, LogExtra, LogMetric, Rewards, Samples, Scores, StagedReward
 from checklist_rewards.rewards.failures import gathered, rank
 from checklist_rewards.rewards.log import RewardLog
 from checklist_rewards.rewards.placement import within
@@ -63,7 +63,7 @@ _REWRITES = 2
 """Rewrites per item of the default unit test."""
 
 
-class EvolvingChecklistReward:
+class EvolvingChecklistReward(StagedReward):
     """Adds items to the checklists of a [`ChecklistReward`] while the policy is trained; pass it to the trainer in
     place of the reward. A [`RewardMonitor`] goes around it: `RewardMonitor(EvolvingChecklistReward(...))`.
 
@@ -152,30 +152,6 @@ class EvolvingChecklistReward:
             if hasattr(part, "check"):
                 part.check()
 
-    def __call__(
-        self,
-        prompts: Sequence[Any],
-        completions: Sequence[Any],
-        checklist: Sequence[Any] | None = None,
-        completion_ids: Sequence[Sequence[int]] | None = None,
-        log_extra: LogExtra | None = None,
-        log_metric: LogMetric | None = None,
-        trainer_state: Any = None,
-        **kwargs: Any,
-    ) -> list[float | None]:
-        """Compute the rewards under the checklists of this call; arguments and result as in
-        [`ChecklistReward.__call__`]. In an evaluation (the trainer's model is not in training mode), the checklists do
-        not change."""
-        columns = kwargs if checklist is None else {"checklist": checklist, **kwargs}
-        return self.rewarded(prompts, completions, columns, log_extra, log_metric, trainer_state)[0]
-
-    def rewarded(self, *batch: Any) -> tuple[Rewards, Trail]:
-        """Judge and log a call; see [`ChecklistReward.rewarded`]."""
-        call = self.judged(*batch)
-        rewards, trail = self.rewards_of(call, call.samples, call.scores)
-        self.record(call, rewards, trail)
-        return rewards, trail
-
     def judged(
         self,
         prompts: Sequence[Any],
@@ -185,7 +161,8 @@ class EvolvingChecklistReward:
         log_metric: LogMetric | None = None,
         trainer_state: Any = None,
     ) -> Call:
-        """Score the completions of one call under the current checklists, and let these evolve."""
+        """Score the completions of one call under the current checklists, and let these evolve. In an evaluation (the
+        trainer's model is not in training mode), they do not change."""
         rows = rows_of(prompts, columns.get(self.reward.column))
         with within(self.scorer.judge, self.deadline):
             if rows is None:  # the reward reports what is wrong with the column
@@ -221,11 +198,6 @@ class EvolvingChecklistReward:
     ) -> None:
         """See [`ChecklistReward.record`]."""
         self.reward.record(call, rewards, trail, more)
-
-    def as_async(self) -> AsyncReward:
-        """The same reward as a coroutine; see [`ChecklistReward.as_async`]. For one rank: with more, completions are
-        exchanged between ranks."""
-        return AsyncReward(self)
 
     def exchanges(self, hook: Any) -> bool:
         """Whether a call communicates between ranks: always."""

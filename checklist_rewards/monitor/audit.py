@@ -100,7 +100,7 @@ def observations(paths: Sequence[str | Path]) -> Iterator[Observation]:
 
 
 def _with_ranks(path: Path) -> list[Path]:
-    """The file, and the files that other ranks have written beside it."""
+    """The file of rank 0 and the files of the other ranks in the same folder."""
     return [path, *sorted(path.parent.glob(f"{glob.escape(path.stem)}.rank*{glob.escape(path.suffix)}"))]
 
 

@@ -19,7 +19,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.monitor.canaries import Canary, canary_record
@@ -30,7 +30,7 @@ from checklist_rewards.monitor.seen import Observation, Seen, seen_of
 from checklist_rewards.monitor.settings import MonitorSettings
 from checklist_rewards.monitor.text import steering
 from checklist_rewards.monitor.watch import Alarm, Watch, alarm_record, start_record, step_record
-from checklist_rewards.rewards.call import AsyncReward, Call, LogExtra, LogMetric, Rewards, Samples, StagedReward
+from checklist_rewards.rewards.call import AsyncReward, Call, Rewards, Samples, StagedReward, TrainerReward
 from checklist_rewards.rewards.failures import gathered, rank
 from checklist_rewards.rewards.log import RewardLog
 from checklist_rewards.rewards.placement import check_child, within
@@ -40,13 +40,16 @@ from checklist_rewards.rewards.trail import Trail
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
 
+if TYPE_CHECKING:
+    from checklist_rewards.evolving.evolve import EvolvingChecklistReward
+
 logger = logging.getLogger(__name__)
 
 _MOST_ALARMS = 100
 _FILE = "monitor.jsonl"
 
 
-class RewardMonitor:
+class RewardMonitor(TrainerReward):
     """Watches a [`ChecklistReward`] for reward hacking; pass it to the trainer in place of the reward.
 
     Args:
@@ -69,7 +72,7 @@ class RewardMonitor:
 
     def __init__(
         self,
-        reward: ChecklistReward | StagedReward,
+        reward: ChecklistReward | EvolvingChecklistReward,
         settings: MonitorSettings | None = None,
         *,
         shadow: ChecklistScorer | Mapping[str, Any] | None = None,
@@ -111,27 +114,12 @@ class RewardMonitor:
         self._last_canaries: int | None = None
         self._callback: Any = None
 
-    def __call__(
-        self,
-        prompts: Sequence[Any],
-        completions: Sequence[Any],
-        checklist: Sequence[Any] | None = None,
-        completion_ids: Sequence[Sequence[int]] | None = None,
-        log_extra: LogExtra | None = None,
-        log_metric: LogMetric | None = None,
-        trainer_state: Any = None,
-        **kwargs: Any,
-    ) -> list[float | None]:
-        """Compute the rewards and watch them; arguments and result as in [`ChecklistReward.__call__`].
-
-        Rewards of an evaluation (the trainer's model is not in training mode) have the same items held out, but are
-        not watched.
-        """
-        columns = kwargs if checklist is None else {"checklist": checklist, **kwargs}
-        return self.rewarded(prompts, completions, columns, log_extra, log_metric, trainer_state)[0]
-
     def rewarded(self, *batch: Any, parts: Parts | None = None) -> tuple[Rewards, Trail]:
-        """Judge, watch and log a call; see [`ChecklistReward.rewarded`]."""
+        """Judge, watch and log a call; see [`TrainerReward.rewarded`].
+
+        In an evaluation (the trainer's model is not in training mode), the same items are held out, but nothing is
+        watched.
+        """
         with within(self.reward.scorer.judge, self.reward.deadline):  # one deadline; sleep once, after the retests
             call = self.reward.judged(*batch)
             self._step = self._calls if call.step is None else call.step
@@ -169,11 +157,6 @@ class RewardMonitor:
             kind = type(self.reward).__name__
             raise SampleError(f"split() requires a ChecklistReward; this monitor watches an {kind}.")
         return split(self, self.reward, by, names=names, dataset=dataset)
-
-    def as_async(self) -> AsyncReward:
-        """The same reward as a coroutine; see [`ChecklistReward.as_async`]. For one rank: with more, the monitor
-        exchanges completions between ranks."""
-        return AsyncReward(self)
 
     def exchanges(self, hook: Any) -> bool:
         """Whether a call communicates between ranks: always."""

@@ -1,14 +1,16 @@
-"""One call of a reward, and rewards that trainers await."""
+"""What trainers call: rewards, rewards that are awaited, and one call of a reward."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.failures import ranks
+from checklist_rewards.rewards.trail import Trail
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import Score
 
@@ -52,55 +54,109 @@ class Call:
         return getattr(getattr(self.trainer, "model", None), "training", True) is not False
 
 
-class Exchanging(Protocol):
-    """What [`AsyncReward`] uses of a reward."""
+class TrainerReward(ABC):
+    """What a trainer calls: [`ChecklistReward`], and what is put around it or made of it."""
 
     __name__: str
 
+    def __call__(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        checklist: Sequence[Any] | None = None,
+        completion_ids: Sequence[Sequence[int]] | None = None,
+        log_extra: LogExtra | None = None,
+        log_metric: LogMetric | None = None,
+        trainer_state: Any = None,
+        **kwargs: Any,
+    ) -> list[float | None]:
+        """Compute the rewards of completions.
+
+        Args:
+            prompts, completions (lists of `str`, or of lists of messages):
+                One prompt per completion.
+            checklist (list, *optional*):
+                One per completion: anything that [`Checklist.parse`] accepts, or None.
+            completion_ids:
+                Not used; trainers pass it.
+            trainer_state (*optional*):
+                Provides the step for log lines.
+            log_extra (callable, *optional*):
+                Called with the column `<name>/detail`, each completion's [`Score`] as JSON.
+            log_metric (callable, *optional*):
+                Called with the metrics of [`metric_names`].
+            **kwargs:
+                The other columns of the dataset, including the checklists if `column` names one of them.
+
+        Returns:
+            `list[float | None]`: One per completion, in [0, 1] unless `shaping` changes the range.
+
+        Raises:
+            SampleError: If the checklist column is missing, or if a prompt or completion is not text.
+            ChecklistError: If a checklist cannot be used; names the row and item. Nothing has been sent to the judge.
+            BackendError: If a completion has no score and `on_failure="raise"`.
+        """
+        columns = kwargs if checklist is None else {"checklist": checklist, **kwargs}
+        return self.rewarded(prompts, completions, columns, log_extra, log_metric, trainer_state)[0]
+
+    @abstractmethod
+    def rewarded(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        columns: Mapping[str, Any],
+        log_extra: LogExtra | None,
+        log_metric: LogMetric | None,
+        trainer_state: Any,
+    ) -> tuple[Rewards, Trail]:
+        """Judge and log a call. Returns the rewards and how they were made."""
+
+    @abstractmethod
     def exchanges(self, hook: Any) -> bool:
-        """Whether a call communicates between ranks."""
+        """Whether a call communicates between ranks, in the trainer that passed this hook."""
 
-    def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **kwargs: Any) -> list[float | None]:
-        """Compute the rewards."""
+    def as_async(self) -> AsyncReward:
+        """The same reward as a coroutine. Trainers await several of them concurrently, each in a thread. With more
+        than one rank, a reward that exchanges completions between ranks is refused."""
+        return AsyncReward(self)
 
 
-@runtime_checkable
-class StagedReward(Protocol):
-    """A reward in three parts, with something to do between them: what a monitor uses of a [`ChecklistReward`], or of
-    a reward around one."""
+class StagedReward(TrainerReward):
+    """A reward in three steps, with something to do between them for what is put around it."""
 
-    __name__: str
+    def rewarded(self, *batch: Any, parts: Any = None) -> tuple[Rewards, Trail]:
+        """Judge and log a call, with the arguments of [`judged`]. The trail has the rewards of `parts`."""
+        call = self.judged(*batch)
+        rewards, trail = self.rewards_of(call, call.samples, call.scores, parts)
+        self.record(call, rewards, trail)
+        return rewards, trail
 
-    @property
-    def scorer(self) -> Any:
-        """The [`ChecklistScorer`]."""
+    @abstractmethod
+    def judged(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        columns: Mapping[str, Any],
+        log_extra: LogExtra | None = None,
+        log_metric: LogMetric | None = None,
+        trainer_state: Any = None,
+    ) -> Call:
+        """Score the completions; the first step."""
 
-    @property
-    def metric(self) -> Any:
-        """The metric, if it is not the scorer's."""
+    @abstractmethod
+    def rewards_of(self, call: Call, samples: Samples, scores: Scores, parts: Any = None) -> tuple[Rewards, Trail]:
+        """The rewards of a call and how they were made, from its samples and scores or from some of their items; the
+        second step."""
 
-    @property
-    def deadline(self) -> float | None:
-        """Seconds for the reads of a call."""
-
-    @property
-    def log(self) -> Any:
-        """The [`RewardLog`]."""
-
-    @property
-    def judged(self) -> Callable[..., Call]:
-        """Scores the completions."""
-
-    @property
-    def rewards_of(self) -> Callable[..., Any]:
-        """The rewards of a call, and how they were made."""
-
-    @property
-    def record(self) -> Callable[..., None]:
-        """Logs scores and rewards."""
-
-    def pop_stats(self) -> dict[str, float]:
-        """Mean of each metric since the last call of this method."""
+    @abstractmethod
+    def record(
+        self,
+        call: Call,
+        rewards: Sequence[float | None],
+        trail: Trail,
+        more: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Log the scores and rewards of a call; the third step."""
 
 
 class AsyncReward:
@@ -110,12 +166,12 @@ class AsyncReward:
     partials would have the same name.
     """
 
-    def __init__(self, reward: Exchanging):
+    def __init__(self, reward: TrainerReward):
         self.reward = reward
         self.__name__ = reward.__name__
 
     async def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **kwargs: Any) -> list[float | None]:
-        """Run the reward in a thread; see [`ChecklistReward.__call__`].
+        """Run the reward in a thread; see [`TrainerReward.__call__`].
 
         Raises [`SampleError`] if ranks have to exchange groups: the threads of several rewards would do so in a
         different order on each rank.

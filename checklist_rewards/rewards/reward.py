@@ -24,7 +24,7 @@ from typing import Any, Literal, get_args
 from checklist_rewards.chat import completion_text, opens_thinking, prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import BackendError, SampleError
-from checklist_rewards.rewards.call import AsyncReward, Call, LogExtra, LogMetric, Rewards, Samples, Scores
+from checklist_rewards.rewards.call import Call, LogExtra, LogMetric, Rewards, Samples, Scores, StagedReward
 from checklist_rewards.rewards.content import content_key
 from checklist_rewards.rewards.failures import (
     ON_FAILURE,
@@ -54,7 +54,7 @@ _TAKEN_NAMES = ("reward", "reward_std", "step", "prompt", "completion", "advanta
 logger = logging.getLogger(__name__)
 
 
-class ChecklistReward:
+class ChecklistReward(StagedReward):
     """A reward function for `GRPOTrainer`, `RLOOTrainer` and other trainers with the same reward interface.
 
     Args:
@@ -165,46 +165,6 @@ class ChecklistReward:
         self.ties_are_left_out = False  # set by ChecklistOnlineDPOTrainer
         self._warned = False
 
-    def __call__(
-        self,
-        prompts: Sequence[Any],
-        completions: Sequence[Any],
-        checklist: Sequence[Any] | None = None,
-        completion_ids: Sequence[Sequence[int]] | None = None,
-        log_extra: LogExtra | None = None,
-        log_metric: LogMetric | None = None,
-        trainer_state: Any = None,
-        **kwargs: Any,
-    ) -> list[float | None]:
-        """Compute the rewards of completions.
-
-        Args:
-            prompts, completions (lists of `str`, or of lists of messages):
-                One prompt per completion.
-            checklist (list, *optional*):
-                One per completion: anything that [`Checklist.parse`] accepts, or None.
-            completion_ids:
-                Not used; trainers pass it.
-            trainer_state (*optional*):
-                Provides the step for log lines.
-            log_extra (callable, *optional*):
-                Called with the column `<name>/detail`, each completion's [`Score`] as JSON.
-            log_metric (callable, *optional*):
-                Called with the metrics of [`metric_names`].
-            **kwargs:
-                The other columns of the dataset, including the checklists if `column` names one of them.
-
-        Returns:
-            `list[float | None]`: One per completion, in [0, 1] unless `shaping` changes the range.
-
-        Raises:
-            SampleError: If the checklist column is missing, or if a prompt or completion is not text.
-            ChecklistError: If a checklist cannot be used; names the row and item. Nothing has been sent to the judge.
-            BackendError: If a completion has no score and `on_failure="raise"`.
-        """
-        columns = kwargs if checklist is None else {"checklist": checklist, **kwargs}
-        return self.rewarded(prompts, completions, columns, log_extra, log_metric, trainer_state)[0]
-
     def split(
         self,
         by: By = "category",
@@ -217,13 +177,6 @@ class ChecklistReward:
         Use `multi_objective_aggregation="normalize_then_sum"` to normalize each part by itself.
         """
         return split(self, self, by, names=names, dataset=dataset)
-
-    def rewarded(self, *batch: Any, parts: Parts | None = None) -> tuple[Rewards, Trail]:
-        """Judge and log a call, with the arguments of [`judged`]. The trail has the rewards of `parts`."""
-        call = self.judged(*batch)
-        rewards, trail = self.rewards_of(call, call.samples, call.scores, parts)
-        self.record(call, rewards, trail)
-        return rewards, trail
 
     def judged(
         self,
@@ -291,10 +244,6 @@ class ChecklistReward:
         """
         names = completion_metrics(None, None, None, self.categories)
         return [f"{self.__name__}/{name}" for name in ("judge_seconds", *names, *self.shaping.metric_names)]
-
-    def as_async(self) -> AsyncReward:
-        """The same reward as a coroutine. Trainers await several of them concurrently, each in a thread."""
-        return AsyncReward(self)
 
     def exchanges(self, hook: Any) -> bool:
         """Whether a call communicates between ranks, in the trainer that passed this hook."""

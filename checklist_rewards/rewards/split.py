@@ -25,7 +25,7 @@ from typing import Any, Literal, Protocol
 
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rewards.call import AsyncReward, LogExtra, LogMetric, Rewards, Samples, Scores
+from checklist_rewards.rewards.call import LogExtra, LogMetric, Rewards, Samples, Scores, TrainerReward
 from checklist_rewards.rewards.content import content_key
 from checklist_rewards.rewards.log import completion_metrics, metrics_of
 from checklist_rewards.rewards.trail import Trail
@@ -129,7 +129,7 @@ class Parts:
         return only(sample, score, items, self.metric) if items else (None, None)
 
 
-class RewardPart:
+class RewardPart(TrainerReward):
     """The reward of one part of the checklists; made by `split()` of a reward or of a monitored reward."""
 
     def __init__(self, shared: _Shared, part: str, weight: float):
@@ -140,30 +140,12 @@ class RewardPart:
         checklists that have any. 1 if `split()` was called without a dataset."""
         self._shared = shared
 
-    def __call__(
-        self,
-        prompts: Sequence[Any],
-        completions: Sequence[Any],
-        checklist: Sequence[Any] | None = None,
-        completion_ids: Sequence[Sequence[int]] | None = None,
-        log_extra: LogExtra | None = None,
-        log_metric: LogMetric | None = None,
-        trainer_state: Any = None,
-        **kwargs: Any,
-    ) -> Rewards:
-        """Compute the rewards of this part; arguments as in [`ChecklistReward.__call__`].
-
-        Returns:
-            `list[float | None]`: One per completion; None if its checklist has no item of this part, or if too few of
-            them were answered.
-        """
-        columns = kwargs if checklist is None else {"checklist": checklist, **kwargs}
-        hooks = log_extra, log_metric, trainer_state
-        return self._shared.rewards(self.part, prompts, completions, columns, hooks)
-
-    def as_async(self) -> AsyncReward:
-        """The same reward as a coroutine; see [`ChecklistReward.as_async`]."""
-        return AsyncReward(self)
+    def rewarded(
+        self, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any], *hooks: Any
+    ) -> tuple[Rewards, Trail]:
+        """The rewards of this part: None for a completion whose checklist has no item of this part, or of which too
+        few were answered. The trail stays with the reward of the whole checklist."""
+        return self._shared.rewards(self.part, prompts, completions, columns, hooks), Trail()
 
     def exchanges(self, hook: Any) -> bool:
         """Whether a call communicates between ranks, in the trainer that passed this hook."""

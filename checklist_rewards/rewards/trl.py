@@ -21,8 +21,9 @@ environment variable `CHECKLIST_REWARDS_CONFIG` (`configured.py`).
 
 from __future__ import annotations
 
+from checklist_rewards.rewards.call import AsyncReward
 from checklist_rewards.rewards.configured import reward_from_environment
-from checklist_rewards.rewards.reward import AsyncReward, ChecklistReward
+from checklist_rewards.rewards.reward import ChecklistReward
 
 __all__ = ["AsyncReward", "ChecklistReward"]
 

@@ -154,7 +154,7 @@ def add_live(app: FastAPI, project: Project) -> None:
 
 
 def _while_typed(answer: Callable[[dict[str, Any]], dict[str, Any]], body: dict[str, Any]) -> dict[str, Any]:
-    """The answer, or its error as `error`: while a form is edited, what cannot be used yet is no failed request."""
+    """The answer, or `{"error": ...}` with status 200: a form that is still being edited is not a failed request."""
     try:
         return answer(body)
     except ChecklistRewardsError as error:

@@ -4,6 +4,8 @@ import os
 import select
 import signal
 import socket
+import subprocess
+import sys
 import sysconfig
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +15,7 @@ import pytest
 
 from checklist_rewards.checks.sandbox import Execution, run_code, run_program, unsafe, wasm
 from checklist_rewards.errors import CheckError
+from tests.conftest import REPO
 
 ADD = "def add(a, b):\n    return a + b\n"
 TESTS = "assert add(2, 3) == 5"
@@ -237,6 +240,19 @@ def test_no_thread_is_left():
         if thread.name == "guest":
             thread.join(10)
             assert not thread.is_alive()
+
+
+def test_a_guest_that_aborts_leaves_the_process_alive_when_signal_handlers_are_replaced():
+    """Ray and test runners enable the fault handler at any time."""
+    host = """
+import faulthandler
+from checklist_rewards.checks.sandbox import run_code
+print(run_code("x = 1", seconds=0.5, memory_mb=256).failure)
+faulthandler.enable()
+print(run_code("import os; os.abort()", seconds=0.5, memory_mb=256).failure)
+"""
+    done = subprocess.run([sys.executable, "-c", host], capture_output=True, text=True, cwd=REPO)
+    assert done.stdout == "None\ncrashed\n", done.stderr
 
 
 def test_another_binary_is_not_run(monkeypatch):

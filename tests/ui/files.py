@@ -90,7 +90,7 @@ def reasoned_rows() -> Iterator[dict[str, Any]]:
 
 
 def quoting_rows() -> Iterator[dict[str, Any]]:
-    """One row answered by judges that quote the response, and quote words that are no evidence."""
+    """One row answered by judges that quote the response, and also words that must not be marked as evidence."""
     checklist = Checklist.parse(["Is it polite?", "Does it have a number?"])
     reasoning = (
         'It says "you are wrong" and \'nonsense\'. The answer cannot be "yes"; "sense" and "gone" are no evidence.'

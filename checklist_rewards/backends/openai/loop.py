@@ -28,7 +28,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     future = asyncio.run_coroutine_threadsafe(work, _loop())
     try:
         return future.result()
-    except BaseException:
+    except BaseException:  # Ctrl-C included: the requests must not go on without a caller
         future.cancel()
         raise
 
@@ -45,7 +45,7 @@ def run_streaming(
         while (entry := items.get()) is not None:
             receive(*entry)
         return future.result()
-    except BaseException:
+    except BaseException:  # Ctrl-C included: the requests must not go on without a caller
         future.cancel()
         raise
 

@@ -102,7 +102,7 @@ def url(project):
 def page(url, chromium):
     """A browser that has opened the printed URL."""
     driver = chromium
-    browser.errors(driver)
+    browser.leave(driver)
     driver.set_script_timeout(HANG)
     driver.get(url)
     base = url.partition("/?")[0]

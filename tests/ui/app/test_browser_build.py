@@ -68,7 +68,7 @@ def served(tmp_path_factory):
 def page(served, chromium):
     from selenium.webdriver.support.wait import WebDriverWait
 
-    browser.errors(chromium)
+    browser.leave(chromium)
     chromium.set_script_timeout(HANG)
 
     def wait(condition):
@@ -116,7 +116,8 @@ def test_dimensions_become_a_saved_checklist(page, served):
     sentence = texts(page, "[role=alert]")
     assert len(sentence) == 1 and "the stage 'elaborate' failed. colour" in sentence[0]
     assert texts(page, f"{stage(page, 1)} [name=seeds]") == ["Is it crimson?"]
-    assert ["400" in message for message in browser.errors(page.driver)] == [True]
+    messages = browser.errors(page.driver)
+    assert len(messages) == 1 and "400" in messages[0], messages
 
     fill(page, f"{stage(page, 1)} [name=seeds]", f"Is it red?\n{HOSTILE}\nIs it polite?")
     click(page, "[name=run-elaborate]")
