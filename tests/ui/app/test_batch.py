@@ -25,6 +25,7 @@ from checklist_rewards.ui.project import Project
 from tests.conftest import HANG
 from tests.ui.app.conftest import HOST, QUESTIONS, TOKEN, write_jsonl
 
+STORE = "/nowhere/answers.sqlite"  # only passed on
 REQUEST = {"file": "rows.jsonl", "output": "scored/rows.jsonl"}
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="jobs are signalled as process groups")
 CLI = """
@@ -47,7 +48,7 @@ Path(options["summary"]).write_text(json.dumps({"rows": 5, "mean_score": 0.25, "
 
 def judging_of(folder, model="pocket") -> Judging:
     engine = Engine(model, "transformers", settings={"dtype": "float32", "api_key": "sk-not-to-be-saved"})
-    return Judging(Project.at(folder), PipelineConfig(), {}, engine, engine, Store(":memory:"), "answers.sqlite")
+    return Judging(Project.at(folder), PipelineConfig(), {}, engine, engine, Store(":memory:"), STORE)
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ def test_a_job_is_a_file_without_keys_and_runs_the_command(batch, folder):
     seen = json.loads((folder / "seen.json").read_text())
     assert seen[:3] == ["score", str(folder / "rows.jsonl"), f"--output={folder / 'scored' / 'rows.jsonl'}"]
     assert "--checklist-key=--config=/etc/passwd" in seen and "--input-key=prompt" in seen
-    assert {"--model=pocket", "--backend=transformers", "--store=answers.sqlite", "--budget=2.0"} <= set(seen)
+    assert {"--model=pocket", "--backend=transformers", f"--store={STORE}", "--budget=2.0"} <= set(seen)
     assert "--price=pocket=0.1,0.4" in seen
     assert (folder / "jobs" / ".run" / f"{job['id']}.yaml").read_text().count("metric: pass") == 1
     (folder / "go.json").write_text("{}")
