@@ -198,13 +198,15 @@ class Score(BaseModel):
         only_penalties = not any(weight > 0 for weight in weights)
         metric = aggregation.primary_metric
         metrics = _metrics(counted, only_penalties, any_probabilities, quality)
-        lower, upper = (
-            _gated(_metrics(full, only_penalties, any_probabilities, bound)[metric], full)
-            for full, bound in (
-                (counted + [line.counted(credit) for line in missing], grade if quality is None else quality)
-                for credit, grade in ((0.0, LEAST_QUALITY), (1.0, BEST_QUALITY))
+        lower = upper = _gated(metrics[metric], counted)
+        if missing or lower is None:
+            lower, upper = (
+                _gated(_metrics(full, only_penalties, any_probabilities, bound)[metric], full)
+                for full, bound in (
+                    (counted + [line.counted(credit) for line in missing], grade if quality is None else quality)
+                    for credit, grade in ((0.0, LEAST_QUALITY), (1.0, BEST_QUALITY))
+                )
             )
-        )
         all_weight = math.fsum(map(abs, weights))
         answered_weight = 1 - math.fsum(abs(line.weight or 0.0) for line in missing) / all_weight
         answered_weight = min(1.0, max(0.0, answered_weight))

@@ -110,7 +110,8 @@ class Call:
 
 @dataclass
 class Outcome:
-    """What a run measured: `latencies` of calls in seconds, `step_s` from the last rollout to the last answer."""
+    """What a run measured: `latencies` in seconds from the end of a rollout to the answer of its call, `step_s` from
+    the last rollout to the last answer."""
 
     reads: int = 0
     calls: int = 0
@@ -374,7 +375,7 @@ def _send(
         ends = started + traffic.spread_s * number / len(calls)
         if ends > env.now:
             yield env.timeout(ends - env.now)
-        call.sent = env.now
+        call.sent = ends
         busy = senders.call_s + senders.read_s * call.questions
         outcome.sending_s += busy
         yield env.timeout(busy)

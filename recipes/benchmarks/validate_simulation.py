@@ -2,12 +2,24 @@
 
     python recipes/benchmarks/validate_simulation.py
 
-Starts vLLM servers of the pocket model, one thread each. First it times single requests of many sizes, with nothing in
-the cache, and fits the three costs of `cluster.Engine` by non-negative least squares. Then it sends the traffic of
-GRPO steps to one server and to two, in lists and one by one, and simulates the same traffic with these costs. Reported
-are throughput, median and 99th percentile of a call, and tokens computed: real, simulated, and the error.
+Starts vLLM servers of the pocket model, one thread each. First it measures their costs:
 
-The fitted costs are written to `runs/bench/engine.json`, which `simulate.py --engine` reads.
+- It times single requests of many sizes, with nothing in the cache, and fits the three costs of `cluster.Engine` by
+  non-negative least squares.
+- It times bursts of small requests. A server parses requests one after another in one process, while its engine works
+  in another one: a sender in the model. The seconds per call of a sender are those with which the simulation takes as
+  long as the bursts.
+
+Then it sends the traffic of GRPO steps to one server and to two, in lists and one by one, and simulates the same
+traffic with these costs. Reported are throughput, median and 99th percentile of a call, and tokens computed: real,
+simulated, and the error. Servers on one machine slow each other down, so the costs are measured for each number of
+servers, with all of them at work.
+
+On few cores, the processes of two servers compete, and throughput of two servers is not that of two machines. With
+`--pinned`, each server has one core, so two servers are as fast as on two machines, but parsing requests and the engine
+do not overlap as the model assumes: then compare the gain of the second server.
+
+The costs of one server are written to `runs/bench/engine.json`, which `simulate.py --engine` reads.
 """
 
 # ruff: noqa: E402
@@ -37,11 +49,11 @@ from benchmarks.cluster import Call, Engine, Senders, Traffic, calls_of, simulat
 from benchmarks.vllm_servers import BLOCK, MODEL, Server, get, vllm_servers
 from rich.console import Console
 from rich.table import Table
-from scipy.optimize import nnls
+from scipy.optimize import brentq, nnls
 
 from checklist_rewards.backends.openai.replicas import Replicas
 
-TOKENS = range(100, 1500)
+TOKENS = range(100, 1000)
 """Ids of ordinary tokens of the pocket model."""
 SIZES = [(tokens, reads) for reads in (1, 4, 16, 48) for tokens in (32, 128, 256, 448)]
 """Tokens per read and reads per request of the requests that are timed."""
@@ -50,6 +62,9 @@ SHAPES = {
     "chats": Traffic(12, 4, 8, prompt_tokens=128, target_tokens=192, question_tokens=24, steps=3, per_call=1),
 }
 
+BURST = Traffic(48, 1, 1, prompt_tokens=30, target_tokens=1, question_tokens=1, steps=1)
+"""Requests sent to each server at once."""
+
 
 async def ask(session: aiohttp.ClientSession, server: Server, prompts: Sequence[Sequence[int]]) -> float:
     """Seconds that a server takes to read one token after each prompt."""
@@ -57,7 +72,7 @@ async def ask(session: aiohttp.ClientSession, server: Server, prompts: Sequence[
     started = time.perf_counter()
     async with session.post(f"{server.address}/v1/completions", json=body) as response:
         found = await response.json()
-        response.raise_for_status()
+        assert response.status == 200, found
     assert len(found["choices"]) == len(prompts)
     return time.perf_counter() - started
 
@@ -66,8 +81,8 @@ def ids(rng: random.Random, count: int) -> list[int]:
     return rng.choices(TOKENS, k=count)
 
 
-async def measured(server: Server, repeats: int) -> Engine:
-    """The costs of a server's engine, from requests that fit one step and that no cache knows."""
+async def engine_of(servers: Sequence[Server], repeats: int) -> Engine:
+    """The costs of an engine, from requests that fit one step and that no cache knows."""
     rng = random.Random(0)
     seconds: dict[tuple[int, int], list[float]] = {}
     async with aiohttp.ClientSession() as session:
@@ -75,14 +90,42 @@ async def measured(server: Server, repeats: int) -> Engine:
             for tokens, reads in rng.sample(SIZES, len(SIZES)):
                 if tokens * reads > 2048:
                     continue
-                took = await ask(session, server, [ids(rng, tokens) for _ in range(reads)])
+                bodies = [[ids(rng, tokens) for _ in range(reads)] for _ in servers]
+                took = await asyncio.gather(*(ask(session, *pair) for pair in zip(servers, bodies, strict=True)))
                 if repeat:  # the first round warms up
-                    seconds.setdefault((tokens, reads), []).append(took)
+                    seconds.setdefault((tokens, reads), []).append(statistics.mean(took))
     rows = [(1.0, tokens * reads, reads) for tokens, reads in seconds]
     times = np.array([statistics.median(found) for found in seconds.values()])
     # Relative errors count: otherwise the largest requests alone decide.
     costs, _ = nnls(np.array(rows) / times[:, None], np.ones(len(times)))
-    return Engine(*map(float, costs), step_tokens=2048, step_reads=128)
+    return Engine(*map(float, costs), step_tokens=2048, step_reads=128, block=BLOCK)
+
+
+async def senders_of(servers: Sequence[Server], engine: Engine, repeats: int) -> Senders:
+    """The costs of a call outside the engine, from bursts of calls."""
+    rng = random.Random(1)
+    count = len(servers)
+    size = BURST.prompt_tokens + BURST.target_tokens + BURST.question_tokens
+    seconds = []
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        for _ in range(repeats + 1):
+            bodies = [[ids(rng, size)] for _ in range(BURST.prompts * count)]
+            started = time.perf_counter()
+            await asyncio.gather(*(ask(session, servers[n % count], body) for n, body in enumerate(bodies)))
+            seconds.append(time.perf_counter() - started)
+    real = statistics.median(seconds[1:])
+
+    def error(call_s: float) -> float:
+        traffic = replace(BURST, prompts=BURST.prompts * count)
+        return simulate(engine, traffic, count, "round_robin", Senders(count, call_s, 0)).seconds - real
+
+    return Senders(count, brentq(error, 0, real) if error(0) < 0 else 0.0, 0)
+
+
+async def costs_of(servers: Sequence[Server], repeats: int) -> tuple[Engine, Senders]:
+    """The costs of servers, all at work."""
+    engine = await engine_of(servers, repeats)
+    return engine, await senders_of(servers, engine, repeats)
 
 
 async def run(servers: Sequence[Server], traffic: Traffic, seed: int) -> dict[str, float]:
@@ -124,9 +167,9 @@ async def run(servers: Sequence[Server], traffic: Traffic, seed: int) -> dict[st
     }
 
 
-def simulated(engine: Engine, traffic: Traffic, replicas: int, seed: int) -> dict[str, float]:
+def simulated(engine: Engine, senders: Senders, traffic: Traffic, seed: int) -> dict[str, float]:
     """The same figures of the same traffic by simulation."""
-    outcome = simulate(engine, traffic, replicas, "text", Senders(1, 0, 0), seed=seed)
+    outcome = simulate(engine, traffic, senders.number, "text", senders, seed=seed)
     return {
         "reads/s": outcome.reads / outcome.seconds,
         "median of a call, s": outcome.quantile(0.5),
@@ -142,16 +185,21 @@ def _computed(server: Server) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--servers", type=int, default=2, help="one core each (default: %(default)s)")
+    parser.add_argument("--servers", type=int, default=2, help="most servers (default: %(default)s)")
+    parser.add_argument("--pinned", action="store_true", help="all processes of a server on one core")
     parser.add_argument("--repeats", type=int, default=5, help="of every measurement (default: %(default)s)")
     parser.add_argument("--output", type=Path, default=Path("runs/bench/validate_simulation.json"))
     args = parser.parse_args()
     args.output.parent.mkdir(parents=True, exist_ok=True)
     load = os.getloadavg()[0]
     rows: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as folder, vllm_servers(Path(folder), args.servers) as servers:
-        engine = replace(asyncio.run(measured(servers[0], args.repeats)), block=BLOCK)
+    costs: dict[int, tuple[Engine, Senders]] = {}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        vllm_servers(Path(folder), args.servers, pinned=args.pinned) as servers,
+    ):
         for count in sorted({1, args.servers}):
+            engine, senders = costs[count] = asyncio.run(costs_of(servers[:count], args.repeats))
             for name, traffic in SHAPES.items():
                 found: dict[str, list[float]] = {}
                 for seed in range(args.repeats):
@@ -159,19 +207,23 @@ def main() -> None:
                         get(f"{server.address}/reset_prefix_cache", "POST")
                     for figure, value in asyncio.run(run(servers[:count], traffic, seed)).items():
                         found.setdefault(figure, []).append(value)
-                expected = [simulated(engine, traffic, count, seed) for seed in range(args.repeats)]
+                expected = [simulated(engine, senders, traffic, seed) for seed in range(args.repeats)]
                 for figure, values in found.items():
                     real = statistics.median(values)
                     model = statistics.median(one[figure] for one in expected)
                     shown = {"real": real, "simulated": model, "error": model / real - 1}
                     rows.append({"servers": count, "requests": name, "figure": figure, **shown})
-    table = Table(*rows[0], title=f"{engine}", title_justify="left")
+    table = Table(*rows[0])
     for row in rows:
         table.add_row(*(f"{cell:,.3g}" if isinstance(cell, float) else str(cell) for cell in row.values()))
-    Console(width=120).print(table)
+    console = Console(width=120)
+    for pair in costs.values():
+        console.print(*pair)
+    console.print(table)
     print(f"load of the machine: {load:.1f} before, {os.getloadavg()[0]:.1f} after")
-    (args.output.parent / "engine.json").write_text(json.dumps(asdict(engine), indent=1) + "\n")
-    args.output.write_text(json.dumps({"engine": asdict(engine), "load": load, "rows": rows}, indent=1) + "\n")
+    (args.output.parent / "engine.json").write_text(json.dumps(asdict(costs[1][0]), indent=1) + "\n")
+    found_costs = {count: [asdict(engine), asdict(senders)] for count, (engine, senders) in costs.items()}
+    args.output.write_text(json.dumps({"costs": found_costs, "load": load, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -29,10 +29,11 @@ _PORTS = (20000, 32000)
 
 @dataclass
 class Server:
-    """A vLLM server of the pocket model, with all its processes in one session."""
+    """A vLLM server of the pocket model, with all its processes in one session, and on one core if `core` is given."""
 
     port: int
     log: Path
+    core: int | None = None
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -47,6 +48,8 @@ class Server:
         command += ["--port", str(self.port), "--enforce-eager", "--dtype", "float32", "--block-size", str(BLOCK)]
         command += ["--kv-cache-memory-bytes", str(2**28)]
         # The development mode has a route that empties the prefix cache.
+        if self.core is not None:
+            command = ["taskset", "--cpu-list", str(self.core), *command]
         extra = {"TORCHDYNAMO_DISABLE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_SERVER_DEV_MODE": "1"}
         with self.log.open("ab") as stream:
             self.process = subprocess.Popen(
@@ -100,9 +103,13 @@ def wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> float:
 
 
 @contextmanager
-def vllm_servers(folder: Path, count: int) -> Iterator[list[Server]]:
-    """Servers that are ready."""
-    servers = [Server(free_port(), folder / f"server{number}.log") for number in range(count)]
+def vllm_servers(folder: Path, count: int, *, pinned: bool = False) -> Iterator[list[Server]]:
+    """Servers that are ready, each on a core of its own if `pinned`."""
+    cores = sorted(os.sched_getaffinity(0)) if pinned else [None] * count
+    servers = [
+        Server(free_port(), folder / f"server{number}.log", core)
+        for number, core in zip(range(count), cores, strict=False)
+    ]
     try:
         for server in servers:
             server.start()
