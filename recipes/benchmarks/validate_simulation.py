@@ -16,8 +16,8 @@ simulated, and the error. Servers on one machine slow each other down, so the co
 servers, with all of them at work.
 
 On few cores, the processes of two servers compete, and throughput of two servers is not that of two machines. With
-`--pinned`, each server has one core, so two servers are as fast as on two machines, but parsing requests and the engine
-do not overlap as the model assumes: then compare the gain of the second server.
+`--pinned`, each server has one core. Then two servers are as fast as on two machines, but parsing requests and the
+engine do not overlap as the model assumes; compare the gain of the second server.
 
 The costs of one server are written to `runs/bench/engine.json`, which `simulate.py --engine` reads.
 """
