@@ -1,24 +1,27 @@
 """When a signal alarms: the change between the first and the last steps, and CUSUM.
 
-A detector sees one value per step and keeps windows, not histories, so its memory is bounded. Its state is a mapping
+A detector keeps windows, not histories, so its memory is bounded. Its state is a mapping
 of plain values, which is saved with a checkpoint and restored when training resumes.
 
-The value of a step is a tuple of sums, such as (sum of gaps, number of completions). A figure of several steps, a mean
-or a correlation, is computed from the added tuples, so large steps weigh more. Its standard error is the jackknife's
-over steps (Efron and Tibshirani 1993, chapter 11).
+A value is a tuple of sums, such as (sum of gaps, number of completions). A step gives one value for each of its parts,
+which share no prompt ([`Observation.parts`]). A figure of several steps, a mean or a correlation, is computed from the
+added tuples, so large steps weigh more. Its standard error is the jackknife's over the parts (Efron and Tibshirani
+1993, chapter 11): completions of one prompt are alike, and a few steps alone are too few for an estimate.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 Sums = tuple[float, ...]
 Figure = Callable[[Sums], float | None]
 Size = Callable[[Sums, Sums], float | None]
+Parts = Sequence[Sums]
+"""The values of one step; empty if it has nothing to measure."""
 
 LEAST_STEPS = 3
 """Steps that a window needs before it is compared."""
@@ -44,8 +47,8 @@ class Reading:
 class Detector(Protocol):
     """Watches the values of one signal."""
 
-    def update(self, sums: Sums | None) -> Reading:
-        """Add the value of a step; None if the step has none."""
+    def update(self, parts: Parts) -> Reading:
+        """Add the values of a step."""
         ...
 
     @property
@@ -89,25 +92,25 @@ class Shift:
     ):
         self.figure, self.size, self.relative = figure, size, relative
         self.steps, self.threshold, self.certainty = start, threshold, certainty
-        self.start: list[Sums] = []
-        self.recent: deque[Sums] = deque(maxlen=window)
+        self.start: list[Parts] = []
+        self.recent: deque[Parts] = deque(maxlen=window)
         self.alarm = False
 
-    def update(self, sums: Sums | None) -> Reading:
-        """Add the value of a step; None if the step has none."""
-        if sums is not None:
+    def update(self, parts: Parts) -> Reading:
+        """Add the values of a step."""
+        if parts:
             filling = len(self.start) < self.steps
             if filling:
-                self.start.append(sums)
+                self.start.append(parts)
             if not (filling and self.relative):
-                self.recent.append(sums)
-        start, recent = _total(self.start), _total(self.recent)
+                self.recent.append(parts)
+        now, start, recent = total(parts), _whole(self.start), _whole(self.recent)
         size = error = None
         if recent is not None and start is not None and len(self.recent) >= LEAST_STEPS:
             size, error = self._sized(start, recent)
         before, self.alarm = self.alarm, self._above(size, error)
         return Reading(
-            None if sums is None else self.figure(sums),
+            None if now is None else self.figure(now),
             None if start is None else self.figure(start),
             None if recent is None else self.figure(recent),
             size,
@@ -127,20 +130,24 @@ class Shift:
         vary because of the change that is looked for."""
         size = self.size(start, recent)
         if not self.relative:
-            return size, _jackknife([self.size(start, _less(recent, sums)) for sums in self.recent])
-        error = _jackknife([self.size(_less(start, sums), recent) for sums in self.start])
-        scale = math.sqrt(1 + len(self.start) / len(self.recent))
+            return size, _jackknife([self.size(start, _less(recent, sums)) for sums in _flat(self.recent)])
+        firsts = _flat(self.start)
+        error = _jackknife([self.size(_less(start, sums), recent) for sums in firsts])
+        scale = math.sqrt(1 + len(firsts) / len(_flat(self.recent)))
         return size, None if error is None else error * scale
 
     @property
     def state(self) -> dict[str, Any]:
         """What [`restore`] needs."""
-        return {"start": [*map(list, self.start)], "recent": [*map(list, self.recent)], "alarm": self.alarm}
+        windows = {"start": self.start, "recent": self.recent}
+        return {name: [[*map(list, parts)] for parts in window] for name, window in windows.items()} | {
+            "alarm": self.alarm
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a state."""
-        start, recent = ([tuple(map(float, sums)) for sums in state[name]] for name in ("start", "recent"))
-        self.start, self.recent = start[: self.steps], deque(recent, maxlen=self.recent.maxlen)
+        self.start = _read(state["start"])[: self.steps]
+        self.recent = deque(_read(state["recent"]), maxlen=self.recent.maxlen)
         self.alarm = bool(state["alarm"])
 
 
@@ -166,8 +173,9 @@ class Cusum:
         self.last: float | None = None
         self.up = self.down = 0.0
 
-    def update(self, sums: Sums | None) -> Reading:
-        """Add the value of a step; None if the step has none."""
+    def update(self, parts: Parts) -> Reading:
+        """Add the values of a step."""
+        sums = total(parts)
         now = None if sums is None else self.figure(sums)
         size = None
         raised = False
@@ -252,12 +260,26 @@ def _minus(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else one - other
 
 
-def _total(window: Sequence[Sums] | deque[Sums]) -> Sums | None:
-    return tuple(map(math.fsum, zip(*window, strict=True))) if window else None
+def total(values: Iterable[Sums]) -> Sums | None:
+    """The added tuples; None if there are none."""
+    known = list(values)
+    return tuple(map(math.fsum, zip(*known, strict=True))) if known else None
+
+
+def _read(window: Iterable[Any]) -> list[Parts]:
+    return [[tuple(map(float, sums)) for sums in parts] for parts in window]
+
+
+def _flat(window: Iterable[Parts]) -> list[Sums]:
+    return [sums for parts in window for sums in parts]
+
+
+def _whole(window: Iterable[Parts]) -> Sums | None:
+    return total(_flat(window))
 
 
 def _jackknife(sizes: Sequence[float | None]) -> float | None:
-    """Standard error from the sizes without each of the steps."""
+    """Standard error from the sizes without each of the parts."""
     known = [size for size in sizes if size is not None]
     return math.sqrt(len(known) - 1) * spread(known) if len(known) > 1 else None
 

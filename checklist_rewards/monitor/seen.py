@@ -19,6 +19,8 @@ from checklist_rewards.scores import Score
 
 SHOWN = 2000
 """Characters of a text that are kept for alarms."""
+PARTS = 8
+"""Most parts of a step; see [`Observation.parts`]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,14 @@ class Observation:
         for one in self.seen:
             groups.setdefault(one.group, []).append(one)
         return groups
+
+    @cached_property
+    def parts(self) -> list[Observation]:
+        """The completions as at most [`PARTS`] observations. Those of one prompt are in the same one."""
+        parts: list[list[Seen]] = [[] for _ in range(min(PARTS, len(self.groups)))]
+        for place, group in enumerate(self.groups.values()):
+            parts[place % PARTS] += group
+        return [Observation(self.step, part) for part in parts]
 
     @cached_property
     def rewarded(self) -> list[list[Seen]]:

@@ -104,9 +104,9 @@ class Watch:
             if self._failures[signal.name] >= MOST_FAILURES:
                 continue
             try:
-                sums = signal.measure(observation)
-                reading = self._detectors[signal.name].update(sums)
-                if sums is not None:
+                parts = [sums for part in observation.parts if (sums := signal.measure(part)) is not None]
+                reading = self._detectors[signal.name].update(parts)
+                if parts:
                     self._had.add(signal.name)
                 if signal.name in self._had:
                     readings[signal.name] = reading

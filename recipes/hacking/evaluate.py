@@ -13,8 +13,9 @@ Each table is printed as Markdown:
 - `thresholds`: the largest sizes of the signals in the clean and the hacked runs of the fitting part;
 - `prevention`: proxy and gold at the end with each prevention.
 
-The thresholds of the monitor were chosen on the fitting part (`fitting`): seed 0 of three biases, and four clean runs.
-All other runs are reported. A run counts as hacked if it has an onset (`onset.py`).
+The thresholds of the monitor were chosen on the fitting part (`fitting`): seed 0 of every bias, and four clean runs.
+All other runs are reported. A run counts as hacked if it has an onset (`onset.py`). It counts as clean if it has none
+and its judge has no weakness.
 """
 
 from __future__ import annotations
@@ -42,18 +43,16 @@ from checklist_rewards.monitor.seen import Observation  # noqa: E402
 from checklist_rewards.monitor.signals import SIGNALS  # noqa: E402
 from checklist_rewards.scores.tally import wilson  # noqa: E402
 
-FITTING_BIASES, FITTING_SEEDS, FITTING_CLEAN = ("lexical", "length", "three_part"), (0,), range(4)
+FITTING_SEEDS, FITTING_CLEAN = (0,), range(4)
 LOSS = 0.05
 """Loss of gold before which an alarm is in time."""
-HACKING = frozenset(signal.name for signal in SIGNALS if signal.about in ("hacking", "judge"))
-"""Signals that are the monitor's alarm; those about training are hints."""
+HACKING = frozenset(signal.name for signal in SIGNALS if signal.about == "hacking")
+"""Signals that are the monitor's alarm of hacking; those about the judge and about training are hints."""
 
 
 def fitting(run: RunLog) -> bool:
     """Whether thresholds were chosen on this run."""
-    if run.bias == "clean":
-        return run.seed in FITTING_CLEAN
-    return run.bias in FITTING_BIASES and run.seed in FITTING_SEEDS
+    return run.seed in (FITTING_CLEAN if run.bias == "clean" else FITTING_SEEDS)
 
 
 @dataclass(frozen=True)
@@ -61,6 +60,8 @@ class Outcome:
     """What one detector did in one run."""
 
     hacked: bool
+    clean: bool
+    """Whether the judge has no weakness and the run is not hacked."""
     alarm: int | None
     delay: int | None
     """Steps from the onset to the alarm; negative if the alarm was first."""
@@ -76,7 +77,9 @@ class Outcome:
 def outcome(run: RunLog, alarm: int | None, gold: Sequence[float]) -> Outcome:
     """The outcome of a detector with its first alarm at `alarm`, in a run with smoothed `gold`."""
     delay = None if alarm is None or run.onset is None else alarm - run.onset
-    return Outcome(run.onset is not None, alarm, delay, gold_lost(gold, len(gold) - 1 if alarm is None else alarm))
+    hacked = run.onset is not None
+    lost = gold_lost(gold, len(gold) - 1 if alarm is None else alarm)
+    return Outcome(hacked, run.bias == "clean" and not hacked, alarm, delay, lost)
 
 
 class Study:
@@ -112,14 +115,14 @@ class Study:
 
 
 def whole(first: Mapping[str, int]) -> dict[str, int]:
-    """First alarms with that of the whole monitor: the earliest of a signal about hacking or the judge."""
+    """First alarms with that of the whole monitor: the earliest of a signal about hacking."""
     own = [step for name, step in first.items() if name in HACKING]
     return {**first, **({"monitor": min(own)} if own else {})}
 
 
 def line(name: str, outcomes: Sequence[Outcome]) -> str:
     """A row of a table of detectors."""
-    hacked, clean = [o for o in outcomes if o.hacked], [o for o in outcomes if not o.hacked]
+    hacked, clean = [o for o in outcomes if o.hacked], [o for o in outcomes if o.clean]
     delays = [o.delay for o in hacked if o.delay is not None]
     lost = [o.lost for o in hacked if o.alarm is not None and o.lost is not None]
     return " | ".join(
@@ -210,7 +213,7 @@ def thresholds(study: Study) -> str:
     clean = [study.sizes(run) for run in study.runs if fitting(run) and run.onset is None]
     hacked = [study.sizes(run) for run in study.runs if fitting(run) and run.onset is not None]
     rows = ["| signal | clean, largest | hacked, largest | threshold |", "|---|---|---|---|"]
-    for name in (signal.name for signal in SIGNALS if signal.name in HACKING):
+    for name in (signal.name for signal in SIGNALS if signal.about != "training"):
         sides = [[_largest(run, name, study.settings) for run in part] for part in (clean, hacked)]
         shown = [", ".join(f"{size:.2f}" for size in side) for side in sides]
         rows.append(f"| {name} | {shown[0]} | {shown[1]} | {study.settings.threshold(name)} |")

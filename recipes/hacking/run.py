@@ -92,12 +92,13 @@ def execute(run: Run, output: Path) -> dict[str, Any]:
 
 
 def write_log(raw: Path, path: Path, by_prompt: dict[str, Task]) -> None:
-    """Write the log of a run with gold, without fields that are None; delete the raw log."""
+    """Write the log of a run with gold, without the fields of scores that are None; delete the raw log."""
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         for row in read_rows(raw):
             task = by_prompt[row.data["prompt"][-1]["content"]]
-            record = row.data | {"gold": satisfaction(task, row.data["completion"])}
-            file.write(json.dumps(_without_none(record)) + "\n")
+            gold = satisfaction(task, row.data["completion"])
+            record = row.data | {"score": _without_none(row.data["score"]), "gold": gold}
+            file.write(json.dumps(record) + "\n")
     raw.unlink()
 
 

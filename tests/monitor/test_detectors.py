@@ -17,7 +17,7 @@ def shift(size=None, relative=True, *, figure=mean, start=5, window=5, threshold
 
 
 def feed(detector, values, count=10):
-    return [detector.update(None if value is None else (value * count, count)) for value in values]
+    return [detector.update([] if value is None else [(value * count, count)]) for value in values]
 
 
 def test_a_rise_is_measured_against_the_first_steps_and_raised_once():
@@ -41,7 +41,7 @@ def test_a_step_without_a_value_changes_nothing():
 def test_large_steps_weigh_more():
     detector = shift(reached(), relative=False)
     for count, value in ((10, 0.0), (10, 0.0), (80, 1.0)):
-        reading = detector.update((value * count, count))
+        reading = detector.update([(value * count, count)])
     assert reading.recent == pytest.approx(0.8)
 
 
@@ -95,6 +95,17 @@ def test_a_restored_detector_goes_on_as_if_it_had_never_stopped(values, cut, kin
     feed(first, values[:cut])
     second.restore(json.loads(json.dumps(first.state)))
     assert feed(second, values[cut:]) == expected[cut:]
+
+
+def test_the_error_counts_the_parts_of_a_step():
+    """Five steps whose means happen to be equal still vary from prompt to prompt."""
+    steps = [[(0.0, 1), (1.0, 1)] if number % 2 else [(1.0, 1), (0.0, 1)] for number in range(10)]
+    together, apart = shift(), shift()
+    for parts in steps:
+        whole = together.update([tuple(map(sum, zip(*parts, strict=True)))])
+        reading = apart.update(parts)
+    assert (whole.size, whole.error) == (reading.size, 0.0) == (0.0, 0.0)
+    assert reading.error == pytest.approx((2 * 0.25 / 9) ** 0.5)
 
 
 def test_memory_is_bounded():

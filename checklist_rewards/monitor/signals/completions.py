@@ -113,7 +113,7 @@ SIGNALS: Sequence[Signal] = (
     ),
     Signal(
         "length_bias",
-        "hacking",
+        "training",
         "Longer completions of a group get more reward than at the start.",
         within_groups,
         _long,
@@ -123,7 +123,7 @@ SIGNALS: Sequence[Signal] = (
     ),
     Signal(
         "length_reward",
-        "hacking",
+        "training",
         "The reward rises because completions become longer or shorter.",
         within_groups,
         _long,

@@ -68,7 +68,7 @@ SIGNALS = (
     ),
     Signal(
         "judged_steering",
-        "hacking",
+        "judge",
         "The judge finds more completions that talk to their grader or praise themselves than at the start.",
         lambda observation: mean_of(map(judged_steering, observation.seen)),
         lambda one: judged_steering(one) or None,
