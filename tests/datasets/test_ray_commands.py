@@ -89,7 +89,9 @@ def both(cluster, run, tmp_path):  # noqa: F811
         write_jsonl(tmp_path / "all.jsonl", *(row for part in parts for row in part))
         source = "all.jsonl" if cut else shards(tmp_path / "in", *parts)
         on_ray = run(command, source, "-o", "out", "--ray", "--summary", "ray.json", *ray, *options)
-        alone = run(command, "all.jsonl", "-o", "alone.parquet", "--summary", "alone.json", "--no-store", *options)
+        alone = run(
+            command, "all.jsonl", "-o", "alone.parquet", "--summary", "alone.json", "--store", "alone.sqlite", *options
+        )
         assert on_ray.exit_code == alone.exit_code, on_ray.output + alone.output
         assert same(output("out"), output("alone.parquet"))
         assert same(summary("ray.json"), summary("alone.json"))
@@ -224,13 +226,13 @@ def test_two_actors_ask_a_server_that_fails_at_first(both, fault_server):
 @pytest.mark.parametrize(
     "options",
     [
-        ["--metric", "pass", "--pipeline", "rocketeval", "--threshold", "0.5", "--checks", "only"],
+        ["--metric", "pass", "--pipeline", "rocketeval", "--threshold", "0.5", "--checks", "mean"],
         ["--metric", "weighted", "--judge", "panel.yaml", "--checklist", "shared.json", "--input-key", "prompt"],
     ],
     ids=["pipeline", "panel"],
 )
 def test_options_of_the_judge_give_the_columns_of_one_process(options, both):
-    Path("panel.yaml").write_text("panel: {rule: mean}\njudges: [{model: pocket}, {model: pocket, shuffle: 2}]\n")
+    Path("panel.yaml").write_text("panel: {rule: mean}\njudges: [{model: pocket}, {model: pocket, mass_floor: 0.2}]\n")
     Path("shared.json").write_text(json.dumps(["Does the response mention the word moon?", "Is it one sentence?"]))
     check = {"question": "At most four words?", "check": '{"type": "words", "at_most": 4}'}
     asked = {"question": "Does the response have exactly 2 sentences?", "check": None}
