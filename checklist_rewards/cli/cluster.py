@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import typer
@@ -9,10 +10,10 @@ import typer
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import prices_from
-from checklist_rewards.cli.report import RunReport, bars, warn_if_pocket
+from checklist_rewards.cli.report import RunReport, bars, console, warn_if_pocket
 from checklist_rewards.cli.work import Work
 from checklist_rewards.datasets.rows import Columns
-from checklist_rewards.datasets.shards import find_shards, first_row
+from checklist_rewards.datasets.shards import Shard, find_shards, first_row
 from checklist_rewards.datasets.tasks import Source
 from checklist_rewards.errors import SampleError
 from checklist_rewards.validation import import_extra
@@ -44,24 +45,45 @@ def run_on_ray(
     for name, value in (("--dry-run", dry.dry_run or None), ("--budget", dry.budget)):
         if value is not None:
             raise SampleError(f"{name} counts the calls of one process, so it cannot be combined with --ray; omit it.")
-    first = first_row(find_shards(files.rows))
+    shards = find_shards(files.rows)
+    _check_summary(files, shards)
+    first = first_row(shards)
     blank = first.where.split(", ")[0].lower().endswith(".csv")
     task = command.task(Columns.of(first.data, blank_is_null=blank, **columns), scores=scores, checklists=checklists)
     prices = prices_from(dry.price)
     warn_if_pocket(*models)
     keep = store.store or not store.no_store
     settings = {"actors": cluster.actors, "num_gpus": cluster.num_gpus, "shard_rows": cluster.shard_rows}
-    with bars() as bar:
-        report += module.run_shards(
-            task,
-            files.rows,
-            files.output,
-            store=keep,
-            progress=bar("rows", None),
-            **{name: value for name, value in settings.items() if value is not None},
+    try:
+        with bars() as bar:
+            report += module.run_shards(
+                task,
+                files.rows,
+                files.output,
+                store=keep,
+                progress=bar("rows", None),
+                **{name: value for name, value in settings.items() if value is not None},
+            )
+    except KeyboardInterrupt:
+        console.print(
+            "Interrupted: finished shards are kept, and so are answers (unless --no-store is set); rerun the same "
+            "command to continue.",
+            style="yellow",
         )
+        raise typer.Exit(130) from None
     command.account(report, prices)
     raise typer.Exit(report.finish(files.output, report.judged, files.summary))
+
+
+def _check_summary(files: o.Files, shards: Sequence[Shard]) -> None:
+    """Raises [`SampleError`] if the summary would be written to a folder or over a shard."""
+    if files.summary is None:
+        return
+    path = files.summary.resolve()
+    if path.is_dir() or path == files.output.resolve():
+        raise SampleError(f"--summary {files.summary} is a folder, expected a file name.")
+    if path in {shard.source for shard in shards}:
+        raise SampleError(f"--summary {files.summary} is an input file; choose a different file name.")
 
 
 def stores_of(cluster: o.Cluster, store: o.StoreOptions) -> o.StoreOptions:

@@ -17,7 +17,7 @@ from checklist_rewards.datasets.shards import Shard, ShardFolder, in_groups
 from checklist_rewards.datasets.tasks import Prepared, RowTask, RowWork
 from checklist_rewards.datasets.totals import Totals
 from checklist_rewards.errors import ChecklistError, ConfigError, ModelError, PromptError, SampleError, StoreError
-from checklist_rewards.files.rows import Row, read_rows
+from checklist_rewards.files.rows import Row, read_rows_for
 from checklist_rewards.files.store import Store
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -77,7 +77,8 @@ def process_shard(task: RowTask, folder: ShardFolder, shard: Shard, *, keep: boo
         keep (`bool`, *optional*, defaults to `True`): store answers, so that an unfinished shard continues.
 
     Raises:
-        ChecklistRewardsError: If the file cannot be read or written, or the judge cannot be used.
+        SampleError: If the file cannot be read or written.
+        ChecklistRewardsError: If the judge cannot be used.
     """
     store = folder.store(shard)
     opened = task.open(Store(store) if keep else None, shard.name)
@@ -85,8 +86,9 @@ def process_shard(task: RowTask, folder: ShardFolder, shard: Shard, *, keep: boo
     inputs = task.columns.inputs
 
     def results() -> Iterator[dict[str, Any]]:
-        for rows in in_groups(read_rows(shard.source), CHUNK_ROWS, lambda row: [row.data.get(key) for key in inputs]):
-            yield from _results(opened.work, rows, attempts)
+        rows = read_rows_for(shard.source, folder.output(shard))
+        for batch in in_groups(rows, CHUNK_ROWS, lambda row: [row.data.get(key) for key in inputs]):
+            yield from _results(opened.work, batch, attempts)
 
     try:
         folder.write(shard, results(), lambda: opened.totals)

@@ -103,6 +103,8 @@ def run_shards(
     stores = None if isinstance(store, bool) else Path(store).resolve()
     folder = ShardFolder(path, settings_of(task, source, shard_rows if whole else None), stores)
     shards = find_shards(source)
+    if path.is_file():
+        raise SampleError(f"--output {output} is a file, expected a folder.")
     if path in {shard.source.parent for shard in shards}:
         raise SampleError(f"--output {output} is the folder of the input; choose another one.")
     task.check()
@@ -169,44 +171,54 @@ def _process(start: Callable[[], Any], shards: Sequence[Shard], actors: int) -> 
     def begin(actor: Any, shard: Shard | None) -> None:
         running[actor.ready.remote() if shard is None else actor.process.remote(shard)] = actor, shard
 
-    for _ in range(min(actors, len(shards))):
-        begin(start(), None)
-    while running:
-        ready, _ = ray.wait(list(running), num_returns=1, timeout=_WAIT_S)
-        if not ready:
-            if all(shard is None for _, shard in running.values()):
-                logger.warning("no actor can start on the cluster, which has %s free.", ray.available_resources())
-            continue
-        actor, shard = running.pop(ready[0])
-        try:
-            result = ray.get(ready[0])
-        except RayTaskError as error:
-            if shard is None or isinstance(error.cause, ChecklistRewardsError | OSError):
-                raise error.cause from None
-            result = f"{type(error.cause).__name__}: {error.cause}"[:200]
-        except RayError as error:  # its process or its machine has ended
-            ray.kill(actor)
-            if shard is None:
-                failed_starts += 1
-                if failed_starts >= _MAX_STARTS:
-                    raise BackendError(f"the actors end before they start ({error}); see the logs of Ray.") from None
-                begin(start(), None)
+    try:
+        for _ in range(min(actors, len(shards))):
+            begin(start(), None)
+        while running:
+            ready, _ = ray.wait(list(running), num_returns=1, timeout=_WAIT_S)
+            if not ready:
+                if all(shard is None for _, shard in running.values()):
+                    logger.warning("no actor can start on the cluster, which has %s free.", ray.available_resources())
                 continue
-            deaths[shard] += 1
-            logger.warning("an actor ended during shard %s, which is continued by another actor.", shard.name)
-            if deaths[shard] < _MAX_DEATHS:
-                queue.append(shard)
-            else:
-                yield shard, f"the process ended in each of {_MAX_DEATHS} attempts ({error})"[:300]
+            actor, shard = running.pop(ready[0])
+            try:
+                result = ray.get(ready[0])
+            except RayTaskError as error:
+                cause = error.cause
+                if isinstance(cause, SampleError) and shard is not None:  # its file; the other shards may be fine
+                    result = str(cause)
+                elif shard is None or isinstance(cause, ChecklistRewardsError | OSError):
+                    raise cause from None
+                else:
+                    result = f"{type(cause).__name__}: {cause}"[:200]
+            except RayError as error:  # its process or its machine has ended
+                ray.kill(actor)
+                if shard is None:
+                    failed_starts += 1
+                    if failed_starts >= _MAX_STARTS:
+                        raise BackendError(
+                            f"the actors end before they start ({error}); see the logs of Ray."
+                        ) from None
+                    begin(start(), None)
+                    continue
+                deaths[shard] += 1
+                logger.warning("an actor ended during shard %s, which is continued by another actor.", shard.name)
+                if deaths[shard] < _MAX_DEATHS:
+                    queue.append(shard)
+                else:
+                    yield shard, f"the process ended in each of {_MAX_DEATHS} attempts ({error})"[:300]
+                if queue:
+                    begin(start(), None)
+                continue
+            failed_starts = 0
+            if shard is not None:
+                yield shard, result
             if queue:
-                begin(start(), None)
-            continue
-        failed_starts = 0
-        if shard is not None:
-            yield shard, result
-        if queue:
-            begin(actor, queue.popleft())
-        else:
+                begin(actor, queue.popleft())
+            else:
+                ray.kill(actor)
+    finally:  # an error or an interrupt: no actor may write after the run has ended
+        for actor, _ in running.values():
             ray.kill(actor)
 
 

@@ -6,7 +6,7 @@ A shard is finished if its file exists and matches settings and source. A rerun 
 
 Files of the run other than its results are in the hidden folder `.checklist-rewards` of the output:
 
-- `manifest.json`: the settings. A run with other settings is refused.
+- `manifest.json`: the settings. A run with other settings is refused as soon as one shard has a result.
 - `shards/`: the parts of a JSONL file, which is cut before the first run.
 - `stores/`: one store of answers per shard. An unfinished shard repeats only what its store lacks, on whichever
   machine it continues. Machines do not share a store, except while one that was taken for dead still works.
@@ -92,16 +92,18 @@ class ShardFolder:
         return self.hidden / "attempts" / shard.name
 
     def claim(self) -> None:
-        """Create the manifest. Raises [`SampleError`] if the folder belongs to a run with other settings."""
+        """Create the manifest. Raises [`SampleError`] if the folder holds results of a run with other settings."""
         manifest = self.hidden / "manifest.json"
         if manifest.exists():
             difference = _difference(json.loads(manifest.read_text(encoding="utf-8")), self.settings)
-            if difference is not None:
+            if difference is not None and any(self.path.glob("*.parquet")):
                 name, old, new = difference
                 raise SampleError(
                     f"{self.path} holds results with {name} = {shown(old)}, now {shown(new)}; choose another "
                     "--output, or delete the folder to start again."
                 )
+            if difference is not None:
+                shutil.rmtree(self.hidden / "attempts", ignore_errors=True)
         write_text(manifest, json.dumps(self.settings, indent=2, ensure_ascii=False) + "\n")
 
     def check(self, shards: Sequence[Shard]) -> None:

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.judges import Receipt
+from checklist_rewards.replies import NoReply
 from checklist_rewards.scores import Score
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.scores.tally import Tally
@@ -87,6 +88,7 @@ class Totals:
         if isinstance(result, GenerationError):
             raw = f" The last reply was {result.raw!r:.120}" if result.raw else ""
             self.miss(Unanswered(Reason.NOT_GENERATED, f"{result}{raw}"), row)
+            self.transient += isinstance(result, NoReply) and result.unanswered.transient_reason is not None
 
     def miss(self, unanswered: Unanswered, row: int | str) -> None:
         """Count a missing result of the row with this number or name."""

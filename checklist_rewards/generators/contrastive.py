@@ -31,7 +31,8 @@ from checklist_rewards.generators.base import Request, check_numbers
 from checklist_rewards.generators.direct import DirectGenerator
 from checklist_rewards.generators.shapes import WeightedQuestions
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.replies import sample_replies
+from checklist_rewards.replies import NoReply, sample_replies
+from checklist_rewards.scores.reasons import Reason, Unanswered
 
 DEFAULT_PROMPT = "generators/rlcf_candidate"
 ONE_MODEL_TEMPERATURE, SEVERAL_MODELS_TEMPERATURE = 0.9, 0.7
@@ -163,9 +164,13 @@ class ContrastiveGenerator(DirectGenerator):
         results: list[tuple[str, ...] | GenerationError] = []
         for of_request in zip(*by_model, strict=True):
             named = [(e.model, r) for e, rs in zip(self.candidate_engines, of_request, strict=True) for r in rs]
-            lost = [f"{model} gave no candidate: {reply.unanswered}." for model, reply in named if reply.text is None]
+            lost = [
+                NoReply(reply.unanswered or Unanswered(Reason.BACKEND_ERROR), missing=f"{model} gave no candidate")
+                for model, reply in named
+                if reply.text is None
+            ]
             texts = dict.fromkeys(strip_thinking(reply.text) for _, reply in named if reply.text is not None)
-            results.append(GenerationError(lost[0]) if lost else tuple(texts))
+            results.append(lost[0] if lost else tuple(texts))
         return results
 
 

@@ -78,14 +78,21 @@ class NoReply(GenerationError):
             Why, as in [`Reply`].
         first (`GenerationError`, *optional*):
             The error of the previous reply, if this prompt was repeated.
+        missing (`str`, *optional*, defaults to `"the model gave no reply"`):
+            What is missing, for the message.
     """
 
-    def __init__(self, unanswered: Unanswered, first: GenerationError | None = None):
-        super().__init__(f"the model gave no reply: {unanswered}.")
-        self.unanswered, self.first = unanswered, first
+    def __init__(
+        self,
+        unanswered: Unanswered,
+        first: GenerationError | None = None,
+        missing: str = "the model gave no reply",
+    ):
+        super().__init__(f"{missing}: {unanswered}.")
+        self.unanswered, self.first, self.missing = unanswered, first, missing
 
     def __reduce__(self):
-        return type(self), (self.unanswered, self.first)
+        return type(self), (self.unanswered, self.first, self.missing)
 
 
 def sample_values(

@@ -1,0 +1,310 @@
+"""`generate`, `run` and `score` with `--ray`: the rows and the report of the same command in one process."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import checklist_rewards
+from checklist_rewards.datasets.shards import ShardFolder
+from checklist_rewards.errors import SampleError
+from checklist_rewards.files.rows import read_rows
+from tests.cli.conftest import run, write_jsonl  # noqa: F401 - a fixture
+from tests.conftest import HANG, REPO
+from tests.faultserver import MARK
+from tests.ui.app.judgeserver import JudgeServer
+
+ray = pytest.importorskip("ray", reason="Ray is not installed (pip install 'checklist-rewards[ray]')")
+
+from tests.datasets.test_ray import cluster  # noqa: E402, F401 - a fixture
+
+PRICE = ("--price", "pocket=1,2", "--price", "valid=1,2")
+TEXT = "The dog sees the moon. It barks."
+
+
+def wait_for(condition) -> None:
+    end = time.monotonic() + HANG
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def row(prompt: str | None, target: str = TEXT, **more) -> dict:
+    return {"prompt": prompt, "target": target, **more}
+
+
+ROWS = [row(f"Write {number} sentences and mention the word moon.") for number in ("two", "three", "four", "five")]
+TOO_LONG = row("Write two sentences about the moon. " * 2000)
+
+
+def shards(folder: Path, *parts: list) -> Path:
+    folder.mkdir()
+    for number, rows in enumerate(parts):
+        write_jsonl(folder / f"part-{number}.jsonl", *rows)
+    return folder
+
+
+def output(path: str) -> list[dict]:
+    files = sorted(Path(path).glob("*.parquet")) if Path(path).is_dir() else [Path(path)]
+    return [row.data for file in files for row in read_rows(file)]
+
+
+def times(folder: str) -> list[int]:
+    return [path.stat().st_mtime_ns for path in sorted(Path(folder).glob("*.parquet"))]
+
+
+def same(one, other) -> bool:
+    """Equal, with the same columns in the same order. A batch of another size changes the last digits of floats."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-4, abs_tol=1e-6)
+    return one == other
+
+
+def summary(path: str) -> dict:
+    """A summary without the name of the output and the seconds."""
+    found = json.loads(Path(path).read_text())
+    del found["output"], found["seconds"]
+    if found["receipt"] is not None:
+        del found["receipt"]["engine_seconds"]
+    return found
+
+
+@pytest.fixture
+def both(cluster, run, tmp_path):  # noqa: F811
+    """`both("score", rows, *options)` runs a command on shards and in one process, compares the results, and gives
+    those of Ray and the exit code. With `cut`, Ray gets one file."""
+
+    def compare(command: str, parts: list[list[dict]], *options, ray=(), cut=False) -> tuple[list[dict], int]:
+        write_jsonl(tmp_path / "all.jsonl", *(row for part in parts for row in part))
+        source = "all.jsonl" if cut else shards(tmp_path / "in", *parts)
+        on_ray = run(command, source, "-o", "out", "--ray", "--summary", "ray.json", *ray, *options)
+        alone = run(
+            command, "all.jsonl", "-o", "alone.parquet", "--summary", "alone.json", "--store", "alone.sqlite", *options
+        )
+        assert on_ray.exit_code == alone.exit_code, on_ray.output + alone.output
+        assert same(output("out"), output("alone.parquet"))
+        assert same(summary("ray.json"), summary("alone.json"))
+        return output("out"), on_ray.exit_code
+
+    return compare
+
+
+@pytest.mark.slow
+def test_generate_on_shards_is_generate_and_is_not_repeated(both, run):  # noqa: F811
+    rows, code = both("generate", [ROWS[:2], ROWS[2:]], *PRICE, ray=["--actors", 2])
+    assert code == 0 and all(row["checklist"] for row in rows)
+    columns = ["prompt", "target", "checklist", "checklist_id", "checklist_source", "checklist_model"]
+    assert list(rows[0]) == columns and [row["prompt"] for row in rows] == [row["prompt"] for row in ROWS]
+    before, first = times("out"), summary("ray.json")
+    again = run("generate", "in", "-o", "out", "--ray", "--summary", "again.json", "--actors", 2, *PRICE)
+    assert again.exit_code == 0 and times("out") == before and summary("again.json") == first
+    assert first["US_dollars"] > 0 and first["writer_calls"] >= 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["generate", "run"])
+def test_a_file_that_is_cut_gives_the_rows_of_one_process(command, both):
+    rows, code = both(command, [[*ROWS[:3], TOO_LONG, ROWS[3]]], *PRICE, ray=["--shard-rows", 2], cut=True)
+    assert len(times("out")) == 3 and code == 1  # the model's context is shorter than one of the prompts
+    assert [bool(row["checklist"]) for row in rows] == [True, True, True, False, True]
+    assert summary("ray.json")["unanswered"] == {"not_generated": 1}
+    if command == "run":
+        assert [row["checklist_score"] is not None for row in rows] == [True, True, True, False, True]
+        assert summary("ray.json")["scored"] == 4 and summary("ray.json")["US_dollars_per_read_asked"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["generate", "run"])
+def test_a_row_without_a_usable_checklist_is_listed(command, both, fault_server):
+    served = ["--model", "na@some", "--base-url", fault_server]  # answers "N/A" about marked texts
+    broken = row(f"Write {MARK}.")
+    rows, code = both(command, [ROWS[:2], [ROWS[2], broken, ROWS[3]]], *served, ray=["--actors", 2])
+    assert code == 1 and [row["checklist"] is None for row in rows] == [False, False, False, True, False]
+    assert summary("ray.json")["unanswered"] == {"not_generated": 1}
+
+
+@pytest.mark.slow
+def test_an_invalid_row_of_a_later_shard_is_listed(cluster, run, tmp_path, fault_server):  # noqa: F811
+    shards(tmp_path / "in", ROWS[:2], [ROWS[2], row("  "), row("Write.", None)])
+    served = ["--model", "valid", "--base-url", fault_server, "--ray"]
+    for command, lost, places in (("generate", 1, "part-1:2"), ("run", 2, "part-1:2, part-1:3")):
+        done = run(command, "in", "-o", command, "--summary", "sum.json", *served)
+        assert done.exit_code == 1 and summary("sum.json")["unanswered"] == {"invalid_row": lost}, done.output
+        assert places in done.stderr and "part-1.jsonl, line 2: the input (prompt) is blank" in done.stderr
+        assert [row["checklist"] is None for row in output(command)] == [False] * 3 + [True] * lost + [False] * (
+            2 - lost
+        )
+
+
+@pytest.mark.slow
+def test_a_file_that_cannot_be_read_fails_alone(cluster, run, tmp_path, fault_server):  # noqa: F811
+    source = shards(tmp_path / "in", ROWS[:1], ROWS[1:2], ROWS[2:3])
+    (source / "part-1.jsonl").write_text(json.dumps(ROWS[1]) + "\n{oops\n")
+    command = ("generate", "in", "-o", "out", "--ray", "--model", "valid", "--base-url", fault_server)
+    done = run(*command, "--summary", "sum.json")
+    assert done.exit_code == 1 and "part-1.jsonl, line 2, column 2: not valid JSON" in done.stderr, done.output
+    assert summary("sum.json")["unanswered"] == {"shard_failed": 1} and summary("sum.json")["rows"] == 2
+    before = times("out")
+    write_jsonl(source / "part-1.jsonl", ROWS[1])
+    assert run(*command).exit_code == 0
+    after = times("out")
+    assert [after[0], after[2]] == before and [row["prompt"] for row in output("out")] == [
+        r["prompt"] for r in ROWS[:3]
+    ]
+
+
+@pytest.mark.slow
+def test_a_checklist_that_the_server_lost_is_written_by_the_next_run(cluster, run, tmp_path, fault_server):  # noqa: F811
+    shards(tmp_path / "in", ROWS[:1], [row(f"Write {MARK} again."), ROWS[1]])
+    served = ["--model", "503_twice@some", "--base-url", fault_server, "--engine", "attempts=1"]
+    codes, states = [], []
+    for _ in range(3):
+        done = run("generate", "in", "-o", "out", "--ray", "--summary", "sum.json", *served)
+        codes.append(done.exit_code)
+        states.append((summary("sum.json")["writer_calls"], times("out")[0]))
+    assert codes == [1, 1, 0], done.output
+    assert states[0][1] == states[2][1]  # the shard without failures was kept
+    assert all(row["checklist"] for row in output("out"))
+
+
+class Meeting(JudgeServer):
+    """Answers nothing until both shards were asked about, which takes two actors. Servers share `asked`."""
+
+    def __init__(self, asked: set[str], changed: threading.Condition):
+        self.asked, self.meeting = asked, changed
+        super().__init__()
+
+    def may_answer(self, server, key, connection):
+        with self.meeting:
+            self.asked.update(name for name in ("first shard", "second shard") if name in key)
+            self.meeting.notify_all()
+            together = self.meeting.wait_for(lambda: len(self.asked) == 2, HANG)
+        return together and super().may_answer(server, key, connection)
+
+
+@pytest.mark.slow
+def test_two_actors_share_two_servers(both):
+    asked, changed = set(), threading.Condition()
+    servers = [Meeting(asked, changed) for _ in range(2)]
+    questions = ["Is it fine (yes)?", "Is it red (no)?"]
+    parts = [
+        [row("Write.", f"Text {number} of the {name} shard.", checklist=questions) for number in range(8)]
+        for name in ("first", "second")
+    ]
+    addresses = ",".join(server.url for server in servers)
+    rows, code = both("score", parts, "--model", "valid", "--base-url", addresses, *PRICE, ray=["--actors", 2])
+    for server in servers:
+        server.kill()
+    assert code == 0 and [row["checklist_score"]["pass_rate"] for row in rows] == [0.5] * 16
+    assert all(server.sent for server in servers) and sum(server.sent for server in servers) == 2 * 32
+    assert summary("ray.json")["receipt"]["calls"] == 32
+
+
+@pytest.mark.slow
+def test_two_actors_ask_a_server_that_fails_at_first(both, fault_server):
+    questions = ["Is it fine (yes)?", "Is it red (no)?"]
+    parts = [
+        [row("Write.", f"{MARK} {start + number}", checklist=questions) for number in range(3)] for start in (0, 3)
+    ]
+    served = ["--model", "503_twice@some", "--base-url", fault_server]
+    rows, code = both("score", parts, *served, ray=["--actors", 2])
+    assert code == 0 and [row["checklist_score"]["pass_rate"] for row in rows] == [0.5] * 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--metric", "pass", "--pipeline", "rocketeval", "--threshold", "0.5", "--checks", "mean"],
+        ["--metric", "weighted", "--judge", "panel.yaml", "--checklist", "shared.json", "--input-key", "prompt"],
+    ],
+    ids=["pipeline", "panel"],
+)
+def test_options_of_the_judge_give_the_columns_of_one_process(options, both):
+    Path("panel.yaml").write_text("panel: {rule: mean}\njudges: [{model: pocket}, {model: pocket, mass_floor: 0.2}]\n")
+    Path("shared.json").write_text(json.dumps(["Does the response mention the word moon?", "Is it one sentence?"]))
+    check = {"question": "At most four words?", "check": '{"type": "words", "at_most": 4}'}
+    asked = {"question": "Does the response have exactly 2 sentences?", "check": None}
+    rows = [row | {"checklist": [asked, check], "id": 7} for row in ROWS]
+    scored, code = both("score", [rows[:3], rows[3:]], *options)
+    assert code == 0 and {row["checklist_score"]["primary_metric"] for row in scored} == {options[1]}
+    assert list(scored[0]) == ["prompt", "target", "checklist", "id", "checklist_score"]
+
+
+@pytest.mark.slow
+def test_an_error_ends_the_other_actors(cluster, run, tmp_path):  # noqa: F811
+    server = JudgeServer(most=0)  # one actor waits for its answer
+    shards(tmp_path / "in", *([row("Write.", checklist=["Is it fine (yes)?"])] for _ in range(2)))
+    (tmp_path / "out/.checklist-rewards/stores/part-1.sqlite").mkdir(parents=True)
+    done = run("score", "in", "-o", "out", "--ray", "--actors", 2, "--model", "valid", "--base-url", server.url)
+    assert done.exit_code == 2 and "part-1.sqlite" in done.stderr, done.output
+    wait_for(lambda: ray.available_resources().get("CPU") == 2)
+    server.kill()
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_keeps_its_shards(both, tmp_path):
+    """The command starts a cluster of its own, in a process of its own."""
+    server = JudgeServer(most=2)
+    parts = [
+        [row("Write.", f"Text {number}.", checklist=["Is it fine (yes)?"]) for number in (n, n + 1)] for n in (0, 2)
+    ]
+    shards(tmp_path / "first", *parts)
+    options = ["--model", "valid", "--base-url", server.url, "--ray"]
+    command = [sys.executable, "-m", "checklist_rewards.cli", "score", "first", "-o", "out", *options]
+    paths = f"{Path(checklist_rewards.__file__).parents[1]}{os.pathsep}{REPO}"
+    with subprocess.Popen(
+        command, env=os.environ | {"RAY_ADDRESS": "local", "PYTHONPATH": paths}, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        wait_for(lambda: len(times("out")) == 1)  # the server holds the reads of the other shard
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=HANG)
+    assert process.returncode == 130 and "Interrupted: finished shards are kept" in errors, errors
+    server.kill()
+    assert len(times("out")) == 1 and server.sent == 2
+
+
+def test_options_that_do_not_fit_are_refused_before_ray_starts(run, tmp_path, monkeypatch):  # noqa: F811
+    from checklist_rewards.datasets import ray as module
+
+    monkeypatch.setattr(module, "_connected", lambda: pytest.fail("Ray was started"))
+    shards(tmp_path / "in", ROWS)
+    write_jsonl("file.jsonl", *ROWS)
+    Path("folder").mkdir()
+    for command in ("generate", "run"):
+        for options, sentence in (
+            (["--ray", "--budget", "1", "--price", "pocket=1,1"], "--budget counts the calls of one process"),
+            (["--ray", "--dry-run"], "--dry-run counts the calls of one process"),
+            (["--shard-rows", "2"], "--shard-rows 2 requires --ray; omit it."),
+            (["--ray", "--input-key", "question"], "column 'question' not found"),
+            (["--ray", "--model", "nowhere"], "model not found: 'nowhere'"),
+            (["--ray", "--summary", "folder"], "--summary folder is a folder"),
+            (["--ray", "--summary", "out"], "--summary out is a folder"),
+            (["--ray", "--summary", "in/part-0.jsonl"], "--summary in/part-0.jsonl is an input file"),
+            (["--ray", "-o", "file.jsonl"], "--output file.jsonl is a file, expected a folder."),
+            (["--ray", "--pipeline", "checkeval"], "checkeval writes"),
+        ):
+            done = run(command, "in", "-o", "out", *options)
+            assert done.exit_code == 2 and sentence in done.stderr, done.output
+            assert done.stderr.count("error:") == 1 and not Path("out").exists()
+        assert all(option in run(command, "--help").stdout for option in ("--ray", "--actors", "--num-gpus"))
+
+
+def test_settings_may_change_until_a_shard_has_a_result(tmp_path):
+    ShardFolder(tmp_path, {"model": "typo"}).claim()
+    ShardFolder(tmp_path, {"model": "org/model"}).claim()
+    (tmp_path / "part-0.parquet").touch()
+    with pytest.raises(SampleError, match="holds results with model = 'org/model', now 'other'"):
+        ShardFolder(tmp_path, {"model": "other"}).claim()
