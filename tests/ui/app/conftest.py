@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -159,7 +160,7 @@ def opened(driver, url: str, ready: str) -> SimpleNamespace:
     browser.leave(driver)
     driver.get(url)
     wait(f"document.querySelector({json.dumps(ready)}) !== null")
-    return SimpleNamespace(driver=driver, base=url.partition("/?")[0], wait=wait, js=driver.execute_script)
+    return SimpleNamespace(driver=driver, base=f"http://{urlsplit(url).netloc}", wait=wait, js=driver.execute_script)
 
 
 @pytest.fixture
