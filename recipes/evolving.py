@@ -24,9 +24,10 @@ from statistics import fmean
 from typing import Any
 
 from datasets import Dataset
-from pocket.grpo_run import N, Watched, WatchedReward, console, train
+from pocket.grpo_run import N, Watched, WatchedReward, train
+from pocket.grpo_study import Runs, checkpoints, options, run_arms
 from pocket.policy import as_prompt, gold, sample_policy
-from pocket.study import band, once, save_json, shown, spread
+from pocket.study import band, figure, once, save_json, shown, spread
 from pocket.world import FAMILIES, WORD_FAMILIES, Constraint, Task, parse_question, tasks
 from rich.console import Console
 from rich.table import Table
@@ -144,8 +145,7 @@ class Study:
             save_steps=args.eval_every,
             reward=reward,
         )
-        steps = range(args.eval_every, args.steps, args.eval_every)
-        curve = {step: self.gold(folder / "trainer" / f"checkpoint-{step}") for step in steps}
+        curve = {step: self.gold(path) for step, path in checkpoints(args, folder)}
         after = self.gold(folder / "policy")
         found = {**after, "curve": curve | {args.steps: after}, "log": log}
         if arm == "evolving":
@@ -180,7 +180,7 @@ def buffer_figures(path: Path, items: list[Task]) -> dict[str, float]:
     }
 
 
-def summarize(before: dict[str, Any], runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+def summarize(before: dict[str, Any], runs: Runs) -> dict[str, Any]:
     """Results of each arm over its seeds, and evolving minus fixed seed by seed."""
     arms: dict[str, Any] = {}
     for arm, of_seeds in runs.items():
@@ -208,24 +208,14 @@ def summarize(before: dict[str, Any], runs: dict[str, list[dict[str, Any]]]) -> 
 
 def plot(summary: dict[str, Any], path: Path) -> None:
     """Plot held-out gold against the step, of all constraints and of the overlooked ones."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, panels = plt.subplots(1, 2, figsize=(9.5, 3.8), layout="constrained", sharey=True)
     titles = {"gold": "All constraints", "overlooked": "Constraints that the fixed checklist lacks"}
-    for axes, (name, title) in zip(panels, titles.items(), strict=True):
-        for arm, found in summary["arms"].items():
-            curve = found["curve"][name]
-            runs = list(zip(*curve.values(), strict=True))
-            band(axes, [int(step) for step in curve], runs, arm, ARMS[arm])
-        axes.set(xlabel="GRPO step", title=title)
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("share of constraints met (gold)")
-    panels[0].legend(frameon=False, loc="lower right")
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    with figure(path, 2, figsize=(9.5, 3.8), sharey=True) as panels:
+        for axes, (name, title) in zip(panels, titles.items(), strict=True):
+            for arm, found in summary["arms"].items():
+                band(axes, {int(step): values for step, values in found["curve"][name].items()}, arm, ARMS[arm])
+            axes.set(xlabel="GRPO step", title=title)
+        panels[0].set_ylabel("share of constraints met (gold)")
+        panels[0].legend(frameon=False, loc="lower right")
 
 
 def report(summary: dict[str, Any]) -> None:
@@ -252,15 +242,7 @@ def report(summary: dict[str, Any]) -> None:
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Run the study; returns its summary."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--output", type=Path, default=Path("runs/evolving"))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="training seeds")
-    parser.add_argument("--arms", choices=list(ARMS), nargs="+", default=list(ARMS))
-    parser.add_argument("--steps", type=int, default=60, help="GRPO steps")
-    parser.add_argument("--learning-rate", type=float, default=3e-4)
-    parser.add_argument("--train-prompts", type=int, default=48)
-    parser.add_argument("--test-prompts", type=int, default=96)
-    parser.add_argument("--eval-every", type=int, default=20, help="steps between evaluations")
+    parser = options(__doc__.split("\n")[0], "runs/evolving", list(ARMS), train_prompts=48, eval_every=20)
     parser.add_argument("--every", type=int, default=2, help="steps between proposals")
     parser.add_argument("--draws", type=int, default=2, help="questions proposed per group")
     parser.add_argument("--relevant", type=float, default=0.7, help="probability of a relevant question")
@@ -269,13 +251,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
 
     study = Study(args)
     before = once(args.output / "before", study.settings, lambda: study.gold(pocket_dir()))
-    runs: dict[str, list[dict[str, Any]]] = {arm: [] for arm in args.arms}
-    for seed in args.seeds:
-        for arm in args.arms:
-            console.print(f"[bold]{arm}, seed {seed}[/]")
-            folder = args.output / f"{arm}-{seed}"
-            settings = {**study.settings, "arm": arm, "seed": seed}
-            runs[arm].append(once(folder, settings, lambda a=arm, s=seed, f=folder: study.run(a, s, f)))
+    runs = run_arms(args, study.settings, study.run)
     summary = {"settings": {**study.settings, "seeds": args.seeds}, **summarize(before, runs)}
     save_json(args.output / "summary.json", summary)
     plot(summary, args.output / "evolving.png")

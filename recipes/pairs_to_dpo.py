@@ -22,7 +22,7 @@ from typing import Any
 import dpo
 from pocket.grpo_run import N, console
 from pocket.policy import as_prompt, checklist_dataset, gold, sample_policy
-from pocket.study import band, once, save_json, shown, spread
+from pocket.study import band, figure, once, save_json, shown, spread
 from pocket.world import Task, tasks
 from rich.console import Console
 from rich.table import Table
@@ -108,35 +108,27 @@ def run(args: argparse.Namespace, seed: int, folder: Path) -> dict[str, Any]:
 
 def plot(summary: dict[str, Any], path: Path) -> None:
     """Held-out gold by epoch, and before against after."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     before, after = summary["before"], summary["after"]
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.8), layout="constrained", width_ratios=[3, 2])
     runs = [[before["sampled"], *one["by_epoch"]] for one in summary["runs"]]
-    band(left, range(len(runs[0])), runs, "sampled", "C0")
-    left.axhline(before["greedy"], color="grey", linestyle=":", label="greedy, untrained")
-    left.set(xlabel="epochs of DPO", ylabel="share of constraints met (gold)")
-    left.set_xticks(range(len(runs[0])))
-    left.set_title(f"Held-out prompts, mean and range of {len(runs)} seeds")
-    for place, (name, color) in enumerate((("sampled", "C0"), ("greedy", "C2"))):
-        found = after[name]
-        reach = [[found["mean"] - found["min"]], [found["max"] - found["mean"]]]
-        right.bar(place - 0.2, before[name], 0.38, color=color, alpha=0.4)
-        right.bar(place + 0.2, found["mean"], 0.38, color=color, yerr=reach, capsize=4)
-        for x, height in ((place - 0.2, before[name]), (place + 0.2, found["max"])):
-            value = before[name] if x < place else found["mean"]
-            right.text(x, height + 0.01, f"{value:.3f}", ha="center")
-    right.set_xticks([0, 1], ["sampled", "greedy"])
-    right.set(ylim=(0, 1))
-    right.set_title("Before (pale) and after")
-    left.legend(frameon=False, loc="lower right")
-    for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    curve = dict(enumerate(zip(*runs, strict=True)))
+    with figure(path, 2, figsize=(9.5, 3.8), width_ratios=[3, 2]) as (left, right):
+        band(left, curve, "sampled", "C0")
+        left.axhline(before["greedy"], color="grey", linestyle=":", label="greedy, untrained")
+        left.set(xlabel="epochs of DPO", ylabel="share of constraints met (gold)")
+        left.set_xticks(list(curve))
+        left.set_title(f"Held-out prompts, mean and range of {len(runs)} seeds")
+        for place, (name, color) in enumerate((("sampled", "C0"), ("greedy", "C2"))):
+            found = after[name]
+            reach = [[found["mean"] - found["min"]], [found["max"] - found["mean"]]]
+            right.bar(place - 0.2, before[name], 0.38, color=color, alpha=0.4)
+            right.bar(place + 0.2, found["mean"], 0.38, color=color, yerr=reach, capsize=4)
+            for x, height in ((place - 0.2, before[name]), (place + 0.2, found["max"])):
+                value = before[name] if x < place else found["mean"]
+                right.text(x, height + 0.01, f"{value:.3f}", ha="center")
+        right.set_xticks([0, 1], ["sampled", "greedy"])
+        right.set(ylim=(0, 1))
+        right.set_title("Before (pale) and after")
+        left.legend(frameon=False, loc="lower right")
 
 
 def report(summary: dict[str, Any]) -> None:

@@ -23,15 +23,16 @@ from statistics import fmean
 from typing import Any
 
 from datasets import Dataset
-from pocket.grpo_run import GROUPS, NEARLY, N, console, train
-from pocket.policy import checklist_dataset, gold, measure, sample_policy
-from pocket.study import band, once, save_json, shown, spread
-from pocket.world import parse_question, tasks
+from pocket.grpo_run import GROUPS, NEARLY
+from pocket.grpo_study import Runs, Study, gold_curve, options, run_arms
+from pocket.policy import measure
+from pocket.study import band, figure, once, save_json, shown, spread
+from pocket.world import parse_question
 from rich.console import Console
 from transformers.utils import logging as transformers_logging
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import engine_identity, pocket_dir
+from checklist_rewards.backends import pocket_dir
 
 ARMS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -48,7 +49,6 @@ CATEGORIES = {
     "digits": ("digits", "no_digits"),
 }
 _OF_FAMILY = {family: category for category, families in CATEGORIES.items() for family in families}
-Results = dict[str, list[dict[str, Any]]]
 
 
 def categorized(dataset: Dataset) -> Dataset:
@@ -65,22 +65,12 @@ def category(question: str) -> str | None:
     return None if constraint is None else _OF_FAMILY[constraint.family]
 
 
-class Study:
-    """The prompts with their checklists, and the settings shared by all runs."""
+class PerCriterion(Study):
+    """Runs whose items have a category."""
 
     def __init__(self, args: argparse.Namespace):
-        self.args = args
-        self.store = args.output / "store.sqlite"
-        train_set, self.train_items = checklist_dataset(tasks(args.train_prompts, seed=1, split="test"), self.store)
-        self.train_set = categorized(train_set)
-        self.test_set, self.test_items = checklist_dataset(tasks(args.test_prompts, seed=2, split="test"), self.store)
-        self.settings = {
-            "policy": engine_identity("pocket", "transformers"),
-            **{key: getattr(args, key) for key in ("train_prompts", "test_prompts")},
-        }
-
-    def held_out(self, policy: Path) -> list[list[str]]:
-        return sample_policy(str(policy), self.test_items, n=N, temperature=1.0)
+        super().__init__(args)
+        self.train_set = categorized(self.train_set)
 
     def before(self) -> dict[str, Any]:
         """Evaluate the untrained policy."""
@@ -90,41 +80,17 @@ class Study:
 
     def run(self, arm: str, seed: int, folder: Path) -> dict[str, Any]:
         """Train and evaluate one run."""
-        args, scorer = self.args, ChecklistScorer("pocket", store=folder / "store.sqlite")
-        log = train(
-            self.train_set,
-            self.train_items,
-            scorer,
-            folder,
-            steps=args.steps,
-            learning_rate=args.learning_rate,
-            seed=seed,
-            save_steps=args.eval_every,
-            **ARMS[arm],
-        )
-        curve = {
-            step: gold(self.test_items, self.held_out(folder / "trainer" / f"checkpoint-{step}"))
-            for step in range(args.eval_every, args.steps, args.eval_every)
-        }
-        after = measure(scorer, self.test_set, self.test_items, self.held_out(folder / "policy"))
-        return {
-            **after,
-            "curve": curve | {args.steps: after["gold"]},
-            "zero_variance": fmean(entry["zero_variance"] for entry in log),
-            "small_variance": fmean(entry["small_variance"] for entry in log),
-            "log": log,
-        }
+        scorer = ChecklistScorer("pocket", store=folder / "store.sqlite")
+        return self.evaluate(scorer, folder, self.train(scorer, folder, seed, **ARMS[arm]))
 
 
-def summarize(before: dict[str, Any], runs: Results) -> dict[str, Any]:
+def summarize(before: dict[str, Any], runs: Runs) -> dict[str, Any]:
     """Results of each arm over its seeds, and its gold minus that of plain for the seeds that both have."""
     arms = {}
     for arm, of_seeds in runs.items():
         numbers = ("gold", "proxy", "zero_variance", "small_variance")
         arms[arm] = {name: spread([run[name] for run in of_seeds]) for name in numbers}
-        start = {0: spread([before["gold"]] * len(of_seeds))}
-        steps = map(int, of_seeds[0]["curve"])
-        arms[arm]["curve"] = start | {step: spread([run["curve"][str(step)] for run in of_seeds]) for step in steps}
+        arms[arm]["curve"] = gold_curve(before["gold"], of_seeds)
         # The mean over the evaluations rewards learning early, not only the end.
         arms[arm]["mean_gold"] = spread([fmean(run["curve"].values()) for run in of_seeds])
         plain = {run["settings"]["seed"]: run for run in runs.get("plain", ())}
@@ -156,53 +122,28 @@ def table(summary: dict[str, Any]) -> str:
 
 def plot(summary: dict[str, Any], path: Path) -> None:
     """Plot held-out gold against the step."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
-    for arm, found in summary["arms"].items():
-        steps = list(found["curve"])
-        runs = list(zip(*(found["curve"][step]["per_seed"] for step in steps), strict=True))
-        band(axes, steps, runs, arm, COLORS[arm])
-    axes.set(xlabel="GRPO step", ylabel="share of constraints met (gold)")
-    axes.set_title("Held-out prompts, mean and range of the seeds")
-    axes.legend(frameon=False, loc="lower right")
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    with figure(path, figsize=(6.4, 4.0)) as axes:
+        for arm, found in summary["arms"].items():
+            curve = {step: values["per_seed"] for step, values in found["curve"].items()}
+            band(axes, curve, arm, COLORS[arm])
+        axes.set(xlabel="GRPO step", ylabel="share of constraints met (gold)")
+        axes.set_title("Held-out prompts, mean and range of the seeds")
+        axes.legend(frameon=False, loc="lower right")
 
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Run the study; returns its summary."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--output", type=Path, default=Path("runs/per_criterion"))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="training seeds")
-    parser.add_argument("--arms", choices=list(ARMS), nargs="+", default=list(ARMS))
-    parser.add_argument("--steps", type=int, default=60, help="GRPO steps")
-    parser.add_argument("--learning-rate", type=float, default=3e-4)
-    parser.add_argument("--train-prompts", type=int, default=256)
-    parser.add_argument("--test-prompts", type=int, default=96)
-    parser.add_argument("--eval-every", type=int, default=10, help="steps between evaluations")
+    parser = options(__doc__.split("\n")[0], "runs/per_criterion", list(ARMS))
     parser.add_argument("--summary", action="store_true", help="start no run, only summarize those that are finished")
     args = parser.parse_args(argv)
     transformers_logging.disable_progress_bar()
 
-    study = Study(args)
+    study = PerCriterion(args)
     before = once(args.output / "before", study.settings, study.before)
-    how = {key: getattr(args, key) for key in ("steps", "learning_rate", "eval_every")}
-    runs: Results = {arm: [] for arm in args.arms}
-    for seed in args.seeds:
-        for arm in args.arms:
-            folder = args.output / f"{arm}-{seed}"
-            if args.summary and not (folder / "summary.json").is_file():
-                continue
-            console.print(f"[bold]{arm}, seed {seed}[/]")
-            settings = {**study.settings, **how, "arm": arm, "seed": seed}
-            runs[arm].append(once(folder, settings, lambda a=arm, s=seed, f=folder: study.run(a, s, f)))
+    settings = {**study.settings, **study.how}
+    runs = run_arms(args, settings, study.run, finished=args.summary)
     found = {arm: of_seeds for arm, of_seeds in runs.items() if of_seeds}
-    summary = {"settings": {**study.settings, **how, "seeds": args.seeds}, **summarize(before, found)}
+    summary = {"settings": {**settings, "seeds": args.seeds}, **summarize(before, found)}
     save_json(args.output / "summary.json", summary)
     (args.output / "table.md").write_text(table(summary), encoding="utf-8")
     if found:

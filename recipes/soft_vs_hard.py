@@ -13,47 +13,31 @@ arms in parallel (`--arms soft`, `--arms hard`) and combine them, or resume an i
 
 from __future__ import annotations
 
-import argparse
 import time
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from pocket.grpo_run import GROUPS, NEARLY, N, console, overhead, train
-from pocket.policy import checklist_dataset, gold, measure, sample_policy
-from pocket.study import band, once, save_json, shown, spread
-from pocket.world import tasks
+from pocket.grpo_run import GROUPS, NEARLY, overhead
+from pocket.grpo_study import Runs, Study, gold_curve, options, run_arms
+from pocket.policy import gold, measure, sample_policy
+from pocket.study import band, figure, once, save_json, shown, spread
 from rich.console import Console
 from rich.table import Table
 from transformers.utils import logging as transformers_logging
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import engine_identity, pocket_dir
+from checklist_rewards.backends import pocket_dir
 
 ARMS = {"soft": "expected", "hard": "pass"}
 COLORS = {"soft": "C0", "hard": "C3"}
 
 
-class Study:
-    """The prompts with their checklists, and the settings shared by all runs."""
-
-    def __init__(self, args: argparse.Namespace):
-        self.args = args
-        self.store = args.output / "store.sqlite"
-        train_items = tasks(args.train_prompts, seed=1, split="test")
-        test_items = tasks(args.test_prompts, seed=2, split="test")
-        self.train_set, self.train_items = checklist_dataset(train_items, self.store)
-        self.test_set, self.test_items = checklist_dataset(test_items, self.store)
-        self.settings = {
-            "policy": engine_identity("pocket", "transformers"),
-            **{key: getattr(args, key) for key in ("train_prompts", "test_prompts")},
-        }
+class SoftVsHard(Study):
+    """Runs with either metric."""
 
     def scorer(self, arm: str, store: Path) -> ChecklistScorer:
         return ChecklistScorer("pocket", store=store, primary_metric=ARMS[arm])
-
-    def held_out(self, policy: Path) -> list[list[str]]:
-        return sample_policy(str(policy), self.test_items, n=N, temperature=1.0)
 
     def greedy_gold(self, policy: Path) -> float:
         return gold(self.test_items, sample_policy(str(policy), self.test_items, n=1, temperature=0.0))
@@ -73,36 +57,19 @@ class Study:
     def run(self, arm: str, seed: int, folder: Path) -> dict[str, Any]:
         """Train and evaluate one run."""
         # Each run has its own store, because shared reads would make later runs faster.
-        args, scorer, started = self.args, self.scorer(arm, folder / "store.sqlite"), time.perf_counter()
-        log = train(
-            self.train_set,
-            self.train_items,
-            scorer,
-            folder,
-            steps=args.steps,
-            learning_rate=args.learning_rate,
-            seed=seed,
-            save_steps=args.eval_every,
-        )
+        # Each run has its own store, because shared reads would make later runs faster.
+        scorer, started = self.scorer(arm, folder / "store.sqlite"), time.perf_counter()
+        log = self.train(scorer, folder, seed)
         trained = time.perf_counter() - started
-        curve = {
-            step: gold(self.test_items, self.held_out(folder / "trainer" / f"checkpoint-{step}"))
-            for step in range(args.eval_every, args.steps, args.eval_every)
-        }
-        after = measure(scorer, self.test_set, self.test_items, self.held_out(folder / "policy"))
         return {
-            **after,
+            **self.evaluate(scorer, folder, log),
             "greedy_gold": self.greedy_gold(folder / "policy"),
-            "curve": curve | {args.steps: after["gold"]},
-            "zero_variance": fmean(entry["zero_variance"] for entry in log),
-            "small_variance": fmean(entry["small_variance"] for entry in log),
             "reward_cost": overhead(log),
             "training_seconds": trained,
-            "log": log,
         }
 
 
-def summarize(before: dict[str, Any], runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+def summarize(before: dict[str, Any], runs: Runs) -> dict[str, Any]:
     """Results of each arm over its seeds, and soft minus hard for seeds that both arms have."""
     arms = {}
     for arm, of_seeds in runs.items():
@@ -111,12 +78,7 @@ def summarize(before: dict[str, Any], runs: dict[str, list[dict[str, Any]]]) -> 
         arms[arm] |= {
             "gap": spread([run["proxy"] - run["gold"] for run in of_seeds]),
             "overhead": spread([run["reward_cost"]["overhead"] for run in of_seeds]),
-            "curve": {
-                step: spread(
-                    [before["gold"]] * len(of_seeds) if step == 0 else [r["curve"][str(step)] for r in of_seeds]
-                )
-                for step in [0, *map(int, of_seeds[0]["curve"])]
-            },
+            "curve": gold_curve(before["gold"], of_seeds),
             "zero_variance_per_step": [
                 fmean(entries)
                 for entries in zip(*([e["zero_variance"] for e in r["log"]] for r in of_seeds), strict=True)
@@ -131,28 +93,18 @@ def summarize(before: dict[str, Any], runs: dict[str, list[dict[str, Any]]]) -> 
 
 def plot(summary: dict[str, Any], path: Path) -> None:
     """Plot held-out gold and the fraction of groups without variance against the step."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.8), layout="constrained")
-    for arm, found in summary["arms"].items():
-        steps = list(found["curve"])
-        runs = list(zip(*(found["curve"][step]["per_seed"] for step in steps), strict=True))
-        band(left, steps, runs, f"{arm} ({ARMS[arm]})", COLORS[arm])
-        shares = found["zero_variance_per_step"]
-        right.plot(range(1, len(shares) + 1), shares, color=COLORS[arm], label=arm)
-    left.set(xlabel="GRPO step", ylabel="share of constraints met (gold)")
-    left.set_title(f"Held-out prompts, mean and range of {len(runs)} seeds")
-    right.set(xlabel="GRPO step", ylabel="share of groups")
-    right.set_title("Groups without variance, mean of the seeds")
-    left.legend(frameon=False, loc="lower right")
-    right.legend(frameon=False, loc="upper left")
-    for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    with figure(path, 2, figsize=(9.5, 3.8)) as (left, right):
+        for arm, found in summary["arms"].items():
+            curve = {step: values["per_seed"] for step, values in found["curve"].items()}
+            band(left, curve, f"{arm} ({ARMS[arm]})", COLORS[arm])
+            shares = found["zero_variance_per_step"]
+            right.plot(range(1, len(shares) + 1), shares, color=COLORS[arm], label=arm)
+        left.set(xlabel="GRPO step", ylabel="share of constraints met (gold)")
+        left.set_title(f"Held-out prompts, mean and range of {len(curve[0])} seeds")
+        right.set(xlabel="GRPO step", ylabel="share of groups")
+        right.set_title("Groups without variance, mean of the seeds")
+        left.legend(frameon=False, loc="lower right")
+        right.legend(frameon=False, loc="upper left")
 
 
 def report(summary: dict[str, Any]) -> None:
@@ -181,29 +133,15 @@ def report(summary: dict[str, Any]) -> None:
 
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Run the study; returns its summary."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--output", type=Path, default=Path("runs/soft_vs_hard"))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="training seeds")
-    parser.add_argument("--arms", choices=list(ARMS), nargs="+", default=list(ARMS))
-    parser.add_argument("--steps", type=int, default=60, help="GRPO steps")
-    parser.add_argument("--learning-rate", type=float, default=3e-4)
-    parser.add_argument("--train-prompts", type=int, default=256)
-    parser.add_argument("--test-prompts", type=int, default=96)
-    parser.add_argument("--eval-every", type=int, default=10, help="steps between evaluations")
+    parser = options(__doc__.split("\n")[0], "runs/soft_vs_hard", list(ARMS))
     args = parser.parse_args(argv)
     transformers_logging.disable_progress_bar()
 
-    study = Study(args)
+    study = SoftVsHard(args)
     before = once(args.output / "before", study.settings, study.before)
-    how = {key: getattr(args, key) for key in ("steps", "learning_rate", "eval_every")}
-    runs: dict[str, list[dict[str, Any]]] = {arm: [] for arm in args.arms}
-    for seed in args.seeds:
-        for arm in args.arms:
-            console.print(f"[bold]{arm}, seed {seed}[/]")
-            folder = args.output / f"{arm}-{seed}"
-            settings = {**study.settings, **how, "arm": arm, "seed": seed}
-            runs[arm].append(once(folder, settings, lambda a=arm, s=seed, f=folder: study.run(a, s, f)))
-    summary = {"settings": {**study.settings, **how, "seeds": args.seeds}, **summarize(before, runs)}
+    settings = {**study.settings, **study.how}
+    runs = run_arms(args, settings, study.run)
+    summary = {"settings": {**settings, "seeds": args.seeds}, **summarize(before, runs)}
     save_json(args.output / "summary.json", summary)
     plot(summary, args.output / "soft_vs_hard.png")
     report(summary)

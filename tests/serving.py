@@ -2,7 +2,6 @@
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +11,7 @@ import uvicorn
 from checklist_rewards.cli.serve import listen
 from checklist_rewards.server.connections import server_of
 from tests.conftest import HANG
+from tests.waiting import until
 
 
 @contextmanager
@@ -26,8 +26,7 @@ def running(server: uvicorn.Server, listening: socket.socket) -> Iterator[thread
     """The thread that serves as long as the block lasts."""
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
-    while not server.started and thread.is_alive():
-        time.sleep(0.005)
+    until(lambda: server.started or not thread.is_alive())
     try:
         yield thread
     finally:

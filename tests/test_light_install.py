@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import REPO
 from tests.test_light import OF_EXTRAS
+from tests.waiting import printed
 
 pytestmark = pytest.mark.slow
 
@@ -85,9 +86,7 @@ def reward_server() -> Iterator[str]:
     with subprocess.Popen(
         [*command, "--backend", "transformers"], cwd=REPO, stderr=subprocess.PIPE, text=True
     ) as process:
-        assert process.stderr is not None
-        line = next(line for line in process.stderr if "http://" in line)
-        yield next(word for word in line.split() if word.startswith("http://")).rstrip(";")
+        yield printed(process, r"http://[^\s;]+")[0]
         process.terminate()
 
 

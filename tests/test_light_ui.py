@@ -1,7 +1,6 @@
 """The wheel with the extra `ui` alone: the app starts, shows its page and a report, and judges without torch."""
 
 import json
-import re
 import signal
 import subprocess
 
@@ -10,6 +9,7 @@ import pytest
 from tests.conftest import HANG
 from tests.test_light_install import installed_in
 from tests.ui.files import scored_rows, write
+from tests.waiting import printed, until
 
 httpx = pytest.importorskip("httpx")
 pytestmark = pytest.mark.slow
@@ -30,12 +30,7 @@ def app(tmp_path_factory, fault_server):
     command += ["--model=valid", f"--base-url={fault_server}"]
     environment = light.environment | {"COLUMNS": "400"}
     with subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True, env=environment) as server:
-        assert server.stderr is not None
-        printed = ""
-        while not (found := re.search(r"(http://127\.0\.0\.1:\d+)/\?token=(\S+)", printed)):
-            line = server.stderr.readline()
-            assert line, printed
-            printed += line
+        found = printed(server, r"(http://127\.0\.0\.1:\d+)/\?token=(\S+)")
         headers = {"x-checklist-rewards-token": found[2]}
         with httpx.Client(base_url=found[1], headers=headers, timeout=HANG, trust_env=False) as client:
             client.params = {"token": found[2]}
@@ -59,9 +54,8 @@ def test_a_code_check_and_a_served_judge_answer(app):
 def test_a_job_runs(app):
     created = app.post("/api/jobs", json={"file": "rows.jsonl", "output": "out.jsonl"})
     assert created.status_code == 200, created.text
-    job = created.json()
-    while job["state"] in ("new", "running"):
-        [job] = app.get("/api/jobs").json()["jobs"]
+    until(lambda: app.get("/api/jobs").json()["jobs"][0]["state"] not in ("new", "running"))
+    [job] = app.get("/api/jobs").json()["jobs"]
     assert (job["state"], job["summary"]["mean_score"]) == ("done", pytest.approx(0.94, abs=0.01)), job["message"]
 
 

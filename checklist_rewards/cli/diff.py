@@ -14,6 +14,7 @@ from rich.table import Column, Table
 
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.labels import Json, Resamples, Seed, check_outputs
+from checklist_rewards.cli.options.rows import InputKey
 from checklist_rewards.cli.report import bars, console, write_json
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
@@ -53,12 +54,7 @@ def diff(
             help="Column of row ids, to match rows across files.",
         ),
     ] = None,
-    input_key: Annotated[
-        list[str] | None,
-        typer.Option(
-            show_default="prompt, else input", rich_help_panel=o.ROWS, help="Column of the prompt. Repeatable."
-        ),
-    ] = None,
+    input_key: InputKey = None,
     target_key: Annotated[
         str | None,
         typer.Option(show_default="target, else completion", rich_help_panel=o.ROWS, help="Column of the text."),

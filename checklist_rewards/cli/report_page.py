@@ -10,6 +10,7 @@ import typer
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.labels import Labelled, Resamples, Seed
+from checklist_rewards.cli.options.rows import InputKey
 from checklist_rewards.cli.report import bars, console
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
@@ -44,12 +45,7 @@ def report(
             help="Most rows per file on the page. Of a larger file a random sample is shown; figures use all rows.",
         ),
     ] = MAX_ROWS,
-    input_key: Annotated[
-        list[str] | None,
-        typer.Option(
-            show_default="prompt, else input", rich_help_panel=o.ROWS, help="Column of the prompt. Repeatable."
-        ),
-    ] = None,
+    input_key: InputKey = None,
     target_key: Annotated[
         str | None,
         typer.Option(

@@ -8,7 +8,8 @@ no summary and starts again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -53,8 +54,24 @@ def shown(summary: Result, digits: int = 3) -> str:
     return f"{summary['mean']:.{digits}f} ({summary['min']:.{digits}f}-{summary['max']:.{digits}f})"
 
 
-def band(axes: Any, steps: Sequence[float], runs: Sequence[Sequence[float]], label: str, color: str) -> None:
-    """Plot the mean over the runs as a curve, in a band from the minimum to the maximum."""
-    columns = list(zip(*runs, strict=True))
-    axes.plot(steps, [fmean(column) for column in columns], color=color, label=label, linewidth=2)
-    axes.fill_between(steps, *zip(*((min(c), max(c)) for c in columns), strict=True), color=color, alpha=0.2)
+def band(axes: Any, curve: Mapping[int, Sequence[float]], label: str, color: str) -> None:
+    """Plot the values of all runs by step: their mean as a curve, in a band from the minimum to the maximum."""
+    axes.plot(list(curve), [fmean(values) for values in curve.values()], color=color, label=label, linewidth=2)
+    lowest, highest = map(min, curve.values()), map(max, curve.values())
+    axes.fill_between(list(curve), list(lowest), list(highest), color=color, alpha=0.2)
+
+
+@contextmanager
+def figure(path: Path, columns: int = 1, **how: Any) -> Iterator[Any]:
+    """The axes of a figure, or a list of axes for several columns. The figure is saved when the block ends."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    drawn, axes = plt.subplots(1, columns, layout="constrained", **how)
+    yield axes
+    for one in drawn.axes:
+        one.spines[["top", "right"]].set_visible(False)
+    drawn.savefig(path, dpi=110)
+    plt.close(drawn)

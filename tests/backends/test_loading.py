@@ -1,8 +1,6 @@
 """A judge loaded beside a policy: whole, whatever the trainer shards, and with a warning if every rank loads one."""
 
-import json
 import logging
-import sys
 
 import pytest
 from transformers import AutoModelForSequenceClassification
@@ -12,9 +10,8 @@ from checklist_rewards.backends.encoder import EncoderBackend
 from checklist_rewards.backends.loading import warn_about_copies
 from checklist_rewards.backends.transformers import TransformersBackend
 from tests.backends.sharded_ranks import Zero3, p_yes
-from tests.conftest import REPO
 from tests.encoders import tiny_bert
-from tests.rewards.test_trainers import run
+from tests.ranks import on_two_ranks
 
 
 @pytest.fixture
@@ -48,11 +45,10 @@ def test_a_judge_that_cannot_be_loaded_leaves_zero3_as_it_was(zero3, tmp_path):
 @pytest.mark.slow
 @pytest.mark.xdist_group("trainers")
 def test_every_rank_reads_with_a_whole_judge_under_zero3_and_fsdp(tmp_path):
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    run([*torchrun, str(REPO / "tests" / "backends" / "sharded_ranks.py"), str(tmp_path)])
+    ranks = on_two_ranks("backends/sharded_ranks.py", tmp_path)
     alone = p_yes(TransformersBackend("pocket"))
-    for rank in (0, 1):
-        assert json.loads((tmp_path / f"{rank}.json").read_text()) == {
+    for found in ranks:
+        assert found == {
             "zero3": pytest.approx(alone, abs=1e-4),
             "policies are still sharded": True,
             "fsdp": pytest.approx(alone, abs=1e-4),

@@ -17,6 +17,7 @@ from tests.backends.answers import largest_difference
 from tests.backends.brokenserver import SERVED_NAME, connect
 from tests.conftest import HANG
 from tests.faultserver import RETRY_AFTER
+from tests.waiting import until
 
 LABELS = ("yes", "no")
 ONE = [ReadGroup(None, "Hello there. ", ("Is it short?",))]
@@ -179,8 +180,7 @@ def test_a_dead_server_is_waited_for_once_and_then_given_up(broken_server):
     assert all(read.unanswered.startswith("backend_error: ") for read in reads)
     assert len(broken_server.asked) < 60
     broken_server.statuses = [200]
-    while "is down" in (judge.read(ONE, LABELS).reads[0][0].unanswered or ""):
-        time.sleep(0.05)
+    until(lambda: "is down" not in (judge.read(ONE, LABELS).reads[0][0].unanswered or ""))
     [[read]] = judge.read(ONE, LABELS).reads
     assert read.unanswered is None
 

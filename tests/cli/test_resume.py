@@ -7,13 +7,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from pocket.world import tasks, write_response
 
 from tests.cli.conftest import read_jsonl, write_jsonl
+from tests.waiting import until
 
 ROWS = 224  # two chunks of replies, two of reads
 
@@ -55,12 +55,12 @@ def answers_in(store: Path, where: str = "") -> int:
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("resume")
-@pytest.mark.parametrize(("name", "until"), [("early", answers_in), ("late", reads_in)])
-def test_kill_9_in_the_middle_of_run_then_run_again(folder, name, until):
+@pytest.mark.parametrize(("name", "count"), [("early", answers_in), ("late", reads_in)])
+def test_kill_9_in_the_middle_of_run_then_run_again(folder, name, count):
     killed = start(folder, name)
-    while until(folder / f"{name}.sqlite") == 0:  # early: while writing checklists, late: while scoring
-        assert killed.poll() is None, "it ended before it could be killed"
-        time.sleep(0.005)
+    # early: while writing checklists, late: while scoring
+    until(lambda: count(folder / f"{name}.sqlite") or killed.poll() is not None)
+    assert killed.poll() is None, "it ended before it could be killed"
     os.kill(killed.pid, signal.SIGKILL)
     assert killed.wait() == -signal.SIGKILL
     assert not (folder / f"{name}.jsonl").exists()

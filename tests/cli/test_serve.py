@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ import pytest
 
 from checklist_rewards.judges import ReasonedJudge
 from tests.conftest import REPO
+from tests.waiting import printed, until
 
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
@@ -26,6 +26,13 @@ def ask(address: str, path: str, body: dict | None = None) -> dict:
         return json.loads(answer.read())
 
 
+def responds(address: str) -> bool:
+    try:
+        return ask(address, "/health")["status"] == "ok"
+    except urllib.error.URLError:
+        return False
+
+
 @pytest.fixture(params=[1, 2], ids=["one process", "two workers"])
 def server(request):
     """A server with the pocket judge on a free port of this machine; (process, address)."""
@@ -35,9 +42,7 @@ def server(request):
     environment = {**os.environ, "CHECKLIST_REWARDS_TOKEN": ""}
     del environment["CHECKLIST_REWARDS_TOKEN"]
     with subprocess.Popen(command, cwd=REPO, stderr=subprocess.PIPE, text=True, env=environment) as process:
-        assert process.stderr is not None
-        line = next(line for line in process.stderr if "http://" in line)
-        yield process, next(word for word in line.split() if word.startswith("http://")).rstrip(";")
+        yield process, printed(process, r"http://[^\s;]+")[0]
         process.kill()
 
 
@@ -45,12 +50,7 @@ def server(request):
 def test_it_answers_what_it_accepted_before_it_stops(server):
     process, address = server
     assert address.startswith("http://127.0.0.1:")
-    while True:
-        try:
-            assert ask(address, "/health")["status"] == "ok"
-            break
-        except urllib.error.URLError:
-            time.sleep(0.05)
+    until(lambda: responds(address))
     clients, checklist = 6, ["Does the response end with a question mark?"]
 
     def client(number: int) -> dict:
@@ -61,8 +61,7 @@ def test_it_answers_what_it_accepted_before_it_stops(server):
     half_open.sendall(b"POST /score HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\n{")
     with half_open, ThreadPoolExecutor(clients) as threads:
         answers = [threads.submit(client, number) for number in range(clients)]
-        while ask(address, "/health")["waiting"] < 3 * clients and not any(answer.done() for answer in answers):
-            time.sleep(0.01)
+        until(lambda: ask(address, "/health")["waiting"] >= 3 * clients or any(answer.done() for answer in answers))
         process.send_signal(signal.SIGTERM)
         for answer in answers:
             scores = answer.result(60)["scores"]

@@ -4,8 +4,6 @@ import os
 import signal
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import ray
@@ -13,6 +11,7 @@ from ray.cluster_utils import Cluster
 
 from checklist_rewards.datasets.ray import run_shards
 from tests.datasets.test_ray import reads, rows, task, write_shards
+from tests.waiting import until
 
 NODE = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
 
@@ -30,10 +29,9 @@ def main(folder: Path) -> None:
         target=lambda: results.append(run_shards(task(log, gate=gate), source, folder / "out", actors=2))
     )
     work.start()
-    wait(lambda: processes(log))
-    first = processes(log)
+    first = until(lambda: processes(log))
     late = cluster.add_node(**NODE)
-    wait(lambda: len(processes(log)) == 2)  # the second actor has waited for the node
+    until(lambda: len(processes(log)) == 2)  # the second actor has waited for the node
     [second] = processes(log) - first
     # The machine ends: a worker alone would finish the task that it is in.
     os.kill(late.all_processes["raylet"][0].process.pid, signal.SIGKILL)
@@ -45,11 +43,6 @@ def main(folder: Path) -> None:
     print(totals.rows, totals.unanswered, len(set(texts)), len(texts))
     ray.shutdown()
     cluster.shutdown()
-
-
-def wait(until: Callable[[], object]) -> None:
-    while not until():
-        time.sleep(0.05)
 
 
 if __name__ == "__main__":

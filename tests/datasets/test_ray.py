@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,8 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.pipelines import PipelineConfig
 from tests.cli.conftest import run  # noqa: F401 - a fixture
-from tests.conftest import REPO
+from tests.conftest import HANG, REPO
+from tests.waiting import until
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (pip install 'checklist-rewards[ray]')")
 
@@ -52,8 +53,8 @@ class Judge:
             reads.append((LabelRead((math.log(yes), math.log1p(-yes))),) * len(group.tails))
             with self.log.open("a") as file:
                 file.write(f"{os.getpid()} {group.prefix.encode()!r}\n" * len(group.tails))
-            while self.gate is not None and not self.gate.exists():
-                time.sleep(0.05)
+            if self.gate is not None:
+                until(self.gate.exists)
         return ReadResult(reads)
 
     def generate(self, prompts, sampling, arrived=None):
@@ -198,10 +199,10 @@ def test_a_row_that_ends_its_process_fails_alone(run_shards, tmp_path):
 @pytest.mark.slow
 def test_a_killed_actor_costs_its_reads_in_flight(run_shards, tmp_path):
     source = write_shards(tmp_path / "in", *(rows(20, start=20 * number) for number in range(4)))
-    killed = threading.Thread(target=kill_one, args=(tmp_path / "log",))
-    killed.start()
-    totals = run_shards(task(tmp_path / "log", slow=0.02), source, tmp_path / "out", actors=2)
-    killed.join()
+    with ThreadPoolExecutor(1) as thread:
+        killed = thread.submit(kill_one, tmp_path / "log")
+        totals = run_shards(task(tmp_path / "log", slow=0.02), source, tmp_path / "out", actors=2)
+        killed.result(HANG)
     assert totals.rows == 80 and not totals.unanswered
     assert scored(tmp_path / "out") == alone(task(tmp_path / "log2").open(None), source)
     texts = [line.split(" ", 1)[1] for line in reads(tmp_path / "log")]
@@ -209,8 +210,7 @@ def test_a_killed_actor_costs_its_reads_in_flight(run_shards, tmp_path):
 
 
 def kill_one(log: Path) -> None:
-    while len(reads(log)) < 15:
-        time.sleep(0.05)
+    until(lambda: len(reads(log)) >= 15)
     os.kill(int(reads(log)[-1].split()[0]), signal.SIGKILL)
 
 

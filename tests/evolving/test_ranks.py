@@ -1,28 +1,16 @@
 """An evolving reward on two ranks: rank 0 proposes, and both have the same checklists."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
-from tests.conftest import HANG, REPO
+from tests.ranks import on_two_ranks
 
 pytestmark = [pytest.mark.slow]
 
 
 def test_two_ranks_have_the_same_buffer_and_a_failed_proposal_blocks_none(tmp_path):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    done = subprocess.run(
-        [*command, str(REPO / "tests" / "evolving" / "two_ranks.py"), str(tmp_path)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPO), "ACCELERATE_USE_CPU": "true"},
-        capture_output=True,
-        text=True,
-        timeout=5 * HANG,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
+    first, second = on_two_ranks("evolving/two_ranks.py", tmp_path)
     assert first["state"] == second["state"]
     assert first["groups"] and not second["groups"], "rank 0 alone proposes"
     assert ["red", "red blue"] in first["groups"], "and sees the responses of both ranks"

@@ -31,6 +31,7 @@ from tests.fakes import FakeBackend
 from tests.judges.fakes import Labels, Script
 from tests.rewards.integrations.test_queue import Held, knows
 from tests.serving import serving
+from tests.waiting import until
 
 CHECKLIST = [
     "Is red?",
@@ -226,12 +227,10 @@ def test_a_full_queue_is_waited_for():
         assert held.started.acquire(timeout=HANG)
         second = threading.Thread(target=scorer.score_batch, args=(SAMPLES[1:2],))
         second.start()
-        while not metrics(address).get("checklist_rewards_waiting"):
-            threading.Event().wait(0.01)
+        until(lambda: metrics(address).get("checklist_rewards_waiting"))
 
         def go_on_once_one_was_refused():
-            while not metrics(address).get('checklist_rewards_requests_total{path="/score",status="429"}'):
-                threading.Event().wait(0.01)
+            until(lambda: metrics(address).get('checklist_rewards_requests_total{path="/score",status="429"}'))
             held.go.set()
 
         third = threading.Thread(target=go_on_once_one_was_refused)
@@ -295,8 +294,9 @@ class Odd:
             self.under_way += 1
             self.most = max(self.most, self.under_way)
             rows = (await request.json())["samples"]
-            while self.most < together:
-                await asyncio.sleep(0.01)
+            async with asyncio.timeout(HANG):
+                while self.most < together:
+                    await asyncio.sleep(0.01)
             self.under_way -= 1
             return answer(rows, self.calls)
 

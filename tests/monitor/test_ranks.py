@@ -1,28 +1,16 @@
 """A monitor on two ranks: the signals are computed over the completions of both, and both stop."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
-from tests.conftest import HANG, REPO
+from tests.ranks import on_two_ranks
 
 pytestmark = [pytest.mark.slow]
 
 
 def test_two_ranks_see_the_same_signals_and_stop_together(tmp_path):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    done = subprocess.run(
-        [*command, str(REPO / "tests" / "monitor" / "two_ranks.py"), str(tmp_path)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPO), "ACCELERATE_USE_CPU": "true"},
-        capture_output=True,
-        text=True,
-        timeout=5 * HANG,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
+    first, second = on_two_ranks("monitor/two_ranks.py", tmp_path)
     assert first["state"] == second["state"] and first["alarms"] == second["alarms"]
     [steering] = [alarm for alarm in first["alarms"] if alarm[1] == "steering"]
     assert first["stopped"] == second["stopped"] == steering[0] == 5

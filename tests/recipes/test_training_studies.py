@@ -3,6 +3,7 @@
 import json
 import re
 
+import pocket.grpo_study
 import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
@@ -35,7 +36,7 @@ def test_soft_and_hard_rewards_start_from_the_same_completions(tmp_path, monkeyp
     assert summary["soft_minus_hard_gold"]["mean"] == soft["gold"] - hard["gold"]
     assert (tmp_path / "soft_vs_hard.png").is_file()
 
-    monkeypatch.setattr(soft_vs_hard, "train", None)  # cannot be called
+    monkeypatch.setattr(pocket.grpo_study, "train", None)  # cannot be called
     assert soft_vs_hard.main([*how, *TINY])["arms"] == summary["arms"]
 
 
@@ -49,7 +50,7 @@ def test_rewards_per_criterion_train_and_continue(tmp_path, monkeypatch):
     assert len(lines) == 64 and any(len(set(line["parts"].values()) - {None}) > 1 for line in lines)
     assert "| gold at the end |" in (tmp_path / "table.md").read_text() and (tmp_path / "per_criterion.png").is_file()
 
-    monkeypatch.setattr(per_criterion, "train", None)  # cannot be called
+    monkeypatch.setattr(pocket.grpo_study, "train", None)  # cannot be called
     again = per_criterion.main([*how, *TINY, "--summary"])
     assert again["arms"] == summary["arms"]
 

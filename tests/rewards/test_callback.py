@@ -1,7 +1,6 @@
 """Held-out prompts during training: the pocket policy in TRL's trainers, a fake engine as judge."""
 
 import json
-import sys
 
 import pytest
 from datasets import Dataset
@@ -12,9 +11,9 @@ from checklist_rewards.backends import pocket_dir
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.rewards.callback import ChecklistEvalCallback, as_markdown, show_table, win_rate
 from checklist_rewards.rewards.trl import ChecklistReward
-from tests.conftest import REPO
 from tests.fakes import FakeBackend
-from tests.rewards.test_trainers import ON_CPU, SMALL, by_hash, rows, run
+from tests.ranks import on_two_ranks
+from tests.rewards.test_trainers import ON_CPU, SMALL, by_hash, rows
 
 HELD_OUT = [
     {**row, "answer": answer} for row, answer in zip(rows(conversational=True, n=3), ["gold", "tin", "x"], strict=True)
@@ -128,8 +127,7 @@ def test_a_win_counts_one_a_tie_half_and_a_missing_score_nothing():
 def two_ranks(tmp_path_factory):
     """The folder of a training run on two ranks, with TensorBoard as its tracker."""
     folder = tmp_path_factory.mktemp("ranks")
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    run([*torchrun, str(REPO / "tests" / "rewards" / "eval_ranks.py"), str(folder)], ACCELERATE_USE_CPU="true")
+    on_two_ranks("rewards/eval_ranks.py", folder)
     return folder
 
 

@@ -1,12 +1,8 @@
 """What the ranks of a training run exchange, on two processes with gloo."""
 
-import json
-import sys
-
 import pytest
 
-from tests.conftest import REPO
-from tests.rewards.test_trainers import run
+from tests.ranks import on_two_ranks
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
 
@@ -14,10 +10,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
     """What each rank found."""
-    folder = tmp_path_factory.mktemp("collectives")
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    run([*torchrun, str(REPO / "tests" / "rewards" / "collective_ranks.py"), str(folder)], ACCELERATE_USE_CPU="true")
-    return [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
+    return on_two_ranks("rewards/collective_ranks.py", tmp_path_factory.mktemp("collectives"))
 
 
 def test_values_arrive_in_the_order_of_the_ranks(ranks):

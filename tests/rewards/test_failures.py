@@ -1,7 +1,6 @@
 """A judge that fails: what trainers make of it, and that no advantage moves because of it."""
 
 import json
-import sys
 
 import pytest
 from datasets import Dataset
@@ -13,9 +12,9 @@ from checklist_rewards.backends import LabelRead, pocket_dir
 from checklist_rewards.errors import BackendError
 from checklist_rewards.rewards.failures import abstained
 from checklist_rewards.rewards.trl import ChecklistReward
-from tests.conftest import REPO
 from tests.fakes import FakeBackend
-from tests.rewards.test_trainers import ON_CPU, by_hash, rows, run, text_of
+from tests.ranks import on_two_ranks
+from tests.rewards.test_trainers import ON_CPU, by_hash, rows, text_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
 
@@ -209,10 +208,7 @@ def test_a_penalty_for_a_missing_end_decides_pairs_without_scores(tmp_path):
 
 
 def test_a_group_that_is_spread_over_ranks_abstains_and_is_centred_as_one(tmp_path):
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    run([*torchrun, str(REPO / "tests" / "rewards" / "group_ranks.py"), str(tmp_path)], ACCELERATE_USE_CPU="true")
-    for rank in (0, 1):
-        found = json.loads((tmp_path / f"{rank}.json").read_text())
+    for rank, found in enumerate(on_two_ranks("rewards/group_ranks.py", tmp_path)):
         assert found["rewards"] == [None, 0.5]
         assert "groups on 2 ranks (on_failure='group'" in found["async"]
         assert found["centred"] == [pytest.approx(-0.3 if rank == 0 else 0.3), 0.0]

@@ -175,8 +175,9 @@ def test_async_grpo_samples_further_groups_while_the_judge_works_on_one(form):
 
         async def until_scored():
             loops = asyncio.create_task(worker._run_loops(worker._stop_event))
-            while scored.qsize() < 2 and not loops.done():
-                await asyncio.sleep(0.01)
+            async with asyncio.timeout(HANG):
+                while scored.qsize() < 2 and not loops.done():
+                    await asyncio.sleep(0.01)
             worker._stop_event.set()
             await loops
 

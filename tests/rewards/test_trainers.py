@@ -7,8 +7,6 @@ are known.
 import hashlib
 import json
 import math
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -22,8 +20,8 @@ from checklist_rewards.backends import pocket_dir
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.configured import CONFIG_VARIABLE
 from checklist_rewards.rewards.trl import ChecklistReward
-from tests.conftest import HANG, REPO
 from tests.fakes import FakeBackend
+from tests.ranks import on_two_ranks, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
 
@@ -164,28 +162,8 @@ def test_checklists_of_different_shapes_survive_arrow(tmp_path):
 # --- in processes of their own
 
 
-def run(command: list[str], **environment: str) -> str:
-    """Standard output of a command; what it said on standard error is shown if it fails."""
-    done = subprocess.run(
-        command,
-        env={
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": os.pathsep.join([str(REPO), os.environ.get("PYTHONPATH", "")]),
-            **environment,
-        },
-        capture_output=True,
-        text=True,
-        timeout=10 * HANG,
-    )
-    assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
-    return done.stdout
-
-
 def test_two_ranks_share_a_group_and_one_of_them_may_have_nothing_to_log(tmp_path):
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    run([*torchrun, str(REPO / "tests" / "rewards" / "two_ranks.py"), str(tmp_path)], ACCELERATE_USE_CPU="true")
-    log = json.loads((tmp_path / "log.json").read_text())
+    log, _ = on_two_ranks("rewards/two_ranks.py", tmp_path)
     assert log["global_step"] == 2
     table = completions(tmp_path)
     steps = [entry for entry in log["history"] if "rewards/checklist_reward/mean" in entry]

@@ -36,8 +36,7 @@ trainer = GRPOTrainer(
     train_dataset=Dataset.from_list([{"prompt": f"Write {n}.", "checklist": ["Is it short?"]} for n in range(4)]),
 )
 trainer.train()
-if rank == 0:
-    log = {"global_step": trainer.state.global_step, "history": trainer.state.log_history}
-    (folder / "log.json").write_text(json.dumps(log))
+log = {"global_step": trainer.state.global_step, "history": trainer.state.log_history}
+(folder / f"{rank}.json").write_text(json.dumps(log))
 trainer.accelerator.wait_for_everyone()
 trainer.accelerator.end_training()  # else the rank that is first to leave may take the other one down

@@ -4,13 +4,13 @@ python -m tests.server.gated WORKERS FILE    # prints its port; the engine answe
 """
 
 import sys
-import time
 from pathlib import Path
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import LabelRead, ReadResult
 from checklist_rewards.cli.serve import listening_on, run_server
 from tests.rewards.integrations.test_queue import knows
+from tests.waiting import until
 
 
 class Gated:
@@ -24,8 +24,7 @@ class Gated:
     def read(self, groups, labels):
         import math
 
-        while not self.gate.exists():
-            time.sleep(0.005)
+        until(self.gate.exists)
         answers = [[knows(group.prefix, tail) for tail in group.tails] for group in groups]
         return ReadResult([tuple(LabelRead((math.log(p), math.log(1 - p))) for p in group) for group in answers])
 

@@ -1,6 +1,5 @@
 """The reward server: the numbers of the scorer, and a sentence for whatever it refuses."""
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -16,6 +15,7 @@ from tests.conftest import HANG
 from tests.fakes import FakeBackend
 from tests.rewards.integrations.test_queue import QUESTIONS, Held
 from tests.server.bodies import openrlhf, rows
+from tests.waiting import until
 
 
 def test_scores_are_those_of_the_scorer(client, scorer):
@@ -87,8 +87,7 @@ def test_a_full_queue_is_429_and_what_was_accepted_is_answered():
         first = threads.submit(client.post, "/score", json=rows("red"))
         assert scorer.started.acquire(timeout=HANG)
         second = threads.submit(client.post, "/score", json=rows("red", "blue"))
-        while client.get("/health").json()["waiting"] < 2:
-            threading.Event().wait(0.005)
+        until(lambda: client.get("/health").json()["waiting"] >= 2)
         refused = client.post("/score", json=rows("red"))
         assert refused.status_code == 429 and refused.headers["retry-after"] == "1"
         assert "(at most 2)" in refused.json()["error"]

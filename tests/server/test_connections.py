@@ -17,6 +17,7 @@ from checklist_rewards.server import build_app, connections
 from tests.rewards.integrations.test_queue import Held
 from tests.server.bodies import rows
 from tests.serving import running, serving
+from tests.waiting import until
 
 HEAD = b"POST /score HTTP/1.1\r\nHost: here\r\n"
 REQUEST = b"GET /health HTTP/1.1\r\nHost: here\r\n\r\n"
@@ -56,14 +57,6 @@ def address_of(app):
         server = connections.server_of(app)
         with running(server, listening) as thread:
             yield f"http://127.0.0.1:{listening.getsockname()[1]}", server, thread
-
-
-def until(condition) -> None:
-    for _ in range(4000):
-        if condition():
-            return
-        threading.Event().wait(0.005)
-    raise TimeoutError
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from tests.fakes import FakeBackend
 from tests.rewards.integrations.test_queue import QUESTIONS, Held
 from tests.server.bodies import openrlhf, rows
 from tests.serving import serving
+from tests.waiting import until
 
 TURN = 2**16
 """Characters of a row that fills a turn of its client."""
@@ -34,13 +35,6 @@ def numbers(client) -> dict[str, float]:
 
 def number(client, name: str) -> float:
     return numbers(client)[f"checklist_rewards_{name}"]
-
-
-def until(condition) -> None:
-    end = time.monotonic() + HANG
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def test_tokens_are_estimated_from_the_bytes_of_the_texts_and_the_number_of_reads():

@@ -6,7 +6,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections import Counter
@@ -26,6 +25,7 @@ from tests.conftest import HANG, REPO
 from tests.fakes import FakeBackend
 from tests.rewards.integrations.test_queue import QUESTIONS, knows
 from tests.server.bodies import rows
+from tests.waiting import until
 
 CLIENTS = 12
 COLOURS = ("red", "blue", "green")
@@ -64,13 +64,6 @@ def get(address, path, body=None):
 def numbers(address):
     lines = get(address, "/metrics")[1].splitlines()
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
-
-
-def until(condition):
-    end = time.monotonic() + HANG
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def queued(address, count):

@@ -1,12 +1,22 @@
-"""A headless Chromium, driven by selenium."""
+"""A headless Chromium, driven by selenium, what axe-core finds on its page, and a report in it."""
 
+import json
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
+
+from tests.conftest import HANG
 
 FLAGS = (
     "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --disable-dev-shm-usage --hide-scrollbars"
 ).split()
+AXE = Path(__file__).parent / "axe" / "axe.min.js"
+VIOLATIONS = """
+const rules = {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'], resultTypes: ['violations']};
+const told = (one) => [one.id, one.nodes.map((node) => node.target.join(' '))];
+axe.run(document, rules).then((result) => arguments[0](result.violations.map(told)));
+"""
 MISSING = "no browser: install Chromium and its driver (Debian: apt-get install chromium chromium-driver)"
 
 
@@ -31,6 +41,7 @@ def start(profile: Path, *, width: int = 1280, height: int = 900, dark: bool = F
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(places[1]))
+    driver.set_script_timeout(HANG)
     resize(driver, width, height)
     scheme(driver, dark)
     return driver
@@ -57,3 +68,93 @@ def leave(driver) -> None:
 def errors(driver) -> list[str]:
     """Messages on the console since the last call."""
     return [entry["message"] for entry in driver.get_log("browser")]
+
+
+def violations(driver) -> list:
+    """What axe-core finds on the page by its rules for WCAG 2.1 A and AA, with contrast, and best practices."""
+    if not driver.execute_script("return 'axe' in window"):
+        driver.execute_script(f"{AXE.read_text(encoding='utf-8')}; window.axe = axe")
+    return driver.execute_async_script(VIOLATIONS)
+
+
+def problems(driver) -> dict:
+    """[`violations`] in light and dark, wide and narrow, and whether the page is wider than the window."""
+    found = {}
+    for width in (1280, 390):
+        resize(driver, width)
+        for dark in (False, True):
+            scheme(driver, dark)
+            if broken := violations(driver):
+                found[width, dark] = broken
+        if driver.execute_script("return document.documentElement.scrollWidth > innerWidth"):
+            found[width] = "scrolls sideways"
+    resize(driver, 1280)
+    scheme(driver, False)
+    return found
+
+
+@dataclass
+class Page:
+    """A report in the browser."""
+
+    driver: object
+    path: Path
+
+    def open(self, where: str = "") -> None:
+        """Load the page at a place such as "0/matrix/3"."""
+        self.driver.get("about:blank")
+        self.driver.get(f"file://{self.path}#/{where}")
+        self.wait("return Boolean(document.querySelector('main').dataset.view)")
+
+    def wait(self, condition: str, *arguments):
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        return WebDriverWait(self.driver, HANG, 0.02).until(lambda d: d.execute_script(condition, *arguments))
+
+    def run(self, script: str, *arguments):
+        return self.driver.execute_script(script, *arguments)
+
+    def click(self, text: str, tag: str = "*") -> None:
+        """Click the first element of this text."""
+        from selenium.webdriver.common.by import By
+
+        self.driver.find_element(By.XPATH, f"//{tag}[normalize-space()={json.dumps(text)}]").click()
+
+    def keys(self, *names: str) -> None:
+        from selenium.webdriver import ActionChains
+
+        ActionChains(self.driver).send_keys(*names).perform()
+
+    def fill(self, label: str, value) -> None:
+        """Set a filter of the matrix and wait for its rows."""
+        self.run(
+            """
+            const labels = [...document.querySelectorAll('.filters label')];
+            const label = labels.find((one) => one.textContent.startsWith(arguments[0]));
+            const input = label.querySelector('input, select');
+            if (input.type === 'checkbox') input.click();
+            else {
+                input.value = arguments[1];
+                input.dispatchEvent(new Event(input.tagName === 'SELECT' ? 'change' : 'input'));
+            }
+            """,
+            label,
+            value,
+        )
+        self.driver.execute_async_script("setTimeout(arguments[0], 200)")
+
+    @property
+    def status(self) -> str:
+        return self.run("return document.querySelector('[role=status]').textContent")
+
+    @property
+    def text(self) -> str:
+        return self.run("return document.querySelector('main').innerText")
+
+    def check(self) -> None:
+        """Nothing on the console, nothing hostile ran, nothing wider than the window."""
+        assert errors(self.driver) == []
+        assert self.run("return window.hacked === undefined && !document.querySelector('main img, main script')")
+        assert self.run("return document.documentElement.scrollWidth <= innerWidth"), (
+            "the page is wider than the window"
+        )

@@ -1,8 +1,6 @@
 """Every view of the report in a real browser: opened, clicked through, and without a message on the console."""
 
 import json
-import statistics
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -10,18 +8,13 @@ import pytest
 from checklist_rewards.cli.labels import Labelled
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.ui.report import write_report
-from tests.conftest import REPO
 from tests.ui import browser
+from tests.ui.browser import Page
 from tests.ui.files import (
     HOSTILE,
-    annotation,
-    monitor_rows,
     pair_rows,
-    quoting_rows,
-    reasoned_rows,
     reward_rows,
     scored_rows,
-    shaped_rows,
     write,
 )
 
@@ -41,80 +34,6 @@ RUN = {
     "trust": "Item analysis",
 }
 """What each view of a page shows."""
-
-
-AXE = """
-const rules = {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'], resultTypes: ['violations']};
-const told = (one) => [one.id, one.nodes.map((node) => node.target.join(' '))];
-axe.run(document, rules).then((result) => arguments[0](result.violations.map(told)));
-"""
-
-
-@dataclass
-class Page:
-    """A report in the browser."""
-
-    driver: object
-    path: Path
-
-    def open(self, where: str = "") -> None:
-        """Load the page at a place such as "0/matrix/3"."""
-        self.driver.get("about:blank")
-        self.driver.get(f"file://{self.path}#/{where}")
-        self.wait("return Boolean(document.querySelector('main').dataset.view)")
-
-    def wait(self, condition: str, *arguments, seconds: float = 20):
-        from selenium.webdriver.support.ui import WebDriverWait
-
-        return WebDriverWait(self.driver, seconds, 0.02).until(lambda d: d.execute_script(condition, *arguments))
-
-    def run(self, script: str, *arguments):
-        return self.driver.execute_script(script, *arguments)
-
-    def click(self, text: str, tag: str = "*") -> None:
-        """Click the first element of this text."""
-        from selenium.webdriver.common.by import By
-
-        self.driver.find_element(By.XPATH, f"//{tag}[normalize-space()={json.dumps(text)}]").click()
-
-    def keys(self, *names: str) -> None:
-        from selenium.webdriver import ActionChains
-
-        ActionChains(self.driver).send_keys(*names).perform()
-
-    def fill(self, label: str, value) -> None:
-        """Set a filter of the matrix and wait for its rows."""
-        self.run(
-            """
-            const labels = [...document.querySelectorAll('.filters label')];
-            const label = labels.find((one) => one.textContent.startsWith(arguments[0]));
-            const input = label.querySelector('input, select');
-            if (input.type === 'checkbox') input.click();
-            else {
-                input.value = arguments[1];
-                input.dispatchEvent(new Event(input.tagName === 'SELECT' ? 'change' : 'input'));
-            }
-            """,
-            label,
-            value,
-        )
-        self.driver.execute_async_script("setTimeout(arguments[0], 200)")
-
-    @property
-    def status(self) -> str:
-        return self.run("return document.querySelector('[role=status]').textContent")
-
-    @property
-    def text(self) -> str:
-        return self.run("return document.querySelector('main').innerText")
-
-    def check(self) -> None:
-        """Nothing on the console, nothing hostile ran, nothing wider than the window."""
-        assert browser.errors(self.driver) == []
-        assert self.run("return window.hacked === undefined && !document.querySelector('main img, main script')")
-        assert self.run("return document.documentElement.scrollWidth <= innerWidth"), (
-            "the page is wider than the window"
-        )
 
 
 @pytest.fixture(scope="module")
@@ -171,16 +90,12 @@ def test_every_view_opens(judges, run_page, folder, chromium, sizes):
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_no_view_has_an_accessibility_problem(judges, run_page, dark):
-    """axe-core's rules: WCAG 2.1 A and AA, with contrast, and best practices."""
-    axe = (REPO / "tests" / "ui" / "axe" / "axe.min.js").read_text(encoding="utf-8")
     browser.scheme(judges.driver, dark)
-    judges.driver.set_script_timeout(60)
     for page, views in ((judges, JUDGES), (run_page, RUN)):
         for view in (*views, "matrix/3"):
             page.open(f"0/{view}")
             page.driver.execute_async_script("setTimeout(arguments[0], 300)")
-            page.run(f"{axe}; window.axe = axe")
-            assert page.driver.execute_async_script(AXE) == [], view
+            assert browser.violations(page.driver) == [], view
     browser.scheme(judges.driver, False)
 
 
@@ -270,90 +185,6 @@ def test_from_an_item_of_the_overview_and_of_the_comparison_to_its_rows(judges):
     judges.open("1/overview")
     assert judges.run("return document.querySelector('header select').value") == "1"
     judges.check()
-
-
-def test_reasoning_and_votes(folder, chromium):
-    path = write(folder / "reasoned.jsonl", reasoned_rows())
-    write_report(folder / "reasoned.html", [path])
-    page = Page(chromium, folder / "reasoned.html")
-    page.open("0/matrix/0")
-    page.wait("return document.querySelector('.panel:not([hidden])') !== null")
-    page.run("document.querySelector('.panel details').open = true")
-    shown = page.run("return document.querySelector('.panel').innerText")
-    assert f"It says {HOSTILE}" in shown and "3 votes" in shown and f"no: {HOSTILE}" in shown
-    assert "agreement 0.667" in shown
-    page.check()
-
-
-def test_quotes_of_the_judge_and_marks_of_people_are_highlighted(folder, chromium):
-    [row] = quoting_rows()
-    files = [
-        write(folder / "quoting.jsonl", [row]),
-        write(folder / "ann.jsonl", [annotation(row, 0, "you are wrong"), annotation(row, 1, "it was")]),
-    ]
-    write_report(folder / "quoting.html", files)
-    page = Page(chromium, folder / "quoting.html")
-    page.open("0/matrix/0")
-    page.wait("return document.querySelector('.response mark') !== null")
-    shown = (
-        "return [...document.querySelectorAll('.response mark')].map((one) => [one.textContent, one.dataset.items])"
-    )
-    assert page.run(shown) == [["you are wrong", "1"], ["nonsense", "1"], ["it was", "2"], ["3.5 percent", "2"]]
-    assert page.run("return document.querySelector('.response').textContent") == row["target"]
-    lines = page.run("return [...document.querySelectorAll('.evidence')].map((one) => one.textContent)")
-    assert lines == [
-        "evidence: you are wrong (judge, ann), nonsense (judge)",
-        "evidence: 3.5 percent (judge), it was (ann)",
-    ]
-    page.check()
-
-
-def test_the_monitor_of_a_run(folder, chromium):
-    rows = [{**row, "held_out": [row["score"]["items"][1]["id"]] if row["score"] else []} for row in reward_rows()]
-    rows[8]["shadow"] = rows[9]["score"]
-    files = [write(folder / "watched.jsonl", rows), write(folder / "monitor.jsonl", monitor_rows())]
-    write_report(folder / "watched.html", files)
-    page = Page(chromium, folder / "watched.html")
-    page.open("0/monitor")
-    page.wait("return document.querySelector('[aria-label=Alarms] table') !== null")
-    for shown in (
-        "shadow gap",
-        "0.300 of 0.1",
-        "The judge gives more",
-        "Judge and shadow judge",
-        "3 steps",
-        "AssertionError",
-    ):
-        assert shown in page.text
-    page.run("document.querySelector('[aria-label=Alarms] details').open = true")
-    assert HOSTILE in page.text
-    page.check()
-    page.open("0/matrix/8")
-    page.wait("return document.querySelector('.panel .making') !== null")
-    assert "held out: not rewarded" in page.text and "shadow judge: no" in page.text
-    page.check()
-
-
-def test_what_a_reward_was_made_of(folder, chromium):
-    rows = shaped_rows()
-    write_report(folder / "shaped.html", [write(folder / "shaped.jsonl", rows)])
-    page = Page(chromium, folder / "shaped.html")
-    page.open("0/matrix/40")
-    page.wait("return document.querySelector('.panel .making') !== null")
-    cells = page.run(
-        "const rows = [...document.querySelectorAll('.making tbody tr')];"
-        "return rows.map((row) => [...row.cells].map((cell) => cell.textContent))"
-    )
-    stages = [value for _, value in rows[40]["shaping"]]
-    assert [name for name, *_ in cells[:4]] == ["score (expected)", "length penalty", "clipped", "reward"]
-    assert [cell[1] for cell in cells[:3]] == [f"{value:.4f}" for value in stages]
-    assert cells[1][2] == "-0.2500" and cells[2][2] in ("–", f"+{stages[2] - stages[1]:.4f}")
-    group = [row["reward"] for row in rows[40:44]]
-    mean = sum(group) / 4
-    std = statistics.stdev(group)
-    assert cells[4] == ["mean of the 4 rewards of its group", f"{mean:.4f}", ""]
-    assert cells[5][1] == f"{group[0] - mean:.4f}" and cells[6][1] == f"{(group[0] - mean) / (std + 1e-4):.4f}"
-    page.check()
 
 
 def test_one_prompt_over_the_run_by_keyboard(run_page):

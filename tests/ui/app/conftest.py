@@ -1,27 +1,55 @@
-"""A project folder with a scored file, and the app of that folder."""
+"""A project folder with a scored file and the app of that folder, in the process and in headless Chromium."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 import pytest
 
 pytest.importorskip("fastapi")
 pytest.importorskip("httpx")
 from fastapi.testclient import TestClient
+from typer.testing import CliRunner
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.backends import Engine
+from checklist_rewards.cli import app as cli
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.ui.app import build_ui
 from checklist_rewards.ui.guard import HEADER
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
+from tests.conftest import HANG, REPO
 from tests.fakes import FakeBackend
+from tests.ui import browser
+from tests.waiting import printed
 
 TOKEN = "the-token-of-these-tests"
 HOST = "http://127.0.0.1:8091"
 QUESTIONS = ["Is it red?", {"question": "Is it blue?", "weight": -1}]
 TEXTS = ["a red thing", "red and blue", "grey", "blue", "<script>document.title = 'broken'</script> red"]
+POCKET_QUESTIONS = [
+    "Does the response end with a question mark?",
+    'Does the response contain the word "rain"?',
+    "Does the response have exactly 2 sentences?",
+]
+POCKET_RESPONSES = [
+    "The rain falls. Is it cold?",
+    "Who is there?",
+    "The cat sleeps. The dog runs.",
+    "Rain falls on the river.",
+    "The rain stops. The sun shines.",
+    "Is it the rain?",
+    "A bird sings.",
+    "The river is deep. Where is the boat?",
+    "The night is long. The rain is cold. We wait.",
+    "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script> Is it?",
+]
 
 
 def colours(prefix: str, tail: str) -> float:
@@ -82,3 +110,69 @@ def stranger(app):
     """A client without the token."""
     with TestClient(app, base_url=HOST) as client:
         yield client
+
+
+def run(*arguments) -> str:
+    """The output of a command of `checklist-rewards`, in this process."""
+    result = CliRunner().invoke(cli, list(map(str, arguments)))
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Path:
+    """A project folder with ten responses, scored by the pocket judge."""
+    folder = tmp_path_factory.mktemp("project")
+    rows = [
+        {"id": f"r{n}", "prompt": "Write about the weather.", "target": text, "checklist": POCKET_QUESTIONS}
+        for n, text in enumerate(POCKET_RESPONSES)
+    ]
+    write_jsonl(folder / "rows.jsonl", rows)
+    run("score", folder / "rows.jsonl", "-o", folder / "scored.jsonl", "--backend", "transformers")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def url(project):
+    """The URL that `checklist-rewards ui` prints. Tests change the folder, so each module has its own server."""
+    options = ["--port", "0", "--no-browser", "--backend", "transformers"]
+    command = [sys.executable, "-m", "checklist_rewards.cli", "ui", str(project), *options]
+    environment = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "400"}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd=REPO) as server:
+        yield printed(server, r"http://127\.0\.0\.1:\d+/\?token=\S+")[0]
+        server.send_signal(signal.SIGTERM)
+        server.wait(HANG)
+
+
+@pytest.fixture(scope="module")
+def page(url, chromium) -> SimpleNamespace:
+    """A browser that has opened the printed URL."""
+    return opened(chromium, url, "#view table")
+
+
+def opened(driver, url: str, ready: str) -> SimpleNamespace:
+    """The app's page at `url`, once it has the element `ready`."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    def wait(condition):
+        return WebDriverWait(driver, HANG, 0.05).until(lambda _: driver.execute_script(f"return {condition}"))
+
+    browser.leave(driver)
+    driver.get(url)
+    wait(f"document.querySelector({json.dumps(ready)}) !== null")
+    return SimpleNamespace(driver=driver, base=f"http://{urlsplit(url).netloc}", wait=wait, js=driver.execute_script)
+
+
+@pytest.fixture
+def no_messages(page):
+    """Nothing hostile ran during the test, and the console has no message."""
+    yield
+    assert browser.errors(page.driver) == []
+    assert page.driver.title != "broken"
+
+
+def fill(page, selector, text):
+    field = page.driver.find_element("css selector", selector)
+    field.clear()
+    field.send_keys(text)
+    page.js("arguments[0].dispatchEvent(new Event('change', {bubbles: true}))", field)

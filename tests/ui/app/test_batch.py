@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import sys
-import time
 
 import pytest
 
@@ -22,8 +21,8 @@ from checklist_rewards.ui.guard import HEADER
 from checklist_rewards.ui.jobs import Jobs
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
-from tests.conftest import HANG
 from tests.ui.app.conftest import HOST, QUESTIONS, TOKEN, write_jsonl
+from tests.waiting import until
 
 STORE = "/nowhere/answers.sqlite"  # only passed on
 REQUEST = {"file": "rows.jsonl", "output": "scored/rows.jsonl"}
@@ -35,7 +34,9 @@ options = dict(one.removeprefix("--").split("=", 1) for one in sys.argv[3:] if "
 folder = Path(options["output"]).parent.parent
 (folder / "seen.json").write_text(json.dumps(sys.argv[1:]))
 print("reads: 3 of 10 (30%), 3.0/s, 2 s left", file=sys.stderr, flush=True)
+end = time.monotonic() + 120
 while not (folder / "go.json").exists():
+    assert time.monotonic() < end
     time.sleep(0.02)
 if (folder / "fail.json").exists():
     print(f"error: {folder}/rows.jsonl, line 2: no.", file=sys.stderr)
@@ -66,14 +67,6 @@ def slow_command(folder, tmp_path, monkeypatch):
 def batch(folder, slow_command):
     with TestClient(build_ui(judging_of(folder), TOKEN), base_url=HOST, headers={HEADER: TOKEN}) as client:
         yield client
-
-
-def until(condition, seconds=HANG):
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    return found
 
 
 def job_of(client):

@@ -28,7 +28,7 @@ from checklist_rewards.ui.snippets import snippets
 from tests.conftest import HANG, REPO
 from tests.ui.app.conftest import write_jsonl
 from tests.ui.app.judgeserver import JudgeServer
-from tests.ui.app.test_batch import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="jobs are signalled as process groups")
 ROWS = 40

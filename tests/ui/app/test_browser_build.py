@@ -19,14 +19,12 @@ from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.ui.app import build_ui
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
-from tests.conftest import HANG, REPO
+from tests.conftest import HANG
 from tests.fakes import FakeBackend
 from tests.generators import test_deductive as deductive
 from tests.generators.fakes import Replies
 from tests.ui import browser
-from tests.ui.app.conftest import TOKEN, colours
-from tests.ui.app.test_browser import fill
-from tests.ui.test_browser import AXE
+from tests.ui.app.conftest import TOKEN, colours, fill, opened
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
@@ -66,17 +64,7 @@ def served(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(served, chromium):
-    from selenium.webdriver.support.wait import WebDriverWait
-
-    browser.leave(chromium)
-    chromium.set_script_timeout(HANG)
-
-    def wait(condition):
-        return WebDriverWait(chromium, 60, 0.05).until(lambda _: chromium.execute_script(f"return {condition}"))
-
-    chromium.get(f"{served.base}/build?token={TOKEN}")
-    wait("document.querySelector('[name=run-seed]') !== null")
-    yield SimpleNamespace(driver=chromium, base=served.base, wait=wait, js=chromium.execute_script)
+    yield opened(chromium, f"{served.base}/build?token={TOKEN}", "[name=run-seed]")
     chromium.execute_script("sessionStorage.clear()")
     assert browser.errors(chromium) == []
     assert chromium.title != "broken"
@@ -226,19 +214,6 @@ def test_the_view_is_accessible_and_fits_a_phone(page):
     click(page, ".source-form .group > button")
     click(page, "[name=refine]")
     page.wait("document.querySelector('.refine [name=accept], .refine [role=alert]') !== null")
-    axe = (REPO / "tests" / "ui" / "axe" / "axe.min.js").read_text(encoding="utf-8")
-    page.js(f"{axe}; window.axe = axe")
-    found = {}
-    for width in (1280, 390):
-        for dark in (False, True):
-            browser.resize(page.driver, width)
-            browser.scheme(page.driver, dark)
-            violations = page.driver.execute_async_script(AXE)
-            if violations:
-                found[width, dark] = violations
-        if page.js("return document.documentElement.scrollWidth > innerWidth"):
-            found[width] = "scrolls sideways"
-    browser.resize(page.driver, 1280)
-    browser.scheme(page.driver, False)
+    found = browser.problems(page.driver)
     browser.errors(page.driver)  # of the request that is refused for the option without a label
     assert found == {}

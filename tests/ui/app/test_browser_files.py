@@ -7,12 +7,9 @@ import pytest
 
 from tests.conftest import HANG
 from tests.ui import browser, layout
-from tests.ui.app.conftest import scored_rows, write_jsonl
-from tests.ui.app.test_browser import QUESTIONS, RESPONSES, fill, no_messages, run  # noqa: F401
-from tests.ui.app.test_browser import page as page
-from tests.ui.app.test_browser import url as url
+from tests.ui.app.conftest import POCKET_QUESTIONS, POCKET_RESPONSES, fill, run, scored_rows, write_jsonl
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser"), pytest.mark.usefixtures("no_messages")]
 ROWS = 100
 EVIL = "<img src=x onerror=\"document.title='broken'\">"
 
@@ -23,7 +20,7 @@ def project(tmp_path_factory):
     folder = tmp_path_factory.mktemp("project")
     write_jsonl(
         folder / "rows.jsonl",
-        [{"ask": EVIL, "answer": f"{RESPONSES[n % 10]} {n}", "rubric": QUESTIONS} for n in range(ROWS)],
+        [{"ask": EVIL, "answer": f"{POCKET_RESPONSES[n % 10]} {n}", "rubric": POCKET_QUESTIONS} for n in range(ROWS)],
     )
     (folder / f"{EVIL}.jsonl").write_text("{\n")
     return folder
@@ -38,14 +35,14 @@ def pick(page, selector, value):
     page.js(script, page.driver.find_element("css selector", selector), value)
 
 
-def test_a_job_from_the_dry_run_to_the_figures_of_the_command(page, project, tmp_path):  # noqa: F811
+def test_a_job_from_the_dry_run_to_the_figures_of_the_command(page, project, tmp_path):
     page.driver.get(f"{page.base}/batch?file=rows.jsonl")
     page.wait("document.querySelector('.preview table') !== null")
     for key, column in (("target", "answer"), ("input", "ask"), ("checklist", "rubric")):
         pick(page, f"[name=key-{key}]", column)
     click(page, "[name=forecast]")
     page.wait("document.querySelector('.counted') !== null")
-    assert f"{ROWS * len(QUESTIONS):,}" in page.js("return document.querySelector('.counted').textContent")
+    assert f"{ROWS * len(POCKET_QUESTIONS):,}" in page.js("return document.querySelector('.counted').textContent")
     click(page, "[name=start]")
     page.wait("document.querySelector('.job [name=pause]') !== null")
     click(page, ".job [name=pause]")
@@ -62,7 +59,7 @@ def test_a_job_from_the_dry_run_to_the_figures_of_the_command(page, project, tmp
     page.wait("document.querySelector('.tile') !== null")
 
 
-def test_a_file_is_uploaded_and_a_bad_one_is_refused_with_a_sentence(page, tmp_path):  # noqa: F811
+def test_a_file_is_uploaded_and_a_bad_one_is_refused_with_a_sentence(page, tmp_path):
     page.driver.get(f"{page.base}/batch")
     page.wait("document.querySelector('[name=upload]') !== null")
     write_jsonl(tmp_path / "sent.jsonl", [{"target": EVIL}])
@@ -75,7 +72,7 @@ def test_a_file_is_uploaded_and_a_bad_one_is_refused_with_a_sentence(page, tmp_p
     assert all("400" in message for message in browser.errors(page.driver))
 
 
-def test_a_checklist_is_written_checked_and_saved(page, project):  # noqa: F811
+def test_a_checklist_is_written_checked_and_saved(page, project):
     page.driver.get(f"{page.base}/library")
     page.wait("document.querySelector('[name=new-checklists]') !== null")
     click(page, "[name=new-checklists]")
@@ -91,7 +88,7 @@ def test_a_checklist_is_written_checked_and_saved(page, project):  # noqa: F811
     assert json.loads((project / "checklists" / "mine.json").read_text())["items"][0]["weight"] == 2
 
 
-def test_a_training_is_followed_while_it_writes(page, project):  # noqa: F811
+def test_a_training_is_followed_while_it_writes(page, project):
     def lines(step):
         rows = [
             {
@@ -124,7 +121,7 @@ def test_a_training_is_followed_while_it_writes(page, project):  # noqa: F811
     assert "<script>" in page.js("return document.querySelector('.live').textContent")
 
 
-def test_names_of_files_errors_and_answers_with_html_are_shown_as_text(page, project):  # noqa: F811
+def test_names_of_files_errors_and_answers_with_html_are_shown_as_text(page, project):
     page.driver.get(page.base)
     page.wait("[...document.querySelectorAll('.files td')].some((one) => one.textContent.startsWith('<img src=x'))")
     query = urlencode({"file": f"{EVIL}.jsonl"})
@@ -147,7 +144,7 @@ def test_names_of_files_errors_and_answers_with_html_are_shown_as_text(page, pro
     assert all("400" in message for message in browser.errors(page.driver))
 
 
-def test_a_followed_report_keeps_filter_order_row_and_scroll(page, project):  # noqa: F811
+def test_a_followed_report_keeps_filter_order_row_and_scroll(page, project):
     """Rows of a second rank come after those of the first, so the open row changes its number."""
 
     def lines(step, rank):

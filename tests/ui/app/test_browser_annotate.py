@@ -1,0 +1,181 @@
+"""Annotate in headless Chromium: two people answer, then the commands that the page shows are run as they are."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from checklist_rewards import BatchScore
+from checklist_rewards.evaluation.agreement import Bootstrap, compare, read_scored, units_against_labels
+from checklist_rewards.scores.tally import PassRate
+from checklist_rewards.ui.labels import ExportedLabels
+from tests.conftest import REPO
+from tests.ui import browser
+from tests.ui.app.conftest import POCKET_QUESTIONS, POCKET_RESPONSES, fill, run
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser"), pytest.mark.usefixtures("no_messages")]
+NOTED = 0
+
+
+def keys(page, text):
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    ActionChains(page.driver).send_keys(text).perform()
+
+
+def truth(text: str) -> list[bool]:
+    words = re.findall(r"[a-z]+", text.lower())
+    return [text.rstrip().endswith("?"), "rain" in words, len(re.findall(r"[.?!]", text)) == 2]
+
+
+def test_thirty_answers_by_keyboard_then_agree_calibrate_and_new_scores(page, project):
+    """Two people annotate, then the commands that the page shows are run as they are; the
+    calibration changes the scores."""
+    for name in ("ann", "bob"):
+        page.driver.get(f"{page.base}/annotate?file=scored.jsonl")
+        page.wait("document.querySelector('form.setup') !== null")
+        fill(page, "[name=annotator]", name)
+        page.driver.find_element("css selector", "form.setup button").click()
+        page.wait("document.querySelector('.item') !== null")
+        for place in range(10):
+            target = page.wait("document.querySelector('.response')?.textContent")
+            right = truth(target)
+            if name == "ann" and place == NOTED:
+                annotate_with_evidence(page)
+            for k, yes in enumerate(right):
+                assert (
+                    page.js("return document.querySelector('.item[aria-current] .question').textContent")
+                    == POCKET_QUESTIONS[k]
+                )
+                wrong = name == "bob" and place == 3 and k == 0
+                keys(page, "u" if name == "ann" and place == 9 and k == 2 else "y" if yes != wrong else "n")
+            page.wait(f"document.querySelector('.progress-line').textContent.startsWith('{3 * place + 3} of 30')")
+            if place < 9:
+                page.wait(f"document.querySelector('.response').textContent !== {json.dumps(target)}")
+        page.wait("document.querySelector('.saved').textContent === 'saved'")
+        assert "All items are answered" in page.js("return document.querySelector('.progress-line').textContent")
+    page.wait("document.querySelector('.agreement') !== null")
+    alpha = page.js("return document.querySelector('.agreement .num').title")
+    (project / "results").mkdir()
+    lines = [json.loads(line) for line in (project / "annotations" / "ann.jsonl").read_text().splitlines()]
+    assert {line["label"] for line in lines} == {"yes", "no", "cannot_assess", None}
+    assert [span["text"] for line in lines for span in line["spans"]][0] in POCKET_RESPONSES[int(lines[0]["row"][1:])]
+
+    page.driver.find_element("xpath", "//button[text()='Export labels']").click()
+    page.wait("document.querySelector('.code pre') !== null")
+    commands = page.js("return document.querySelector('.code pre').textContent").splitlines()
+    assert commands[0] == "checklist-rewards agree scored.jsonl --labels labels/scored.jsonl"
+
+    typed(commands[0] + " --json results/agree.json", project)
+    compared = json.loads((project / "results" / "agree.json").read_text())["comparisons"][0]
+    assert compared["units"] == 29 and 0.5 < compared["items"]["yes/no"]["figures"]["accuracy"]["value"] <= 1
+    assert float(alpha) == pytest.approx(alpha_of(project))
+    typed(commands[1] + " --json results/calibrate.json", project)
+    typed(commands[2], project)
+    before, after = (scores(project / name) for name in ("scored.jsonl", "calibrated.jsonl"))
+    assert before != after and len(after) == 10 and None not in after
+
+
+def typed(command, project):
+    """Run a command in the project folder, as a user types it."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(REPO)}
+    done = subprocess.run(["bash", "-c", command], cwd=project, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, f"{command}: {done.stderr}"
+
+
+def test_the_figures_are_equal_in_the_app_the_report_the_command_line_and_python(page, project, tmp_path):
+    """All digits: mean score, pass rates with intervals, kappa, alpha and the other figures of agreement, and ECE."""
+    results, shown = project / "results", {}
+    labels = ["--labels", project / "labels" / "scored.jsonl"]
+    run("report", project / "scored.jsonl", *labels, "-o", tmp_path / "report.html")
+    summary = tmp_path / "summary.json"
+    again = ["score", project / "rows.jsonl", "-o", tmp_path / "again.jsonl", "--backend", "transformers"]
+    run(*again, "--summary", summary)
+    for place, address in (
+        ("app", f"{page.base}/report?file=scored.jsonl"),
+        ("report", f"file://{tmp_path}/report.html"),
+    ):
+        page.driver.get("about:blank")
+        page.driver.get(f"{address}#/0")
+        page.wait("document.querySelector('.tile') !== null")
+        read = "return [...document.querySelectorAll('#view .num, main .num')].map((one) => one.title)"
+        rows = "return [...document.querySelectorAll('.rates tbody tr')].map((row) => row.textContent)"
+        overview, rates = page.js(read), page.js(rows)
+        page.driver.get(f"{address}#/0/trust")
+        page.wait("document.querySelector('[aria-label=Agreement]') !== null")
+        shown[place] = overview, rates, page.js(read)
+    assert shown["app"] == shown["report"]
+    overview, rates, trust = shown["app"]
+    numbers = {float(title) for title in overview + trust if title not in ("", "none")}
+
+    batch = BatchScore.from_jsonl(project / "scored.jsonl")
+    assert json.loads(summary.read_text())["mean_score"] == batch.mean and batch.mean in numbers
+    for place, question in enumerate(POCKET_QUESTIONS):
+        rate = PassRate()
+        for score in batch.scores:
+            rate.add(int(score.items[place].passed), 1)
+        [line] = [text for text in rates if text.startswith(question)]
+        assert rate.micro in numbers and "[{:.3f}, {:.3f}]".format(*rate.interval) in line
+    rows = read_scored(project / "scored.jsonl")
+    given, _ = ExportedLabels(project / "labels" / "scored.jsonl").of(rows)
+    units, targets = units_against_labels(rows, given)
+    names = ("scored.jsonl", "labels")
+    python = compare(names, units, targets, Bootstrap(), against_labels=True).model_dump()["items"]["yes/no"][
+        "figures"
+    ]
+    command = json.loads((results / "agree.json").read_text())["comparisons"][0]["items"]["yes/no"]["figures"]
+    assert command == python and {"kappa", "alpha"} <= set(python)
+    calibrated = json.loads((results / "calibrate.json").read_text())["kinds"]["yes/no"]["before"]
+    assert "ece" in calibrated
+    for name, figure in [*python.items(), *calibrated.items()]:
+        assert figure["value"] is None or figure["value"] in numbers, name
+
+
+def annotate_with_evidence(page):
+    """A note, evidence from a selection, an answer, and two steps back."""
+    page.js(
+        "const r = document.createRange(), t = document.querySelector('.response').firstChild;"
+        "r.setStart(t, 2); r.setEnd(t, 6); getSelection().removeAllRanges(); getSelection().addRange(r);"
+    )
+    keys(page, "e")
+    page.wait("document.querySelector('.response mark') !== null && document.querySelector('.spans li') !== null")
+    keys(page, "m")
+    keys(page, "seen \ue00c")  # Escape
+    page.wait("document.querySelector('.item .remark').value === 'seen '")
+    keys(page, "y")
+    page.wait("document.querySelectorAll('.item')[1].hasAttribute('aria-current')")
+    keys(page, "z")
+    page.wait("document.querySelectorAll('.item')[0].hasAttribute('aria-current')")
+    page.wait("document.querySelectorAll('.item [aria-pressed=true]').length === 0")
+
+
+def alpha_of(project) -> float:
+    """Alpha of the stored answers by another library; "cannot assess" is none, because these items lack it."""
+    import krippendorff
+
+    given = {}
+    for name in ("ann", "bob"):
+        for line in map(json.loads, (project / "annotations" / f"{name}.jsonl").read_text().splitlines()):
+            given[name, line["row"], line["item"]] = {"yes": 1.0, "no": 0.0}.get(line["label"], float("nan"))
+    units = sorted({key[1:] for key in given})
+    return krippendorff.alpha(
+        [[given[name, *unit] for unit in units] for name in ("ann", "bob")], level_of_measurement="nominal"
+    )
+
+
+def scores(path):
+    return [json.loads(line)["checklist_score"]["primary_score"] for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("query", "ready"), [("", "form.setup"), ("?file=scored.jsonl&annotator=ann", ".item")], ids=["form", "answers"]
+)
+def test_the_view_is_accessible_and_fits_a_phone(page, query, ready):
+    page.driver.get(f"{page.base}/annotate{query}")
+    page.wait(f"document.querySelector('{ready}') !== null")
+    assert browser.problems(page.driver) == {}

@@ -1,0 +1,108 @@
+"""What the report shows about one row, and about a run that was monitored, in a real browser."""
+
+import statistics
+
+import pytest
+
+from checklist_rewards.ui.report import write_report
+from tests.ui import browser
+from tests.ui.browser import Page
+from tests.ui.files import (
+    HOSTILE,
+    annotation,
+    monitor_rows,
+    quoting_rows,
+    reasoned_rows,
+    reward_rows,
+    shaped_rows,
+    write,
+)
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
+
+
+@pytest.fixture
+def report_of(chromium, tmp_path):
+    """Writes a report about files with these rows; returns its page."""
+    browser.leave(chromium)
+
+    def report_of(**files) -> Page:
+        paths = [write(tmp_path / f"{name}.jsonl", rows) for name, rows in files.items()]
+        write_report(tmp_path / "report.html", paths)
+        return Page(chromium, tmp_path / "report.html")
+
+    return report_of
+
+
+def test_reasoning_and_votes(report_of):
+    page = report_of(reasoned=reasoned_rows())
+    page.open("0/matrix/0")
+    page.wait("return document.querySelector('.panel:not([hidden])') !== null")
+    page.run("document.querySelector('.panel details').open = true")
+    shown = page.run("return document.querySelector('.panel').innerText")
+    assert f"It says {HOSTILE}" in shown and "3 votes" in shown and f"no: {HOSTILE}" in shown
+    assert "agreement 0.667" in shown
+    page.check()
+
+
+def test_quotes_of_the_judge_and_marks_of_people_are_highlighted(report_of):
+    [row] = quoting_rows()
+    page = report_of(quoting=[row], ann=[annotation(row, 0, "you are wrong"), annotation(row, 1, "it was")])
+    page.open("0/matrix/0")
+    page.wait("return document.querySelector('.response mark') !== null")
+    shown = (
+        "return [...document.querySelectorAll('.response mark')].map((one) => [one.textContent, one.dataset.items])"
+    )
+    assert page.run(shown) == [["you are wrong", "1"], ["nonsense", "1"], ["it was", "2"], ["3.5 percent", "2"]]
+    assert page.run("return document.querySelector('.response').textContent") == row["target"]
+    lines = page.run("return [...document.querySelectorAll('.evidence')].map((one) => one.textContent)")
+    assert lines == [
+        "evidence: you are wrong (judge, ann), nonsense (judge)",
+        "evidence: 3.5 percent (judge), it was (ann)",
+    ]
+    page.check()
+
+
+def test_the_monitor_of_a_run(report_of):
+    rows = [{**row, "held_out": [row["score"]["items"][1]["id"]] if row["score"] else []} for row in reward_rows()]
+    rows[8]["shadow"] = rows[9]["score"]
+    page = report_of(watched=rows, monitor=monitor_rows())
+    page.open("0/monitor")
+    page.wait("return document.querySelector('[aria-label=Alarms] table') !== null")
+    for shown in (
+        "shadow gap",
+        "0.300 of 0.1",
+        "The judge gives more",
+        "Judge and shadow judge",
+        "3 steps",
+        "AssertionError",
+    ):
+        assert shown in page.text
+    page.run("document.querySelector('[aria-label=Alarms] details').open = true")
+    assert HOSTILE in page.text
+    page.check()
+    page.open("0/matrix/8")
+    page.wait("return document.querySelector('.panel .making') !== null")
+    assert "held out: not rewarded" in page.text and "shadow judge: no" in page.text
+    page.check()
+
+
+def test_what_a_reward_was_made_of(report_of):
+    rows = shaped_rows()
+    page = report_of(shaped=rows)
+    page.open("0/matrix/40")
+    page.wait("return document.querySelector('.panel .making') !== null")
+    cells = page.run(
+        "const rows = [...document.querySelectorAll('.making tbody tr')];"
+        "return rows.map((row) => [...row.cells].map((cell) => cell.textContent))"
+    )
+    stages = [value for _, value in rows[40]["shaping"]]
+    assert [name for name, *_ in cells[:4]] == ["score (expected)", "length penalty", "clipped", "reward"]
+    assert [cell[1] for cell in cells[:3]] == [f"{value:.4f}" for value in stages]
+    assert cells[1][2] == "-0.2500" and cells[2][2] in ("–", f"+{stages[2] - stages[1]:.4f}")
+    group = [row["reward"] for row in rows[40:44]]
+    mean = sum(group) / 4
+    std = statistics.stdev(group)
+    assert cells[4] == ["mean of the 4 rewards of its group", f"{mean:.4f}", ""]
+    assert cells[5][1] == f"{group[0] - mean:.4f}" and cells[6][1] == f"{(group[0] - mean) / (std + 1e-4):.4f}"
+    page.check()
