@@ -57,7 +57,6 @@ class SoftVsHard(Study):
     def run(self, arm: str, seed: int, folder: Path) -> dict[str, Any]:
         """Train and evaluate one run."""
         # Each run has its own store, because shared reads would make later runs faster.
-        # Each run has its own store, because shared reads would make later runs faster.
         scorer, started = self.scorer(arm, folder / "store.sqlite"), time.perf_counter()
         log = self.train(scorer, folder, seed)
         trained = time.perf_counter() - started

@@ -5,8 +5,7 @@ of plain values, which is saved with a checkpoint and restored when training res
 
 A value is a tuple of sums, such as (sum of gaps, number of completions). A step gives one value for each of its parts,
 which share no prompt ([`Observation.parts`]). A figure of several steps, a mean or a correlation, is computed from the
-added tuples, so large steps weigh more. Its standard error is the jackknife's over the parts (Efron and Tibshirani
-1993, chapter 11): completions of one prompt are alike, and a few steps alone are too few for an estimate.
+added tuples, so large steps weigh more. Its standard error is the jackknife's (Efron and Tibshirani 1993, chapter 11).
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ class Shift:
                 self.start.append(parts)
             if not (filling and self.relative):
                 self.recent.append(parts)
-        now, start, recent = total(parts), _whole(self.start), _whole(self.recent)
+        now, start, recent = _added(parts), _added(_flat(self.start)), _added(_flat(self.recent))
         size = error = None
         if recent is not None and start is not None and len(self.recent) >= LEAST_STEPS:
             size, error = self._sized(start, recent)
@@ -126,15 +125,27 @@ class Shift:
         return size >= self.threshold and (error is None or size >= self.certainty * error)
 
     def _sized(self, start: Sums, recent: Sums) -> tuple[float | None, float | None]:
-        """The size and its standard error, for a relative signal from the first steps alone: the last ones also
-        vary because of the change that is looked for."""
-        size = self.size(start, recent)
-        if not self.relative:
-            return size, _jackknife([self.size(start, _less(recent, sums)) for sums in _flat(self.recent)])
-        firsts = _flat(self.start)
-        error = _jackknife([self.size(_less(start, sums), recent) for sums in firsts])
-        scale = math.sqrt(1 + len(firsts) / len(_flat(self.recent)))
-        return size, None if error is None else error * scale
+        """The size and its standard error: the larger one of the jackknife over parts and over whole steps.
+
+        All prompts of a step may differ from those of other steps, and a few steps alone are a poor estimate. A relative
+        signal uses the first steps, because the last ones also vary with the change that is looked for. If the first
+        ones do not vary at all, as a share that was 0, it uses the parts of the last ones.
+        """
+
+        def without_first(windows: Sequence[Sums], others: int) -> float | None:
+            error = _jackknife([self.size(_less(start, sums), recent) for sums in windows])
+            return None if error is None else error * math.sqrt(1 + len(windows) / others)
+
+        def without_last(windows: Sequence[Sums]) -> float | None:
+            return _jackknife([self.size(start, _less(recent, sums)) for sums in windows])
+
+        firsts, lasts = _windows(self.start), _windows(self.recent)
+        found = [
+            without_first(first, len(last)) if self.relative else without_last(last)
+            for first, last in zip(firsts, lasts, strict=True)
+        ]
+        error = max((each for each in found if each is not None), default=None)
+        return self.size(start, recent), error or without_last(lasts[0])
 
     @property
     def state(self) -> dict[str, Any]:
@@ -175,7 +186,7 @@ class Cusum:
 
     def update(self, parts: Parts) -> Reading:
         """Add the values of a step."""
-        sums = total(parts)
+        sums = _added(parts)
         now = None if sums is None else self.figure(sums)
         size = None
         raised = False
@@ -260,8 +271,7 @@ def _minus(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else one - other
 
 
-def total(values: Iterable[Sums]) -> Sums | None:
-    """The added tuples; None if there are none."""
+def _added(values: Iterable[Sums]) -> Sums | None:
     known = list(values)
     return tuple(map(math.fsum, zip(*known, strict=True))) if known else None
 
@@ -274,12 +284,14 @@ def _flat(window: Iterable[Parts]) -> list[Sums]:
     return [sums for parts in window for sums in parts]
 
 
-def _whole(window: Iterable[Parts]) -> Sums | None:
-    return total(_flat(window))
+def _windows(window: Iterable[Parts]) -> tuple[list[Sums], list[Sums]]:
+    """A window by parts, and by steps."""
+    steps = list(window)
+    return _flat(steps), [added for parts in steps if (added := _added(parts)) is not None]
 
 
 def _jackknife(sizes: Sequence[float | None]) -> float | None:
-    """Standard error from the sizes without each of the parts."""
+    """Standard error from the sizes without each of the values."""
     known = [size for size in sizes if size is not None]
     return math.sqrt(len(known) - 1) * spread(known) if len(known) > 1 else None
 

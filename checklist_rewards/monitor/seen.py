@@ -111,9 +111,13 @@ class Observation:
     @cached_property
     def parts(self) -> list[Observation]:
         """The completions as at most [`PARTS`] observations. Those of one prompt are in the same one."""
-        parts: list[list[Seen]] = [[] for _ in range(min(PARTS, len(self.groups)))]
-        for place, group in enumerate(self.groups.values()):
-            parts[place % PARTS] += group
+        places: dict[str, int] = {}
+        parts: list[list[Seen]] = []
+        for one in self.seen:
+            place = places.setdefault(one.prompt_key or one.group, len(places)) % PARTS
+            if place == len(parts):
+                parts.append([])
+            parts[place].append(one)
         return [Observation(self.step, part) for part in parts]
 
     @cached_property

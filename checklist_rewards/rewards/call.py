@@ -55,7 +55,7 @@ class Call:
 
 
 class TrainerReward(ABC):
-    """What a trainer calls: [`ChecklistReward`], and what is put around it or made of it."""
+    """Base class of what trainers call: [`ChecklistReward`], its wrappers and its parts."""
 
     __name__: str
 
@@ -122,7 +122,7 @@ class TrainerReward(ABC):
 
 
 class StagedReward(TrainerReward):
-    """A reward in three steps, with something to do between them for what is put around it."""
+    """A reward that is computed in three steps (judge, compute, log), so that a wrapper can act between them."""
 
     def rewarded(self, *batch: Any, parts: Any = None) -> tuple[Rewards, Trail]:
         """Judge and log a call, with the arguments of [`judged`]. The trail has the rewards of `parts`."""

@@ -211,7 +211,6 @@ def watched(folder: Path, source: Path, rows: int, kill_at: float | None, output
 
 def measure(folder: Path, rows: int) -> dict[str, Any]:
     """All figures."""
-    source = folder / "in"
     result: dict[str, Any] = {"rows": rows, "load at start": os.getloadavg()}
     sizes = [min(rows, MOST_ALONE) // 10, min(rows, MOST_ALONE)]
     for size in {*sizes, rows}:

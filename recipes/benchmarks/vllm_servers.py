@@ -47,9 +47,9 @@ class Server:
         command += ["--model", str(pocket_dir()), "--served-model-name", MODEL, UNNAMED, "--host", "127.0.0.1"]
         command += ["--port", str(self.port), "--enforce-eager", "--dtype", "float32", "--block-size", str(BLOCK)]
         command += ["--kv-cache-memory-bytes", str(2**28)]
-        # The development mode has a route that empties the prefix cache.
         if self.core is not None:
             command = ["taskset", "--cpu-list", str(self.core), *command]
+        # The development mode has a route that empties the prefix cache.
         extra = {"TORCHDYNAMO_DISABLE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_SERVER_DEV_MODE": "1"}
         with self.log.open("ab") as stream:
             self.process = subprocess.Popen(
@@ -105,10 +105,12 @@ def wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> float:
 @contextmanager
 def vllm_servers(folder: Path, count: int, *, pinned: bool = False) -> Iterator[list[Server]]:
     """Servers that are ready, each on a core of its own if `pinned`."""
-    cores = sorted(os.sched_getaffinity(0)) if pinned else [None] * count
+    cores = sorted(os.sched_getaffinity(0))
+    if pinned and len(cores) < count:
+        raise SystemExit(f"{count} servers with a core each need {count} cores; this machine has {len(cores)}.")
     servers = [
-        Server(free_port(), folder / f"server{number}.log", core)
-        for number, core in zip(range(count), cores, strict=False)
+        Server(free_port(), folder / f"server{number}.log", cores[number] if pinned else None)
+        for number in range(count)
     ]
     try:
         for server in servers:

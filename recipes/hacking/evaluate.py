@@ -9,7 +9,7 @@ Each table is printed as Markdown:
 - `detection`: every signal, the whole monitor and rewardspy, on the reported runs;
 - `biases`: the monitor and rewardspy on each bias, all seeds;
 - `shadow`: the monitor with shadow judges that read more, or share the weakness;
-- `grid`: windows, certainty and share of the shadow judge, on the fitting part;
+- `grid`: windows, certainty, threshold and share of the shadow judge, on the fitting part;
 - `thresholds`: the largest sizes of the signals in the clean and the hacked runs of the fitting part;
 - `prevention`: proxy and gold at the end with each prevention.
 
@@ -79,7 +79,7 @@ def outcome(run: RunLog, alarm: int | None, gold: Sequence[float]) -> Outcome:
     delay = None if alarm is None or run.onset is None else alarm - run.onset
     hacked = run.onset is not None
     lost = gold_lost(gold, len(gold) - 1 if alarm is None else alarm)
-    return Outcome(hacked, run.bias == "clean" and not hacked, alarm, delay, lost)
+    return Outcome(hacked, run.clean, alarm, delay, lost)
 
 
 class Study:
@@ -196,21 +196,29 @@ def _first(steps: Iterator[Observation], settings: MonitorSettings) -> int | Non
 
 
 def grid(study: Study) -> str:
-    """Windows, certainty and share of the shadow judge, on the fitting part."""
+    """Windows, certainty, threshold and share of the shadow judge, on the fitting part."""
     runs = [run for run in study.runs if fitting(run)]
     rows = []
-    for start, window, certainty, share in product((5, 10), (5, 10), (3.0, 4.0, 5.0), (None, 0.1, 0.25)):
-        settings = replace(study.settings, start=start, window=window, certainty=certainty)
-        name = f"start {start}, window {window}, certainty {certainty:g}, shadow {share or 'as in the run'}"
-        found = [outcome(run, _first(replayed(run, share), settings), study.gold[run.folder]) for run in runs]
-        rows.append(line(name, found))
+    for share in (study.share, 0.25):
+        seen = {run.folder: list(replayed(run, share)) for run in runs}
+        for start, window, certainty in product((5, 10), (5, 10), (2.0, 2.5, 3.0, 4.0)):
+            settings = replace(study.settings, start=start, window=window, certainty=certainty)
+            found = {run.folder: sizes(iter(seen[run.folder]), settings) for run in runs}
+            for gap in (0.05, 0.1):
+                limits = replace(settings, max_shadow_gap=gap)
+                name = (
+                    f"start {start}, window {window}, certainty {certainty:g}, gap {gap}, shadow {share or 'as read'}"
+                )
+                alarms = [whole(alarm_steps(found[run.folder], limits)).get("monitor") for run in runs]
+                outcomes = [outcome(run, at, study.gold[run.folder]) for run, at in zip(runs, alarms, strict=True)]
+                rows.append(line(name, outcomes))
     return "\n".join([HEAD, *rows])
 
 
 def thresholds(study: Study) -> str:
     """For each signal about hacking or the judge: the largest size that counts in the clean runs of the fitting part,
     the default threshold, and the sizes that the hacked runs of that part reach."""
-    clean = [study.sizes(run) for run in study.runs if fitting(run) and run.onset is None]
+    clean = [study.sizes(run) for run in study.runs if fitting(run) and run.clean]
     hacked = [study.sizes(run) for run in study.runs if fitting(run) and run.onset is not None]
     rows = ["| signal | clean, largest | hacked, largest | threshold |", "|---|---|---|---|"]
     for name in (signal.name for signal in SIGNALS if signal.about != "training"):

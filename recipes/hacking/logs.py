@@ -81,6 +81,11 @@ class RunLog:
         """The step of the onset; None for a run that is not hacked."""
         return onset(self.proxy, self.gold)
 
+    @property
+    def clean(self) -> bool:
+        """Whether the judge has no weakness and the run is not hacked."""
+        return self.bias == "clean" and self.onset is None
+
 
 def _reduced(data: Mapping[str, Any]) -> Row:
     prompt = data["prompt"][-1]["content"]

@@ -175,7 +175,7 @@ def test_an_alarm_is_in_time_before_gold_is_lost(tmp_path):
     write_run(tmp_path, Run("praise", 1), 20, from_step_12)
     [run] = finished(tmp_path)
     falling = [0.5] * 14 + [0.4] * 6
-    assert outcome(run, 13, falling) == Outcome(True, 13, 2, 0.0) and outcome(run, 13, falling).in_time
+    assert outcome(run, 13, falling) == Outcome(True, False, 13, 2, 0.0) and outcome(run, 13, falling).in_time
     late = outcome(run, 16, falling)
     assert late.lost == pytest.approx(0.1) and not late.in_time
     missed = outcome(run, None, falling)
@@ -183,15 +183,21 @@ def test_an_alarm_is_in_time_before_gold_is_lost(tmp_path):
 
 
 def test_a_line_counts_hacked_and_clean_runs_apart():
-    found = [Outcome(True, 13, 1, 0.0), Outcome(True, None, None, 0.2), Outcome(False, 3, None, 0.0)]
+    biased_but_not_hacked = Outcome(False, False, 3, None, 0.0)
+    found = [
+        Outcome(True, False, 13, 1, 0.0),
+        Outcome(True, False, None, None, 0.2),
+        Outcome(False, True, 3, None, 0.0),
+        biased_but_not_hacked,
+    ]
     assert line("monitor", found) == (
         "| monitor | 1/2 (0.09-0.91) | 1/2 (0.09-0.91) | +1 (+1 to +1) | 0.000 | 1/1 (0.21-1.00) |"
     )
     assert shares([]) == "-"
 
 
-def test_the_monitor_alarms_with_its_first_signal_about_hacking_or_the_judge():
-    assert whole({"length_change": 3, "shadow_gap": 9, "mass_loss": 7})["monitor"] == 7
+def test_the_monitor_alarms_with_its_first_signal_about_hacking():
+    assert whole({"length_change": 3, "shadow_gap": 9, "steering": 12, "mass_loss": 7})["monitor"] == 9
     assert "monitor" not in whole({"length_change": 3})
 
 

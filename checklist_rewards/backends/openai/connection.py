@@ -221,7 +221,7 @@ class Connection:
                         sent = replicas.send_to(request.place, request.reads)
                     seconds = min(left, request.patience * settings.timeout)
                     outcome = await self._attempt(session, sent, request, seconds)
-                except BaseException:  # cancelled or interrupted: the request holds nothing afterwards
+                except BaseException:  # cancelled or interrupted: release what the request holds
                     session.breaker.released(probe)
                     if sent is not None:
                         replicas.released(sent)
