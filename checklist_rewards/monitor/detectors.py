@@ -127,7 +127,7 @@ class Shift:
     def _sized(self, start: Sums, recent: Sums) -> tuple[float | None, float | None]:
         """The size and its standard error: the larger one of the jackknife over parts and over whole steps.
 
-        All prompts of a step may differ from those of other steps, and a few steps alone are a poor estimate. A relative
+        Steps may differ in what their prompts have in common, and a few steps alone are a poor estimate. A relative
         signal uses the first steps, because the last ones also vary with the change that is looked for. If the first
         ones do not vary at all, as a share that was 0, it uses the parts of the last ones.
         """
