@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from checklist_rewards.datasets.shards import Shard, ShardFolder, in_groups
+from checklist_rewards.datasets.shards import Shard, ShardError, ShardFolder, in_groups
 from checklist_rewards.datasets.tasks import Prepared, RowTask, RowWork
 from checklist_rewards.datasets.totals import Totals
 from checklist_rewards.errors import ChecklistError, ConfigError, ModelError, PromptError, SampleError, StoreError
@@ -77,23 +77,29 @@ def process_shard(task: RowTask, folder: ShardFolder, shard: Shard, *, keep: boo
         keep (`bool`, *optional*, defaults to `True`): store answers, so that an unfinished shard continues.
 
     Raises:
-        SampleError: If the file cannot be read or written.
-        ChecklistRewardsError: If the judge cannot be used.
+        ShardError: If the source cannot be read.
+        ChecklistRewardsError: If the result cannot be written, or if the judge cannot be used. Then no shard can be
+            processed.
     """
     store = folder.store(shard)
     opened = task.open(Store(store) if keep else None, shard.name)
     attempts = Attempts(folder.attempts(shard))
     inputs = task.columns.inputs
 
+    def rows() -> Iterator[Row]:
+        with shard.reading():
+            yield from read_rows_for(shard.source, folder.output(shard))
+
     def results() -> Iterator[dict[str, Any]]:
-        rows = read_rows_for(shard.source, folder.output(shard))
-        for batch in in_groups(rows, CHUNK_ROWS, lambda row: [row.data.get(key) for key in inputs]):
+        for batch in in_groups(rows(), CHUNK_ROWS, lambda row: [row.data.get(key) for key in inputs]):
             yield from _results(opened.work, batch, attempts)
 
     try:
         folder.write(shard, results(), lambda: opened.totals)
-    except Exception:  # raised again; only the note of the batch in progress is closed
+    except Exception as error:  # raised again; only the note of the batch in progress is closed
         attempts.stopped()
+        if isinstance(error, ShardError):
+            folder.confirm()  # another run may have replaced the parts of a file
         raise
     attempts.done()
     return opened.totals

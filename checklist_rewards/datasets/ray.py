@@ -33,6 +33,7 @@ from checklist_rewards.datasets.shards import (
     HIDDEN,
     SHARD_ROWS,
     Shard,
+    ShardError,
     ShardFolder,
     align,
     cut,
@@ -185,9 +186,10 @@ def _process(start: Callable[[], Any], shards: Sequence[Shard], actors: int) -> 
                 result = ray.get(ready[0])
             except RayTaskError as error:
                 cause = error.cause
-                if isinstance(cause, SampleError) and shard is not None:  # its file; the other shards may be fine
+                if isinstance(cause, ShardError):  # its source; the other shards may be fine
                     result = str(cause)
                 elif shard is None or isinstance(cause, ChecklistRewardsError | OSError):
+                    ray.kill(actor)  # it would keep its engine while the caller keeps the error
                     raise cause from None
                 else:
                     result = f"{type(cause).__name__}: {cause}"[:200]

@@ -6,11 +6,12 @@ A shard is finished if its file exists and matches settings and source. A rerun 
 
 Files of the run other than its results are in the hidden folder `.checklist-rewards` of the output:
 
-- `manifest.json`: the settings. A run with other settings is refused as soon as one shard has a result.
+- `manifest.json`: the settings. A run with other settings is refused as soon as one shard has a result. Before that
+  it takes the folder over, and the run that had it ends at its next result.
 - `shards/`: the parts of a JSONL file, which is cut before the first run.
 - `stores/`: one store of answers per shard. An unfinished shard repeats only what its store lacks, on whichever
   machine it continues. Machines do not share a store, except while one that was taken for dead still works.
-- `attempts/`: notes of unfinished shards; see `datasets/attempts.py`.
+- `attempts/`: notes of unfinished shards, per settings; see `datasets/attempts.py`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import glob
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,10 @@ HIDDEN = ".checklist-rewards"
 _RECORD = b"checklist_rewards"
 
 
+class ShardError(SampleError):
+    """The source of a shard cannot be read. Other shards are not affected."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shard:
     """One file of rows."""
@@ -51,8 +57,19 @@ class Shard:
     @property
     def stamp(self) -> str:
         """Size and time of the source. Another stamp means that the source has changed."""
-        status = self.source.stat()
+        with self.reading():
+            status = self.source.stat()
         return f"{status.st_size}-{status.st_mtime_ns}"
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Turn the errors of reading the source into [`ShardError`]."""
+        try:
+            yield
+        except SampleError as error:
+            raise ShardError(str(error)) from error
+        except OSError as error:
+            raise ShardError(f"{self.source}: cannot be read ({error.strerror or error}).") from error
 
 
 @dataclass(frozen=True)
@@ -88,23 +105,39 @@ class ShardFolder:
         return (self.stores or self.hidden / "stores") / f"{shard.name}.sqlite"
 
     def attempts(self, shard: Shard) -> Path:
-        """The notes of an unfinished shard."""
-        return self.hidden / "attempts" / shard.name
+        """The notes of an unfinished shard. Other settings have other notes."""
+        return self.hidden / "attempts" / f"{shard.name}-{self.digest[:12]}"
 
     def claim(self) -> None:
         """Create the manifest. Raises [`SampleError`] if the folder holds results of a run with other settings."""
-        manifest = self.hidden / "manifest.json"
-        if manifest.exists():
-            difference = _difference(json.loads(manifest.read_text(encoding="utf-8")), self.settings)
-            if difference is not None and any(self.path.glob("*.parquet")):
-                name, old, new = difference
-                raise SampleError(
-                    f"{self.path} holds results with {name} = {shown(old)}, now {shown(new)}; choose another "
-                    "--output, or delete the folder to start again."
-                )
-            if difference is not None:
-                shutil.rmtree(self.hidden / "attempts", ignore_errors=True)
-        write_text(manifest, json.dumps(self.settings, indent=2, ensure_ascii=False) + "\n")
+        difference = self._difference() if self._manifest.exists() else None
+        if difference is not None and any(self.path.glob("*.parquet")):
+            name, old, new = difference
+            raise SampleError(
+                f"{self.path} holds results with {name} = {shown(old)}, now {shown(new)}; choose another "
+                "--output, or delete the folder to start again."
+            )
+        write_text(self._manifest, json.dumps(self.settings, indent=2, ensure_ascii=False) + "\n")
+
+    def confirm(self) -> None:
+        """Raises [`SampleError`] if a run with other settings has claimed the folder since, or if it was deleted."""
+        try:
+            difference = self._difference()
+        except FileNotFoundError:
+            raise SampleError(f"{self.path} was deleted during the run; start the run again.") from None
+        if difference is not None:
+            name, other, own = difference
+            raise SampleError(
+                f"{self.path} is now the output of another run, with {name} = {shown(other)} where this run has "
+                f"{shown(own)}; choose another --output."
+            )
+
+    @property
+    def _manifest(self) -> Path:
+        return self.hidden / "manifest.json"
+
+    def _difference(self) -> tuple[str, Any, Any] | None:
+        return _difference(json.loads(self._manifest.read_text(encoding="utf-8")), self.settings)
 
     def check(self, shards: Sequence[Shard]) -> None:
         """Raises [`SampleError`] if the folder has Parquet files other than the results of these shards."""
@@ -121,14 +154,18 @@ class ShardFolder:
 
         try:
             record = json.loads((pq.read_schema(self.output(shard)).metadata or {})[_RECORD])
-        except (OSError, KeyError, ValueError, pa.ArrowException):
+            stamp = shard.stamp
+        except (OSError, KeyError, ValueError, pa.ArrowException):  # with ShardError: the run lists that shard
             return None
         totals = Totals.load(record["totals"])
-        same = record["settings"] == self.digest and record["source"] == shard.stamp
+        same = record["settings"] == self.digest and record["source"] == stamp
         return totals if same and not totals.transient else None
 
     def write(self, shard: Shard, rows: Iterator[dict[str, Any]], totals: Callable[[], Totals]) -> None:
-        """Write the result of a shard. `totals` is called after the last row."""
+        """Write the result of a shard. `totals` is called after the last row.
+
+        Raises [`SampleError`] if the result cannot be written, or belongs to a folder of another run by now.
+        """
         stamp, output = shard.stamp, self.output(shard)
         with atomic_path(output) as temporary:
             spool = ArrowSpool(output.parent)
@@ -140,6 +177,7 @@ class ShardFolder:
                 write_batches(temporary, schema, spool.batches())
             finally:
                 spool.close()
+            self.confirm()
 
 
 def find_shards(source: str | Path) -> list[Shard]:

@@ -161,6 +161,25 @@ def test_an_invalid_row_fails_alone(run_shards, tmp_path):
     assert without == [3, 4]
 
 
+def test_a_shard_that_is_deleted_during_the_run_fails_alone(run_shards, tmp_path):
+    source = write_shards(tmp_path / "in", rows(2), rows(2, start=2), rows(2, start=4))
+    later = source / "part-1.parquet"
+    totals = run_shards(
+        task(tmp_path / "log"), source, tmp_path / "out", progress=lambda *_: later.unlink(missing_ok=True)
+    )
+    missing = totals.unanswered["shard_failed"]
+    assert (totals.rows, missing.rows) == (4, ["part-1"]) and "part-1.parquet: cannot be read" in missing.detail
+
+
+def test_a_result_that_cannot_be_written_ends_the_run_and_frees_its_actor(run_shards, tmp_path):
+    source, out = write_shards(tmp_path / "in", rows(2), rows(2, start=2)), tmp_path / "out"
+    (out / "part-0.parquet").mkdir(parents=True)
+    with pytest.raises(SampleError, match="part-0.parquet: cannot be written, it is a folder") as raised:
+        run_shards(task(tmp_path / "log"), source, out)
+    until(lambda: ray.available_resources().get("CPU") == 2)
+    assert raised.tb is not None  # a caller that keeps the error, with all that its frames refer to
+
+
 def test_a_jsonl_file_is_cut_where_the_prompt_changes(run_shards, tmp_path):
     with write_rows(tmp_path / "all.jsonl") as out:
         for row in rows(23):

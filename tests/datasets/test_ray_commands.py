@@ -7,19 +7,17 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 import checklist_rewards
-from checklist_rewards.datasets.shards import ShardFolder
-from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import read_rows
 from tests.cli.conftest import run, write_jsonl  # noqa: F401 - a fixture
 from tests.conftest import HANG, REPO
 from tests.faultserver import MARK
 from tests.ui.app.judgeserver import JudgeServer
+from tests.waiting import until
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (pip install 'checklist-rewards[ray]')")
 
@@ -27,13 +25,6 @@ from tests.datasets.test_ray import cluster  # noqa: E402, F401 - a fixture
 
 PRICE = ("--price", "pocket=1,2", "--price", "valid=1,2")
 TEXT = "The dog sees the moon. It barks."
-
-
-def wait_for(condition) -> None:
-    end = time.monotonic() + HANG
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def row(prompt: str | None, target: str = TEXT, **more) -> dict:
@@ -249,13 +240,14 @@ def test_an_error_ends_the_other_actors(cluster, run, tmp_path):  # noqa: F811
     (tmp_path / "out/.checklist-rewards/stores/part-1.sqlite").mkdir(parents=True)
     done = run("score", "in", "-o", "out", "--ray", "--actors", 2, "--model", "valid", "--base-url", server.url)
     assert done.exit_code == 2 and "part-1.sqlite" in done.stderr, done.output
-    wait_for(lambda: ray.available_resources().get("CPU") == 2)
+    until(lambda: ray.available_resources().get("CPU") == 2)
     server.kill()
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_keeps_its_shards(both, tmp_path):
+def test_an_interrupted_run_keeps_its_shards(tmp_path, monkeypatch):
     """The command starts a cluster of its own, in a process of its own."""
+    monkeypatch.chdir(tmp_path)
     server = JudgeServer(most=2)
     parts = [
         [row("Write.", f"Text {number}.", checklist=["Is it fine (yes)?"]) for number in (n, n + 1)] for n in (0, 2)
@@ -268,7 +260,7 @@ def test_an_interrupted_run_keeps_its_shards(both, tmp_path):
         command, env=os.environ | {"RAY_ADDRESS": "local", "PYTHONPATH": paths}, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
-        wait_for(lambda: len(times("out")) == 1)  # the server holds the reads of the other shard
+        until(lambda: len(times("out")) == 1)  # the server holds the reads of the other shard
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=HANG)
     assert process.returncode == 130 and "Interrupted: finished shards are kept" in errors, errors
@@ -300,11 +292,3 @@ def test_options_that_do_not_fit_are_refused_before_ray_starts(run, tmp_path, mo
             assert done.exit_code == 2 and sentence in done.stderr, done.output
             assert done.stderr.count("error:") == 1 and not Path("out").exists()
         assert all(option in run(command, "--help").stdout for option in ("--ray", "--actors", "--num-gpus"))
-
-
-def test_settings_may_change_until_a_shard_has_a_result(tmp_path):
-    ShardFolder(tmp_path, {"model": "typo"}).claim()
-    ShardFolder(tmp_path, {"model": "org/model"}).claim()
-    (tmp_path / "part-0.parquet").touch()
-    with pytest.raises(SampleError, match="holds results with model = 'org/model', now 'other'"):
-        ShardFolder(tmp_path, {"model": "other"}).claim()
