@@ -257,7 +257,12 @@ def test_an_interrupted_run_keeps_its_shards(tmp_path, monkeypatch):
     command = [sys.executable, "-m", "checklist_rewards.cli", "score", "first", "-o", "out", *options]
     paths = f"{Path(checklist_rewards.__file__).parents[1]}{os.pathsep}{REPO}"
     with subprocess.Popen(
-        command, env=os.environ | {"RAY_ADDRESS": "local", "PYTHONPATH": paths}, stderr=subprocess.PIPE, text=True
+        command,
+        env=os.environ | {"RAY_ADDRESS": "local", "PYTHONPATH": paths},
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell's background job ignores SIGINT, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stderr is not None
         until(lambda: len(times("out")) == 1)  # the server holds the reads of the other shard
