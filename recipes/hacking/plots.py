@@ -88,6 +88,6 @@ def _prevention(runs: Sequence[RunLog], gold: Curves, ways: Sequence[str], path:
         axis.axhline(fmean(clean), color="grey", linestyle=":", label="clean judge")
     axis.set_xticks(range(len(names)), names)
     axis.set_ylabel("gold, last ten steps")
-    axis.legend(frameon=False, fontsize=8, ncols=5)
+    figure.legend(loc="outside upper center", frameon=False, fontsize=8, ncols=5)
     axis.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=100)
