@@ -10,7 +10,7 @@ import typer
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import prices_from
-from checklist_rewards.cli.report import RunReport, bars, console, warn_if_pocket
+from checklist_rewards.cli.report import DISK_FULL, RunReport, bars, console, refuse, warn_if_pocket
 from checklist_rewards.cli.work import Work
 from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.datasets.shards import Shard, find_shards, first_row
@@ -71,6 +71,14 @@ def run_on_ray(
             style="yellow",
         )
         raise typer.Exit(130) from None
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        refuse(
+            f"a shard could not be written completely ({error.strerror or error}), so it was discarded. Finished "
+            "shards are kept; free some space and rerun the same command to continue."
+        )
+        raise typer.Exit(1) from None
     command.account(report, prices)
     raise typer.Exit(report.finish(files.output, report.judged, files.summary))
 

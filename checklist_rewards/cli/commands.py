@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from typing import Annotated, Any
 
 import typer
@@ -33,11 +32,8 @@ from checklist_rewards.cli import (
     store,
     ui,
 )
-from checklist_rewards.cli.report import console, refuse
+from checklist_rewards.cli.report import DISK_FULL, console, refuse
 from checklist_rewards.errors import ChecklistRewardsError
-
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Write errors for lack of space: a full disk, an exceeded quota, a file size limit."""
 
 
 class _Commands(TyperGroup):
@@ -57,7 +53,7 @@ class _Commands(TyperGroup):
             )
             raise typer.Exit(130) from None
         except OSError as error:
-            if error.errno not in _FULL:
+            if error.errno not in DISK_FULL:
                 raise
             refuse(
                 f"the output could not be written completely ({error.strerror or error}), so it was discarded. "

@@ -6,6 +6,7 @@ prints the summary, writes it as JSON for `--summary`, and returns the exit code
 
 from __future__ import annotations
 
+import errno
 import json
 import time
 from contextlib import AbstractContextManager
@@ -24,6 +25,8 @@ from checklist_rewards.judges import Receipt
 from checklist_rewards.progress import AddBar, progress_on
 from checklist_rewards.scores.reasons import ADVICE
 
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Write errors for lack of space: a full disk, an exceeded quota, a file size limit."""
 console = Console(stderr=True, soft_wrap=True, highlight=False)
 
 

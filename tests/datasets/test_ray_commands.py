@@ -1,5 +1,6 @@
 """`generate`, `run` and `score` with `--ray`: the rows and the report of the same command in one process."""
 
+import errno
 import json
 import math
 import os
@@ -271,6 +272,18 @@ def test_an_interrupted_run_keeps_its_shards(tmp_path, monkeypatch):
     assert process.returncode == 130 and "Interrupted: finished shards are kept" in errors, errors
     server.kill()
     assert len(times("out")) == 1 and server.sent == 2
+
+
+def test_a_full_disk_says_that_finished_shards_are_kept(run, tmp_path, monkeypatch):  # noqa: F811
+    from checklist_rewards.datasets import ray as module
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module, "run_shards", full)
+    shards(tmp_path / "in", ROWS)
+    done = run("run", "in", "-o", "out", "--ray", "--model", "pocket")
+    assert done.exit_code == 1 and "Finished shards are kept; free some space and rerun" in done.stderr, done.output
 
 
 def test_options_that_do_not_fit_are_refused_before_ray_starts(run, tmp_path, monkeypatch):  # noqa: F811
