@@ -3,7 +3,8 @@
 A file has one row per answer (**target**, **question**, **label** in [0, 1], and optionally a **group**, such as the
 document), or one row per response with the labels of its checklist (**target**, **checklist**, **labels**: one "yes",
 "no" or null per item), or it was written by `checklist-rewards score`. In the last case the P(yes) of the judge are
-the labels, which distills a large judge into a small one.
+the labels, which distills a large judge into a small one. A row may also have the **input** that the target answers,
+and a **reference** answer.
 """
 
 from __future__ import annotations
@@ -35,6 +36,10 @@ class LabelledPair:
     """Soft label of yes, in [0, 1]: a fraction of votes, a probability, or 0 and 1."""
     group: str
     """Pairs of one group are held out together. Defaults to the target."""
+    input: str | None = None
+    """What the target answers."""
+    reference: str | None = None
+    """A reference answer."""
 
 
 def read_labels(
@@ -70,22 +75,28 @@ def read_labels(
             raise SampleError(f"{row.where}: the group {key!r} is missing or empty (--group-key).")
         group = target if key is None else str(row.data[key])
         if row.data.get(SCORE) is not None and label_key not in row.data:
-            pairs += [LabelledPair(target, question, label, group) for question, label in _answers(row)]
+            answers = _answers(row)
         elif CHECKLIST in row.data and LABELS in row.data and label_key not in row.data:
-            pairs += [LabelledPair(target, question, label, group) for question, label in _given(row)]
+            answers = _given(row)
         else:
             label = _label(row, label_key)
-            pairs.append(LabelledPair(target, _text(row, question_key, "--question-key"), label, group))
+            answers = iter([(_text(row, question_key, "--question-key"), label)])
+        given = [_optional(row, name) for name in ("input", "reference")]
+        pairs += [LabelledPair(target, question, label, group, *given) for question, label in answers]
     if not pairs:
         raise SampleError(f"{path} has no labels: it has no rows, or its scores have no answered yes/no items.")
     return pairs
 
 
-def by_target(pairs: Iterable[LabelledPair]) -> dict[str, list[int]]:
-    """The indices of the pairs of each target, in order."""
-    places: dict[str, list[int]] = {}
+Context = tuple[str, str | None, str | None]
+"""A target with its input and its reference."""
+
+
+def by_target(pairs: Iterable[LabelledPair]) -> dict[Context, list[int]]:
+    """The indices of the pairs of each target with its input and reference, in order."""
+    places: dict[Context, list[int]] = {}
     for place, pair in enumerate(pairs):
-        places.setdefault(pair.target, []).append(place)
+        places.setdefault((pair.target, pair.input, pair.reference), []).append(place)
     return places
 
 
@@ -150,6 +161,13 @@ def _text(row: Row, key: str, option: str) -> str:
     value = row.data[key]
     string(f"{row.where}: {key!r}", value)
     return value
+
+
+def _optional(row: Row, key: str) -> str | None:
+    value = row.data.get(key)
+    if value is not None:
+        string(f"{row.where}: {key!r}", value)
+    return value or None
 
 
 def _label(row: Row, key: str) -> float:

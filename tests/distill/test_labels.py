@@ -25,6 +25,15 @@ def test_rows_with_a_label_each(tmp_path, name):
     ]
 
 
+def test_rows_may_have_an_input_and_a_reference(tmp_path):
+    rows = [ROW | {"input": "Describe the cat.", "reference": "It is red."}, ROW | {"input": None, "reference": ""}]
+    write_jsonl(tmp_path / "l.jsonl", *rows)
+    first, second = read_labels(tmp_path / "l.jsonl")
+    assert (first.input, first.reference) == ("Describe the cat.", "It is red.")
+    assert (second.input, second.reference) == (None, None)
+    assert len(by_target([first, second])) == 2
+
+
 def test_keys_may_have_other_names_and_without_a_group_the_text_is_one(tmp_path):
     first = {"completion": "a", "ask": "Is it?", "votes": 1}
     write_jsonl(tmp_path / "l.jsonl", first, first | {"completion": "b", "votes": True})
@@ -58,6 +67,7 @@ def test_a_scored_file_labels_by_the_probabilities_of_its_judge(tmp_path):
         (ROW | {"label": "maybe"}, "line 1: 'label' is 'maybe'"),
         (ROW | {"label": None}, "line 1: 'label' is None"),
         (ROW | {"target": None}, "line 1: 'target' must be a string, got NoneType"),
+        (ROW | {"input": ["a"]}, "line 1: 'input' must be a string, got list"),
         (
             {"target": "a", "label": 1},
             "line 1: key 'question' not found; the row has 'target', 'label' \\(--question-key",
@@ -92,4 +102,4 @@ def test_a_group_is_in_one_fold_and_the_folds_are_about_equally_large():
 
 def test_pairs_of_the_same_text_stand_together():
     pairs = [LabelledPair(target, "q", 1.0, "g") for target in "abac"]
-    assert by_target(pairs) == {"a": [0, 2], "b": [1], "c": [3]}
+    assert by_target(pairs) == {("a", None, None): [0, 2], ("b", None, None): [1], ("c", None, None): [3]}
