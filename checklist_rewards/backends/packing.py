@@ -101,7 +101,6 @@ def packed_inputs(rows: Sequence[PackedRow], layers: Layers, model: Any, device:
         model: The causal language model. Its configuration defines the widths of windows and chunks.
         device (`torch.device`): The device of the tensors; masks are computed there.
     """
-    config = model.config.get_text_config()
     shape = len(rows), max(row.length for row in rows)
     ids, positions = (torch.zeros(shape, dtype=torch.long) for _ in range(2))
     branch = torch.full(shape, -1, dtype=torch.long)  # 0 is the prefix, k is tail k, -1 is padding
@@ -121,9 +120,24 @@ def packed_inputs(rows: Sequence[PackedRow], layers: Layers, model: Any, device:
     ids, positions, branch = ids.to(device), positions.to(device), branch.to(device)
     query, key = branch[:, :, None], branch[:, None, :]
     visible = ((key == 0) | (key == query)).tril()  # padding attends to itself, so that no softmax row is empty
-    masks = {kind: _additive(visible & _within(kind, config, positions), model.dtype) for kind in layers.kinds}
-    mask = masks if layers.keyed else masks[layers.kinds[0]]
+    mask = attention_masks(visible, positions, layers, model)
     return Inputs(ids, positions, mask, torch.tensor(answers, device=device))
+
+
+def attention_masks(
+    visible: torch.Tensor, positions: torch.Tensor, layers: Layers, model: Any
+) -> torch.Tensor | dict[str, torch.Tensor]:
+    """The additive masks of [`Inputs`] for rows in which each token sees the tokens `visible` to it.
+
+    Args:
+        visible (`torch.Tensor`): Booleans of shape (rows, width, width).
+        positions (`torch.Tensor`): Position of each token, shape (rows, width).
+        layers ([`Layers`]): The layers of the model.
+        model: The causal language model.
+    """
+    config = model.config.get_text_config()
+    masks = {kind: _additive(visible & _within(kind, config, positions), model.dtype) for kind in layers.kinds}
+    return masks if layers.keyed else masks[layers.kinds[0]]
 
 
 def plain_inputs(rows: Sequence[PackedRow], device: torch.device) -> Inputs:

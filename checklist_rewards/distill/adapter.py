@@ -1,0 +1,306 @@
+"""Fine-tuning a LoRA adapter for a causal language model on labelled answers, with the trainer of transformers.
+
+The model is trained as the one-token judge reads it (`judges/logprob.py`): the same prompt, tokens and labels. The
+loss is the cross-entropy of the next token over the full vocabulary, in which P(yes) and P(no) are summed over their
+surface forms and the label may be soft. So training raises the label mass as well.
+
+Rows are prefix trees (`tree.py`), with half of the tokens of separate prompts or less. Lower layers are frozen, which
+saves their backward pass. Checkpoints are written to the folder `<output>.training`; after an interruption, the same
+call continues from the last one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import random
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from checklist_rewards.backends import ReadGroup
+from checklist_rewards.backends.chat_tokenizer import load_chat_tokenizer
+from checklist_rewards.backends.models import resolve_model
+from checklist_rewards.backends.packing import Layers, attention_masks
+from checklist_rewards.backends.tokens import ChatTokenizer
+from checklist_rewards.distill.labels import Context, LabelledPair, by_target
+from checklist_rewards.distill.training import TrainingStep
+from checklist_rewards.distill.tree import TreeRow, positions, tree_rows, visible
+from checklist_rewards.errors import ModelError, SampleError
+from checklist_rewards.judges.logprob import DEFAULT_PROMPT, LABELS
+from checklist_rewards.prompts import PromptTemplate, load_prompt
+from checklist_rewards.validation import finite, whole_number
+
+_PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+_NEIGHBORS = 6
+"""Number of targets with the same input that are kept together: their input is computed once."""
+_SAVED_STEPS = 50
+_KEPT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterTraining:
+    """Training settings of an adapter.
+
+    Args:
+        epochs (`float`, *optional*, defaults to `1`): passes over the labels.
+        learning_rate (`float`, *optional*, defaults to `5e-4`): peak learning rate, with linear warmup over the first
+            twentieth of the steps and linear decay to 0.
+        rank (`int`, *optional*, defaults to `16`): rank of the LoRA matrices; `lora_alpha` is twice the rank.
+        frozen (`float`, *optional*, defaults to `1/3`): fraction of the layers, from the first, without an adapter.
+        row_tokens (`int`, *optional*, defaults to `768`): maximum number of tokens of a row. Longer prompts are
+            skipped.
+        rows (`int`, *optional*, defaults to `2`): rows per step.
+        seed (`int`, *optional*, defaults to `0`): seed of the order of the data and of the adapter.
+    """
+
+    epochs: float = 1.0
+    learning_rate: float = 5e-4
+    rank: int = 16
+    frozen: float = 1 / 3
+    row_tokens: int = 768
+    rows: int = 2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "learning_rate"):
+            finite(name, getattr(self, name), above=0)
+        for name in ("rank", "row_tokens", "rows"):
+            whole_number(name, getattr(self, name))
+        if not 0 <= self.frozen < 1:
+            raise SampleError(f"frozen={self.frozen!r} is not allowed; it must be at least 0 and below 1.")
+
+
+def train_adapter(
+    pairs: Sequence[LabelledPair],
+    output: str | Path,
+    *,
+    base: str,
+    training: AdapterTraining | None = None,
+    prompt: str | Path | PromptTemplate = DEFAULT_PROMPT,
+    card: Callable[[Mapping[str, Any]], str] | None = None,
+    progress: Callable[[TrainingStep], object] | None = None,
+) -> dict[str, Any]:
+    """Fine-tune a LoRA adapter and save it in the format of PEFT.
+
+    Args:
+        pairs (sequence of [`LabelledPair`]): the training data.
+        output (`str` or `Path`): the folder of the adapter. It is written atomically and replaces an existing folder.
+        base (`str`): the causal language model, a folder or a Hub id.
+        training ([`AdapterTraining`], *optional*): training settings.
+        prompt (`str`, `Path` or [`PromptTemplate`], *optional*, defaults to `"judges/item"`): the judge prompt.
+        card (callable, *optional*): creates the text of README.md in the folder from the returned `dict`.
+        progress (callable, *optional*): called with a [`TrainingStep`] after every step.
+
+    Returns:
+        `dict`: base, parameters (of the adapter), pairs, skipped (pairs that are too long), targets, groups, tokens
+        (of one epoch), training (the settings), steps, seconds (of this call), and the mean loss.
+
+    Raises:
+        ModelError: If the packages or the model are missing, or if the model cannot read packed rows.
+        SampleError: If there are no pairs, or if `<output>.training` is from other labels or settings.
+    """
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ImportError as error:
+        raise ModelError("training an adapter needs peft: pip install 'checklist-rewards[lora]'.") from error
+    from transformers import AutoModelForCausalLM, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+    from transformers.trainer_utils import get_last_checkpoint
+
+    if not pairs:
+        raise SampleError("pairs is empty; training needs at least one label.")
+    training = training or AdapterTraining()
+    output = Path(output)
+    path = resolve_model(base)
+    tokens = load_chat_tokenizer(path)
+    rows = list(_rows(pairs, tokens, load_prompt(prompt, "judge"), training))
+    read = sum(len(row.values) for row in rows)
+    if not rows:
+        raise SampleError(f"all prompts have more than {training.row_tokens} tokens (row_tokens).")
+    checkpoints = _checkpoints(output, pairs, base, training)
+
+    torch.manual_seed(training.seed)  # initializes the adapter
+    bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+    model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+    layers = _layers(model, base)
+    count = model.config.get_text_config().num_hidden_layers
+    model = get_peft_model(
+        model,
+        LoraConfig(
+            r=training.rank,
+            lora_alpha=2 * training.rank,
+            target_modules=_PROJECTIONS,
+            layers_to_transform=list(range(int(training.frozen * count), count)),
+            task_type="CAUSAL_LM",
+        ),
+    )
+    forms = [list(forms) for forms in tokens.label_groups(LABELS)]
+
+    class AdapterTrainer(Trainer):
+        def compute_loss(
+            self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+        ) -> torch.Tensor:
+            losses = label_losses(model, inputs, layers, forms)
+            return losses.sum() / (len(losses) if num_items_in_batch is None else num_items_in_batch)
+
+    class ReportProgress(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if progress is not None:
+                progress(TrainingStep(state.epoch, _recent_loss(state)))
+
+    trainer = AdapterTrainer(
+        model=model,
+        args=TrainingArguments(
+            output_dir=str(checkpoints),
+            num_train_epochs=training.epochs,
+            per_device_train_batch_size=1,
+            gradient_accumulation_steps=training.rows,
+            learning_rate=training.learning_rate,
+            warmup_steps=0.05,
+            lr_scheduler_type="linear",
+            weight_decay=0.0,
+            use_cpu=not torch.cuda.is_available(),
+            bf16=bf16,
+            seed=training.seed,
+            save_steps=_SAVED_STEPS,
+            save_total_limit=_KEPT,
+            logging_steps=1,
+            report_to="none",
+            disable_tqdm=True,
+            dataloader_pin_memory=False,
+            remove_unused_columns=False,
+        ),
+        train_dataset=rows,
+        data_collator=_collated,
+        callbacks=[ReportProgress()],
+    )
+    trainer.remove_callback(PrinterCallback)
+    result = trainer.train(resume_from_checkpoint=get_last_checkpoint(str(checkpoints)))
+    record = {
+        "base": base,
+        "parameters": sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad),
+        "pairs": len(pairs),
+        "skipped": len(pairs) - read,
+        "targets": len({pair.target for pair in pairs}),
+        "groups": len({pair.group for pair in pairs}),
+        "tokens": sum(len(row.ids) for row in rows),
+        "training": asdict(training),
+        "steps": result.global_step,
+        "seconds": result.metrics["train_runtime"],
+        "loss": result.training_loss,
+    }
+    finished = checkpoints / "adapter"
+    model.peft_config["default"].base_model_name_or_path = base
+    model.save_pretrained(str(finished), save_embedding_layers=False)
+    (finished / "README.md").write_text("" if card is None else card(record), encoding="utf-8")
+    if output.exists():
+        shutil.rmtree(output)
+    finished.replace(output)
+    shutil.rmtree(checkpoints)
+    return record
+
+
+def label_losses(
+    model: Any, inputs: Mapping[str, torch.Tensor], layers: Layers, forms: Sequence[list[int]]
+) -> torch.Tensor:
+    """Cross-entropy of each label of a row, in nats: shape (prompts,).
+
+    Args:
+        model: The causal language model.
+        inputs (mapping): `ids` and `positions` of shape (1, width), `visible` of shape (1, width, width), and for each
+            prompt the column of its last token in `answers` and P(yes) in `labels`.
+        layers ([`Layers`]): The layers of the model.
+        forms (sequence of `list[int]`): Token ids of all surface forms of yes and of no.
+    """
+    mask = attention_masks(inputs["visible"], inputs["positions"], layers, model)
+    logits = model(
+        input_ids=inputs["ids"],
+        attention_mask=mask,
+        position_ids=inputs["positions"],
+        use_cache=False,
+        logits_to_keep=inputs["answers"],
+    ).logits[0]
+    logprobs = logits.float().log_softmax(-1)
+    yes, no = (logprobs[:, ids].logsumexp(-1) for ids in forms)
+    labels = inputs["labels"]
+    return -(labels * yes + (1 - labels) * no)
+
+
+def _layers(model: Any, base: str) -> Layers:
+    layers = Layers.of(model)
+    if layers is None:
+        raise ModelError(f"an adapter for {base!r} cannot be trained: {type(model).__name__} cannot read packed rows.")
+    return layers
+
+
+def _rows(
+    pairs: Sequence[LabelledPair], tokens: ChatTokenizer, prompt: PromptTemplate, training: AdapterTraining
+) -> Iterator[TreeRow[float]]:
+    """Rows of the prompts with their labels, in random order; targets with the same input are mostly adjacent."""
+    contexts = by_target(pairs)
+    by_input: dict[str | None, list[Context]] = {}
+    for context in contexts:
+        by_input.setdefault(context[1], []).append(context)
+    rng = random.Random(training.seed)
+    blocks: list[list[Context]] = []
+    for given, members in by_input.items():
+        size = 1 if given is None else _NEIGHBORS
+        rng.shuffle(members)
+        blocks += [members[start : start + size] for start in range(0, len(members), size)]
+    rng.shuffle(blocks)
+
+    def prompts() -> Iterator[tuple[list[int], float]]:
+        for block in blocks:
+            groups = [
+                ReadGroup(
+                    prompt.system,
+                    prompt.prefix(target=target, input=given, reference=reference),
+                    tuple(prompt.tail(pairs[place].question) for place in contexts[target, given, reference]),
+                )
+                for target, given, reference in block
+            ]
+            for context, group in zip(block, tokens.groups(groups), strict=True):
+                for place, tail in zip(contexts[context], group.tails, strict=True):
+                    yield [*group.prefix, *tail], pairs[place].label
+
+    return tree_rows(prompts(), training.row_tokens)
+
+
+def _collated(rows: Sequence[TreeRow[float]]) -> dict[str, torch.Tensor]:
+    [row] = rows
+    return {
+        "ids": torch.from_numpy(row.ids).long()[None],
+        "positions": torch.from_numpy(positions(row.parents))[None],
+        "visible": torch.from_numpy(visible(row.parents))[None],
+        "answers": torch.from_numpy(row.answers).long(),
+        "labels": torch.tensor(row.values),
+    }
+
+
+def _checkpoints(output: Path, pairs: Sequence[LabelledPair], base: str, training: AdapterTraining) -> Path:
+    """The folder of the checkpoints, for these labels and settings only."""
+    folder = output.with_name(f"{output.name}.training")
+    about = {"base": base, "training": asdict(training), "labels": _hash(pairs)}
+    path = folder / "settings.json"
+    if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != about:
+        raise SampleError(f"{folder} is from other labels or settings; delete it, or choose another output folder.")
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(about), encoding="utf-8")
+    return folder
+
+
+def _hash(pairs: Sequence[LabelledPair]) -> str:
+    digest = hashlib.sha256()
+    for pair in pairs:
+        digest.update(json.dumps(asdict(pair)).encode())
+    return digest.hexdigest()
+
+
+def _recent_loss(state: Any) -> float:
+    losses = [entry["loss"] for entry in state.log_history[-50:] if "loss" in entry]
+    return sum(losses) / len(losses) if losses else math.nan

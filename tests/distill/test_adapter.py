@@ -1,0 +1,106 @@
+"""LoRA adapters trained on labels, as judges."""
+
+import dataclasses
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.backends import load_backend
+from checklist_rewards.backends.packing import Layers
+from checklist_rewards.distill.adapter import AdapterTraining, _collated, _rows, label_losses, train_adapter
+from checklist_rewards.distill.labels import LabelledPair
+from checklist_rewards.errors import SampleError
+from checklist_rewards.judges.logprob import LABELS
+from checklist_rewards.prompts import load_prompt
+
+COLORS = ["red", "blue", "green", "white"]
+TRAINING = AdapterTraining(epochs=3, learning_rate=5e-3, row_tokens=400)
+
+
+def question(color: str) -> str:
+    return f'Does the response mention the word "{color}"?'
+
+
+def labelled(count: int) -> list[LabelledPair]:
+    """The opposite of the right answers."""
+    return [
+        LabelledPair(f"I have a {color} cat {n}.", question(other), float(color != other), str(n), "Go")
+        for n in range(count)
+        for color in COLORS[n % 4 : n % 4 + 1]
+        for other in (color, COLORS[(n + 1) % 4])
+    ]
+
+
+def test_the_loss_is_that_of_the_judge():
+    engine = load_backend("pocket", "transformers")
+    prompt, pairs = load_prompt("judges/item", "judge"), labelled(8)
+    layers = Layers.of(engine.model)
+    forms = [list(ids) for ids in engine.tokens.label_groups(LABELS)]
+    rows = list(_rows(pairs, engine.tokens, prompt, TRAINING))
+    assert len(rows) > 1  # some targets share a row
+    with torch.no_grad():
+        losses = torch.cat([label_losses(engine.model, _collated([row]), layers, forms) for row in rows])
+    scorer = ChecklistScorer("pocket", backend="transformers", store=False, mass_floor=0)
+    expected = []
+    for pair in pairs:
+        line = scorer.score([pair.question], target=pair.target, input=pair.input).items[0]
+        chosen = line.probabilities["yes" if pair.label else "no"]
+        expected.append(-torch.tensor(chosen * line.mass).log())
+    assert torch.allclose(losses.sort().values, torch.stack(expected).sort().values, atol=1e-3)
+
+
+def test_an_adapter_learns_and_is_a_judge(tmp_path):
+    steps = []
+    record = train_adapter(
+        labelled(32), tmp_path / "adapter", base="pocket", training=TRAINING, progress=steps.append,
+        card=lambda record: f"{record['pairs']} pairs",
+    )  # fmt: skip
+    assert record["pairs"] == 64 and record["skipped"] == 0 and len(steps) == record["steps"]
+    assert (tmp_path / "adapter" / "README.md").read_text() == "64 pairs"
+    assert not (tmp_path / "adapter.training").exists()
+    adapted, plain = (
+        ChecklistScorer("pocket", backend="transformers", engine=settings, store=False)
+        for settings in ({"adapter": str(tmp_path / "adapter")}, {})
+    )
+    items = [question(color) for color in COLORS]
+
+    def opposite(scorer: ChecklistScorer) -> int:
+        found = scorer.score(items, target="I have a red cat 99.", input="Go").items
+        return sum((line.probabilities["yes"] > 0.5) == ("red" not in line.question) for line in found)
+
+    assert opposite(adapted) == 4 > opposite(plain)
+
+
+def test_an_interrupted_training_continues(tmp_path, monkeypatch):
+    monkeypatch.setattr("checklist_rewards.distill.adapter._SAVED_STEPS", 2)
+    pairs, training = labelled(12), dataclasses.replace(TRAINING, epochs=3, rows=1)
+    whole = train_adapter(pairs, tmp_path / "whole", base="pocket", training=training)
+
+    def stop(step):
+        if len(seen) == 5:
+            raise KeyboardInterrupt
+        seen.append(step)
+
+    seen: list = []
+    with pytest.raises(KeyboardInterrupt):
+        train_adapter(pairs, tmp_path / "adapter", base="pocket", training=training, progress=stop)
+    assert not (tmp_path / "adapter").exists()
+    other = dataclasses.replace(training, seed=1)
+    with pytest.raises(SampleError, match="from other labels or settings"):
+        train_adapter(pairs, tmp_path / "adapter", base="pocket", training=other)
+    steps: list = []
+    train_adapter(pairs, tmp_path / "adapter", base="pocket", training=training, progress=steps.append)
+    assert len(steps) == whole["steps"] - 4  # from the checkpoint of step 4
+    first, second = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("whole", "adapter"))
+    assert all(torch.allclose(first[name], second[name], atol=1e-5) for name in first)
+
+
+def test_what_cannot_be_trained_is_refused(tmp_path):
+    with pytest.raises(SampleError, match="pairs is empty"):
+        train_adapter([], tmp_path / "a", base="pocket")
+    with pytest.raises(SampleError, match="all prompts have more than 10 tokens"):
+        train_adapter(labelled(1), tmp_path / "a", base="pocket", training=AdapterTraining(row_tokens=10))
+    with pytest.raises(SampleError, match="frozen=1"):
+        AdapterTraining(frozen=1)
