@@ -182,6 +182,12 @@ def lexical_features(summary: str, criterion: str) -> list[float]:
     ]
 
 
+def content_recall(text: str, statement: str) -> float:
+    """Fraction of the statement's content words in the text; of all its words, if none is a content word."""
+    asked = words(statement)
+    return _share([word for word in asked if word not in _STOP] or asked, set(words(text)))
+
+
 def _share(asked: Sequence[Any], there: set[Any]) -> float:
     return sum(word in there for word in asked) / max(1, len(asked))
 
