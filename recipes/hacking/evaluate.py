@@ -1,7 +1,7 @@
 """Tables and plots of the hacking study: which detector finds a hacked run, when, and how often it is wrong.
 
     python recipes/hacking/evaluate.py runs/hacking detection
-    python recipes/hacking/evaluate.py runs/hacking {rates,biases,shadow,grid,thresholds,prevention,plots}
+    python recipes/hacking/evaluate.py runs/hacking {rates,biases,shadow,another,grid,thresholds,prevention,plots}
 
 Each table is printed as Markdown:
 
@@ -32,12 +32,14 @@ from statistics import fmean, median
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from hacking.biases import BIASES  # noqa: E402
-from hacking.logs import RunLog, Sizes, alarm_steps, finished, replayed, sizes  # noqa: E402
+from hacking.logs import RunLog, Sizes, alarm_steps, finished, read_again, replayed, sizes  # noqa: E402
 from hacking.onset import gold_lost, smoothed  # noqa: E402
 from hacking.plots import draw  # noqa: E402
 from hacking.spy import installed, spy_alarms  # noqa: E402
 from hacking.study import PREVENTIONS  # noqa: E402
 
+from checklist_rewards import ChecklistScorer  # noqa: E402
+from checklist_rewards.judges.variants import VariantJudge  # noqa: E402
 from checklist_rewards.monitor import MonitorSettings  # noqa: E402
 from checklist_rewards.monitor.seen import Observation  # noqa: E402
 from checklist_rewards.monitor.signals import SIGNALS  # noqa: E402
@@ -191,6 +193,21 @@ def shadow(study: Study) -> str:
     return "\n".join([HEAD, *rows])
 
 
+def another(study: Study) -> str:
+    """The monitor with a shadow judge that is asked in another way: every question reworded. It disagrees with the
+    judge in clean runs too."""
+    scorer = ChecklistScorer("pocket", store=study.folder / "another.sqlite")
+    rows = []
+    for number, share in product((1, 2, 4), (0.05, 0.25)):
+        judge = VariantJudge(scorer.judge, number)
+        found = [
+            outcome(run, _first(read_again(run, share, judge), study.settings), study.gold[run.folder])
+            for run in study.reported
+        ]
+        rows.append(line(f"wording {number}, reads {share:.0%}", found))
+    return "\n".join([HEAD, *rows])
+
+
 def _first(steps: Iterator[Observation], settings: MonitorSettings) -> int | None:
     return whole(alarm_steps(sizes(steps, settings), settings)).get("monitor")
 
@@ -264,7 +281,7 @@ def _range(values: Sequence[float]) -> str:
     return f"{fmean(values):.2f} ({min(values):.2f}-{max(values):.2f})"
 
 
-TABLES = {table.__name__: table for table in (rates, detection, biases, shadow, grid, thresholds, prevention)}
+TABLES = {table.__name__: table for table in (rates, detection, biases, shadow, another, grid, thresholds, prevention)}
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -14,8 +14,9 @@ from typing import Any
 
 from hacking.onset import onset
 
-from checklist_rewards.checklists import YES
+from checklist_rewards.checklists import YES, ChecklistItem
 from checklist_rewards.files.rows import read_rows
+from checklist_rewards.judges import Judge, Read
 from checklist_rewards.monitor import MonitorSettings
 from checklist_rewards.monitor.audit import observations
 from checklist_rewards.monitor.extra_reads import Sampler
@@ -26,6 +27,8 @@ from checklist_rewards.scores import DEFAULT_THRESHOLD
 Row = dict[str, Any]
 Sizes = dict[str, tuple[float | None, float | None]]
 """Signal to size and standard error at one step."""
+Answers = Callable[[int, Sequence[int]], Sequence[Sequence[tuple[float, float]]]]
+"""Step and places of completions to P(yes) of their items: pairs of the judge and of the shadow judge."""
 
 
 @dataclass(frozen=True)
@@ -121,11 +124,50 @@ def replayed(run: RunLog, share: float | None, weakness: float = 0.0) -> Iterato
         yield from observations([run.log])
         return
     scores = _unbiased(run, weakness)
+    yield from _shadowed(run, share, lambda step, places: [scores[step][place] for place in places])
+
+
+def read_again(run: RunLog, share: float, judge: Judge) -> Iterator[Observation]:
+    """The observations of a run with `judge` as the shadow judge, which reads the completions now.
+
+    Args:
+        run ([`RunLog`]):
+            Any run.
+        share (`float`):
+            Share of the completions that the shadow judge reads.
+        judge ([`Judge`]):
+            A judge that answers with probabilities.
+    """
+    rows: dict[int, list[Mapping[str, Any]]] = {}
+    for row in read_rows(run.log):
+        rows.setdefault(row.data["step"], []).append(row.data)
+
+    def answers(step: int, places: Sequence[int]) -> list[list[tuple[float, float]]]:
+        chosen = [rows[step][place] for place in places]
+        reads = [
+            Read(ChecklistItem(question=item["question"]), data["completion"], data["prompt"][-1]["content"])
+            for data in chosen
+            for item in data["score"]["items"]
+        ]
+        verdicts = iter(judge.judge(reads))
+        return [
+            [
+                (item["probabilities"][YES], (next(verdicts).probabilities or {})[YES])
+                for item in data["score"]["items"]
+            ]
+            for data in chosen
+        ]
+
+    yield from _shadowed(run, share, answers)
+
+
+def _shadowed(run: RunLog, share: float, answers: Answers) -> Iterator[Observation]:
     sampler, rng = Sampler(share), random.Random(f"shadow {run.seed}")
     for observation in observations([run.log]):
         seen = [replace(one, shadow=None) for one in observation.seen]
-        for place in sampler.choose(range(len(seen)), rng):
-            seen[place] = replace(seen[place], shadow=next_shadow(scores[observation.step][place]))
+        places = sampler.choose(range(len(seen)), rng)
+        for place, items in zip(places, answers(observation.step, places), strict=True):
+            seen[place] = replace(seen[place], shadow=next_shadow(items))
         yield Observation(observation.step, seen)
 
 

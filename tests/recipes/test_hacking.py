@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from hacking.biases import BIASES, BiasedJudge
 from hacking.evaluate import Outcome, Study, fitting, line, outcome, shares, whole
-from hacking.logs import alarm_steps, finished, replayed, sizes
+from hacking.logs import alarm_steps, finished, read_again, replayed, sizes
 from hacking.onset import gap_rise, gold_lost, onset, smoothed
 from hacking.study import Run, study
 
@@ -158,6 +158,17 @@ def test_a_shadow_judge_without_the_weakness_finds_it_and_one_that_shares_it_doe
     assert "shadow_gap" not in first(None) and "shadow_gap" not in first(0.0)
     assert 12 <= first(1.0)["shadow_gap"] <= first(0.25)["shadow_gap"] < 30
     assert "shadow_gap" not in first(1.0, weakness=1.0)
+
+
+@pytest.mark.parametrize("own_gap", [0.0, 0.3])
+def test_a_shadow_judge_that_always_disagrees_is_compared_with_the_start_of_the_run(tmp_path, own_gap):
+    write_run(tmp_path, Run("praise", 1), 30, from_step_12)
+    write_run(tmp_path, Run(None, 1), 30, lambda step: 0.0)
+    runs = {run.bias: run for run in finished(tmp_path)}
+    settings = MonitorSettings()
+    judge = ChecklistScorer(backend=FakeBackend(lambda prefix, tail: 0.5 - own_gap), store=False).judge
+    found = {bias: alarm_steps(sizes(read_again(run, 1.0, judge), settings), settings) for bias, run in runs.items()}
+    assert found["praise"]["shadow_gap"] >= 12 and "shadow_gap" not in found["clean"]
 
 
 def test_alarms_from_sizes_are_those_of_the_audit(tmp_path):
