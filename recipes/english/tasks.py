@@ -87,7 +87,8 @@ class Example:
 
 
 def load(task: str, split: str, data: str | Path = DATA) -> list[Example]:
-    """The examples of a split, "train" or "dev". Raises [`SampleError`] if the data is missing."""
+    """The examples of a split, "train" or "dev", each once; dev examples that are in the training split are left out.
+    Raises [`SampleError`] if the data is missing."""
     if task == "realsumm":
         rows = _rows(Path(data) / task / "votes.jsonl.gz")
         return [
@@ -102,17 +103,19 @@ def load(task: str, split: str, data: str | Path = DATA) -> list[Example]:
             if (row["fold_by_example"] == _DEV_FOLD) == (split == DEV)
         ]
     examples = []
-    seen = set()
+    seen = {_key(example) for example in load(task, TRAIN, data)} if split == DEV else set()
     for row in _rows(Path(data) / task / f"{split}.jsonl.gz"):
-        if row.get("in_train"):
-            continue
         example = Example(
             task, row["group"], row["target"], _statement(row), row["label"], row["input"], _references(row)
         )
-        if (example.target, example.statement, example.input) not in seen:  # some rows are repeated
-            seen.add((example.target, example.statement, example.input))
+        if _key(example) not in seen:
+            seen.add(_key(example))
             examples.append(example)
     return examples
+
+
+def _key(example: Example) -> tuple[str, str, str | None]:
+    return example.target, example.statement, example.input
 
 
 def sample(examples: Sequence[Example], reads: int, seed: int = 0) -> list[Example]:

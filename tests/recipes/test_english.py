@@ -1,0 +1,106 @@
+"""The English judges: tasks with their wordings, floors, the protocol, and the probes."""
+
+import json
+
+import pytest
+from english import probes, protocol, train
+from english.floors import length, overlap, regression
+from english.tasks import DEV, TASKS, TRAIN, WORDINGS, Example, load, sample, training_pairs
+
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.evaluation.agreement import Bootstrap
+from checklist_rewards.judges import LogprobJudge
+from tests.fakes import FakeBackend
+
+
+def example(target="It rains in Rome.", statement="it rains", label=1.0, group="g", **more):
+    return Example("semeval", group, target, statement, label, **more)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_task_has_five_wordings_and_a_held_out_split(data_dir, task):
+    training, dev = load(task, TRAIN, data_dir), load(task, DEV, data_dir)
+    assert len(training) > 8000 and len(dev) > 800 and len(WORDINGS[task]) == 5
+    assert all(0 <= one.label <= 1 and one.statement for one in training + dev)
+    key = {(one.target, one.statement, one.input) for one in training}
+    assert not [one for one in dev if (one.target, one.statement, one.input) in key]
+    if task in ("realsumm", "argkp", "evouna"):
+        assert not {one.group for one in training} & {one.group for one in dev}
+
+
+def test_a_wording_quotes_the_statement_or_shows_it_as_the_reference():
+    one = example(input="How is the weather?")
+    quoted, shown = one.pair(0), one.pair(3)
+    assert quoted.question == "Does the answer express the following: 'it rains'?" and quoted.reference is None
+    assert shown.question == "Does the response say the same as the reference answer?"
+    assert shown.reference == "it rains" and shown.input == quoted.input == "How is the weather?"
+
+
+def test_training_data_has_equal_shares_of_the_tasks_and_whole_targets(data_dir):
+    pairs = training_pairs(("argkp", "evouna"), 400, data=data_dir)
+    of_argkp = [pair for pair in pairs if pair.input is None]
+    assert 200 <= len(of_argkp) < 230 and 200 <= len(pairs) - len(of_argkp) < 230
+    everything = load("argkp", TRAIN, data_dir)
+    for target in {pair.target for pair in of_argkp}:
+        assert sum(pair.target == target for pair in of_argkp) == sum(one.target == target for one in everything)
+    assert training_pairs(("argkp",), 100, data=data_dir) == training_pairs(("argkp",), 100, data=data_dir)
+    assert len({pair.question.split("'")[0] for pair in of_argkp}) == 5
+
+
+def test_floors():
+    some = [example(), example("The sun shines.", label=0.0), example("It pours.", references=("it pours",))]
+    assert overlap(some) == [1.0, 0.0, 1.0] and length(some) == [17.0, 15.0, 9.0]
+    predicted = regression(some * 5, some)
+    assert predicted[0] > 0.5 > predicted[1]
+
+
+def test_the_threshold_is_chosen_on_other_examples():
+    some = [example(label=label, group=str(n)) for n, label in enumerate((1.0, 1.0, 0.0, 0.0))]
+    chosen = protocol.best_threshold([0.9, 0.8, 0.7, 0.1], some)
+    assert 0.7 < chosen < 0.8
+    found = protocol.figures(protocol.Answers(some, [0.9, 0.8, 0.7, 0.1], chosen), Bootstrap(0))
+    assert (found["auc"].value, found["kappa"].value, found["accuracy"].value) == (1, 1, 1)
+    ranks = protocol.figures(protocol.Answers(some, [3, 2, 4, 1], None), Bootstrap(0))
+    assert set(ranks) == {"auc"}
+
+
+def test_the_protocol_reads_the_judges_that_are_trained(data_dir, tmp_path, monkeypatch):
+    """With a fake engine in place of SmolLM2, and no trained judge but one that left out semeval."""
+    backend = FakeBackend(lambda prefix, tail: 0.5 + len(prefix) % 100 / 250)
+    monkeypatch.setattr(protocol, "_CHOSEN_ON", 10)
+    monkeypatch.setattr(
+        protocol.Evaluation,
+        "judge",
+        lambda self, name: LogprobJudge(backend=backend) if name in ("base", "adapter-not-semeval") else None,
+    )
+    arguments = ["--output", str(tmp_path), "--reads", "30", "--base", "x", "--data", str(data_dir)]
+    found = protocol.main([*arguments, "--resamples", "20"])
+    methods = {task: set(of_task["methods"]) for task, of_task in found.items()}
+    assert "SmolLM2 adapter, unseen" in methods["semeval"] and "SmolLM2 adapter, unseen" not in methods["argkp"]
+    assert all(
+        {"word overlap", "SmolLM2, untrained", "lexical regression, unseen"} <= some for some in methods.values()
+    )
+    assert json.loads((tmp_path / "figures.json").read_text()) == found
+    assert "| SmolLM2 adapter, unseen |" in (tmp_path / "figures.md").read_text()
+
+
+def test_a_trained_judge_is_not_trained_again(tmp_path):
+    (tmp_path / "adapter-not-argkp").mkdir()
+    (tmp_path / "adapter-not-argkp" / train.RECORD).write_text('{"steps": 7}')
+    train.main(["adapter", "--output", str(tmp_path), "--leave-out", "argkp"])
+
+
+def test_probes_are_pairs_of_yes_and_no_that_differ_in_one_detail():
+    for name in probes.PROBES:
+        some = probes.probes(name)
+        assert len(some) == 2 * probes.SIZE and some == probes.probes(name)
+        for right, wrong in zip(some[::2], some[1::2], strict=True):
+            assert right.yes and not wrong.yes and right.question == wrong.question and right.target != wrong.target
+
+
+def test_a_judge_that_looks_for_not_passes_the_probe_of_negation_only_in_the_text():
+    judge = ChecklistScorer(backend=FakeBackend(lambda prefix, tail: 0.2 if " not " in prefix else 0.8), store=False)
+    found = probes.measure(judge.judge)
+    assert found["negation"]["auc"].value == 1 and found["negation"]["pairs"].value == 1
+    assert found["roles"]["auc"].value == 0.5 and found["roles"]["pairs"].value == 0.5
+    assert found["roles"]["accuracy"].value == 0.5
