@@ -3,8 +3,8 @@
     python recipes/english/probes.py MODEL [--adapter FOLDER] [--backend encoder]
 
 Every probe has as many right answers yes as no: pairs of texts that differ only in the detail that is asked about.
-Word overlap answers *fact* and *fact in a long text*, and none of the others. A judge that cannot do what a probe needs
-has an AUC near 0.5. Prints a table, and writes `--json`.
+Word overlap answers *fact* and *fact in a long text*, and none of the others. A judge that cannot do what a probe
+needs has an AUC near 0.5. Prints a table, and writes `--json`.
 """
 
 from __future__ import annotations

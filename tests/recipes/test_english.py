@@ -5,7 +5,7 @@ import json
 import pytest
 from english import probes, protocol, train
 from english.floors import length, overlap, regression
-from english.tasks import DEV, TASKS, TRAIN, WORDINGS, Example, load, sample, training_pairs
+from english.tasks import DEV, TASKS, TRAIN, WORDINGS, Example, load, training_pairs
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.evaluation.agreement import Bootstrap
