@@ -1,6 +1,6 @@
 """Where does a judge of English fail? Small sets of texts and questions, each about one ability.
 
-    python recipes/english/probes.py MODEL [--adapter FOLDER] [--backend encoder]
+    python recipes/english/probes.py MODEL [--adapter FOLDER]
 
 Every probe has as many right answers yes as no: pairs of texts that differ only in the detail that is asked about.
 Word overlap answers *fact* and *fact in a long text*, and none of the others. A judge that cannot do what a probe
@@ -12,18 +12,21 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rich.console import Console
-from rich.table import Table
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from checklist_rewards.backends import Engine
-from checklist_rewards.checklists import YES, ChecklistItem
-from checklist_rewards.errors import ChecklistRewardsError
-from checklist_rewards.evaluation.agreement import Bootstrap, Figure, Mean, Numbers
-from checklist_rewards.judges import EncoderJudge, Judge, LogprobJudge, Read
+from english.judges import add_judge, judge_of  # noqa: E402
+from rich.console import Console  # noqa: E402
+from rich.table import Table  # noqa: E402
+
+from checklist_rewards.checklists import YES, ChecklistItem  # noqa: E402
+from checklist_rewards.errors import ChecklistRewardsError  # noqa: E402
+from checklist_rewards.evaluation.agreement import Bootstrap, Figure, Mean, Numbers  # noqa: E402
+from checklist_rewards.judges import Judge, Read  # noqa: E402
 
 SIZE = 24
 """Pairs of a text that fits and one that does not, per probe."""
@@ -193,14 +196,10 @@ def measure(judge: Judge, seed: int = 0) -> dict[str, dict[str, Figure]]:
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Probe one judge."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("model")
-    parser.add_argument("--adapter", help="folder of a LoRA adapter")
-    parser.add_argument("--backend", default="transformers")
+    add_judge(parser)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args(argv)
-    settings = {} if args.adapter is None else {"adapter": args.adapter}
-    engine = Engine(args.model, args.backend, settings=settings)
-    found = measure(EncoderJudge(engine) if args.backend == "encoder" else LogprobJudge(engine, mass_floor=0))
+    found = measure(judge_of(args.model, args.adapter))
     table = Table("probe", "AUC", "accuracy", "pairs right", title=f"{args.model}: {2 * SIZE} reads per probe")
     for name, line in found.items():
         table.add_row(name, *(figure.shown(2) for figure in line.values()))

@@ -26,22 +26,24 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from english.floors import LENGTH, OVERLAP, REGRESSION, length, overlap, regression  # noqa: E402
+from english.judges import judge_of  # noqa: E402
 from english.tasks import DATA, DEV, TASKS, TRAIN, Example, load, sample  # noqa: E402
 from english.train import ADAPTER, ENCODER, RECORD, name_of  # noqa: E402
 from rich.console import Console  # noqa: E402
 
-from checklist_rewards.backends import Engine  # noqa: E402
 from checklist_rewards.checklists import NO, YES, ChecklistItem  # noqa: E402
 from checklist_rewards.errors import ChecklistRewardsError  # noqa: E402
 from checklist_rewards.evaluation.agreement import Bootstrap, Categories, Figure, Numbers  # noqa: E402
 from checklist_rewards.evaluation.calibration import Probabilities, ThresholdChoice  # noqa: E402
 from checklist_rewards.files.store import Store  # noqa: E402
-from checklist_rewards.judges import EncoderJudge, Judge, LogprobJudge, Read  # noqa: E402
+from checklist_rewards.judges import Judge, Read  # noqa: E402
 from checklist_rewards.progress import progress_on  # noqa: E402
 
 FIGURES = ("auc", "kappa", "accuracy", "ece")
 _CHOSEN_ON = 150
 """Number of reads per task on which thresholds are chosen."""
+_FITTED_ON = 4000
+"""Number of labels per task on which a lexical regression is fitted; more do not change its eight weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +98,13 @@ class Evaluation:
     def judge(self, name: str) -> Judge | None:
         """The judge of a folder; None if it is not trained. `base` is the untrained model."""
         if name == "base":
-            return LogprobJudge(Engine(self.args.base, "transformers"), mass_floor=0, store=self.store)
+            return judge_of(self.args.base, store=self.store)
         folder: Path = self.args.output / name
         if not (folder / RECORD).is_file():
             return None
         if name.startswith(ENCODER):
-            return EncoderJudge(str(folder), store=self.store)
-        engine = Engine(self.args.base, "transformers", settings={"adapter": str(folder)})
-        return LogprobJudge(engine, mass_floor=0, store=self.store)
+            return judge_of(str(folder), store=self.store)
+        return judge_of(self.args.base, str(folder), self.store)
 
     def answers(self, name: str, task: str) -> Answers | None:
         """The answers of a judge for a task, with a threshold chosen on the other tasks."""
@@ -118,7 +119,7 @@ class Evaluation:
     def floors(self, task: str) -> dict[str, Answers]:
         """The floors of a task; the regression is trained on the task, or on the others."""
         examples = self.dev[task]
-        training = {name: load(name, TRAIN, self.args.data) for name in TASKS}
+        training = {name: sample(load(name, TRAIN, self.args.data), _FITTED_ON) for name in TASKS}
         others = [example for name in TASKS if name != task for example in training[name]]
         return {
             OVERLAP: Answers(examples, overlap(examples), None),
@@ -154,7 +155,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--output", type=Path, default=Path("runs/english"))
     parser.add_argument("--reads", type=int, help="number of reads per task; all by default")
-    parser.add_argument("--base", required=True, help="SmolLM2-135M-Instruct: a folder or a Hub id")
+    parser.add_argument("--base", default="smollm2", help="the untrained model")
     parser.add_argument("--data", default=DATA, help="folder of the tasks")
     parser.add_argument("--resamples", type=int, default=1000)
     args = parser.parse_args(argv)

@@ -50,7 +50,7 @@ def train(args: argparse.Namespace) -> dict[str, Any]:
 
         if args.kind == ADAPTER:
             training = AdapterTraining(epochs=args.epochs, learning_rate=args.learning_rate or 5e-4, seed=args.seed)
-            record = train_adapter(pairs, folder, base=args.base, training=training, progress=progress)
+            record = train_adapter(pairs, folder, base=args.base or "smollm2", training=training, progress=progress)
         else:
             encoder = Training(
                 epochs=args.epochs, learning_rate=args.learning_rate or 1.5e-4, seed=args.seed, targets=8
@@ -69,7 +69,9 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--reads", type=int, help="number of labels; all by default")
     parser.add_argument("--epochs", type=float, default=1.0)
     parser.add_argument("--learning-rate", type=float, help="5e-4 for the adapter, 1.5e-4 for the encoder")
-    parser.add_argument("--base", help="model to start from: a folder or a Hub id")
+    parser.add_argument(
+        "--base", help="model to start from; `smollm2`, or the packaged MiniLM for an encoder, by default"
+    )
     parser.add_argument("--data", default=DATA, help="folder of the tasks")
     parser.add_argument("--seed", type=int, default=0)
     record = train(parser.parse_args(argv))

@@ -1,0 +1,24 @@
+"""The judge that a recipe's command line names."""
+
+from __future__ import annotations
+
+import argparse
+
+from checklist_rewards.backends import Engine, is_encoder
+from checklist_rewards.files.store import Store
+from checklist_rewards.judges import EncoderJudge, Judge, LogprobJudge
+
+
+def add_judge(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that [`judge_of`] reads."""
+    parser.add_argument("model", help="a packaged model, an encoder judge, a folder or a Hub id")
+    parser.add_argument("--adapter", help="folder of a LoRA adapter")
+
+
+def judge_of(model: str, adapter: str | None = None, store: Store | None = None) -> Judge:
+    """An encoder judge for the folder of one, else the one-token judge. All reads are answered, however low the label
+    mass."""
+    if is_encoder(model):
+        return EncoderJudge(model, store=store)
+    engine = Engine(model, "transformers", settings={} if adapter is None else {"adapter": adapter})
+    return LogprobJudge(engine, mass_floor=0, store=store)
