@@ -94,6 +94,7 @@ RECORD = {
     "pairs": 1200,
     "targets": 100,
     "groups": 10,
+    "context": {},
     "training": {"epochs": 2.0},
     "steps": 50,
     "seconds": 61.2,

@@ -89,7 +89,7 @@ def test_packed_each_target_is_read_once_for_all_its_questions(engine, layout):
 
 
 def test_the_tokens_that_both_have_are_marked_on_either_side(engine, layout):
-    [row, *_], _ = rows_of(engine.texts, engine.model, [("red cat", ["does it mention red ?"])])
+    [row, *_], _ = rows_of(engine.texts, engine.model, [ReadGroup(None, "red cat", ("does it mention red ?",))])
     if layout == "matched":
         tokens = engine.texts.tokenizer.convert_ids_to_tokens(row.target)
         assert [token for token, kind in zip(tokens, row.kinds, strict=True) if kind] == ["red", "red"]
