@@ -101,7 +101,7 @@ class EncoderBackend:
                 "log-odds of yes."
             )
         self.model.to(self.device).eval()
-        self.context = context_of(self.model.config.to_dict())
+        self.context = context_of(self.model.config)
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         """Compute the log-probabilities of yes and no. The prefix of a group is the target, the tails are the
@@ -222,10 +222,12 @@ def _pair_logits(model: Any, rows: Sequence[EncoderRow]) -> torch.Tensor:
     ids, positions, kinds = _inputs(segments, model.config.pad_token_id or 0)
     visible = _padded([[1] * row.length for row in rows], 0)
     inputs = {"input_ids": ids.to(model.device), "attention_mask": visible.to(model.device)}
+    if any(row.context for row in rows):
+        inputs["position_ids"] = positions.to(model.device)
     if getattr(model.config, "type_vocab_size", 0) > 1:
         inputs["token_type_ids"] = kinds.to(model.device)
     if layout_of(model) == MATCHED:
-        hidden = model.base_model(**inputs, position_ids=positions.to(model.device)).last_hidden_state
+        hidden = model.base_model(**inputs).last_hidden_state
         weights = visible.to(hidden)[..., None]
         return _head(model, (hidden * weights).sum(dim=1) / weights.sum(dim=1))
     return model(**inputs).logits[:, 0]

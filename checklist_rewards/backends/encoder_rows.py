@@ -100,14 +100,13 @@ class EncoderTexts:
         return [self.tokenizer.cls_token_id, *ids, self.tokenizer.sep_token_id]
 
     def segments(self, context: Mapping[str, Ids], target: Collection[int]) -> tuple[Segment, ...]:
-        """The context by name as segments of a row, with the tokens of the target marked. Empty texts have none."""
+        """The context by name as segments of a row, with the tokens of the target marked."""
         segments = []
         for name, ids in context.items():
             room = MAX_CONTEXT - 1
             kept = ids if len(ids) <= room else [*ids[: room - room // 2], *ids[-(room // 2) :]]
             kinds = [int(token in target) for token in kept]
-            if kept:
-                segments.append(Segment(CONTEXT_AT[name], [*kept, self.tokenizer.sep_token_id], [*kinds, 0]))
+            segments.append(Segment(CONTEXT_AT[name], [*kept, self.tokenizer.sep_token_id], [*kinds, 0]))
         return tuple(segments)
 
     def pairs(self, question: Ids, target: Ids, room: int) -> Iterator[tuple[Ids, list[int]]]:
@@ -143,21 +142,15 @@ def rows_of(
     longest = texts.tokenizer.model_max_length
     limit = min(longest, getattr(model.config, "max_position_embeddings", longest))
     window = min(window, limit)
-    layout, known = layout_of(model), context_of(model.config.to_dict())
+    layout, known = layout_of(model), context_of(model.config)
     contexts = [{name: text for name, text in group.context if name in known} for group in groups]
-    distinct = list(
-        dict.fromkeys(
-            chain.from_iterable(
-                [*group.tails, *context.values()] for group, context in zip(groups, contexts, strict=True)
-            )
-        )
-    )
+    distinct = list(dict.fromkeys(chain(*(group.tails for group in groups), *(each.values() for each in contexts))))
     ids_of = dict(zip(distinct, texts.tokens(distinct), strict=True))
     targets = texts.tokens([group.prefix for group in groups])
     rows: list[EncoderRow] = []
     floor_tokens = 0
     for number, (tokens, texts_by_name) in enumerate(zip(targets, contexts, strict=True)):
-        context = {name: ids_of[text] for name, text in texts_by_name.items()}
+        context = {name: ids for name, text in texts_by_name.items() if (ids := ids_of[text])}
         questions = [(place, ids_of[tail]) for place, tail in enumerate(groups[number].tails)]
         fitting = [((number, place), ids) for place, ids in questions if len(ids) <= MAX_QUESTION]
         floor_tokens += len(tokens) + 2 + sum(len(ids) + 2 for _, ids in fitting)
@@ -223,10 +216,14 @@ def layout_of(model: Any) -> str:
     return getattr(model.config, LAYOUT, PAIRS)
 
 
-def context_of(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a model reads besides target and question, according to its `config.json`: "input", "reference", both or
-    nothing."""
-    return tuple(name for name in CONTEXT_AT if name in config.get(CONTEXT, ()))
+def context_of(config: Any) -> tuple[str, ...]:
+    """What a model reads besides target and question: "input", "reference", both or nothing.
+
+    Args:
+        config (`PreTrainedConfig` or mapping): The configuration, or the content of its `config.json`.
+    """
+    names = config.get(CONTEXT) if isinstance(config, Mapping) else getattr(config, CONTEXT, None)
+    return tuple(name for name in CONTEXT_AT if name in (names or ()))
 
 
 def context_texts(source: Any, names: Collection[str] = tuple(CONTEXT_AT)) -> tuple[tuple[str, str], ...]:

@@ -167,8 +167,8 @@ def train_encoder(
     if context:
         if model.config.max_position_embeddings < CONTEXT_POSITIONS:
             raise ModelError(
-                f"the encoder {base!r} has {model.config.max_position_embeddings} positions; training on labels with an "
-                f"input or a reference needs {CONTEXT_POSITIONS}. Use another encoder, or remove these columns."
+                f"the encoder {base!r} has {model.config.max_position_embeddings} positions; training on labels with "
+                f"an input or a reference needs {CONTEXT_POSITIONS}. Use another encoder, or remove these columns."
             )
         setattr(model.config, CONTEXT, list(context))
     if training.freeze_embeddings:
