@@ -63,11 +63,11 @@ def test_a_judge_trained_with_references_reads_those_of_the_rows_it_scores(run, 
     for options, read in ((["--reference-key", "reference"], references), ([], [None] * 3)):
         scored = run(*score, *options)
         assert scored.exit_code == 0, scored.output
-        found = [row["checklist_score"]["items"][0]["confidence"] for row in read_jsonl("scored.jsonl")]
+        found = [row["checklist_score"]["items"][0]["probabilities"]["yes"] for row in read_jsonl("scored.jsonl")]
         samples = [Sample([question], target, "lamp", reference) for reference in read]
-        expected = [each.items[0].confidence for each in scorer.score_batch(samples)]
+        expected = [each.items[0].probabilities["yes"] for each in scorer.score_batch(samples)]
         assert found == pytest.approx(expected, abs=1e-6)
-        assert len({round(value, 3) for value in found}) == len(set(read))
+        assert [value > 0.5 for value in found] == [reference == "red" for reference in read]
 
 
 @pytest.mark.slow

@@ -136,6 +136,6 @@ def test_a_served_row_gives_what_the_call_gives(folder):
     rows = [{"checklist": [IT.question], "target": TARGET, "input": "lamp", "reference": word} for word in references]
     with testclient.TestClient(build_app(scorer)) as client:
         answer = client.post("/score", json={"samples": rows})
-    served = [score["items"][0]["confidence"] for score in answer.json()["scores"]]
-    assert served == pytest.approx([score.items[0].confidence for score in expected], abs=1e-6)
-    assert len({round(value, 3) for value in served}) == 3
+    served = [score["items"][0]["probabilities"]["yes"] for score in answer.json()["scores"]]
+    assert served == pytest.approx([score.items[0].probabilities["yes"] for score in expected], abs=1e-6)
+    assert served[0] > 0.5 > max(served[1:])
