@@ -102,8 +102,8 @@ def distill(
     r"""Fine-tune a small encoder into a judge, from human labels or the probabilities of a larger judge.
 
     Use the written folder like any other judge, with `--model FOLDER`. It sees the text and the question. If labels
-    have an `input` or a `reference`, it sees at most 95 tokens of each too, in training and afterwards; give `score` the
-    option `--reference-key`.
+    have an `input` or a `reference`, it sees at most 95 tokens of each too, in training and afterwards; with `score`,
+    set `--reference-key`.
 
     The model card describes the training data and reports cross-validated metrics on held-out groups. If these are not
     better than chance, the judge is written with a warning and the exit code is 1.

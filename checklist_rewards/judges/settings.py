@@ -55,8 +55,8 @@ class JudgeSettings:
     `checklist-rewards distill`, else vLLM if installed (except for the pocket model), else transformers. `encoder`: a
     cross-encoder, which answers yes/no items without a prompt, from the target, the question, and the input and the
     reference if it was trained with them. `decisions`: a server with a Decisions API (`/v1/systemone` or
-    `/v1/decisions`) at `base_url`. `remote`: a `checklist-rewards serve` at `base_url`, whose own judge settings apply;
-    `model`, if given, must match."""
+    `/v1/decisions`) at `base_url`. `remote`: a `checklist-rewards serve` at `base_url`, whose own judge settings
+    apply; `model`, if given, must match."""
     base_url: str | Sequence[str] | None = None
     """URL of an OpenAI-compatible server, such as http://localhost:8000/v1, or of a reward server; or the name
     `openai` or `openrouter`. Replicas of a server: a list of URLs, or one string with commas between them."""
