@@ -46,7 +46,8 @@ class Sample:
         checklist: a [`Checklist`], or anything that [`Checklist.parse`] takes.
         target (`str`): the text being scored; may be empty.
         input (`str`, *optional*): what was asked.
-        reference (`str`, *optional*): a known good answer, shown to the judge if its prompt has `{reference}`.
+        reference (`str`, *optional*): a known good answer, shown to the judge if its prompt has `{reference}`, and to
+            an encoder that was trained with references.
         history (`str`, *optional*): earlier turns, shown to the judge if its prompt has `{history}`.
     """
 

@@ -9,7 +9,7 @@ WORDS = "red blue green cat dog house tree river stone cloud bread lamp".split()
 _ASKED = "does it mention ? [PAD] [UNK] [CLS] [SEP]".split()
 
 
-def tiny_bert(folder: Path, model_type: str = "bert") -> str:
+def tiny_bert(folder: Path, model_type: str = "bert", positions: int = 520) -> str:
     """A folder with an untrained encoder whose tokens are the words of the world."""
     import torch
     from tokenizers import Tokenizer
@@ -42,7 +42,7 @@ def tiny_bert(folder: Path, model_type: str = "bert") -> str:
         num_hidden_layers=2,
         num_attention_heads=2,
         intermediate_size=64,
-        max_position_embeddings=520,
+        max_position_embeddings=positions,
         type_vocab_size=2,
         pad_token_id=vocabulary["[PAD]"],
         hidden_dropout_prob=0.0,
@@ -52,6 +52,20 @@ def tiny_bert(folder: Path, model_type: str = "bert") -> str:
     AutoModel.from_config(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
+
+
+def compared(targets: int, seed: int = 0) -> list[LabelledPair]:
+    """Texts of five words with a reference of one word, and always the same question: does the text mention it? The
+    input is another word, which has nothing to do with the answer."""
+    rng = random.Random(seed)
+    pairs = []
+    for number in range(targets):
+        said = rng.sample(WORDS, 5)
+        others = [word for word in WORDS if word not in said]
+        asked, word = (rng.choice(rng.choice([said, others])) for _ in range(2))
+        label = float(word in said)
+        pairs.append(LabelledPair(" ".join(said), "does it mention it ?", label, f"{seed}/{number}", asked, word))
+    return pairs
 
 
 def mentions(targets: int, seed: int = 0, questions: int = 6) -> list[LabelledPair]:

@@ -12,6 +12,9 @@ BERT has two token types. Tokens of a question that also occur in the target hav
 first. Word overlap is the strongest sign that something is mentioned, and the model does not need to learn it from
 attention.
 
+If the model was trained with the input and the reference, they are in the row too. They and the target attend to each
+other, and every question attends to all of them (`encoder_rows.py`).
+
 A *matched* model (also created by `distill` from a BERT) reads each question in a row with the target, where both
 attend to each other. The tokens that occur in both texts are marked in the same way, on both sides. The target is
 computed again for every question; the agreement with people is slightly better (recipes/evaluate/README.md).
@@ -32,6 +35,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from checklist_rewards.backends.base import (
@@ -43,7 +47,16 @@ from checklist_rewards.backends.base import (
     Reply,
     Sampling,
 )
-from checklist_rewards.backends.encoder_rows import MATCHED, PACKED, EncoderRow, EncoderTexts, layout_of, rows_of
+from checklist_rewards.backends.encoder_rows import (
+    MATCHED,
+    PACKED,
+    EncoderRow,
+    EncoderTexts,
+    Segment,
+    context_of,
+    layout_of,
+    rows_of,
+)
 from checklist_rewards.backends.loading import load_whole
 from checklist_rewards.backends.models import model_identity, pinned, resolve_model
 from checklist_rewards.errors import BackendError, ModelError
@@ -88,10 +101,11 @@ class EncoderBackend:
                 "log-odds of yes."
             )
         self.model.to(self.device).eval()
+        self.context = context_of(self.model.config)
 
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         """Compute the log-probabilities of yes and no. The prefix of a group is the target, the tails are the
-        questions.
+        questions. The context is read if the model was trained with it.
 
         Raises:
             ModelError: If the labels are not yes and no.
@@ -99,7 +113,7 @@ class EncoderBackend:
         """
         if tuple(labels) != ("yes", "no"):
             raise ModelError(f"an encoder answers yes or no; it cannot be used with the labels {', '.join(labels)}.")
-        rows, floor_tokens = rows_of(self.texts, self.model, [(group.prefix, group.tails) for group in groups])
+        rows, floor_tokens = rows_of(self.texts, self.model, groups)
         best: dict[Any, float] = {}
         broken = set()
         try:
@@ -122,7 +136,7 @@ class EncoderBackend:
             )
             for group, read_group in enumerate(groups)
         ]
-        separate = sum(row.length + (len(row.questions) - 1) * len(row.target) for row in rows)
+        separate = sum(row.length + (len(row.questions) - 1) * row.shared for row in rows)
         return ReadResult(reads, separate, sum(row.length for row in rows), floor_tokens)
 
     def generate(
@@ -162,22 +176,21 @@ def logits(model: Any, rows: Sequence[EncoderRow]) -> torch.Tensor:
 
 
 def _packed_logits(model: Any, rows: Sequence[EncoderRow]) -> torch.Tensor:
-    shape = len(rows), max(row.length for row in rows)
-    ids, positions, kinds = (torch.zeros(shape, dtype=torch.long) for _ in range(3))
-    block = torch.full(shape, -1)
-    spans = []
+    segments, blocks, spans = [], [], []
     for number, row in enumerate(rows):
-        start, target_tokens = 0, set(row.target[1:-1])
-        for part, tokens in enumerate([row.target, *(tokens for _, tokens in row.questions)]):
-            end = start + len(tokens)
-            ids[number, start:end] = torch.tensor(tokens)
-            positions[number, start:end] = torch.arange(len(tokens))
-            block[number, start:end] = part
-            if part:
-                kinds[number, start:end] = torch.tensor([int(token in target_tokens) for token in tokens])
-                spans.append((number, start, end))
-            start = end
-    visible = (block[:, None, :] == 0) | (block[:, None, :] == block[:, :, None])
+        target_tokens = set(row.target[1:-1])
+        questions = [
+            Segment(0, tokens, [int(token in target_tokens) for token in tokens]) for _, tokens in row.questions
+        ]
+        segments.append([Segment(0, row.target, [0] * len(row.target)), *row.context, *questions])
+        block = [0] * row.shared
+        for part, question in enumerate(questions, 1):
+            spans.append((number, len(block), len(block) + len(question.tokens)))
+            block += [part] * len(question.tokens)
+        blocks.append(block)
+    ids, positions, kinds = _inputs(segments)
+    block_of = _padded(blocks, -1)
+    visible = (block_of[:, None, :] == 0) | (block_of[:, None, :] == block_of[:, :, None])
     ids, positions, kinds, visible = (tensor.to(model.device) for tensor in (ids, positions, kinds, visible))
     hidden = model.base_model(
         input_ids=ids, position_ids=positions, token_type_ids=kinds, attention_mask=visible[:, None]
@@ -185,19 +198,32 @@ def _packed_logits(model: Any, rows: Sequence[EncoderRow]) -> torch.Tensor:
     return _head(model, torch.stack([hidden[number, start:end].mean(dim=0) for number, start, end in spans]))
 
 
+def _inputs(rows: Sequence[Sequence[Segment]], pad: int = 0) -> list[torch.Tensor]:
+    """Ids, positions and token types, each of shape (rows, tokens)."""
+    ids = [[token for segment in row for token in segment.tokens] for row in rows]
+    positions = [
+        [place for segment in row for place in range(segment.start, segment.start + len(segment.tokens))]
+        for row in rows
+    ]
+    kinds = [[kind for segment in row for kind in segment.kinds] for row in rows]
+    return [_padded(ids, pad), _padded(positions, 0), _padded(kinds, 0)]
+
+
+def _padded(rows: Sequence[Sequence[int]], value: int) -> torch.Tensor:
+    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=value)
+
+
 def _head(model: Any, pooled: torch.Tensor) -> torch.Tensor:
     return model.classifier(model.dropout(model.base_model.pooler(pooled[:, None])))[:, 0]
 
 
 def _pair_logits(model: Any, rows: Sequence[EncoderRow]) -> torch.Tensor:
-    shape = len(rows), max(row.length for row in rows)
-    ids = torch.full(shape, model.config.pad_token_id or 0)
-    kinds, visible = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long)
-    for number, row in enumerate(rows):
-        ids[number, : row.length] = torch.tensor(row.target)
-        kinds[number, : row.length] = torch.tensor(row.kinds)
-        visible[number, : row.length] = 1
+    segments = [[Segment(0, row.target, row.kinds or []), *row.context] for row in rows]
+    ids, positions, kinds = _inputs(segments, model.config.pad_token_id or 0)
+    visible = _padded([[1] * row.length for row in rows], 0)
     inputs = {"input_ids": ids.to(model.device), "attention_mask": visible.to(model.device)}
+    if any(row.context for row in rows):
+        inputs["position_ids"] = positions.to(model.device)
     if getattr(model.config, "type_vocab_size", 0) > 1:
         inputs["token_type_ids"] = kinds.to(model.device)
     if layout_of(model) == MATCHED:

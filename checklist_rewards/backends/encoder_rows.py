@@ -1,4 +1,15 @@
-"""Converts targets and questions to input rows for a cross-encoder.
+"""Converts targets, questions and context to input rows for a cross-encoder.
+
+The context is the input and the reference, for a model that was trained with them (`config.json` names them under the
+key `CONTEXT`). Each is a segment that ends with a separator, in the row of every window of the target. A segment has
+at most 96 tokens; of a longer text, the first 48 and the last 47 are read. The positions of a segment are its own,
+above those of the target, so the window of the target does not shrink, and the model recognizes a segment by its
+positions, also if the other one is missing:
+
+    target 0 ...    input 320 ... 415    reference 416 ... 511
+
+Tokens of a segment that also occur in the target have the second token type. A row without context is the same for
+every model.
 
 Targets and questions are data: the string `[SEP]` inside a text is tokenized as text (`encoding.py`). The special
 tokens around them in a row, such as `[CLS]` and `[SEP]`, come from the tokenizer.
@@ -6,9 +17,11 @@ tokens around them in a row, such as `[CLS]` and `[SEP]`, come from the tokenize
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
+from checklist_rewards.backends.base import ReadGroup
 from checklist_rewards.backends.encoding import Ids, TextEncoder
 
 LAYOUT = "checklist_layout"
@@ -16,22 +29,45 @@ PACKED, MATCHED, PAIRS = "packed", "matched", "pairs"
 WINDOW = 256
 """Maximum number of tokens of a target in one row, including special tokens."""
 MAX_QUESTION = 128
+CONTEXT = "checklist_context"
+CONTEXT_AT = {"input": 320, "reference": 416}
+"""Position of the first token of each segment."""
+MAX_CONTEXT = 96
+"""Maximum number of tokens of a segment, including the separator."""
+CONTEXT_POSITIONS = 512
+"""Number of positions that a model with context needs."""
 _ROW_TOKENS = 1024
 
 
+class Segment(NamedTuple):
+    """The tokens of one text in a row, with their token types."""
+
+    start: int
+    """Position of the first token."""
+    tokens: Ids
+    kinds: list[int]
+
+
 class EncoderRow(NamedTuple):
-    """One input row: a window of a target, and its questions with the places of their answers."""
+    """One input row: a window of a target, its context, and its questions with the places of their answers."""
 
     target: list[int]
     questions: list[tuple[Any, list[int]]]
     kinds: list[int] | None = None
     """Token types of a pair, whose `target` also contains the question: 0 for the first text, 1 for the second. In a
     matched pair, 1 for tokens that occur in both texts."""
+    context: tuple[Segment, ...] = ()
+    """The input and the reference. Tokens that occur in the target have token type 1."""
+
+    @property
+    def shared(self) -> int:
+        """Number of tokens that all questions of the row attend to."""
+        return len(self.target) + sum(len(segment.tokens) for segment in self.context)
 
     @property
     def length(self) -> int:
         """Number of tokens without padding."""
-        return len(self.target) + sum(len(tokens) for _, tokens in self.questions)
+        return self.shared + sum(len(tokens) for _, tokens in self.questions)
 
 
 class EncoderTexts:
@@ -63,6 +99,16 @@ class EncoderTexts:
         """A single text with the special tokens around it."""
         return [self.tokenizer.cls_token_id, *ids, self.tokenizer.sep_token_id]
 
+    def segments(self, context: Mapping[str, Ids], target: Collection[int]) -> tuple[Segment, ...]:
+        """The context by name as segments of a row, with the tokens of the target marked."""
+        segments = []
+        for name, ids in context.items():
+            room = MAX_CONTEXT - 1
+            kept = ids if len(ids) <= room else [*ids[: room - room // 2], *ids[-(room // 2) :]]
+            kinds = [int(token in target) for token in kept]
+            segments.append(Segment(CONTEXT_AT[name], [*kept, self.tokenizer.sep_token_id], [*kinds, 0]))
+        return tuple(segments)
+
     def pairs(self, question: Ids, target: Ids, room: int) -> Iterator[tuple[Ids, list[int]]]:
         """Ids and token types of a question paired with each window of a target, at most `room` tokens each. Windows
         overlap by `room // 4` tokens."""
@@ -76,47 +122,50 @@ class EncoderTexts:
 
 
 def rows_of(
-    texts: EncoderTexts, model: Any, groups: Sequence[tuple[str, Sequence[str]]], *, window: int = WINDOW
+    texts: EncoderTexts, model: Any, groups: Sequence[ReadGroup], *, window: int = WINDOW
 ) -> tuple[list[EncoderRow], int]:
     """Create the input rows for targets and their questions. Questions of more than 128 tokens are skipped.
 
     Args:
         texts ([`EncoderTexts`]): Tokenizes the texts for the model.
-        model: The cross-encoder; determines the layout of the rows.
-        groups (sequence of `(target, questions)`): The texts.
+        model: The cross-encoder; determines the layout of the rows and which context they have.
+        groups (sequence of [`ReadGroup`]): The texts. The prefix of a group is the target, the tails are the
+            questions.
         window (`int`, *optional*, defaults to `256`): Maximum number of tokens of a target per row. Limited by the
             model's number of positions.
 
     Returns:
         `tuple[list[EncoderRow], int]`: The rows, in which the place of a question is (index of the group, index of the
-        question); and the minimum number of tokens to compute: each target once and each question once.
+        question); and the minimum number of tokens to compute: each target with its context once and each question
+        once.
     """
     longest = texts.tokenizer.model_max_length
     limit = min(longest, getattr(model.config, "max_position_embeddings", longest))
     window = min(window, limit)
-    distinct = list(dict.fromkeys(question for _, questions in groups for question in questions))
-    question_ids = dict(zip(distinct, texts.tokens(distinct), strict=True))
-    targets = texts.tokens([target for target, _ in groups])
+    layout, known = layout_of(model), context_of(model.config)
+    contexts = [{name: text for name, text in group.context if name in known} for group in groups]
+    distinct = list(dict.fromkeys(chain(*(group.tails for group in groups), *(each.values() for each in contexts))))
+    ids_of = dict(zip(distinct, texts.tokens(distinct), strict=True))
+    targets = texts.tokens([group.prefix for group in groups])
     rows: list[EncoderRow] = []
     floor_tokens = 0
-    for group, ((_, questions), tokens) in enumerate(zip(groups, targets, strict=True)):
-        fitting = [index for index, question in enumerate(questions) if len(question_ids[question]) <= MAX_QUESTION]
-        floor_tokens += len(tokens) + 2 + sum(len(question_ids[questions[index]]) + 2 for index in fitting)
-        layout = layout_of(model)
+    for number, (tokens, texts_by_name) in enumerate(zip(targets, contexts, strict=True)):
+        context = {name: ids for name, text in texts_by_name.items() if (ids := ids_of[text])}
+        questions = [(place, ids_of[tail]) for place, tail in enumerate(groups[number].tails)]
+        fitting = [((number, place), ids) for place, ids in questions if len(ids) <= MAX_QUESTION]
+        floor_tokens += len(tokens) + 2 + sum(len(ids) + 2 for _, ids in fitting)
+        floor_tokens += sum(len(segment.tokens) for segment in texts.segments(context, ()))
         if layout == PACKED:
-            places = [((group, index), texts.framed(question_ids[questions[index]])) for index in fitting]
+            framed = [(place, texts.framed(ids)) for place, ids in fitting]
             for part in _windows(tokens, window - 2):
-                framed = texts.framed(part)
-                rows += [EncoderRow(framed, batch) for batch in _filled(places, _ROW_TOKENS - len(framed))]
+                row = EncoderRow(texts.framed(part), [], context=texts.segments(context, set(part)))
+                rows += [row._replace(questions=batch) for batch in _filled(framed, _ROW_TOKENS - row.shared)]
         else:
-            for index in fitting:
-                question = question_ids[questions[index]]
-                room = min(window + len(question), limit)
-                pairs = [
-                    EncoderRow(ids, [((group, index), [])], kinds)
-                    for ids, kinds in texts.pairs(question, tokens, room)
-                ]
-                rows += map(_matched, pairs) if layout == MATCHED else pairs
+            room_limit = min(limit, *CONTEXT_AT.values()) if context else limit
+            for place, ids in fitting:
+                for pair, kinds in texts.pairs(ids, tokens, min(window + len(ids), room_limit)):
+                    row = EncoderRow(pair, [(place, [])], kinds)
+                    rows.append(_matched(row, texts, context) if layout == MATCHED else row)
     return rows, floor_tokens
 
 
@@ -152,15 +201,31 @@ def _place(ids: Ids, part: Ids, start: int) -> int:
     return next(at for at in range(start, len(ids)) if ids[at : at + len(part)] == part)
 
 
-def _matched(row: EncoderRow) -> EncoderRow:
+def _matched(row: EncoderRow, texts: EncoderTexts, context: Mapping[str, Ids]) -> EncoderRow:
     assert row.kinds is not None
     sides: tuple[set[int], set[int]] = (set(), set())
     for token, kind in zip(row.target, row.kinds, strict=True):
         sides[kind].add(token)
     shared = sides[0] & sides[1] - {row.target[0], row.target[-1]}  # without the special tokens around the row
-    return row._replace(kinds=[int(token in shared) for token in row.target])
+    kinds = [int(token in shared) for token in row.target]
+    return row._replace(kinds=kinds, context=texts.segments(context, sides[1]))
 
 
 def layout_of(model: Any) -> str:
     """The layout of a model's input rows: "packed", "matched" or "pairs"."""
     return getattr(model.config, LAYOUT, PAIRS)
+
+
+def context_of(config: Any) -> tuple[str, ...]:
+    """What a model reads besides target and question: "input", "reference", both or nothing.
+
+    Args:
+        config (`PreTrainedConfig` or mapping): The configuration, or the content of its `config.json`.
+    """
+    names = config.get(CONTEXT) if isinstance(config, Mapping) else getattr(config, CONTEXT, None)
+    return tuple(name for name in CONTEXT_AT if name in (names or ()))
+
+
+def context_texts(source: Any, names: Collection[str] = tuple(CONTEXT_AT)) -> tuple[tuple[str, str], ...]:
+    """`ReadGroup.context` from the attributes `input` and `reference` of `source`. Empty texts are omitted."""
+    return tuple((name, text) for name in CONTEXT_AT if name in names and (text := getattr(source, name)))

@@ -77,6 +77,17 @@ def resolve_model(model: str | Path, revision: str | None = None) -> str:
     return str(model)
 
 
+def config_of(model: str | Path, revision: str | None = None) -> dict[str, Any]:
+    """The content of a model's `config.json`, read without loading the model. Raises [`ModelError`] as
+    [`resolve_model`] does, or if the file is not valid."""
+    resolved = resolve_model(model, revision)
+    path = Path(resolved) / "config.json" if Path(resolved).is_dir() else _hub_config(resolved, revision)
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, TypeError, ValueError) as error:
+        raise ModelError(f"{path} is not a valid model configuration ({error}).") from None
+
+
 def is_encoder(model: str | Path) -> bool:
     """Whether a folder contains a cross-encoder, according to its `config.json`. False for a Hub id, which is not
     looked up."""
@@ -154,11 +165,15 @@ def decisions_identity(model: str, addresses: Sequence[str]) -> str:
 @functools.cache
 def hub_commit(model: str, revision: str | None = None) -> str:
     """The commit of a Hub model, from the Hub or its local cache. Raises [`ModelError`] if it is in neither."""
+    return _hub_config(model, revision).parent.name
+
+
+def _hub_config(model: str, revision: str | None = None) -> Path:
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(hf_hub_download(model, "config.json", revision=revision)).parent.name
+        return Path(hf_hub_download(model, "config.json", revision=revision))
     except (OSError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
         at = "" if revision is None else f" at revision {revision!r}"
         raise ModelError(

@@ -30,7 +30,10 @@ def distill(
     labels: Annotated[
         Path,
         typer.Argument(
-            metavar="LABELS", show_default=False, help="Labelled rows, or a file written by `score` or `run`."
+            metavar="LABELS",
+            show_default=False,
+            help="Labelled rows, or a file written by `score` or `run`. The judge also reads the columns `input` and "
+            "`reference`, if rows have them.",
         ),
     ],
     output: Annotated[
@@ -98,9 +101,12 @@ def distill(
 ) -> None:
     r"""Fine-tune a small encoder into a judge, from human labels or the probabilities of a larger judge.
 
-    Use the written folder like any other judge, with `--model FOLDER`. Its model card describes the training data and
-    reports cross-validated metrics on held-out groups. If these are not better than chance, the judge is written with
-    a warning and the exit code is 1.
+    Use the written folder like any other judge, with `--model FOLDER`. It sees the text and the question. If labels
+    have an `input` or a `reference`, it sees at most 95 tokens of each too, in training and afterwards; with `score`,
+    set `--reference-key`.
+
+    The model card describes the training data and reports cross-validated metrics on held-out groups. If these are not
+    better than chance, the judge is written with a warning and the exit code is 1.
 
     **Examples**
 

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from checklist_rewards.backends.base import Backend, ReadGroup
+from checklist_rewards.backends.base import Backend
+from checklist_rewards.backends.encoder_rows import MAX_CONTEXT
 from checklist_rewards.checklists import NO, YES
-from checklist_rewards.distill.labels import LabelledPair, by_target, folds_of
+from checklist_rewards.distill.labels import LabelledPair, by_target, folds_of, read_group
 from checklist_rewards.evaluation.agreement import Bootstrap, Categories, Figure, Numbers
 
 Train = Callable[[Sequence[LabelledPair], Path], object]
@@ -60,9 +61,7 @@ def read_pairs(
 ) -> list[float | None]:
     """P(yes) of every pair; None for unreadable pairs. Targets are read in chunks of `engine.chunk_reads`."""
     places = list(by_target(pairs).values())
-    groups = [
-        ReadGroup(None, pairs[some[0]].target, tuple(pairs[place].question for place in some)) for some in places
-    ]
+    groups = [read_group(pairs, some) for some in places]
     probabilities: list[float | None] = [None] * len(pairs)
     for start in range(0, len(groups), engine.chunk_reads):
         chunk = slice(start, start + engine.chunk_reads)
@@ -140,8 +139,8 @@ tags: [cross-encoder, checklist-rewards]
 
 # A checklist judge
 
-Predicts P(yes) for a question about a text. It only sees the text and the question. Predictions for kinds of questions
-that are not in the training data are unreliable.
+Predicts P(yes) for a question about a text. {_seen(record)} Predictions for kinds of questions that are not in the
+training data are unreliable.
 
     from checklist_rewards import ChecklistScorer
     ChecklistScorer("path/to/this/folder").score(["..."], target="...")
@@ -159,3 +158,15 @@ that are not in the training data are unreliable.
 {record["parameters"] / 1e6:.1f} M parameters, from {record["base"]}; {record["steps"]} steps in
 {record["seconds"]:.0f} s ({settings}), mean loss {record["loss"]:.3f}.
 """
+
+
+def _seen(record: Mapping[str, Any]) -> str:
+    if not record["context"]:
+        return "It sees the text and the question only, not the input, the reference or earlier turns."
+    parts = [
+        f"the {name} ({count:,} of {record['pairs']:,} pairs had one)" for name, count in record["context"].items()
+    ]
+    return (
+        f"It sees the text, the question and {' and '.join(parts)}, but no earlier turns. An input or a reference of "
+        f"more than {MAX_CONTEXT - 1} tokens is cut to that number: the middle is left out."
+    )

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from checklist_rewards.backends.base import ReadGroup
+from checklist_rewards.backends.encoder_rows import context_texts
 from checklist_rewards.checklists import NO, YES, Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import Row, read_rows
@@ -98,6 +100,12 @@ def by_target(pairs: Iterable[LabelledPair]) -> dict[Context, list[int]]:
     for place, pair in enumerate(pairs):
         places.setdefault((pair.target, pair.input, pair.reference), []).append(place)
     return places
+
+
+def read_group(pairs: Sequence[LabelledPair], places: Sequence[int]) -> ReadGroup:
+    """The questions of some pairs with the same target, input and reference, as reads of an encoder."""
+    first = pairs[places[0]]
+    return ReadGroup(None, first.target, tuple(pairs[place].question for place in places), context_texts(first))
 
 
 def folds_of(pairs: Sequence[LabelledPair], folds: int, seed: int = 0) -> list[int]:

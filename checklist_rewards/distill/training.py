@@ -3,7 +3,8 @@
 A BERT is trained on packed rows by default (`backends/encoder.py`): all questions of a target are in one row, which
 takes a fifth of the tokens of pairs when targets are long and questions short. With `layout="matched"` it is trained
 on pairs of target and question, and reading takes correspondingly longer. Other encoders are always trained on pairs.
-The loss is binary cross-entropy with soft labels. Word embeddings are frozen by default: they are half of the
+If labels have an input or a reference, a BERT reads it in training and afterwards; other encoders do not. The loss is
+binary cross-entropy with soft labels. Word embeddings are frozen by default: they are half of the
 parameters of a small model, and their gradients take a third of the training time on a CPU.
 """
 
@@ -24,8 +25,19 @@ from typing import Any
 import torch
 
 from checklist_rewards.backends.encoder import logits
-from checklist_rewards.backends.encoder_rows import LAYOUT, MATCHED, PACKED, EncoderTexts, rows_of
-from checklist_rewards.distill.labels import LabelledPair, by_target
+from checklist_rewards.backends.encoder_rows import (
+    CONTEXT,
+    CONTEXT_AT,
+    CONTEXT_POSITIONS,
+    LAYOUT,
+    MATCHED,
+    MAX_CONTEXT,
+    PACKED,
+    EncoderTexts,
+    context_texts,
+    rows_of,
+)
+from checklist_rewards.distill.labels import LabelledPair, by_target, read_group
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.validation import finite, one_of
 
@@ -33,6 +45,7 @@ _TRIM_STEPS = 10
 _RECENT_STEPS = 50
 _PAIRS = 8
 """Number of matched pairs per step that replace one target with its questions."""
+_CONTEXT_LETTERS = 4 * MAX_CONTEXT
 _POOL = 16
 """Number of batches sorted by length together: little padding, while batches stay close to random."""
 
@@ -123,10 +136,12 @@ def train_encoder(
         progress (callable, *optional*): called with a [`TrainingStep`] after every step.
 
     Returns:
-        `dict`: base, parameters, pairs, targets, groups, training (the settings), steps, seconds, and the mean loss.
+        `dict`: base, parameters, pairs, targets, groups, context (the number of pairs with an input and with a
+        reference, if the judge reads them), training (the settings), steps, seconds, and the mean loss.
 
     Raises:
-        ModelError: If the packages or the encoder are missing.
+        ModelError: If the packages or the encoder are missing, or if the encoder has too few positions for labels with
+            an input or a reference.
         SampleError: If there are no pairs.
     """
     check_installed()
@@ -144,8 +159,18 @@ def train_encoder(
     except (OSError, ValueError) as error:
         raise ModelError(f"cannot load the encoder {base!r} ({str(error).splitlines()[0]}).") from error
     model: Any = encoder.model
+    context: dict[str, int] = {}
     if model.config.model_type == "bert":
         setattr(model.config, LAYOUT, training.layout)
+        counts = {name: sum(bool(getattr(pair, name)) for pair in pairs) for name in CONTEXT_AT}
+        context = {name: count for name, count in counts.items() if count}
+    if context:
+        if model.config.max_position_embeddings < CONTEXT_POSITIONS:
+            raise ModelError(
+                f"the encoder {base!r} has {model.config.max_position_embeddings} positions; training on labels with "
+                f"an input or a reference needs {CONTEXT_POSITIONS}. Use another encoder, or remove these columns."
+            )
+        setattr(model.config, CONTEXT, list(context))
     if training.freeze_embeddings:
         model.get_input_embeddings().weight.requires_grad_(False)
 
@@ -156,7 +181,7 @@ def train_encoder(
             if progress is not None:
                 progress(TrainingStep(state.epoch, loss.recent))
 
-    loss = PackedLoss(encoder, training.bf16)
+    loss = PackedLoss(encoder, pairs, training.bf16)
     output = Path(output)
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
@@ -179,8 +204,9 @@ def train_encoder(
                 disable_tqdm=True,
                 dataloader_pin_memory=False,
             ),
-            train_dataset=Dataset.from_list(
-                [{"target": pair.target, "question": pair.question, "label": pair.label} for pair in pairs]
+            # Places instead of texts: the texts of a target are not copied for each of its questions.
+            train_dataset=Dataset.from_dict(
+                {"place": range(len(pairs)), "label": [float(pair.label) for pair in pairs]}
             ),
             loss=loss,
             callbacks=[ReportProgress()],
@@ -193,6 +219,7 @@ def train_encoder(
             "pairs": len(pairs),
             "targets": len({pair.target for pair in pairs}),
             "groups": len({pair.group for pair in pairs}),
+            "context": context,
             "training": asdict(training),
             "steps": result.global_step,
             "seconds": result.metrics["train_runtime"],
@@ -221,9 +248,9 @@ def _trim() -> None:
 class PackedLoss(torch.nn.Module):
     """Binary cross-entropy of the logits that a judge with this model reads, including the maximum over windows."""
 
-    def __init__(self, model: Any, bf16: bool = False):
+    def __init__(self, model: Any, pairs: Sequence[LabelledPair], bf16: bool = False):
         super().__init__()
-        self.model, self.bf16 = model, bf16
+        self.model, self.pairs, self.bf16 = model, pairs, bf16
         self._texts = EncoderTexts(model.tokenizer)
         self._losses: deque[torch.Tensor] = deque(maxlen=_RECENT_STEPS)
 
@@ -232,17 +259,14 @@ class PackedLoss(torch.nn.Module):
         """Mean loss of the last 50 steps."""
         return torch.stack(tuple(self._losses)).mean().item()
 
-    def forward(self, inputs: list[list[str]], labels: torch.Tensor, **_: Any) -> torch.Tensor:
-        """The mean loss of a batch: targets, questions, and labels in [0, 1]."""
-        groups: dict[str, list[int]] = {}
-        for number, target in enumerate(inputs[0]):
-            groups.setdefault(target, []).append(number)
-        packed = [(target, [inputs[1][place] for place in places]) for target, places in groups.items()]
-        rows = rows_of(self._texts, self.model.model, packed)[0]
+    def forward(self, inputs: list[list[int]], labels: torch.Tensor, **_: Any) -> torch.Tensor:
+        """The mean loss of a batch: the places of its pairs, and their labels in [0, 1]."""
+        batch = [self.pairs[place] for place in inputs[0]]
+        placed = list(by_target(batch).values())
+        rows = rows_of(self._texts, self.model.model, [read_group(batch, places) for places in placed])[0]
         # Autocast here, because the trainer enables it for the encoder's own forward pass, which packed rows bypass.
         with torch.autocast(labels.device.type, torch.bfloat16, enabled=self.bf16):
             row_logits = logits(self.model.model, rows).float()
-        placed = list(groups.values())
         of = torch.tensor([placed[group][index] for row in rows for (group, index), _ in row.questions])
         best = torch.full((len(labels),), -torch.inf, device=row_logits.device)
         best = best.scatter_reduce(0, of.to(row_logits.device), row_logits, "amax")
@@ -264,7 +288,10 @@ class Batches(torch.utils.data.BatchSampler):
         else:
             self.units, self.size = [[place] for place in range(len(pairs))], training.targets * _PAIRS
         self.lengths = [
-            len(pairs[places[0]].target) + sum(len(pairs[place].question) for place in places) for places in self.units
+            len(pairs[places[0]].target)
+            + sum(min(len(text), _CONTEXT_LETTERS) for _, text in context_texts(pairs[places[0]]))
+            + sum(len(pairs[place].question) for place in places)
+            for places in self.units
         ]
         self.seed, self.epoch = training.seed, 0
 

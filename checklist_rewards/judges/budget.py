@@ -20,7 +20,7 @@ import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import accumulate, chain, groupby
 from typing import Any
 
@@ -260,7 +260,7 @@ def _billed(replies: Sequence[Reply], bound: Tokens) -> tuple[int, int]:
 def _grouped(groups: Sequence[ReadGroup], places: Sequence[tuple[int, str]]) -> list[ReadGroup]:
     """A part of the reads of `groups`, grouped by prefix. `places` has pairs of group number and tail."""
     return [
-        ReadGroup(groups[number].system, groups[number].prefix, tuple(tail for _, tail in some))
+        replace(groups[number], tails=tuple(tail for _, tail in some))
         for number, some in groupby(places, key=lambda place: place[0])
     ]
 

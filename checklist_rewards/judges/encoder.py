@@ -1,9 +1,9 @@
 """The encoder judge: a cross-encoder answers every item with P(yes).
 
 The model is written by `checklist-rewards distill`, or is any cross-encoder with one output. It has no prompt: it sees
-the target and the question only, not the input, the reference or the history. Otherwise it works like the one-token
-judge: equal reads are computed once, stored reads are reused, the items of a target go to the engine together, and a
-failed read is unanswered.
+the target and the question, and the input and the reference if it was trained with them, but not the history.
+Otherwise it works like the one-token judge: equal reads are computed once, stored reads are reused, the items of a
+target go to the engine together, and a failed read is unanswered.
 
 A local encoder folder is recognized by its `config.json`, so `ChecklistScorer("runs/judge")` is enough.
 """
@@ -11,8 +11,12 @@ A local encoder folder is recognized by its `config.json`, so `ChecklistScorer("
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
+from itertools import chain
 
 from checklist_rewards.backends import Backend, Engine
+from checklist_rewards.backends.encoder_rows import context_of, context_texts
+from checklist_rewards.backends.models import config_of
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import ChecklistError
 from checklist_rewards.files.store import Key, Store, key_of
@@ -40,6 +44,12 @@ class EncoderJudge(LogprobJudge):
     def __init__(self, model: str | Engine, *, backend: str | Backend = "auto", store: Store | None = None):
         super().__init__(model, backend=backend, store=store)
 
+    @cached_property
+    def context(self) -> tuple[str, ...]:
+        """What the model reads besides target and question: "input", "reference", both or nothing. The model is not
+        loaded."""
+        return _context_of(self.engine)
+
     def check_item(self, item: ChecklistItem, where: str) -> None:
         """Raise [`ChecklistError`], starting with `where`, for an item that is not answered by yes or no."""
         check_askable(item, where)
@@ -49,9 +59,20 @@ class EncoderJudge(LogprobJudge):
             )
 
     def _render(self, reads: Sequence[Read]) -> tuple[list[RenderedRead], dict[Key, Labels]]:
-        bases = {target: key_of(_FORMAT, self.identity, target) for target in {read.target for read in reads}}
-        rendered = [
-            RenderedRead(key_of(bases[read.target], read.item.question), None, read.target, read.item.question)
-            for read in reads
-        ]
+        bases: dict[tuple[str, tuple[tuple[str, str], ...]], Key] = {}
+        rendered = []
+        for read in reads:
+            context = context_texts(read, self.context)
+            about = read.target, context
+            if about not in bases:
+                bases[about] = key_of(_FORMAT, self.identity, read.target, *chain.from_iterable(context))
+            question = read.item.question
+            rendered.append(RenderedRead(key_of(bases[about], question), None, read.target, question, context))
         return rendered, dict.fromkeys((read.key for read in rendered), _LABELS)
+
+
+def _context_of(engine: Engine) -> tuple[str, ...]:
+    if isinstance(engine.backend, str):
+        return context_of(config_of(engine.model, engine.settings.get("revision")))
+    wrapped = getattr(engine.backend, "engine", None)  # of a backend that limits or counts calls
+    return _context_of(wrapped) if isinstance(wrapped, Engine) else getattr(engine.backend, "context", ())

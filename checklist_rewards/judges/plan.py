@@ -28,6 +28,8 @@ class RenderedRead:
     system: str | None
     prefix: str
     tail: str
+    context: tuple[tuple[str, str], ...] = ()
+    """As in [`ReadGroup`]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +46,16 @@ def distinct(reads: Sequence[RenderedRead]) -> dict[Key, RenderedRead]:
 
 
 def group_by_prefix(reads: Sequence[RenderedRead]) -> list[PlannedGroup]:
-    """Group distinct reads by system prompt and prefix, sorted so that groups with a common start are adjacent."""
-    groups: dict[tuple[str | None, str], list[RenderedRead]] = {}
+    """Group distinct reads by system prompt, prefix and context, sorted so that groups with a common start are
+    adjacent."""
+    groups: dict[tuple[str | None, str, tuple[tuple[str, str], ...]], list[RenderedRead]] = {}
     for read in reads:
-        groups.setdefault((read.system, read.prefix), []).append(read)
+        groups.setdefault((read.system, read.prefix, read.context), []).append(read)
     return [
-        PlannedGroup(ReadGroup(system, prefix, tuple(r.tail for r in members)), tuple(r.key for r in members))
-        for (system, prefix), members in sorted(groups.items(), key=lambda group: (group[0][0] or "", group[0][1]))
+        PlannedGroup(ReadGroup(system, prefix, tuple(r.tail for r in members), context), tuple(r.key for r in members))
+        for (system, prefix, context), members in sorted(
+            groups.items(), key=lambda group: (group[0][0] or "", *group[0][1:])
+        )
     ]
 
 

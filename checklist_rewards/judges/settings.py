@@ -53,9 +53,10 @@ class JudgeSettings:
     backend: JudgeBackend | str | Backend | RewardServer = "auto"
     """Inference engine. `auto`: the server at `base_url` if given, else `encoder` for a folder written by
     `checklist-rewards distill`, else vLLM if installed (except for the pocket model), else transformers. `encoder`: a
-    cross-encoder, which answers yes/no items from the target and the question alone. `decisions`: a server with a
-    Decisions API (`/v1/systemone` or `/v1/decisions`) at `base_url`. `remote`: a `checklist-rewards serve` at
-    `base_url`, whose own judge settings apply; `model`, if given, must match."""
+    cross-encoder, which answers yes/no items without a prompt, from the target, the question, and the input and the
+    reference if it was trained with them. `decisions`: a server with a Decisions API (`/v1/systemone` or
+    `/v1/decisions`) at `base_url`. `remote`: a `checklist-rewards serve` at `base_url`, whose own judge settings
+    apply; `model`, if given, must match."""
     base_url: str | Sequence[str] | None = None
     """URL of an OpenAI-compatible server, such as http://localhost:8000/v1, or of a reward server; or the name
     `openai` or `openrouter`. Replicas of a server: a list of URLs, or one string with commas between them."""
@@ -158,7 +159,7 @@ class JudgeSettings:
             given = self.changed(*_WHO) | limited
             if given.get("use_logprobs") is True:
                 del given["use_logprobs"]
-            refuse_any(given, f"with the cross-encoder {asked.model}, which reads the target and one question only")
+            refuse_any(given, f"with the cross-encoder {asked.model}, which has no prompt and writes nothing")
             return EncoderJudge(asked, store=store)
         if asked.backend_name == DECISIONS:
             return self._decisions(asked, store, budget)

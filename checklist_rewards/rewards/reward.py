@@ -69,7 +69,8 @@ class ChecklistReward(StagedReward):
         column (`str`, *optional*, defaults to `"checklist"`):
             Dataset column with the checklists.
         reference (`str`, *optional*):
-            Dataset column with reference answers, for judge prompts that contain `{reference}`. Rows may be None.
+            Dataset column with reference answers, for judge prompts that contain `{reference}` and for encoders that
+            were trained with references. Rows may be None.
         target (`str`, *optional*, defaults to `"last"`):
             What is judged of a completion with several messages (tools, turns): `"last"`, the last text of the
             assistant, or `"transcript"`, all messages.

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from checklist_rewards import ChecklistScorer, Sample
 from tests.cli.conftest import read_jsonl, write_jsonl
-from tests.encoders import mentions, tiny_bert
+from tests.encoders import compared, mentions, tiny_bert
 
 
 def write_labels(count=12):
@@ -43,6 +44,30 @@ def test_labels_become_a_judge_whose_card_tells_its_folds(run, tmp_path):
     # Its answers are labels in turn.
     again = run("distill", "scored.jsonl", "-o", "pupil", "--base", base, "--folds", "0", "--epochs", "1")
     assert again.exit_code == 0 and "no labels were held out" in Path("pupil/README.md").read_text()
+
+
+@pytest.mark.slow
+def test_a_judge_trained_with_references_reads_those_of_the_rows_it_scores(run, tmp_path):
+    names = ("target", "question", "label", "group", "input", "reference")
+    write_jsonl("labels.jsonl", *({name: getattr(pair, name) for name in names} for pair in compared(100)))
+    done = run("distill", "labels.jsonl", "-o", "judge", "--base", tiny_bert(tmp_path / "base"), "--folds", "0",
+               "--epochs", "8", "--learning-rate", "0.005", "--json", "out.json")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert json.loads(Path("out.json").read_text())["context"] == {"input": 100, "reference": 100}
+    assert "the reference (100 of 100 pairs had one)" in Path("judge/README.md").read_text()
+    question, target, references = "does it mention it ?", "red cat dog tree river", ["red", "blue", None]
+    row = {"input": "lamp", "target": target, "checklist": [question]}
+    write_jsonl("rows.jsonl", *({**row, "reference": reference} for reference in references))
+    score = ("score", "rows.jsonl", "-o", "scored.jsonl", "--model", "judge", "--no-store")
+    scorer = ChecklistScorer("judge", store=False)
+    for options, read in ((["--reference-key", "reference"], references), ([], [None] * 3)):
+        scored = run(*score, *options)
+        assert scored.exit_code == 0, scored.output
+        found = [row["checklist_score"]["items"][0]["probabilities"]["yes"] for row in read_jsonl("scored.jsonl")]
+        samples = [Sample([question], target, "lamp", reference) for reference in read]
+        expected = [each.items[0].probabilities["yes"] for each in scorer.score_batch(samples)]
+        assert found == pytest.approx(expected, abs=1e-6)
+        assert [value > 0.5 for value in found] == [reference == "red" for reference in read]
 
 
 @pytest.mark.slow

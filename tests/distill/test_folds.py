@@ -54,6 +54,17 @@ def test_pairs_of_one_text_are_read_together_and_put_back_in_order():
     assert engine.calls == [[ReadGroup(None, "red", ("red", "long")), ReadGroup(None, "blue", ("red",))]]
 
 
+def test_pairs_with_another_reference_are_read_apart():
+    engine = FakeBackend(lambda prefix, tail: 0.5)
+    read_pairs(engine, [LabelledPair("red", "q", 1.0, "g", "paint", word) for word in ("blue", "", "blue")])
+    assert engine.calls == [
+        [
+            ReadGroup(None, "red", ("q", "q"), (("input", "paint"), ("reference", "blue"))),
+            ReadGroup(None, "red", ("q",), (("input", "paint"),)),
+        ]
+    ]
+
+
 def test_texts_are_read_in_chunks_of_the_engine_and_each_is_reported():
     engine = FakeBackend(lambda prefix, tail: 0.5, chunk_reads=2)
     pairs = [LabelledPair(f"t{n // 2}", f"q{n}", 1.0, "g") for n in range(6)]  # three texts, two questions each
@@ -94,6 +105,7 @@ RECORD = {
     "pairs": 1200,
     "targets": 100,
     "groups": 10,
+    "context": {},
     "training": {"epochs": 2.0},
     "steps": 50,
     "seconds": 61.2,
@@ -108,6 +120,17 @@ def test_the_card_tells_data_folds_and_figures():
     assert "5-fold cross-validation by group" in card and f"| auc | {figures['auc'].shown()} |" in card
     assert "22.7 M parameters, from all-MiniLM-L6-v2; 50 steps in\n61 s (epochs 2.0), mean loss 0.457" in card
     assert "3 pairs were too long" in card
+
+
+def test_the_card_tells_what_the_judge_sees():
+    alone = model_card(RECORD, data="votes.jsonl", folds=0, figures=None)
+    assert "It sees the text and the question only, not the input, the reference or earlier turns." in alone
+    context = {"input": 1200, "reference": 80}
+    both = model_card({**RECORD, "context": context}, data="votes.jsonl", folds=0, figures=None)
+    assert (
+        "It sees the text, the question and the input (1,200 of 1,200 pairs had one) and the reference (80 of 1,200 "
+        "pairs had one), but no earlier turns." in both
+    )
 
 
 def test_without_folds_the_card_says_that_nothing_is_known():

@@ -7,7 +7,7 @@ import pytest
 from checklist_rewards.distill.labels import LabelledPair
 from checklist_rewards.distill.training import Batches, Training, train_encoder
 from checklist_rewards.errors import ModelError, SampleError
-from tests.encoders import mentions, tiny_bert
+from tests.encoders import compared, mentions, tiny_bert
 
 SHORT = Training(epochs=1, targets=8, bf16=True)
 
@@ -78,4 +78,9 @@ def test_what_cannot_be_trained_is_refused(tmp_path):
         Training(epochs=0)
     with pytest.raises(SampleError, match="layout='pairs' is not known; allowed: 'packed', 'matched'"):
         Training(layout="pairs")
+    short = tiny_bert(tmp_path / "short", positions=256)
+    with pytest.raises(
+        ModelError, match="has 256 positions; training on labels with an input or a reference needs 512"
+    ):
+        train_encoder(compared(2), tmp_path / "judge", base=short)
     assert not (tmp_path / "judge").exists()

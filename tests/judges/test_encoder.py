@@ -13,11 +13,11 @@ from checklist_rewards.backends.encoder_rows import WINDOW, EncoderTexts, rows_o
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.distill.training import Training, train_encoder
 from checklist_rewards.errors import BackendError, ChecklistError, ModelError, SampleError
-from checklist_rewards.files.store import Store
+from checklist_rewards.files.store import Store, key_of
 from checklist_rewards.judges import EncoderJudge, Read
 from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.settings import JudgeSettings
-from tests.encoders import WORDS, mentions, tiny_bert
+from tests.encoders import WORDS, compared, mentions, tiny_bert
 
 YES_NO = ("yes", "no")
 
@@ -89,7 +89,7 @@ def test_packed_each_target_is_read_once_for_all_its_questions(engine, layout):
 
 
 def test_the_tokens_that_both_have_are_marked_on_either_side(engine, layout):
-    [row, *_], _ = rows_of(engine.texts, engine.model, [("red cat", ["does it mention red ?"])])
+    [row, *_], _ = rows_of(engine.texts, engine.model, [ReadGroup(None, "red cat", ("does it mention red ?",))])
     if layout == "matched":
         tokens = engine.texts.tokenizer.convert_ids_to_tokens(row.target)
         assert [token for token, kind in zip(tokens, row.kinds, strict=True) if kind] == ["red", "red"]
@@ -116,10 +116,13 @@ def test_equal_reads_are_made_once_and_a_rerun_makes_none(folder, tmp_path):
     assert (again.receipt.asked, again.receipt.stored) == (1, 2)
 
 
-def test_input_and_reference_do_not_change_what_it_sees(folder, tmp_path):
+def test_input_and_reference_do_not_change_what_it_sees_unless_it_was_trained_with_them(folder, tmp_path):
     judge = EncoderJudge(folder, store=Store(tmp_path / "store.sqlite"))
     judge.judge([Read(asked("red"), "red cat"), Read(asked("red"), "red cat", input="Paint.", reference="blue")])
-    assert judge.receipt.deduplicated == 1
+    assert judge.receipt.deduplicated == 1 and judge.context == ()
+    # Answers stored by earlier versions are found.
+    key = key_of(key_of("encoder-read-1", judge.identity, "red cat"), asked("red").question)
+    assert len(judge.store.get([key])) == 1
 
 
 def test_a_retrained_folder_is_another_judge(folder, tmp_path):
@@ -229,9 +232,12 @@ def test_a_model_that_is_no_judge_is_refused(tmp_path):
 def test_an_encoder_that_is_no_bert_is_trained_and_read_in_pairs(tmp_path):
     training = Training(epochs=1, learning_rate=5e-3, targets=16, freeze_embeddings=False, bf16=False)
     base = tiny_bert(tmp_path / "base", "electra")
-    train_encoder(mentions(30), tmp_path / "judge", base=base, training=training)
+    record = train_encoder(compared(15) + mentions(30), tmp_path / "judge", base=base, training=training)
     engine = EncoderBackend(str(tmp_path / "judge"))
-    assert "checklist_layout" not in json.loads((tmp_path / "judge" / "config.json").read_text())
+    assert not {"checklist_layout", "checklist_context"} & set(
+        json.loads((tmp_path / "judge/config.json").read_text())
+    )
+    assert record["context"] == {}  # such an encoder reads the target and the question only, and its card says so
     found = p_yes(engine, "red cat dog tree river", *WORDS)
     # Pairs are padded together, which changes no answer.
     alone = [p_yes(engine, "red cat dog tree river", word)[0] for word in WORDS]

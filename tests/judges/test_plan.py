@@ -17,6 +17,13 @@ def test_equal_reads_are_made_once_and_reads_are_grouped_by_prefix():
     assert [(g.group.prefix, g.group.tails) for g in groups] == [("A", ("1", "2")), ("B", ("1",))]
 
 
+def test_a_target_with_another_reference_is_another_group():
+    red, blue = (("reference", word) for word in ("red", "blue"))
+    reads = [RenderedRead(key_of(*red), None, "A", "1", (red,)), RenderedRead(key_of(*blue), None, "A", "1", (blue,))]
+    groups = group_by_prefix([*reads, read("A", "1")])
+    assert [(g.group.tails, g.group.context) for g in groups] == [(("1",), ()), (("1",), (blue,)), (("1",), (red,))]
+
+
 def test_completions_of_one_input_stand_together_however_a_trainer_mixed_them():
     tiled = [read(f"{prompt}: {completion}", "?") for completion in "xyz" for prompt in "AB"]
     assert [g.group.prefix[0] for g in group_by_prefix(tiled)] == ["A", "A", "A", "B", "B", "B"]
