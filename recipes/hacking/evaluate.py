@@ -39,6 +39,7 @@ from hacking.spy import installed, spy_alarms  # noqa: E402
 from hacking.study import PREVENTIONS  # noqa: E402
 
 from checklist_rewards import ChecklistScorer  # noqa: E402
+from checklist_rewards.evaluation.agreement import Bootstrap, Mean  # noqa: E402
 from checklist_rewards.judges.variants import VariantJudge  # noqa: E402
 from checklist_rewards.monitor import MonitorSettings  # noqa: E402
 from checklist_rewards.monitor.seen import Observation  # noqa: E402
@@ -262,7 +263,8 @@ def rates(study: Study) -> str:
 
 
 def prevention(study: Study) -> str:
-    """Proxy and gold at the end (mean of the last ten steps) with each prevention, and the hacked runs."""
+    """Proxy and gold at the end (mean of the last ten steps) with each prevention, and the hacked runs. Below: gold
+    minus that of the same bias and seed without a prevention, with a 95 % bootstrap interval over the pairs."""
     rows = ["| judge | prevention | runs | proxy | gold | hacked |", "|---|---|---|---|---|---|"]
     for bias in dict.fromkeys(run.bias for run in study.all):
         for way in PREVENTIONS:
@@ -274,6 +276,17 @@ def prevention(study: Study) -> str:
                 )
                 hacked = sum(run.onset is not None for run in runs)
                 rows.append(f"| {bias} | {way} | {len(runs)} | {_range(proxy)} | {_range(gold)} | {hacked} |")
+    rows += ["", "| prevention | pairs | gold minus that without | better in |", "|---|---|---|---|"]
+    ends = {(r.bias, r.seed, r.settings["prevention"]): fmean(study.gold[r.folder][-10:]) for r in study.all}
+    for way in PREVENTIONS:
+        gains = [
+            gold - ends[bias, seed, "none"]
+            for (bias, seed, prevention), gold in ends.items()
+            if prevention == way != "none" and (bias, seed, "none") in ends
+        ]
+        if gains:
+            gain = Bootstrap().figures(Mean("gain", gains), range(len(gains)))["gain"]
+            rows.append(f"| {way} | {len(gains)} | {gain.shown(2)} | {sum(g > 0 for g in gains)} of {len(gains)} |")
     return "\n".join(rows)
 
 
