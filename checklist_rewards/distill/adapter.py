@@ -29,7 +29,7 @@ from checklist_rewards.backends.models import resolve_model
 from checklist_rewards.backends.packing import Layers, attention_masks
 from checklist_rewards.backends.tokens import ChatTokenizer
 from checklist_rewards.distill.labels import Context, LabelledPair, by_target
-from checklist_rewards.distill.training import TrainingStep
+from checklist_rewards.distill.training import TrainingStep, bf16_is_faster
 from checklist_rewards.distill.tree import TreeRow, positions, tree_rows, visible
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.judges.logprob import DEFAULT_PROMPT, LABELS
@@ -125,7 +125,6 @@ def train_adapter(
     checkpoints = _checkpoints(output, pairs, base, training)
 
     torch.manual_seed(training.seed)  # initializes the adapter
-    bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
     layers = _layers(model, base)
     count = model.config.get_text_config().num_hidden_layers
@@ -165,7 +164,7 @@ def train_adapter(
             lr_scheduler_type="linear",
             weight_decay=0.0,
             use_cpu=not torch.cuda.is_available(),
-            bf16=bf16,
+            bf16=bf16_is_faster(),
             seed=training.seed,
             save_steps=_SAVED_STEPS,
             save_total_limit=_KEPT,

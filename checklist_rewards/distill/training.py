@@ -63,7 +63,8 @@ class Training:
         layout (`str`, *optional*, defaults to `"packed"`): input layout of a BERT, `"packed"` or `"matched"`; see
             `backends/encoder.py`.
         freeze_embeddings (`bool`, *optional*, defaults to `True`): do not train word embeddings.
-        bf16 (`bool`, *optional*, defaults to `True`): train in mixed precision.
+        bf16 (`bool`, *optional*): train in mixed precision. Defaults to True on a GPU that supports it and on a CPU
+            with AMX. On other CPUs it is slower, even on those with bf16 instructions.
         seed (`int`, *optional*, defaults to `0`): seed of the order of the data and of the new head.
     """
 
@@ -72,7 +73,7 @@ class Training:
     targets: int = 4
     layout: str = PACKED
     freeze_embeddings: bool = True
-    bf16: bool = True
+    bf16: bool | None = None
     seed: int = 0
 
     def steps(self, pairs: Sequence[LabelledPair]) -> int:
@@ -83,6 +84,8 @@ class Training:
         for name in ("epochs", "learning_rate", "targets"):
             finite(name, getattr(self, name), above=0)
         one_of("layout", self.layout, (PACKED, MATCHED))
+        if self.bf16 is None:
+            object.__setattr__(self, "bf16", bf16_is_faster())
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,13 @@ class TrainingStep:
     """Passes over the labels so far."""
     loss: float
     """Mean loss over the last 50 steps."""
+
+
+def bf16_is_faster() -> bool:
+    """Whether this machine trains faster in bf16: a GPU that supports it, or a CPU with AMX."""
+    if torch.cuda.is_available():
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.cpu._is_amx_tile_supported()
 
 
 def packaged_encoder() -> str:
@@ -181,7 +191,7 @@ def train_encoder(
             if progress is not None:
                 progress(TrainingStep(state.epoch, loss.recent))
 
-    loss = PackedLoss(encoder, pairs, training.bf16)
+    loss = PackedLoss(encoder, pairs, bool(training.bf16))
     output = Path(output)
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
