@@ -64,7 +64,7 @@ class Training:
             `backends/encoder.py`.
         freeze_embeddings (`bool`, *optional*, defaults to `True`): do not train word embeddings.
         bf16 (`bool`, *optional*): train in mixed precision. Defaults to True on a GPU that supports it and on a CPU
-            with AMX. On other CPUs it is slower, even on those with bf16 instructions.
+            with AMX; on other CPUs it may be slower, even on those with bf16 instructions.
         seed (`int`, *optional*, defaults to `0`): seed of the order of the data and of the new head.
     """
 
