@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from checklist_rewards.backends.base import ReadGroup
+from checklist_rewards.backends.base import ReadGroup, Written
 from checklist_rewards.files.store import Key
 
 _CHUNK_SECONDS = 5.0
@@ -28,6 +28,8 @@ class RenderedRead:
     system: str | None
     prefix: str
     tail: str
+    written: Written | None = None
+    """The thought after which the label is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +46,23 @@ def distinct(reads: Sequence[RenderedRead]) -> dict[Key, RenderedRead]:
 
 
 def group_by_prefix(reads: Sequence[RenderedRead]) -> list[PlannedGroup]:
-    """Group distinct reads by system prompt and prefix, sorted so that groups with a common start are adjacent."""
-    groups: dict[tuple[str | None, str], list[RenderedRead]] = {}
+    """Group distinct reads by system prompt and prefix, sorted so that groups with a common start are adjacent. Reads
+    of several questions after one thought are a group of their own, whose prefix includes the thought."""
+    groups: dict[tuple[str, str, str], list[RenderedRead]] = {}
     for read in reads:
-        groups.setdefault((read.system, read.prefix), []).append(read)
+        thought = read.written.thought if read.written is not None and read.written.question else ""
+        groups.setdefault((read.system or "", read.prefix, thought), []).append(read)
     return [
-        PlannedGroup(ReadGroup(system, prefix, tuple(r.tail for r in members)), tuple(r.key for r in members))
-        for (system, prefix), members in sorted(groups.items(), key=lambda group: (group[0][0] or "", group[0][1]))
+        PlannedGroup(
+            ReadGroup(
+                members[0].system,
+                members[0].prefix,
+                tuple(read.tail for read in members),
+                tuple(read.written for read in members if read.written is not None),
+            ),
+            tuple(read.key for read in members),
+        )
+        for _, members in sorted(groups.items(), key=lambda group: group[0])
     ]
 
 
