@@ -50,9 +50,10 @@ from checklist_rewards.scores.reasons import Reason, Unanswered
 THINKING_PROMPT = "judges/thinking"
 ThinkingPer = Literal["item", "target"]
 
-_FIRST = (
-    "First think about it in a few short sentences, without giving the answer. The answer is asked for afterwards."
-)
+_FIRST = {
+    "item": "Do not answer yet. First say in a few short sentences which words of the response decide the question.",
+    "target": "Do not answer yet. First say in short sentences which words of the response decide each question.",
+}
 _TOGETHER = "Several questions about the response follow. Each of them is put again after you have thought about all."
 _THINK, _END_THINK = "<think>", "</think>"
 
@@ -139,7 +140,7 @@ class ThinkingJudge(LogprobJudge):
         else:
             questions, again = put, [""] * len(reads)
         rendered, labels = self._with_questions(reads, questions)
-        rendered = [replace(read, tail=f"{read.tail}\n\n{_FIRST}") for read in rendered]
+        rendered = [replace(read, tail=f"{read.tail}\n\n{_FIRST[self.per]}") for read in rendered]
         thinker = _Thinker(self.engine)
         prompts = list(map(_messages, rendered))
         replies = sample_replies(thinker.wrapped, prompts, self.sampling, self.store, progress)
