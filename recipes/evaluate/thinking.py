@@ -6,8 +6,9 @@
 Without `--data`, the texts are responses in the pocket world and its code checks are the gold labels. With `--data`,
 rows have `target`, `question`, `label` (1 is yes), and optionally `input`, `reference` and `group`; `--rows` of them
 are drawn with a fixed seed. For each number of thinking tokens (0: the label is the first token), the recipe reports
-the AUC and the accuracy of P(yes) with 95 % intervals of the bootstrap over groups, the label mass, the tokens and the
-seconds per read, and how many thoughts were cut off. Reads below the mass floor count too: AUC measures their ranking.
+the AUC and the accuracy of P(yes) with 95 % intervals of the bootstrap over groups, the difference of the AUC to the
+first number of tokens in the same resamples, the label mass, the generated tokens and the seconds per read, and how
+many thoughts were cut off. Reads below the mass floor count too: AUC measures their ranking.
 Thoughts are asked for with another prompt than bare labels are; `--prompt` sets one for both. With `--store`, a second
 run writes no thought again, and its seconds are those of the store.
 
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from trl import TrlParser
+from typing_extensions import override
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from pocket.world import tasks, write_response  # noqa: E402
@@ -35,6 +37,7 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import YES, ChecklistItem
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure, Mean, Numbers
+from checklist_rewards.evaluation.agreement.bootstrap import Measure
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.files.store import open_store
 from checklist_rewards.judges import LogprobJudge, Read, ThinkingJudge
@@ -106,24 +109,50 @@ def labelled_reads(path: Path, count: int, seed: int) -> list[Labelled]:
     ]
 
 
+class AUCGain(Measure):
+    """AUC of some predictions minus that of others about the same units."""
+
+    def __init__(self, predicted: Sequence[float], before: Sequence[float], truth: Sequence[bool]):
+        labels = [float(label) for label in truth]
+        self.now, self.before = Numbers(list(predicted), labels), Numbers(list(before), labels)
+
+    @override
+    def __len__(self) -> int:
+        return len(self.now)
+
+    @override
+    def replicate(self, weights: Any) -> dict[str, float]:
+        return {"auc_gain": self.now.replicate(weights)["auc"] - self.before.replicate(weights)["auc"]}
+
+
 def figures_of(
-    labelled: Sequence[Labelled], verdicts: Sequence[Verdict], threshold: float, bootstrap: Bootstrap
+    labelled: Sequence[Labelled],
+    verdicts: Sequence[Verdict],
+    first: Sequence[Verdict],
+    threshold: float,
+    bootstrap: Bootstrap,
 ) -> dict[str, Figure]:
-    """AUC and accuracy of P(yes) against the labels, over the reads with probabilities."""
-    pairs = [(one, v.probabilities[YES]) for one, v in zip(labelled, verdicts, strict=True) if v.probabilities]
-    groups = [one.group for one, _ in pairs]
-    predicted, truth = [p for _, p in pairs], [one.label for one, _ in pairs]
+    """AUC, its gain over the verdicts of `first`, and accuracy of P(yes) against the labels, over the reads with
+    probabilities in both."""
+    known = [
+        (one, now.probabilities[YES], before.probabilities[YES])
+        for one, now, before in zip(labelled, verdicts, first, strict=True)
+        if now.probabilities and before.probabilities
+    ]
+    groups, truth = [one.group for one, _, _ in known], [one.label for one, _, _ in known]
+    predicted, before = [p for _, p, _ in known], [p for _, _, p in known]
     right = [float((p >= threshold) == label) for p, label in zip(predicted, truth, strict=True)]
     return {
         "auc": bootstrap.figures(Numbers(predicted, list(map(float, truth))), groups)["auc"],
+        **bootstrap.figures(AUCGain(predicted, before, truth), groups),
         **bootstrap.figures(Mean("accuracy", right), groups),
     }
 
 
 def measured(
-    labelled: Sequence[Labelled], arguments: ThinkingArguments, tokens: int
+    labelled: Sequence[Labelled], arguments: ThinkingArguments, tokens: int, first: Sequence[Verdict] | None = None
 ) -> tuple[dict[str, Any], list[Verdict]]:
-    """The figures and the cost of one number of thinking tokens."""
+    """The figures and the cost of one number of thinking tokens, compared with the verdicts of `first`; the verdicts."""
     engine = Engine(arguments.judge, arguments.backend)  # type: ignore[arg-type]
     engine.load()  # not part of the time
     store = open_store(arguments.store or False)
@@ -135,7 +164,7 @@ def measured(
     verdicts = judge.judge([one.read for one in labelled])
     seconds = time.perf_counter() - started
     spent, masses = judge.receipt, [verdict.mass for verdict in verdicts if verdict.mass is not None]
-    found = figures_of(labelled, verdicts, arguments.threshold, Bootstrap())
+    found = figures_of(labelled, verdicts, first or verdicts, arguments.threshold, Bootstrap())
     cut = sum("[cut off" in (vote.reasoning or "") for v in verdicts for vote in (v.votes or (v,)))
     count = len(labelled)
     return {
@@ -154,12 +183,13 @@ def measured(
 
 def table(lines: Sequence[dict[str, Any]]) -> str:
     """The figures as Markdown."""
-    head = "| thinking | AUC | accuracy | label mass | generated tokens per read | seconds per read | cut off |"
-    rows = [head, "|---|---|---|---|---|---|---|"]
+    head = "| thinking | AUC | AUC gain | accuracy | label mass | tokens per read | seconds per read | cut off |"
+    rows = [head, "|---|---|---|---|---|---|---|---|"]
     for line in lines:
+        shown = line["shown"]
         mass = "-" if line["mass"] is None else f"{line['mass']:.2f}"
         rows.append(
-            f"| {line['thinking']} | {line['shown']['auc']} | {line['shown']['accuracy']} | {mass} | "
+            f"| {line['thinking']} | {shown['auc']} | {shown['auc_gain']} | {shown['accuracy']} | {mass} | "
             f"{line['generated_tokens_per_read']:.1f} | {line['seconds_per_read']:.3f} | {line['cut_off']} |"
         )
     return "\n".join(rows)
@@ -173,10 +203,12 @@ def main(arguments: ThinkingArguments) -> list[dict[str, Any]]:
     )
     output = Path(arguments.output_dir)
     output.mkdir(parents=True, exist_ok=True)
-    lines = []
+    lines: list[dict[str, Any]] = []
+    first: list[Verdict] | None = None
     with write_rows(output / "reads.jsonl") as rows:
         for tokens in arguments.thinking:
-            line, verdicts = measured(labelled, arguments, tokens)
+            line, verdicts = measured(labelled, arguments, tokens, first)
+            first = first or verdicts
             lines.append(line)
             print(table(lines[-1:]).splitlines()[-1], flush=True)
             for one, verdict in zip(labelled, verdicts, strict=True):
