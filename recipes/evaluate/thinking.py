@@ -152,7 +152,7 @@ def figures_of(
 def measured(
     labelled: Sequence[Labelled], arguments: ThinkingArguments, tokens: int, first: Sequence[Verdict] | None = None
 ) -> tuple[dict[str, Any], list[Verdict]]:
-    """The figures and the cost of one number of thinking tokens, compared with the verdicts of `first`; the verdicts."""
+    """The figures and the cost of one number of thinking tokens, compared with `first`, and the verdicts."""
     engine = Engine(arguments.judge, arguments.backend)  # type: ignore[arg-type]
     engine.load()  # not part of the time
     store = open_store(arguments.store or False)
