@@ -49,7 +49,7 @@ def test_a_thought_is_opened_and_closed_as_the_template_does(name):
     assert (chat.template.thoughts == NO_FORMAT) == (closing == "\n\n")  # then the label follows "Answer:"
 
 
-@pytest.mark.parametrize("name", ["qwen3", "glm4moe", "nemotron_3_nano", "qwen3_6"])
+@pytest.mark.parametrize("name", ["qwen3", "glm4moe", "gptoss", "nemotron_3_nano", "qwen3_6"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_read_after_a_thought_has_the_ids_of_the_rendered_answer(kind, name):
     whole = tokenizer(kind, trl_template(name))
@@ -61,7 +61,7 @@ def test_a_read_after_a_thought_has_the_ids_of_the_rendered_answer(kind, name):
             messages = [
                 {"role": "system", "content": PROMPT.system},
                 {"role": "user", "content": prefix + tail},
-                {"role": "assistant", "reasoning_content": THOUGHT, "content": "LABEL"},
+                {"role": "assistant", "reasoning_content": THOUGHT, "thinking": THOUGHT, "content": "LABEL"},
             ]
             text = whole.apply_chat_template(messages, tokenize=False, enable_thinking=True).partition("LABEL")[0]
             assert ids == whole(text, add_special_tokens=False)["input_ids"]

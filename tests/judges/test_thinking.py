@@ -11,6 +11,7 @@ from checklist_rewards.errors import BackendError, ModelError, SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Example, FewShot, LogprobJudge, Read, ThinkingJudge
 from checklist_rewards.judges.budget import Budget
+from checklist_rewards.judges.jury import load_jury
 from checklist_rewards.judges.settings import JudgeSettings
 from checklist_rewards.judges.variants import repeated
 from checklist_rewards.scores import score_checklist
@@ -265,6 +266,15 @@ def test_settings_make_the_judge_and_change_nothing_without_thinking(tmp_path):
     engine = Thinks(lambda messages: "0.9")
     ThinkingJudge(backend=engine, prompt=custom).judge(TWO[:1])
     assert "Yes or no?\n\nDo not answer yet." in engine.prompts[0][-1]["content"]
+
+
+def test_a_file_of_judges_takes_thinking(tmp_path):
+    file = tmp_path / "judges.yaml"
+    file.write_text(
+        "panel: {rule: mean}\njudges:\n  - pocket\n  - {model: pocket, thinking: 8, thinking_per: target}\n"
+    )
+    plain, thinks = load_jury(file).judges
+    assert type(plain) is LogprobJudge and isinstance(thinks, ThinkingJudge) and thinks.sampling.max_tokens == 8
 
 
 @pytest.mark.parametrize(
