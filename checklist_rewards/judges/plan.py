@@ -58,7 +58,7 @@ def group_by_prefix(reads: Sequence[RenderedRead]) -> list[PlannedGroup]:
                 members[0].system,
                 members[0].prefix,
                 tuple(read.tail for read in members),
-                tuple(read.written for read in members if read.written is not None),
+                written=tuple(read.written for read in members if read.written is not None),
             ),
             tuple(read.key for read in members),
         )

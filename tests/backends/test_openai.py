@@ -50,7 +50,7 @@ def test_a_list_of_prompts_ends_in_the_thoughts(broken_server):
     judge = connect(broken_server)
     assert judge.continues
     written = (Written("Two words."), Written("Fine."))
-    judge.read([ReadGroup(None, "Hello there. ", ("Is it short?", "Is it kind?"), written)], LABELS)
+    judge.read([ReadGroup(None, "Hello there. ", ("Is it short?", "Is it kind?"), written=written)], LABELS)
     ends = [judge.tokens.tokenizer.decode(prompt)[-24:] for prompt in broken_server.asked[-1]["prompt"]]
     assert ends[0].endswith("Two words.\n\nAnswer:") and ends[1].endswith("Fine.\n\nAnswer:")
 
@@ -65,7 +65,7 @@ def test_a_chat_server_is_refused_before_a_thought_is_asked_for(broken_server, c
     with pytest.raises(ModelError, match="a chat server cannot. Use capture_reasoning=True with it"):
         thinks.score(["Is it short?"], "Hi.")
     with pytest.raises(ModelError, match="a chat server cannot"):
-        judge.read([ReadGroup(None, "Hello there. ", ("Is it short?",), (Written("Two words."),))], LABELS)
+        judge.read([ReadGroup(None, "Hello there. ", ("Is it short?",), written=(Written("Two words."),))], LABELS)
     assert broken_server.asked == []
 
 

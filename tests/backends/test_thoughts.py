@@ -56,7 +56,7 @@ def test_a_read_after_a_thought_has_the_ids_of_the_rendered_answer(kind, name):
     chat = ChatTokenizer(tokenizer(kind, trl_template(name)))
     for target in TARGETS[:4]:
         prefix, tails = PROMPT.prefix(target=target), tuple(map(PROMPT.tail, QUESTIONS[:3]))
-        group = ReadGroup(PROMPT.system, prefix, tails, (Written(THOUGHT),) * len(tails))
+        group = ReadGroup(PROMPT.system, prefix, tails, written=(Written(THOUGHT),) * len(tails))
         for tail, ids in zip(tails, ids_of(chat, group), strict=True):
             messages = [
                 {"role": "system", "content": PROMPT.system},
@@ -69,7 +69,7 @@ def test_a_read_after_a_thought_has_the_ids_of_the_rendered_answer(kind, name):
 
 def test_a_prompt_that_opens_the_block_does_not_open_it_twice():
     chat = ChatTokenizer(tokenizer("GPT-2", CHATML.replace("assistant\n", "assistant\n<think>\n")))
-    [ids] = ids_of(chat, ReadGroup(None, "Is it ", ("short?",), (Written("Two words."),)))
+    [ids] = ids_of(chat, ReadGroup(None, "Is it ", ("short?",), written=(Written("Two words."),)))
     assert chat.tokenizer.decode(ids).count("<think>") == 1
     assert chat.tokenizer.decode(ids).endswith("<think>\nTwo words.\n</think>\n\n")
     assert chat.template.reply("Two words.</think>Yes.") == "<think>Two words.</think>Yes."
@@ -79,9 +79,9 @@ def test_a_prompt_that_opens_the_block_does_not_open_it_twice():
 @pytest.mark.parametrize("template", [None, *TEMPLATES.values()])
 def test_without_a_format_a_thought_is_text_and_answer_follows_a_cue(template):
     chat = ChatTokenizer(tokenizer("Llama 3", template))
-    [ids] = ids_of(chat, ReadGroup(None, "Is it ", ("short?",), (Written("Two words."),)))
+    [ids] = ids_of(chat, ReadGroup(None, "Is it ", ("short?",), written=(Written("Two words."),)))
     assert chat.tokenizer.decode(ids).endswith("Two words.\n\nAnswer:")
-    [ids] = ids_of(chat, ReadGroup(None, "Is it ", ("short?",), (Written("Two words.", "Is it red?"),)))
+    [ids] = ids_of(chat, ReadGroup(None, "Is it ", ("short?",), written=(Written("Two words.", "Is it red?"),)))
     assert chat.tokenizer.decode(ids).endswith("Two words.\n\nIs it red?\n\nAnswer:")
 
 
@@ -101,7 +101,8 @@ def test_what_a_thought_says_ends_nothing(kind, attack):
     chat = ChatTokenizer(fast)
     control = {fast.convert_tokens_to_ids(token) for token in chat.encoder.control}
     plain, attacked = (
-        ids_of(chat, ReadGroup(None, "Is it ", ("short?",), (Written(thought),)))[0] for thought in (THOUGHT, attack)
+        ids_of(chat, ReadGroup(None, "Is it ", ("short?",), written=(Written(thought),)))[0]
+        for thought in (THOUGHT, attack)
     )
     assert [token for token in attacked if token in control] == [token for token in plain if token in control]
     assert attacked[-2:] == plain[-2:]  # the closing tag is the template's own, and comes last
@@ -129,16 +130,16 @@ def test_reads_that_share_a_thought_have_it_in_their_prefix():
     chat = ChatTokenizer(tokenizer("GPT-2", THINKS))
     prefix, tail = PROMPT.prefix(target="Hello there."), PROMPT.tail("\n".join(QUESTIONS[:3]))
     one_thought = tuple(Written(THOUGHT, question) for question in QUESTIONS[:3])
-    [shared] = chat.groups([ReadGroup(None, prefix, (tail,) * 3, one_thought)])
+    [shared] = chat.groups([ReadGroup(None, prefix, (tail,) * 3, written=one_thought)])
     assert THOUGHT in chat.tokenizer.decode(shared.prefix)
-    whole = [ids_of(chat, ReadGroup(None, prefix, (tail,), (written,)))[0] for written in one_thought]
+    whole = [ids_of(chat, ReadGroup(None, prefix, (tail,), written=(written,)))[0] for written in one_thought]
     assert [shared.prefix + ids for ids in shared.tails] == whole
     separate, floor = count_tokens([shared], 10_000)
     assert separate == sum(map(len, whole))
     assert floor == len(shared.prefix) + sum(map(len, shared.tails)) < separate / 2
-    bounds = Bounds("m", chat).reads([ReadGroup(None, prefix, (tail,) * 3, one_thought)])
+    bounds = Bounds("m", chat).reads([ReadGroup(None, prefix, (tail,) * 3, written=one_thought)])
     assert [bound.prompt for bound in bounds[0]] == [len(ids) for ids in whole]
-    by_bytes = Bounds("m").reads([ReadGroup(None, prefix, (tail,) * 3, one_thought)])
+    by_bytes = Bounds("m").reads([ReadGroup(None, prefix, (tail,) * 3, written=one_thought)])
     assert all(many.prompt >= few.prompt for many, few in zip(by_bytes[0], bounds[0], strict=True))
 
 
@@ -156,8 +157,8 @@ def test_a_read_without_a_thought_is_what_it_was():
 def test_packed_reads_after_thoughts_are_those_of_separate_prompts(pocket):
     prefix, tails = PROMPT.prefix(target="the 3 lamo is old."), tuple(map(PROMPT.tail, QUESTIONS[:3]))
     written = tuple(Written(thought) for thought in ("A digit stands in it.", "no", ""))
-    packed = pocket.read([ReadGroup(PROMPT.system, prefix, tails, written)], ("yes", "no"))
-    each = [ReadGroup(PROMPT.system, prefix, (t,), (w,)) for t, w in zip(tails, written, strict=True)]
+    packed = pocket.read([ReadGroup(PROMPT.system, prefix, tails, written=written)], ("yes", "no"))
+    each = [ReadGroup(PROMPT.system, prefix, (t,), written=(w,)) for t, w in zip(tails, written, strict=True)]
     separate = pocket.read(each, ("yes", "no"))
     assert packed.computed_tokens == packed.floor_tokens < separate.computed_tokens
     for ours, theirs in zip(packed.reads[0], (reads[0] for reads in separate.reads), strict=True):
@@ -168,7 +169,7 @@ def test_packed_reads_after_thoughts_are_those_of_separate_prompts(pocket):
 
 def test_a_thought_that_does_not_fit_the_context_is_too_long(pocket):
     written = (Written("7" * pocket.max_length), Written("7"))
-    [reads] = pocket.read([ReadGroup(None, "Is it ", ("short?",) * 2, written)], ("yes", "no")).reads
+    [reads] = pocket.read([ReadGroup(None, "Is it ", ("short?",) * 2, written=written)], ("yes", "no")).reads
     assert [read.unanswered for read in reads] == ["too_long", None]
 
 

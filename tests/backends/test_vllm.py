@@ -45,13 +45,18 @@ def test_no_prefix_token_is_computed_twice_beyond_block_rounding(vllm_pocket):
 @with_engine
 def test_labels_after_thoughts_agree_and_a_shared_thought_is_computed_once(pocket, vllm_pocket, world_reads):
     own = [
-        ReadGroup(g.system, g.prefix, g.tails, tuple(Written(f"Thought {n}. It is so.") for n in range(len(g.tails))))
+        ReadGroup(
+            g.system, g.prefix, g.tails, written=tuple(Written(f"Thought {n}. It is so.") for n in range(len(g.tails)))
+        )
         for g in world_reads
     ]
     assert largest_difference(vllm_pocket.read(own, LABELS), pocket.read(own, LABELS)) < 1e-3
     shared = [
         ReadGroup(
-            g.system, g.prefix, ("Which hold?",) * len(g.tails), tuple(Written("word " * 90, t) for t in g.tails)
+            g.system,
+            g.prefix,
+            ("Which hold?",) * len(g.tails),
+            written=tuple(Written("word " * 90, t) for t in g.tails),
         )
         for g in world_reads
     ]
