@@ -1,10 +1,13 @@
 """A real pretrained model with a real chat template and vocabulary, where the pocket model could hide something."""
 
 import pytest
+import torch
 from datasets import Dataset
 from transformers import AutoTokenizer
 
 from checklist_rewards.backends import Engine, ReadGroup, Sampling
+from checklist_rewards.checklists import ChecklistItem
+from checklist_rewards.judges import Read, ThinkingJudge
 from checklist_rewards.judges.probe import probe
 from checklist_rewards.prompts import load_prompt
 from checklist_rewards.rewards.trl import ChecklistReward
@@ -63,6 +66,32 @@ def test_it_writes(engine):
         Sampling(max_tokens=24),
     )
     assert "Paris" in reply.text and reply.finish_reason == "stop"
+
+
+def test_a_label_after_a_thought_is_a_plain_forward_pass_over_all_that_was_written(smollm2, engine):
+    judge = ThinkingJudge(engine, thinking=24, mass_floor=0.0)
+    reads = [Read(ChecklistItem(question=question), "A dog barks at the moon.") for question in QUESTIONS]
+    verdicts = judge.judge(reads)
+    tokenizer, model = AutoTokenizer.from_pretrained(smollm2), engine.load().model
+    for read, verdict in zip(reads, verdicts, strict=True):
+        user = judge.prompt.prefix(target=read.target) + judge.prompt.tail(read.item.question)
+        user += "\n\nDo not answer yet. First say in a few short sentences which words of the response "
+        user += "decide the question."
+        chat = [{"role": "system", "content": judge.prompt.system}, {"role": "user", "content": user}]
+        text = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
+        thought = verdict.reasoning.removesuffix(" [cut off at 24 tokens]")
+        assert thought  # it has written something
+        ids = tokenizer(f"{text}{thought}\n\nAnswer:", add_special_tokens=False, return_tensors="pt")["input_ids"]
+        with torch.inference_mode():
+            probabilities = model(input_ids=ids).logits[0, -1].float().softmax(-1)
+        forms = {" yes": 0.0, " no": 0.0}
+        for token, place in tokenizer.get_vocab().items():
+            word = f" {tokenizer.convert_tokens_to_string([token]).strip().lower()}"
+            if word in forms:
+                forms[word] += float(probabilities[place])
+        yes, no = forms.values()
+        assert verdict.probabilities["yes"] == pytest.approx(yes / (yes + no), abs=1e-4)
+        assert verdict.mass == pytest.approx(yes + no, abs=1e-4)
 
 
 def test_grpo_trains_it_on_code_checks(smollm2, tmp_path):

@@ -15,14 +15,26 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Protocol
+from typing import Any, Protocol
 
+from checklist_rewards.errors import ModelError
 from checklist_rewards.scores.reasons import Outcome, Unanswered, is_transient
 
 Message = dict[str, str]
 Messages = Sequence[Message]
 Progress = Callable[[int], None]
 """Called with the number of reads or prompts answered since the last call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What the assistant has already written before a label is read: a thought, which the engine opens and closes as
+    the chat template does."""
+
+    thought: str
+    """Data: control tokens and closing tags inside it are text."""
+    question: str = ""
+    """The question to answer, if the prompt has several; it is put after the thought."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +47,9 @@ class ReadGroup:
     context: tuple[tuple[str, str], ...] = ()
     """Name and text of the input and the reference, for an encoder, whose prefix is the target alone. Prompts contain
     them in the prefix."""
+    written: tuple[Written, ...] = ()
+    """The start of the assistant's reply in each read, one per tail; empty if the label is its first token. Only
+    engines with `continues` accept it ([`check_continues`])."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +120,9 @@ class Reply(Outcome):
     """Tokens of this reply."""
     keep: bool = True
     """Whether the reply may be stored; as in [`LabelRead`]."""
+    thought: str | None = None
+    """The thought, if a server returned it apart from the text. Otherwise the text contains it, as a `<think>` block.
+    """
 
 
 Arrived = Callable[[int, list[Reply]], None]
@@ -114,6 +132,15 @@ Arrived = Callable[[int, list[Reply]], None]
 def is_kept(outcome: LabelRead | Reply) -> bool:
     """Whether to store this result, because a retry would give the same one."""
     return outcome.keep and not is_transient(outcome.unanswered)
+
+
+def check_continues(backend: Any) -> None:
+    """Raise [`ModelError`] if an engine cannot read labels after a text that the assistant has already written."""
+    if not getattr(backend, "continues", False):
+        raise ModelError(
+            "thinking=... requires an engine that can continue a reply exactly: transformers, vLLM, or a vLLM server "
+            "whose tokenizer can be loaded here; a chat server cannot. Use capture_reasoning=True with it."
+        )
 
 
 def reply_seed(seed: int, prompt: Messages | Sequence[int], index: int = 0) -> int:

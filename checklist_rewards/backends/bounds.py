@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -68,7 +69,10 @@ class Bounds:
         else:
             prefixes = [_bytes((group.system or "") + group.prefix) for group in groups]
             sizes = [
-                [size + _bytes(tail) + TEMPLATE_TOKENS for tail in group.tails]
+                [
+                    size + _bytes(tail + "".join((w.thought, w.question) if w else ())) + TEMPLATE_TOKENS
+                    for tail, w in zip_longest(group.tails, group.written)
+                ]
                 for size, group in zip(prefixes, groups, strict=True)
             ]
         return [[Tokens(self.requests * size, self._answer) for size in group] for group in sizes]

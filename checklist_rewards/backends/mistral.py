@@ -2,6 +2,7 @@
 
 mistral-common builds the whole prompt. It has no template text to split, and it never creates a control token inside a
 message. The prompts of a group are therefore tokenized whole, and the tokens that they have in common are the prefix.
+A thought before a label is plain text: mistral-common has no way to continue a reply.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing_extensions import override
 
 from checklist_rewards.backends.base import Messages, ReadGroup
 from checklist_rewards.backends.encoding import Ids, encodable
+from checklist_rewards.backends.templates import NO_FORMAT
 from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup, shared_prefix
 
 
@@ -24,10 +26,14 @@ class MistralChatTokenizer(ChatTokenizer):
 
     @override
     def groups(self, groups: Sequence[ReadGroup]) -> list[TokenGroup]:
-        return [
-            shared_prefix([self.prompt(_messages(group.system, group.prefix + tail)) for tail in group.tails or ("",)])
-            for group in groups
-        ]
+        return [shared_prefix(self._prompts(group)) for group in groups]
+
+    def _prompts(self, group: ReadGroup) -> list[Ids]:
+        prompts = [self.prompt(_messages(group.system, group.prefix + tail)) for tail in group.tails or ("",)]
+        if group.written:
+            texts = [NO_FORMAT.around(written)[0] for written in group.written]
+            prompts = [prompt + self.encoder.after(text) for prompt, text in zip(prompts, texts, strict=True)]
+        return prompts
 
     @override
     def prompt(self, messages: Messages) -> Ids:

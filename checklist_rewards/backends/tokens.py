@@ -6,7 +6,8 @@ that is followed by a word. The words between the seam and the question are part
 have in common are moved back to the prefix. The first prompt of each kind is compared with the same prompt tokenized
 whole. If they differ, all prompts of that kind are tokenized whole, and their common tokens are the prefix.
 
-The user's message is data: strings of control tokens inside it are tokenized as text (`encoding.py`).
+The user's message is data: strings of control tokens inside it are tokenized as text (`encoding.py`). So is a thought
+of the model that precedes the label. Reads that share a thought have it in their common prefix.
 
 Labels are looked up in the vocabulary: every entry that decodes to the label ("Yes", " yes", "YES") is one of its
 surface forms.
@@ -19,8 +20,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from checklist_rewards.backends.base import Messages, ReadGroup
-from checklist_rewards.backends.encoding import Ids, TextEncoder
-from checklist_rewards.backends.templates import ChatTemplate, Frame
+from checklist_rewards.backends.encoding import Ids, Span, TextEncoder
+from checklist_rewards.backends.templates import QUOTED_END, ChatTemplate, Frame
 from checklist_rewards.errors import ModelError
 
 _WORD_AFTER_SPACE = re.compile(r"(?<=\S) (?=[^\W\d_])")
@@ -29,6 +30,7 @@ _SEAM_WITHIN = 400
 _CONTEXT = re.compile(r"\S{1,16}\Z")
 _CHECKED_BEFORE = 200
 _MOST_SEAMS = 4096
+_END_THINK = "</think>"
 
 
 class TokenGroup(NamedTuple):
@@ -50,12 +52,23 @@ class _Head(NamedTuple):
     data: tuple[int, int]
 
 
+class _Foot(NamedTuple):
+    """What follows the user message: the template's end, and the thought that the assistant has written."""
+
+    text: str
+    data: tuple[Span, ...] = ()
+
+    def after(self, start: int) -> list[Span]:
+        """The data of the whole text, if `start` characters of data precede the foot."""
+        return [(0, start), *((start + first, start + last) for first, last in self.data)]
+
+
 class _Tail(NamedTuple):
-    """The text of a tail: some characters before the seam, the text from the seam on, and the template's end."""
+    """The text of a tail: some characters before the seam, the text from the seam on, and the foot."""
 
     context: str
     text: str
-    foot: str
+    foot: _Foot
 
 
 class _Parts(NamedTuple):
@@ -93,7 +106,7 @@ class ChatTokenizer:
         self.tokenizer = tokenizer
         self.encoder = TextEncoder(tokenizer)
         self.template = ChatTemplate(tokenizer)
-        self._frames: dict[str | None, Frame] = {}
+        self._frames: dict[tuple[str | None, bool], Frame] = {}
         self._seams: dict[tuple[str, str], int | None] = {}
         self._spellings: dict[str, tuple[int, ...]] | None = None
 
@@ -113,7 +126,9 @@ class ChatTokenizer:
             if len(separable) < len(tail_ids):
                 out.append(shared_prefix(self._whole_prompts(group)))
                 continue
-            shared = min(_common(separable), part.seam_tokens)
+            shared = _common(separable)
+            if len({written.thought for written in group.written}) != 1:
+                shared = min(shared, part.seam_tokens)
             out.append(TokenGroup(prefix + separable[0][:shared], [ids[shared:] for ids in separable]))
         return out
 
@@ -123,8 +138,21 @@ class ChatTokenizer:
         return self.encoder.data([text], [spans])[0]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of a model's reply, without special tokens. Thinking is in a `<think>` block."""
-        return self.template.reply(self.tokenizer.decode(ids, skip_special_tokens=not self.template.marks_channels))
+        """Text of a model's reply, without special tokens. Thinking is in a `<think>` block. A closing tag that the
+        model has spelled out is not the token that closes a block, and is changed so that it does not look like it."""
+        text = self._decoded(ids)
+        end = self.tokenizer.convert_tokens_to_ids(_END_THINK) if _END_THINK in text else None
+        if end is not None and self.tokenizer.convert_ids_to_tokens(end) != _END_THINK:
+            end = None  # the unknown token
+        if end is not None and text.count(_END_THINK) > list(ids).count(end):
+            parts: list[list[int]] = [[]]
+            for token in ids:
+                parts = [*parts, []] if token == end else [*parts[:-1], [*parts[-1], token]]
+            text = _END_THINK.join(self._decoded(part).replace(_END_THINK, QUOTED_END) for part in parts)
+        return self.template.reply(text)
+
+    def _decoded(self, ids: Sequence[int]) -> str:
+        return self.tokenizer.decode(ids, skip_special_tokens=not self.template.marks_channels)
 
     def label_ids(self, label: str) -> tuple[int, ...]:
         """Ids of all vocabulary tokens that decode to `label`, ignoring case and surrounding white space."""
@@ -160,7 +188,7 @@ class ChatTokenizer:
 
     def _parts(self, group: ReadGroup) -> _Parts | None:
         """Split a group at its seam. None if it has no seam, or if splitting there would change a token."""
-        frame = self._frame(group.system)
+        frame = self._frame(group)
         prefix = group.prefix.lstrip() if frame.strips else group.prefix
         places = [match.start() for match in _WORD_AFTER_SPACE.finditer(prefix, max(0, len(prefix) - _SEAM_WITHIN))]
         if not places or not group.tails:
@@ -168,7 +196,8 @@ class ChatTokenizer:
         before, seam = prefix[: places[-1]], prefix[places[-1] :]
         context = before[_CONTEXT.search(before).start() :]  # type: ignore[union-attr]  # `before` ends without a space
         texts = [tail.rstrip() for tail in group.tails] if frame.strips else group.tails
-        tails = [_Tail(context, seam + text, frame.foot) for text in texts]
+        feet = self._feet(frame, group)
+        tails = [_Tail(context, seam + text, foot) for text, foot in zip(texts, feet, strict=True)]
         if (context, seam) not in self._seams:
             if len(self._seams) >= _MOST_SEAMS:
                 self._seams.clear()
@@ -181,7 +210,9 @@ class ChatTokenizer:
     def _seam_tokens(self, before: str, seam: str, tail: _Tail) -> int | None:
         """Number of tokens of the seam. None if a prompt split there differs from the prompt tokenized whole."""
         text = before + tail.text
-        left, whole = self.encoder.data([before, text + tail.foot], [[(0, len(before))], [(0, len(text))]])
+        left, whole = self.encoder.data(
+            [before, text + tail.foot.text], [[(0, len(before))], tail.foot.after(len(text))]
+        )
         after = self._tails([tail])[tail]
         if after is None or left + after != whole:
             return None
@@ -194,8 +225,8 @@ class ChatTokenizer:
         names = list(dict.fromkeys(tail.context for tail in distinct))
         contexts = dict(zip(names, self.encoder.whole(names), strict=True))
         ids = self.encoder.data(
-            [tail.context + tail.text + tail.foot for tail in distinct],
-            [[(0, len(tail.context) + len(tail.text))] for tail in distinct],
+            [tail.context + tail.text + tail.foot.text for tail in distinct],
+            [tail.foot.after(len(tail.context) + len(tail.text)) for tail in distinct],
         )
         tail_ids: dict[_Tail, Ids | None] = {}
         for tail, both in zip(distinct, ids, strict=True):
@@ -205,18 +236,32 @@ class ChatTokenizer:
 
     def _whole_prompts(self, group: ReadGroup) -> list[Ids]:
         """Ids of every prompt of a group, each tokenized whole."""
-        frame = self._frame(group.system)
+        frame = self._frame(group)
         users = [group.prefix + tail for tail in group.tails or ("",)]
         users = [user.strip() for user in users] if frame.strips else users
         start = len(frame.head)
-        return self.encoder.data(
-            [frame.head + user + frame.foot for user in users], [[(start, start + len(user))] for user in users]
-        )
+        texts, spans = [], []
+        for user, foot in zip(users, self._feet(frame, group), strict=True):
+            texts.append(frame.head + user + foot.text)
+            (_, end), *written = foot.after(start + len(user))
+            spans.append([(start, end), *written])
+        return self.encoder.data(texts, spans)
 
-    def _frame(self, system: str | None) -> Frame:
-        if system not in self._frames:
-            self._frames[system] = self.template.frame(system)
-        return self._frames[system]
+    def _feet(self, frame: Frame, group: ReadGroup) -> list[_Foot]:
+        """What follows each user message of a group."""
+        if not group.written:
+            return [_Foot(frame.foot)] * max(1, len(group.tails))
+        start = len(frame.foot)
+        feet = []
+        for text, spans in map(self.template.thoughts.around, group.written):
+            feet.append(_Foot(frame.foot + text, tuple((start + first, start + last) for first, last in spans)))
+        return feet
+
+    def _frame(self, group: ReadGroup) -> Frame:
+        key = group.system, bool(group.written)
+        if key not in self._frames:
+            self._frames[key] = self.template.frame(group.system, think=bool(group.written))
+        return self._frames[key]
 
 
 def shared_prefix(prompts: Sequence[Ids]) -> TokenGroup:

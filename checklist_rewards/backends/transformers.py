@@ -85,6 +85,7 @@ class TransformersBackend:
     """
 
     chunk_reads = 512
+    continues = True
 
     def __init__(self, model: str, *, max_batch_tokens: int = 8192, adapter: str | None = None, **settings: Any):
         for name in settings:

@@ -85,6 +85,7 @@ class VLLMBackend:
     """
 
     chunk_reads = 4096
+    continues = True
 
     def __init__(self, model: str, *, adapter: str | None = None, **settings: Any):
         self.identity = model_identity(model, settings if adapter is None else {**settings, "adapter": adapter})

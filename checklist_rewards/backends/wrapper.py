@@ -33,6 +33,11 @@ class Wrapper:
         """This backend as an engine, under the model name of the engine that it wraps."""
         return Engine(self.engine.model, self, self.engine.base_url)
 
+    @property
+    def continues(self) -> bool:
+        """Whether the engine reads labels after a text that the assistant has written."""
+        return getattr(self.engine.load(), "continues", False)
+
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         """Read with the engine."""
         return self.engine.load().read(groups, labels)

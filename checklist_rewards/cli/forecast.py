@@ -69,6 +69,12 @@ class Counter(Wrapper):
         requests = 2 if _may_ask_twice(self.engine) else 1
         return Bounds(self.engine.model, local_tokenizer(self.engine.model), requests=requests)
 
+    continues = True
+
+    def stand_in(self, max_tokens: int) -> str:
+        """A thought of `max_tokens` words, so that the reads after thoughts are counted too."""
+        return ("and " * max_tokens).strip()
+
     @override
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         """Count the reads; none is answered."""

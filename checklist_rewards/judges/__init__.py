@@ -12,6 +12,7 @@ from checklist_rewards.judges.panel import PanelJudge
 from checklist_rewards.judges.quality import QualityJudge
 from checklist_rewards.judges.reasoned import ReasonedJudge
 from checklist_rewards.judges.remote import RemoteJudge
+from checklist_rewards.judges.thinking import ThinkingJudge
 
 __all__ = [
     "BatchJudge",
@@ -31,4 +32,5 @@ __all__ = [
     "ReasonedJudge",
     "Receipt",
     "RemoteJudge",
+    "ThinkingJudge",
 ]

@@ -147,7 +147,7 @@ class Budgeted(Wrapper):
     @override
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         """Answer the reads that fit the budget; the others are unanswered."""
-        places = [(number, tail) for number, group in enumerate(groups) for tail in group.tails]
+        places = [(number, index) for number, group in enumerate(groups) for index in range(len(group.tails))]
         bounds: list[Tokens] = [] if self._spent else list(chain(*self._bounds().reads(groups)))
         results: list[ReadResult] = []
         answers: list[LabelRead] = []
@@ -257,12 +257,14 @@ def _billed(replies: Sequence[Reply], bound: Tokens) -> tuple[int, int]:
     return (prompt or bound.prompt if reply_bytes else prompt), completion or min(reply_bytes, bound.completion)
 
 
-def _grouped(groups: Sequence[ReadGroup], places: Sequence[tuple[int, str]]) -> list[ReadGroup]:
-    """A part of the reads of `groups`, grouped by prefix. `places` has pairs of group number and tail."""
-    return [
-        replace(groups[number], tails=tuple(tail for _, tail in some))
-        for number, some in groupby(places, key=lambda place: place[0])
-    ]
+def _grouped(groups: Sequence[ReadGroup], places: Sequence[tuple[int, int]]) -> list[ReadGroup]:
+    """A part of the reads of `groups`, grouped by prefix. `places` has pairs of group number and index of the tail."""
+    parts = []
+    for number, some in groupby(places, key=lambda place: place[0]):
+        group, indices = groups[number], [index for _, index in some]
+        written = tuple(group.written[index] for index in indices) if group.written else ()
+        parts.append(replace(group, tails=tuple(group.tails[index] for index in indices), written=written))
+    return parts
 
 
 def _total(results: Sequence[ReadResult], reads: list[tuple[LabelRead, ...]]) -> ReadResult:

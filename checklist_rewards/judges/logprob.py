@@ -68,6 +68,9 @@ class LogprobJudge(Paid):
             Store for the answers.
     """
 
+    _reason_first = False
+    """Whether examples show their reason before the answer."""
+
     def __init__(
         self,
         model: str | Engine = "pocket",
@@ -113,30 +116,38 @@ class LogprobJudge(Paid):
                 Called with the number of reads answered since the last call.
         """
         rendered, labels = self._render(reads)
+        verdicts, asked, spent = self._answered(rendered, labels, progress)
+        self._pay(spent, counts(len(reads), len(verdicts), len(asked), verdicts.values()))
+        return [as_declared(verdicts[r.key], read.item) for r, read in zip(rendered, reads, strict=True)]
+
+    def _answered(
+        self, rendered: Sequence[RenderedRead], labels: Mapping[Key, Labels], progress: Progress | None = None
+    ) -> tuple[dict[Key, Verdict], set[Key], Receipt]:
+        """The verdict of every distinct read by its key, the keys that were not in the store, and the cost."""
         unique = distinct(rendered)
         answers: dict[Key, LabelRead] = {}
         if self.store is not None:
             answers.update(self.store.get(list(unique), lambda key, text: _loaded(text, labels[key])))
-        stored = len(answers)
         missing = [read for key, read in unique.items() if key not in answers]
         if progress is not None:
-            progress(len(reads) - len(missing))
-        spent = Receipt(reads=len(reads), deduplicated=len(reads) - len(unique), stored=stored, asked=len(missing))
-        if missing:
-            spent += self._ask(missing, labels, answers, progress)
+            progress(len(rendered) - len(missing))
+        spent = self._ask(missing, labels, answers, progress) if missing else Receipt()
         verdicts = {key: self._verdict(answer, labels[key]) for key, answer in answers.items()}
-        unanswered = sum(verdict.unanswered is not None for verdict in verdicts.values())
-        self._pay(spent, Receipt(unanswered=unanswered))
-        return [_as_declared(verdicts[r.key], read.item) for r, read in zip(rendered, reads, strict=True)]
+        return verdicts, {read.key for read in missing}, spent
 
     def _render(self, reads: Sequence[Read]) -> tuple[list[RenderedRead], dict[Key, Labels]]:
+        return self._with_questions(reads, list(map(self._question, reads)))
+
+    def _with_questions(
+        self, reads: Sequence[Read], questions: Sequence[tuple[str, Labels]]
+    ) -> tuple[list[RenderedRead], dict[Key, Labels]]:
+        """The reads as text, each with its question, and the labels of each."""
         prefixes: dict[tuple[str | None, ...], tuple[str, Key]] = {}
         tails: dict[tuple[str, str], str] = {}
         rendered: list[RenderedRead] = []
         labels: dict[Key, Labels] = {}
-        for read in reads:
+        for read, (question, meanings) in zip(reads, questions, strict=True):
             prompt = self.prompt if read.item.options is None else self.options_prompt
-            question, meanings = self._question(read)
             about = (prompt.name, *meanings, read.target, read.input, read.reference, read.history)
             if about not in prefixes:
                 prefix = prompt.prefix(
@@ -159,7 +170,9 @@ class LogprobJudge(Paid):
         # Shown as "B (kind)": the letter is the expected answer, and the label explains it, because the letters of an
         # item's labels differ between targets.
         words = {label: token if token == label else f"{token} ({label})" for token, label in meanings.items()}
-        return self.examples.question(read.item, read.target, question, words=words, reason_first=False), meanings
+        return self.examples.question(
+            read.item, read.target, question, words=words, reason_first=self._reason_first
+        ), meanings
 
     def _ask(
         self,
@@ -244,7 +257,15 @@ class LogprobJudge(Paid):
         return "logprobs" if read.exact else "top_logprobs"
 
 
-def _as_declared(verdict: Verdict, item: ChecklistItem) -> Verdict:
+def counts(reads: int, distinct: int, asked: int, verdicts: Iterable[Verdict]) -> Receipt:
+    """The counts of a call: its reads, those that differ, those that were asked, and the verdicts of the latter."""
+    unanswered = sum(verdict.unanswered is not None for verdict in verdicts)
+    return Receipt(
+        reads=reads, deduplicated=reads - distinct, stored=distinct - asked, asked=asked, unanswered=unanswered
+    )
+
+
+def as_declared(verdict: Verdict, item: ChecklistItem) -> Verdict:
     """The verdict with probabilities in the order of the item's options instead of the shuffled letters."""
     if item.options is None or verdict.probabilities is None:
         return verdict

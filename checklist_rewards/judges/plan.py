@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from checklist_rewards.backends.base import ReadGroup
+from checklist_rewards.backends.base import ReadGroup, Written
 from checklist_rewards.files.store import Key
 
 _CHUNK_SECONDS = 5.0
@@ -30,6 +30,8 @@ class RenderedRead:
     tail: str
     context: tuple[tuple[str, str], ...] = ()
     """As in [`ReadGroup`]."""
+    written: Written | None = None
+    """The thought after which the label is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +49,24 @@ def distinct(reads: Sequence[RenderedRead]) -> dict[Key, RenderedRead]:
 
 def group_by_prefix(reads: Sequence[RenderedRead]) -> list[PlannedGroup]:
     """Group distinct reads by system prompt, prefix and context, sorted so that groups with a common start are
-    adjacent."""
-    groups: dict[tuple[str | None, str, tuple[tuple[str, str], ...]], list[RenderedRead]] = {}
+    adjacent. Reads of several questions after one thought are a group of their own, whose prefix includes the thought.
+    """
+    groups: dict[tuple[str, str, tuple[tuple[str, str], ...], str], list[RenderedRead]] = {}
     for read in reads:
-        groups.setdefault((read.system, read.prefix, read.context), []).append(read)
+        thought = read.written.thought if read.written is not None and read.written.question else ""
+        groups.setdefault((read.system or "", read.prefix, read.context, thought), []).append(read)
     return [
-        PlannedGroup(ReadGroup(system, prefix, tuple(r.tail for r in members), context), tuple(r.key for r in members))
-        for (system, prefix, context), members in sorted(
-            groups.items(), key=lambda group: (group[0][0] or "", *group[0][1:])
+        PlannedGroup(
+            ReadGroup(
+                members[0].system,
+                members[0].prefix,
+                tuple(read.tail for read in members),
+                members[0].context,
+                tuple(read.written for read in members if read.written is not None),
+            ),
+            tuple(read.key for read in members),
         )
+        for _, members in sorted(groups.items(), key=lambda group: group[0])
     ]
 
 

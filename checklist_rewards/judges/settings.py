@@ -33,6 +33,7 @@ from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT,
 from checklist_rewards.judges.quality import QualityJudge
 from checklist_rewards.judges.reasoned import ReasonedJudge
 from checklist_rewards.judges.remote import JUDGE_BACKENDS, REMOTE, JudgeBackend, RemoteJudge, RewardServer
+from checklist_rewards.judges.thinking import THINKING_PROMPT, ThinkingJudge, ThinkingPer
 from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.validation import one_of
 
@@ -74,9 +75,15 @@ class JudgeSettings:
     capture_reasoning: bool = False
     """Let the judge write its reasoning before it answers, and store the reasoning. Mode `quality` always does."""
     samples: Annotated[int, Ge(1)] = 1
-    """Replies per question, combined by majority vote (mode `item`)."""
+    """Replies per question, combined by majority vote (mode `item`); with `thinking`, thoughts per question."""
     temperature: Annotated[float, Ge(0)] | None = None
     """Sampling temperature of the judge's replies. Defaults to 0, or 0.7 with several `samples`."""
+    thinking: Annotated[int, Ge(1)] | None = None
+    """Most tokens of a thought that the judge writes before it answers. The answer is read as the probabilities of
+    one token after the thought, averaged over `samples` thoughts (mode `item`)."""
+    thinking_per: ThinkingPer = "item"
+    """One thought for each `item`, or one for all items about a `target` in a call, which is cheaper; their answers
+    then depend on each other."""
     max_tokens: Annotated[int, Ge(1)] | None = None
     """Most tokens of one reply of the judge. Defaults to what the mode needs without thinking."""
     mass_floor: Annotated[float, Ge(0), Le(1)] = DEFAULT_MASS_FLOOR
@@ -166,7 +173,7 @@ class JudgeSettings:
         use_logprobs = self.use_logprobs
         if use_logprobs is None:
             writes = self.capture_reasoning or self.samples != 1 or not (self.temperature is self.max_tokens is None)
-            use_logprobs = self.mode == "item" and not writes
+            use_logprobs = self.thinking is not None or (self.mode == "item" and not writes)
         _agree(self, use_logprobs)
         few_shot = _few_shot(self.mode, self.examples, self.shots, self.example_reasons)
         if self.loaded_calibration is not None:
@@ -174,6 +181,18 @@ class JudgeSettings:
         if budget is not None:
             asked = Budget.of(budget).limited(asked)
         prompt = self.prompt
+        if self.thinking is not None:
+            return ThinkingJudge(
+                asked,
+                thinking=self.thinking,
+                per=self.thinking_per,
+                samples=self.samples,
+                temperature=self.temperature,
+                prompt=THINKING_PROMPT if prompt is None else prompt,
+                mass_floor=self.mass_floor,
+                examples=few_shot,
+                store=store,
+            )
         if use_logprobs:
             asked_by = DEFAULT_PROMPT if prompt is None else prompt
             return LogprobJudge(asked, prompt=asked_by, mass_floor=self.mass_floor, examples=few_shot, store=store)
@@ -224,6 +243,8 @@ class JudgeKwargs(TypedDict, total=False):
     capture_reasoning: bool
     samples: int
     temperature: float | None
+    thinking: int | None
+    thinking_per: ThinkingPer
     max_tokens: int | None
     mass_floor: float
     prompt: str | Path | PromptTemplate | None
@@ -247,14 +268,25 @@ def refuse_any(settings: Mapping[str, Any], why: str) -> None:
 def _agree(settings: JudgeSettings, use_logprobs: bool) -> None:
     """Refuse settings that contradict each other."""
     mode, samples, temperature, max_tokens = settings.mode, settings.samples, settings.temperature, settings.max_tokens
-    capture_reasoning = settings.capture_reasoning
+    capture_reasoning, thinking = settings.capture_reasoning, settings.thinking
+    if thinking is not None:
+        for name, given, why in (
+            (f"mode={mode!r}", mode != "item", "it needs mode='item', one token per question"),
+            ("use_logprobs=False", not use_logprobs, "the label after the thought is read as one token"),
+            ("capture_reasoning=True", capture_reasoning, "the thought is the reasoning, and it is always stored"),
+            (f"max_tokens={max_tokens}", max_tokens is not None, "`thinking` limits the thought"),
+        ):
+            if given:
+                raise SampleError(f"thinking={thinking} contradicts {name}: {why}.")
+    elif settings.thinking_per != "item":
+        raise SampleError(f"thinking_per={settings.thinking_per!r} requires thinking=<tokens>.")
     if use_logprobs and mode != "item":
         raise SampleError(f"use_logprobs=True needs mode='item', one token per question; mode is {mode!r}.")
     if samples > 1 and mode != "item":
         raise SampleError(f"samples={samples} needs mode='item', where every question is voted on; mode is {mode!r}.")
     if samples > 1 and temperature == 0:
         raise SampleError(f"samples={samples} needs a temperature above 0: at 0 all replies are the same.")
-    if use_logprobs:
+    if use_logprobs and thinking is None:
         for name, given in (
             ("capture_reasoning=True", capture_reasoning),
             (f"samples={samples}", samples > 1),

@@ -129,7 +129,12 @@ class _StoreWriter:
 
 
 def _dumped(replies: Sequence[Reply]) -> str:
-    return json.dumps([[r.text, r.finish_reason, r.unanswered, r.prompt_tokens, r.completion_tokens] for r in replies])
+    return json.dumps([_fields(reply) for reply in replies])
+
+
+def _fields(reply: Reply) -> list[str | int | None]:
+    fields = [reply.text, reply.finish_reason, reply.unanswered, reply.prompt_tokens, reply.completion_tokens]
+    return fields if reply.thought is None else [*fields, reply.thought]
 
 
 def _loaded(text: str) -> list[Reply]:
@@ -139,6 +144,9 @@ def _loaded(text: str) -> list[Reply]:
         match fields:
             case [str() | None, str() | None, str() | None, int(), int()]:
                 replies.append(Reply(*fields))
+            case [*others, str(thought)] if len(others) == 5:
+                [reply] = _loaded(json.dumps([others]))
+                replies.append(replace(reply, thought=thought))
             case _:
                 raise ValueError(f"not a reply: {fields!r:.60}")
     return replies

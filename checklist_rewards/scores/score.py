@@ -18,6 +18,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from statistics import pstdev
 from typing import Annotated, Literal, NamedTuple, get_args
 
 from annotated_types import Ge, Le
@@ -113,6 +114,13 @@ class ItemScore(Outcome):
         Outcome.__post_init__(self)  # slots=True leaves super() without its class
         if self.answer is not None and self.probabilities is not None:
             object.__setattr__(self, "confidence", self.probabilities.get(self.answer))
+
+    @property
+    def spread(self) -> float | None:
+        """Standard deviation of P(`answer`) over the votes that have probabilities, such as several thoughts of one
+        judge; for a yes/no item that of P(yes). None for fewer than two such votes."""
+        told = [vote.probabilities[self.answer] for vote in self.votes or () if vote.probabilities and self.answer]
+        return pstdev(told) if len(told) > 1 else None
 
     def counted(self, credit: float | None = None) -> Contribution:
         """The item as the aggregates use it; with `credit`, as if it had been answered with that credit."""

@@ -9,9 +9,9 @@ import pytest
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import ReadGroup, Sampling, engine_identity, load_backend
-from checklist_rewards.backends.base import reply_seed
+from checklist_rewards.backends.base import Written, reply_seed
 from checklist_rewards.backends.openai import OpenAIBackend
-from checklist_rewards.backends.openai.chat import label_body, label_of, refused_by, reply_body
+from checklist_rewards.backends.openai.chat import label_body, label_of, refused_by, reply_body, reply_of
 from checklist_rewards.errors import ModelError
 from tests.backends.answers import largest_difference
 from tests.backends.brokenserver import SERVED_NAME, connect
@@ -33,6 +33,48 @@ def test_a_served_judge_gives_the_same_p_yes(pocket, vllm_server, world_reads):
     here = pocket.read(world_reads, LABELS)
     assert largest_difference(served, here) < 1e-3
     assert (served.prompt_tokens, served.floor_tokens) == (here.prompt_tokens, here.floor_tokens)
+
+
+@with_server
+def test_a_served_judge_thinks_and_its_labels_are_read_after_the_thoughts(pocket, vllm_server):
+    questions, text = ["Does the response end with a question mark?", "Does the response use bullet points?"], "Is it?"
+    for settings in ({}, {"thinking_per": "target"}):
+        served = ChecklistScorer(SERVED_NAME, base_url=vllm_server, store=False, thinking=12, **settings)
+        here = ChecklistScorer("pocket", backend=pocket, store=False, thinking=12, **settings)
+        there, ours = (scorer.score(questions, text, "Ask something.") for scorer in (served, here))
+        assert [item.reasoning for item in there.items] == [item.reasoning for item in ours.items]
+        assert [i.confidence for i in there.items] == pytest.approx([i.confidence for i in ours.items], abs=1e-3)
+
+
+def test_a_list_of_prompts_ends_in_the_thoughts(broken_server):
+    judge = connect(broken_server)
+    assert judge.continues
+    written = (Written("Two words."), Written("Fine."))
+    judge.read([ReadGroup(None, "Hello there. ", ("Is it short?", "Is it kind?"), written=written)], LABELS)
+    ends = [judge.tokens.tokenizer.decode(prompt)[-24:] for prompt in broken_server.asked[-1]["prompt"]]
+    assert ends[0].endswith("Two words.\n\nAnswer:") and ends[1].endswith("Fine.\n\nAnswer:")
+
+
+@pytest.mark.parametrize(
+    "card", [{}, {"root": "/no/such/model", "max_model_len": 2048}], ids=["not vLLM", "no tokenizer"]
+)
+def test_a_chat_server_is_refused_before_a_thought_is_asked_for(broken_server, card):
+    broken_server.card = card
+    judge = connect(broken_server)
+    thinks = ChecklistScorer(SERVED_NAME, backend=judge, store=False, thinking=8)
+    with pytest.raises(ModelError, match="a chat server cannot. Use capture_reasoning=True with it"):
+        thinks.score(["Is it short?"], "Hi.")
+    with pytest.raises(ModelError, match="a chat server cannot"):
+        judge.read([ReadGroup(None, "Hello there. ", ("Is it short?",), written=(Written("Two words."),))], LABELS)
+    assert broken_server.asked == []
+
+
+def test_a_thought_that_a_server_returns_apart_is_kept():
+    choice = {"message": {"content": None, "reasoning_content": "Two wo"}, "finish_reason": "length"}
+    assert (reply_of(choice).thought, reply_of(choice).unanswered) == ("Two wo", "cut_off")
+    choice = {"message": {"content": "yes", "reasoning": "Two words."}, "finish_reason": "stop"}
+    assert (reply_of(choice).thought, reply_of(choice).text) == ("Two words.", "yes")
+    assert reply_of({"message": {"content": "yes"}, "finish_reason": "stop"}).thought is None
 
 
 @with_server

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from checklist_rewards.backends import ReadGroup, Sampling, choose_backend, deadline, load_backend
+from checklist_rewards.backends.base import Written
 from checklist_rewards.errors import ModelError
 from tests.backends.answers import largest_difference
 from tests.conftest import HANG
@@ -39,6 +40,31 @@ def test_no_prefix_token_is_computed_twice_beyond_block_rounding(vllm_pocket):
     repeats = sum(len(group.tails) - 1 for group in groups)
     assert result.computed_tokens <= result.floor_tokens + repeats * (BLOCK - 1)
     assert result.prompt_tokens > 2 * result.computed_tokens
+
+
+@with_engine
+def test_labels_after_thoughts_agree_and_a_shared_thought_is_computed_once(pocket, vllm_pocket, world_reads):
+    own = [
+        ReadGroup(
+            g.system, g.prefix, g.tails, written=tuple(Written(f"Thought {n}. It is so.") for n in range(len(g.tails)))
+        )
+        for g in world_reads
+    ]
+    assert largest_difference(vllm_pocket.read(own, LABELS), pocket.read(own, LABELS)) < 1e-3
+    shared = [
+        ReadGroup(
+            g.system,
+            g.prefix,
+            ("Which hold?",) * len(g.tails),
+            written=tuple(Written("word " * 90, t) for t in g.tails),
+        )
+        for g in world_reads
+    ]
+    there, here = vllm_pocket.read(shared, LABELS), pocket.read(shared, LABELS)
+    assert largest_difference(there, here) < 1e-3
+    assert here.computed_tokens == here.floor_tokens == there.floor_tokens
+    repeats = sum(len(group.tails) - 1 for group in shared)
+    assert there.computed_tokens <= there.floor_tokens + repeats * (BLOCK - 1) < there.prompt_tokens
 
 
 @with_engine

@@ -56,6 +56,23 @@ def test_the_tokenizer_of_a_model_on_this_machine_counts_the_prompts_exactly(run
     assert "a token per byte" not in shown.stdout
 
 
+@pytest.mark.parametrize("per", ["item", "target"])
+def test_thoughts_and_the_reads_after_them_are_forecast(run, pocket, per):
+    write_jsonl("rows.jsonl", *ROWS)
+    options = ("--backend", "transformers", "--no-store", "--thinking", "16", "--thinking-per", per)
+    shown = run("score", "rows.jsonl", "-o", "out.jsonl", *options, "--dry-run")
+    [line] = table(shown.stdout)
+    done = run("score", "rows.jsonl", "-o", "out.jsonl", *options, "--summary", "sum.json")
+    assert done.exit_code in (0, 1), done.output
+    receipt = json.loads(Path("sum.json").read_text())["receipt"]
+    calls, prompt_tokens, reply_tokens = (int(cell.replace(",", "")) for cell in line[2:5])
+    assert calls == receipt["calls"] == {"item": 6 + 6, "target": 3 + 6}[per]
+    assert prompt_tokens >= receipt["prompt_tokens"] > 0
+    assert reply_tokens >= receipt["completion_tokens"] > 6
+    [first, *_] = map(json.loads, Path("out.jsonl").read_text().splitlines())
+    assert all(item["reasoning"] is not None for item in first["checklist_score"]["items"])
+
+
 def test_a_decision_is_one_request(run):
     write_jsonl("rows.jsonl", ROWS[0])
     options = ("--model", "m", "--base-url", "http://localhost:1/v1", "--dry-run")

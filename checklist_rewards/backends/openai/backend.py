@@ -32,6 +32,7 @@ from checklist_rewards.backends.base import (
     ReadResult,
     Reply,
     Sampling,
+    check_continues,
     reply_seed,
 )
 from checklist_rewards.backends.chat_tokenizer import load_chat_tokenizer
@@ -122,6 +123,8 @@ class OpenAIBackend:
         changed by another client during the call (`cached.py`).
         """
         lists = self._lists
+        if any(group.written for group in groups):
+            check_continues(self)
         if self.tokens is not None and lists is not None and lists.supported is not False:
             ids = sorted(set(chain.from_iterable(self.tokens.label_groups(labels))))
             supported = run(lists.probe(ids))
@@ -138,6 +141,18 @@ class OpenAIBackend:
                 result = read_prompts(self.tokens, groups, labels, ask, limit=self.limit)
                 return replace(result, reads=[tuple(map(_of_this_start, reads)) for reads in result.reads])
         return run(self._read_chats(groups, labels))
+
+    @property
+    def continues(self) -> bool:
+        """Whether the server accepts prompts of token ids, which may end in a thought of the model. Tested once.
+
+        If the server cannot be reached, True: the next request fails with the reason.
+        """
+        if self.tokens is None or self._lists is None:
+            return False
+        return (
+            run(self._lists.probe(sorted({*self.tokens.label_ids("yes"), *self.tokens.label_ids("no")}))) is not False
+        )
 
     @property
     def requests_per_read(self) -> int:
@@ -230,11 +245,17 @@ class OpenAIBackend:
             if isinstance(response, Failure):
                 failed = Reply(None, unanswered=response.unanswered, keep=response.unanswered != Reason.TOO_LONG)
                 return replies + [failed] * missing
-            new = [chat.reply_of(choice) for choice in chat.choices_of(response)[:missing]]
+            new = [self._reply(choice) for choice in chat.choices_of(response)[:missing]]
             if not new:
                 return replies + [Reply(None, unanswered=Unanswered(Reason.ERROR_BODY))] * missing
             replies += _with_usage(new, *chat.usage_of(response))
         return replies
+
+    def _reply(self, choice: Any) -> Reply:
+        reply = chat.reply_of(choice)
+        if self.tokens is None or reply.thought is not None or "</think>" not in (reply.text or ""):
+            return reply
+        return replace(reply, text=self.tokens.template.opened(reply.text or ""))
 
     def _room(self, messages: Messages) -> int:
         """Number of tokens that the context leaves for a reply, as far as known here."""
@@ -336,12 +357,10 @@ def _with_usage(replies: list[Reply], prompt: int, cached: int | None, completio
     """Distribute the usage of a request evenly among its replies. Prompt tokens are counted in the first reply."""
     each, rest = divmod(completion, len(replies))
     return [
-        Reply(
-            reply.text,
-            reply.finish_reason,
-            reply.unanswered,
-            prompt if place == 0 else 0,
-            each + (rest if place == 0 else 0),
+        replace(
+            reply,
+            prompt_tokens=prompt if place == 0 else 0,
+            completion_tokens=each + (rest if place == 0 else 0),
         )
         for place, reply in enumerate(replies)
     ]

@@ -115,7 +115,15 @@ def label_of(choice: Any, labels: Sequence[str]) -> LabelRead:
 def reply_of(choice: Any) -> Reply:
     """Parse the text of an answer."""
     text, missing = _text(choice)
-    return Reply(text, choice.get("finish_reason") if isinstance(choice, dict) else None, missing)
+    finish = choice.get("finish_reason") if isinstance(choice, dict) else None
+    return Reply(text, finish, missing, thought=_thought(choice))
+
+
+def _thought(choice: Any) -> str | None:
+    """The thought that the server has parsed out of an answer."""
+    message = choice.get("message") if isinstance(choice, dict) else None
+    parsed = [message.get(key) for key in ("reasoning_content", "reasoning")] if isinstance(message, dict) else []
+    return next((text for text in parsed if isinstance(text, str) and text), None)
 
 
 def broken_off(choice: Any) -> Unanswered | None:

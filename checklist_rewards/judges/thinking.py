@@ -1,0 +1,267 @@
+"""The judge that thinks, then answers with exact label probabilities.
+
+The judge first writes a thought of at most `thinking` tokens. The thought is closed as the model's chat template
+closes one, and the label is read as the next token, as in `logprob.py`: probabilities from the full vocabulary, label
+mass, options, few-shot examples. For a model whose template has no thoughts, the thought is plain text, and the label
+follows "Answer:". The prompt asks every model to think first.
+
+The thought is data. A closing tag, a control token or an answer inside it is text and ends nothing. A thought that
+reaches the limit is closed there, and its end is marked in `reasoning`. If a thought cannot be written, the read is
+unanswered with the reason.
+
+What a thought depends on:
+
+- *Per item*, on the target and the item, as every other read.
+- *Per target*, on the target and on all items that are asked about it in this call, in order. It is written once, and
+  each item is then put again after it. A changed item is a new thought for all; so is a call for only some of the
+  items, such as a retry of failed reads or the second judge of a cascade.
+
+With `samples=k`, k thoughts are sampled, and the probability of a label is its mean over them. The verdict of each
+thought is kept in `votes`; [`ItemScore.spread`] is the standard deviation. A thought without an answer has no part in
+the mean.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from typing_extensions import override
+
+from checklist_rewards.backends import Arrived, Backend, Engine, Messages, Progress, Reply, Sampling
+from checklist_rewards.backends.base import Written, check_continues
+from checklist_rewards.files.store import Key, Store, key_of
+from checklist_rewards.judges.answers import question_for_reads
+from checklist_rewards.judges.base import Read
+from checklist_rewards.judges.examples import FewShot
+from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, Labels, LogprobJudge, as_declared, counts
+from checklist_rewards.judges.meter import Meter
+from checklist_rewards.judges.plan import RenderedRead
+from checklist_rewards.judges.reasoned import DEFAULT_TEMPERATURE
+from checklist_rewards.prompts import PromptTemplate
+from checklist_rewards.replies.sampling import sample_replies
+from checklist_rewards.scores import Verdict
+from checklist_rewards.scores.reasons import Reason, Unanswered
+
+THINKING_PROMPT = "judges/thinking"
+ThinkingPer = Literal["item", "target"]
+
+_FIRST = {
+    "item": "Do not answer yet. First say in a few short sentences which words of the response decide the question.",
+    "target": "Do not answer yet. First say in short sentences which words of the response decide each question.",
+}
+_TOGETHER = "Several questions about the response follow. Each of them is put again after you have thought about all."
+_THINK, _END_THINK = "<think>", "</think>"
+
+
+class Thought(NamedTuple):
+    """A thought, or why it is missing."""
+
+    text: str | None
+    cut_off: bool = False
+    unanswered: Unanswered | None = None
+
+
+class ThinkingJudge(LogprobJudge):
+    """Answers items with exact label probabilities after a thought.
+
+    Args:
+        model, backend, base_url:
+            Judge model, as in [`Engine`]. The engine must be able to continue a reply: transformers, vLLM, or a vLLM
+            server whose tokenizer can be loaded here.
+        thinking (`int`, *optional*, defaults to `256`):
+            Maximum number of tokens of a thought.
+        per (`str`, *optional*, defaults to `"item"`):
+            `"item"`: one thought per question. `"target"`: one for all questions about a target; see the module
+            docstring.
+        samples (`int`, *optional*, defaults to `1`):
+            Number of thoughts over which P(label) is averaged.
+        temperature (`float`, *optional*):
+            Sampling temperature of the thoughts. Defaults to 0 for one thought and to 0.7 for several.
+        seed (`int`, *optional*, defaults to `0`):
+            Random seed of the sampling.
+        prompt (`str`, `Path` or [`PromptTemplate`], *optional*, defaults to `"judges/thinking"`):
+            Judge prompt. The request to think first is appended automatically.
+        mass_floor, examples, store:
+            As in [`LogprobJudge`]. The store keeps the thoughts and the reads after them.
+    """
+
+    _reason_first = True
+
+    def __init__(
+        self,
+        model: str | Engine = "pocket",
+        *,
+        backend: str | Backend = "auto",
+        base_url: str | None = None,
+        thinking: int = 256,
+        per: ThinkingPer = "item",
+        samples: int = 1,
+        temperature: float | None = None,
+        seed: int = 0,
+        prompt: str | Path | PromptTemplate = THINKING_PROMPT,
+        mass_floor: float = DEFAULT_MASS_FLOOR,
+        examples: FewShot | None = None,
+        store: Store | None = None,
+    ):
+        super().__init__(
+            model,
+            backend=backend,
+            base_url=base_url,
+            prompt=prompt,
+            mass_floor=mass_floor,
+            examples=examples,
+            store=store,
+        )
+        self.options_prompt = self.prompt
+        self.per = per
+        if temperature is None:
+            temperature = DEFAULT_TEMPERATURE if samples > 1 else 0.0
+        self.sampling = Sampling(thinking, temperature, n=samples, seed=seed)
+
+    @override
+    def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
+        """Answer every read, in order. Equal thoughts are written once; stored thoughts and reads are reused.
+
+        Args:
+            reads (sequence of [`Read`]):
+                Reads to answer.
+            progress (`Callable[[int], None]`, *optional*):
+                Called with the number of reads whose thoughts were written since the last call.
+        """
+        put = [self._question(read) for read in reads]
+        if self.per == "target":
+            questions = _together(reads, put)
+            again = [question_for_reads(read.item, read.target, self.name)[0] for read in reads]
+        else:
+            questions, again = put, [""] * len(reads)
+        rendered, labels = self._with_questions(reads, questions)
+        rendered = [replace(read, tail=f"{read.tail}\n\n{_FIRST[self.per]}") for read in rendered]
+        thinker = _Thinker(self.engine)
+        prompts = list(map(_messages, rendered))
+        replies = sample_replies(thinker.wrapped, prompts, self.sampling, self.store, progress)
+        thoughts = [[self._thought(reply) for reply in group] for group in replies]
+        keys, after, meanings = self._after(rendered, labels, thoughts, again)
+        verdicts, asked, spent = self._answered(after, meanings)
+        combined = [
+            self._combined([self._vote(thought, key, verdicts) for thought, key in zip(*pair, strict=True)])
+            for pair in zip(thoughts, keys, strict=True)
+        ]
+        distinct = {
+            (read.key, question): place for place, (read, question) in enumerate(zip(rendered, again, strict=True))
+        }
+        fresh = sum(thinker.asked(prompts[place]) or not asked.isdisjoint(keys[place]) for place in distinct.values())
+        mine = counts(len(reads), len(distinct), fresh, [combined[place] for place in distinct.values()])
+        self._pay(thinker.spent, spent, mine)
+        return [_as_declared(verdict, read) for verdict, read in zip(combined, reads, strict=True)]
+
+    def _after(
+        self,
+        rendered: Sequence[RenderedRead],
+        labels: Mapping[Key, Labels],
+        thoughts: Sequence[Sequence[Thought]],
+        again: Sequence[str],
+    ) -> tuple[list[list[Key | None]], list[RenderedRead], dict[Key, Labels]]:
+        """The reads after the thoughts: the key of each read's thoughts (None without a thought), the reads, and their
+        labels."""
+        keys: list[list[Key | None]] = []
+        after: list[RenderedRead] = []
+        meanings: dict[Key, Labels] = {}
+        for read, group, question in zip(rendered, thoughts, again, strict=True):
+            keys.append([])
+            for thought in group:
+                if thought.text is None:
+                    keys[-1].append(None)
+                    continue
+                key = key_of(read.key, "after a thought", read.tail, thought.text, question)
+                keys[-1].append(key)
+                after.append(replace(read, key=key, written=Written(thought.text, question)))
+                meanings[key] = labels[read.key]
+        return keys, after, meanings
+
+    def _thought(self, reply: Reply) -> Thought:
+        if reply.thought is not None:
+            return Thought(reply.thought.strip(), reply.finish_reason == "length" and not reply.text)
+        if reply.text is None:
+            stand_in = getattr(self.engine.backend, "stand_in", None)
+            if stand_in is not None:
+                return Thought(stand_in(self.sampling.max_tokens))
+            return Thought(None, unanswered=reply.unanswered or Unanswered(Reason.BACKEND_ERROR))
+        text, cut_off = reply.text.strip(), reply.finish_reason == "length"
+        if text.startswith(_THINK):
+            text, closed, _ = text.removeprefix(_THINK).partition(_END_THINK)
+            cut_off = cut_off and not closed
+        return Thought(text.strip(), cut_off)
+
+    def _vote(self, thought: Thought, key: Key | None, verdicts: Mapping[Key, Verdict]) -> Verdict:
+        """The verdict after one thought."""
+        if key is None:
+            return Verdict(unanswered=thought.unanswered, judge=self.name)
+        mark = f" [cut off at {self.sampling.max_tokens} tokens]" if thought.cut_off else ""
+        return replace(verdicts[key], reasoning=f"{thought.text}{mark}")
+
+    def _combined(self, votes: Sequence[Verdict]) -> Verdict:
+        """The verdict over all thoughts about a read."""
+        if len(votes) == 1:
+            return votes[0]
+        answered = [vote for vote in votes if vote.unanswered is None and vote.probabilities is not None]
+        if not answered:
+            reasons = Counter(vote.unanswered for vote in votes)
+            return Verdict(unanswered=reasons.most_common(1)[0][0], judge=self.name, votes=tuple(votes))
+        mean = {label: _mean(p) for label, p in _by_label(answered)}
+        best = max(mean, key=mean.__getitem__)
+        masses = [vote.mass for vote in answered if vote.mass is not None]
+        return Verdict(
+            mean,
+            mass=_mean(masses) if masses else None,
+            reasoning=max(answered, key=lambda vote: vote.probabilities[best]).reasoning,  # type: ignore[index]
+            judge=self.name,
+            method=answered[0].method,
+            votes=tuple(votes),
+        )
+
+
+class _Thinker(Meter):
+    """A meter that refuses an engine before it writes thoughts, if no label can be read after them."""
+
+    @override
+    def generate(
+        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+    ) -> list[list[Reply]]:
+        check_continues(self.engine.load())
+        return super().generate(prompts, sampling, arrived)
+
+
+def _together(reads: Sequence[Read], put: Sequence[tuple[str, Labels]]) -> list[tuple[str, Labels]]:
+    """In place of each question, all questions about its target, in order."""
+    listed: dict[int, dict[str, None]] = {}
+    for read, (question, _) in zip(reads, put, strict=True):
+        listed.setdefault(read.sample, {})[question] = None
+    texts = {
+        sample: "\n\n".join([_TOGETHER, *(f"{number}. {text}" for number, text in enumerate(questions, start=1))])
+        for sample, questions in listed.items()
+    }
+    return [(texts[read.sample], meanings) for read, (_, meanings) in zip(reads, put, strict=True)]
+
+
+def _messages(read: RenderedRead) -> Messages:
+    system = [{"role": "system", "content": read.system}] if read.system else []
+    return [*system, {"role": "user", "content": read.prefix + read.tail}]
+
+
+def _as_declared(verdict: Verdict, read: Read) -> Verdict:
+    votes = tuple(as_declared(vote, read.item) for vote in verdict.votes)
+    return replace(as_declared(verdict, read.item), votes=votes)
+
+
+def _by_label(votes: Sequence[Verdict]) -> Iterator[tuple[str, list[float]]]:
+    for label in votes[0].probabilities or ():
+        yield label, [vote.probabilities[label] for vote in votes]  # type: ignore[index]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)

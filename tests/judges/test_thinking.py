@@ -1,0 +1,318 @@
+"""The judge that thinks: thoughts, reads after them, what is stored and counted, what is refused."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from checklist_rewards import ChecklistItem, ChecklistScorer, Option
+from checklist_rewards.backends import LabelRead, ReadResult, Reply
+from checklist_rewards.errors import BackendError, ModelError, SampleError
+from checklist_rewards.files.store import Store
+from checklist_rewards.judges import Example, FewShot, LogprobJudge, Read, ThinkingJudge
+from checklist_rewards.judges.budget import Budget
+from checklist_rewards.judges.jury import load_jury
+from checklist_rewards.judges.settings import JudgeSettings
+from checklist_rewards.judges.variants import repeated
+from checklist_rewards.scores import score_checklist
+from tests.judges.fakes import Script
+
+SHORT, POLITE = ChecklistItem(question="Is it short?"), ChecklistItem(question="Is it polite?")
+TWO = [Read(SHORT, "Hi."), Read(POLITE, "Hi.")]
+
+
+class Thinks(Script):
+    """Writes thoughts from a script, and reads P(yes) as a number that the thought names (0.5 if it names none)."""
+
+    continues = True
+    chunk_reads = 64
+
+    def __init__(self, script, identity="fake"):
+        super().__init__(script, identity)
+        self.groups = []
+
+    def read(self, groups, labels):
+        self.groups += groups
+        self.labels = tuple(labels)
+        return ReadResult([tuple(map(self._of, group.written)) for group in groups], prompt_tokens=7)
+
+    def _of(self, written):
+        words = [word for word in written.thought.split() if word.startswith("0.")]
+        p = float(words[0]) if words else 0.5
+        rest = (1 - p) / (len(self.labels) - 1)
+        return LabelRead((math.log(p), *[math.log(rest)] * (len(self.labels) - 1)))
+
+
+def thought_about(questions):
+    return lambda messages: next(
+        thought for question, thought in questions.items() if question in messages[-1]["content"]
+    )
+
+
+def test_a_thought_is_written_and_the_label_is_read_after_it():
+    engine = Thinks(thought_about({"Is it short?": "Two letters: 0.9", "Is it polite?": "It greets: 0.2"}))
+    judge = ThinkingJudge(backend=engine, thinking=32)
+    short, polite = judge.judge(TWO)
+    assert short.probabilities == {"yes": pytest.approx(0.9), "no": pytest.approx(0.1)}
+    assert (short.reasoning, short.method, short.mass) == ("Two letters: 0.9", "logprobs", pytest.approx(1))
+    assert (polite.probabilities["yes"], polite.votes) == (pytest.approx(0.2), ())
+    assert engine.samplings[0].max_tokens == 32 and engine.samplings[0].temperature == 0
+    [group] = engine.groups  # both reads share the target, each has its own thought
+    assert [written.thought for written in group.written] == ["Two letters: 0.9", "It greets: 0.2"]
+    assert [messages[-1]["content"] for messages in engine.prompts] == [group.prefix + tail for tail in group.tails]
+    assert all("Do not answer yet." in tail for tail in group.tails)
+
+
+def test_the_receipt_counts_the_tokens_of_thoughts_and_of_labels():
+    judge = ThinkingJudge(backend=Thinks(lambda messages: "0.9"), thinking=32)
+    judge.judge([*TWO, TWO[0]])
+    spent = judge.receipt
+    assert (spent.reads, spent.deduplicated, spent.stored, spent.asked, spent.unanswered) == (3, 1, 0, 2, 0)
+    assert (spent.calls, spent.prompt_tokens, spent.completion_tokens) == (2 + 2, 2 * 100 + 7, 2 * 10 + 2)
+
+
+def test_a_rerun_asks_nothing_and_a_changed_item_asks_for_itself(tmp_path):
+    store = Store(tmp_path / "s")
+    before = ThinkingJudge(backend=Thinks(lambda messages: "0.9"), store=store).judge(TWO)
+    silent = Thinks([])
+    judge = ThinkingJudge(backend=silent, store=store)
+    assert judge.judge(TWO) == before and silent.prompts == silent.groups == []
+    assert (judge.receipt.stored, judge.receipt.asked, judge.receipt.calls) == (2, 0, 0)
+    again = Thinks(lambda messages: "0.1")
+    kind = ThinkingJudge(backend=again, store=store).judge([*TWO, Read(ChecklistItem(question="Is it kind?"), "Hi.")])
+    assert kind[:2] == before and len(again.prompts) == 1
+
+
+def test_thoughts_that_are_stored_without_their_reads_are_not_written_again(tmp_path):
+    class Dies(Thinks):
+        def read(self, groups, labels):
+            raise KeyboardInterrupt
+
+    store = Store(tmp_path / "s")
+    with pytest.raises(KeyboardInterrupt):
+        ThinkingJudge(backend=Dies(lambda messages: "0.9"), store=store).judge(TWO)
+    engine = Thinks([])
+    judge = ThinkingJudge(backend=engine, store=store)
+    assert [verdict.probabilities["yes"] for verdict in judge.judge(TWO)] == [pytest.approx(0.9)] * 2
+    assert engine.prompts == [] and (judge.receipt.stored, judge.receipt.asked) == (0, 2)
+
+
+def test_other_settings_are_other_thoughts(tmp_path):
+    store = Store(tmp_path / "s")
+    for settings in (
+        {"thinking": 8},
+        {"thinking": 16},
+        {"thinking": 8, "per": "target"},
+        {"thinking": 8, "samples": 2},
+    ):
+        engine = Thinks(lambda messages: "0.9")
+        ThinkingJudge(backend=engine, store=store, **settings).judge(TWO[:1])
+        assert len(engine.prompts) == 1
+
+
+def test_one_thought_per_target_sees_all_its_items_and_each_is_put_again():
+    engine = Thinks(lambda messages: "0.7" if "Hi." in messages[-1]["content"] else "0.3")
+    judge = ThinkingJudge(backend=engine, per="target")
+    reads = [*TWO, replace(TWO[0], target="Ho.", sample=1), replace(TWO[1], target="Ho.", sample=1)]
+    assert [v.probabilities["yes"] for v in judge.judge(reads)] == [pytest.approx(p) for p in (0.7, 0.7, 0.3, 0.3)]
+    assert len(engine.prompts) == 2
+    assert all("1. Is it short?\n\n2. Is it polite?" in messages[-1]["content"] for messages in engine.prompts)
+    assert [[w.question for w in group.written] for group in engine.groups] == [["Is it short?", "Is it polite?"]] * 2
+    assert (judge.receipt.asked, judge.receipt.calls) == (4, 2 + 4)
+    assert [len(set(group.tails)) for group in engine.groups] == [1, 1]
+
+
+def test_several_thoughts_are_averaged_and_each_is_kept():
+    engine = Thinks(lambda messages: ["sure 0.9", "less so 0.5", "no 0.1"])
+    judge = ThinkingJudge(backend=engine, samples=3)
+    [verdict] = judge.judge(TWO[:1])
+    assert verdict.probabilities["yes"] == pytest.approx(0.5)
+    assert [vote.probabilities["yes"] for vote in verdict.votes] == pytest.approx([0.9, 0.5, 0.1])
+    assert [vote.reasoning for vote in verdict.votes] == ["sure 0.9", "less so 0.5", "no 0.1"]
+    assert verdict.method == "logprobs" and engine.samplings[0].temperature == 0.7 and engine.samplings[0].n == 3
+    score = ChecklistScorer(judge=judge).score([SHORT.question], target="Hi.")
+    [item] = score.items
+    assert (item.answer, item.spread) == ("no", pytest.approx(math.sqrt(0.32 / 3)))  # the threshold applies
+    assert ChecklistScorer(judge=judge, threshold=0.4).score([SHORT.question], target="Hi.").items[0].answer == "yes"
+    again = type(score).model_validate_json(score.model_dump_json())
+    assert again.items[0].spread == pytest.approx(item.spread)
+
+
+def test_several_thoughts_per_target_are_a_group_each():
+    engine = Thinks(lambda messages: ["one 0.9", "two 0.7"])
+    verdicts = ThinkingJudge(backend=engine, samples=2, per="target").judge(TWO)
+    assert [v.probabilities["yes"] for v in verdicts] == [pytest.approx(0.8)] * 2
+    assert [len(group.written) for group in engine.groups] == [2, 2]
+    assert all(len({written.thought for written in group.written}) == 1 for group in engine.groups)
+
+
+LOST = Reply(None, unanswered="timeout")
+
+
+def test_a_thought_that_is_missing_makes_the_read_unanswered_with_the_reason(tmp_path):
+    store = Store(tmp_path / "s")
+    engine = Thinks([LOST, "0.9"])
+    judge = ThinkingJudge(backend=engine, store=store)
+    lost, answered = judge.judge(TWO)
+    assert (lost.unanswered, lost.probabilities) == ("timeout", None)
+    assert answered.unanswered is None and judge.receipt.unanswered == 1
+    assert len(engine.groups) == 1
+    healed = Thinks(["0.9"])
+    assert all(v.unanswered is None for v in ThinkingJudge(backend=healed, store=store).judge(TWO))
+    broken = Thinks([BackendError("the engine broke")])
+    [verdict] = ThinkingJudge(backend=broken).judge(TWO[:1])
+    assert verdict.unanswered == "backend_error: the engine broke"
+
+
+def test_a_missing_thought_has_no_part_in_the_mean():
+    [verdict] = ThinkingJudge(backend=Thinks([["0.9", LOST, "0.7"]]), samples=3).judge(TWO[:1])
+    assert verdict.probabilities["yes"] == pytest.approx(0.8)
+    assert [vote.unanswered for vote in verdict.votes] == [None, "timeout", None]
+    [verdict] = ThinkingJudge(backend=Thinks([[LOST] * 2]), samples=2).judge(TWO[:1])
+    assert (verdict.unanswered, verdict.probabilities) == ("timeout", None)
+
+
+@pytest.mark.parametrize(
+    ("reply", "thought", "shown"),
+    [
+        (Reply("Two letters.", "stop"), "Two letters.", "Two letters."),
+        (Reply("Two let", "length"), "Two let", "Two let [cut off at 9 tokens]"),
+        (Reply("<think>\nTwo.\n</think>\n\nyes", "stop"), "Two.", "Two."),
+        (Reply("<think>Two.</think>yes, bec", "length"), "Two.", "Two."),  # the thought itself is complete
+        (Reply("<think>\nTwo let", "length"), "Two let", "Two let [cut off at 9 tokens]"),
+        (Reply("It says </think>\n\nyes", "stop"), "It says </think>\n\nyes", "It says </think>\n\nyes"),
+        (Reply("yes", "stop", thought="Two."), "Two.", "Two."),
+        (Reply(None, "length", "cut_off", thought="Two let"), "Two let", "Two let [cut off at 9 tokens]"),
+        (Reply("", "stop"), "", ""),
+    ],
+)
+def test_what_the_thought_of_a_reply_is(tmp_path, reply, thought, shown):
+    store = Store(tmp_path / "s")
+    for engine in (Thinks([reply]), Thinks([])):  # written, and from the store
+        judge = ThinkingJudge(backend=engine, thinking=9, store=store)
+        [verdict] = judge.judge(TWO[:1])
+        assert verdict.reasoning == shown and verdict.unanswered is None
+        assert [written.thought for group in engine.groups for written in group.written] == [thought][
+            : len(engine.groups)
+        ]
+
+
+def test_options_and_examples_are_put_as_in_a_read_without_thoughts():
+    colour = ChecklistItem(
+        question="Which colour?", options=(Option(label="red", value=1.0), Option(label="dark blue", value=0.5))
+    )
+    engine = Thinks(lambda messages: "0.75")
+    [verdict] = ThinkingJudge(backend=engine).judge([Read(colour, "Red.")])
+    assert list(verdict.probabilities) == ["red", "dark blue"] and sorted(verdict.probabilities.values()) == [
+        pytest.approx(0.25),
+        pytest.approx(0.75),
+    ]
+    assert engine.labels == ("A", "B")
+    shots = FewShot([Example("Hello!", "yes", question=SHORT.question, reason="One word.")], reasons=True)
+    for per, count in (("item", 1), ("target", 1)):
+        engine = Thinks(lambda messages: "0.75")
+        ThinkingJudge(backend=engine, examples=shots, per=per).judge(TWO[:1])
+        [group] = engine.groups
+        assert group.tails[0].count("Hello!") == count and "Hello!" not in group.written[0].question
+        assert group.tails[0].index("One word.") < group.tails[0].index("Answer: yes")  # as the judge answers
+
+
+def test_an_off_label_answer_after_a_thought_is_unanswered():
+    class Off(Thinks):
+        def _of(self, written):
+            return LabelRead((math.log(0.1), math.log(0.05)))
+
+    [verdict] = ThinkingJudge(backend=Off(lambda messages: "Hm.")).judge(TWO[:1])
+    assert (verdict.unanswered, verdict.mass, verdict.reasoning) == ("off_label", pytest.approx(0.15), "Hm.")
+
+
+def test_an_engine_that_cannot_continue_a_reply_is_refused_before_any_thought():
+    engine = Script(lambda messages: "0.9")
+    with pytest.raises(ModelError, match="requires an engine that can continue a reply exactly"):
+        ThinkingJudge(backend=engine).judge(TWO)
+    assert engine.prompts == []
+
+
+def test_a_budget_limits_thoughts_and_reads():
+    def judge(dollars):
+        settings = JudgeSettings(model=replace(ThinkingJudge(backend=engine).engine, model="m"), thinking=8)
+        return settings.build(store=False, budget=Budget(dollars, {"m": (1.0, 1.0)}))
+
+    engine = Thinks(lambda messages: "0.9")
+    assert [verdict.unanswered for verdict in judge(1.0).judge(TWO)] == [None, None]
+    assert {v.unanswered.reason for v in judge(0.0).judge(TWO)} == {"budget"}
+
+
+def test_a_repeat_writes_other_thoughts_only_if_they_are_sampled():
+    sampled = ThinkingJudge(backend=Thinks(lambda messages: ["0.9", "0.8"]), samples=2)
+    assert repeated(sampled, 1).sampling.seed != sampled.sampling.seed
+
+
+def test_progress_counts_reads():
+    for per in ("item", "target"):
+        seen = []
+        ThinkingJudge(backend=Thinks(lambda messages: "0.9"), per=per).judge([*TWO, TWO[0]], seen.append)
+        assert sum(seen) == 3
+
+
+def test_settings_make_the_judge_and_change_nothing_without_thinking(tmp_path):
+    judge = JudgeSettings(thinking=64, thinking_per="target", samples=4).build(store=False)
+    assert isinstance(judge, ThinkingJudge) and judge.per == "target"
+    assert (judge.sampling.max_tokens, judge.sampling.n, judge.sampling.temperature) == (64, 4, 0.7)
+    assert JudgeSettings(thinking=8, temperature=0.3).build(store=False).sampling.temperature == 0.3
+    assert type(JudgeSettings().build(store=False)) is LogprobJudge
+    custom = tmp_path / "judge.md"
+    custom.write_text("{target}\n{question}\nYes or no?")
+    engine = Thinks(lambda messages: "0.9")
+    ThinkingJudge(backend=engine, prompt=custom).judge(TWO[:1])
+    assert "Yes or no?\n\nDo not answer yet." in engine.prompts[0][-1]["content"]
+
+
+def test_a_file_of_judges_takes_thinking(tmp_path):
+    file = tmp_path / "judges.yaml"
+    file.write_text(
+        "panel: {rule: mean}\njudges:\n  - pocket\n  - {model: pocket, thinking: 8, thinking_per: target}\n"
+    )
+    plain, thinks = load_jury(file).judges
+    assert type(plain) is LogprobJudge and isinstance(thinks, ThinkingJudge) and thinks.sampling.max_tokens == 8
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"mode": "batch"}, "thinking=8 contradicts mode='batch': it needs mode='item'"),
+        ({"mode": "quality"}, "thinking=8 contradicts mode='quality'"),
+        ({"use_logprobs": False}, "thinking=8 contradicts use_logprobs=False: the label after the thought is read"),
+        ({"capture_reasoning": True}, "thinking=8 contradicts capture_reasoning=True: the thought is the reasoning"),
+        ({"max_tokens": 9}, "thinking=8 contradicts max_tokens=9"),
+        ({"samples": 2, "temperature": 0.0}, "samples=2 needs a temperature above 0"),
+        ({"backend": "decisions", "base_url": "http://x"}, "thinking=8 has no effect with backend='decisions'"),
+        ({"backend": "encoder", "model": "m"}, "thinking=8 has no effect with the cross-encoder"),
+        ({"backend": "remote", "base_url": "http://x"}, "thinking=8 has no effect with a reward server"),
+        ({"thinking": 0}, "thinking=0 is not allowed"),
+        ({"thinking": None, "thinking_per": "target"}, "thinking_per='target' requires thinking=<tokens>"),
+        ({"thinking_per": "word"}, "thinking_per='word' is not known; allowed: 'item', 'target'"),
+    ],
+)
+def test_settings_that_contradict_thinking_are_refused(settings, message):
+    with pytest.raises(SampleError, match=message):
+        JudgeSettings(**({"thinking": 8} | settings)).build(store=False)
+
+
+def test_the_pocket_model_thinks_and_answers(pocket, scorer):
+    questions = ["Does the response contain a digit?", 'Does the response mention the word "lamo"?']
+    bare = scorer.score(questions, target="the 3 lamo is old.")
+    for per in ("item", "target"):
+        thinks = ChecklistScorer("pocket", backend="transformers", store=False, thinking=8, thinking_per=per)
+        score = thinks.score(questions, target="the 3 lamo is old.")
+        assert score.answered == 2 and all(item.mass > 0.5 and item.reasoning is not None for item in score.items)
+        assert score_checklist(score_list(questions), [i.verdict() for i in score.items], thinks.aggregation) == score
+        assert [i.confidence for i in score.items] != [i.confidence for i in bare.items]
+        spent = thinks.judge.receipt
+        assert spent.computed_tokens == spent.floor_tokens > 0 and spent.completion_tokens > 2
+
+
+def score_list(questions):
+    from checklist_rewards import Checklist
+
+    return Checklist.parse(questions)
