@@ -1,10 +1,10 @@
 """The training data of a distilled judge: targets, questions and soft labels.
 
-A file has one row per answer (**target**, **question**, **label** in [0, 1], and optionally a **group**, such as the
-document), or one row per response with the labels of its checklist (**target**, **checklist**, **labels**: one "yes",
-"no" or null per item), or it was written by `checklist-rewards score`. In the last case the P(yes) of the judge are
-the labels, which distills a large judge into a small one. A row may also have the **input** that the target answers,
-and a **reference** answer.
+A file has one row per answer (**target**, **question**, **label**: yes, no or a number in [0, 1], and optionally a
+**group**, such as the document), or one row per response with the labels of its checklist (**target**, **checklist**,
+**labels**: one "yes", "no" or null per item), or it was written by `checklist-rewards score`. In the last case the
+P(yes) of the judge are the labels, which distills a large judge into a small one. A row may also have the **input**
+that the target answers, and a **reference** answer.
 """
 
 from __future__ import annotations
@@ -182,10 +182,14 @@ def _label(row: Row, key: str) -> float:
     value: Any = row.data.get(key)
     if key not in row.data:
         raise SampleError(f"{row.where}: key {key!r} not found; the row has {', '.join(map(repr, row.data))}.")
+    if isinstance(value, str) and value.strip().lower() in (YES, NO):
+        return float(value.strip().lower() == YES)
     try:
         label = float(value)
     except (TypeError, ValueError):
         label = math.nan
     if not 0 <= label <= 1:
-        raise SampleError(f"{row.where}: {key!r} is {value!r:.60}; a label must be a number from 0 (no) to 1 (yes).")
+        raise SampleError(
+            f"{row.where}: {key!r} is {value!r:.60}; a label must be yes, no, or a number from 0 (no) to 1 (yes)."
+        )
     return label

@@ -25,6 +25,11 @@ def test_rows_with_a_label_each(tmp_path, name):
     ]
 
 
+def test_labels_may_be_words(tmp_path):
+    write_jsonl(tmp_path / "l.jsonl", ROW | {"label": "Yes"}, ROW | {"label": "no"}, ROW | {"label": "0.5"})
+    assert [pair.label for pair in read_labels(tmp_path / "l.jsonl")] == [1.0, 0.0, 0.5]
+
+
 def test_rows_may_have_an_input_and_a_reference(tmp_path):
     rows = [ROW | {"input": "Describe the cat.", "reference": "It is red."}, ROW | {"input": None, "reference": ""}]
     write_jsonl(tmp_path / "l.jsonl", *rows)
@@ -63,7 +68,7 @@ def test_a_scored_file_labels_by_the_probabilities_of_its_judge(tmp_path):
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        (ROW | {"label": 1.5}, "line 1: 'label' is 1.5; a label must be a number from 0"),
+        (ROW | {"label": 1.5}, "line 1: 'label' is 1.5; a label must be yes, no, or a number from 0"),
         (ROW | {"label": "maybe"}, "line 1: 'label' is 'maybe'"),
         (ROW | {"label": None}, "line 1: 'label' is None"),
         (ROW | {"target": None}, "line 1: 'target' must be a string, got NoneType"),
