@@ -3,8 +3,8 @@
     python recipes/english/protocol.py --output runs/english
 
 Reads the dev split of every task (`tasks.py`) with the judges in `<output>` (`train.py`): *within* is a judge that was
-trained on all tasks, *unseen* one that was trained on the others only. The untrained base model and the floors
-(`floors.py`) are next to them. The threshold of kappa and accuracy is chosen on other tasks: a judge's answers to the
+trained on all tasks, *unseen* one that was trained on the others only. The floors (`floors.py`) are next to them, and
+with `--untrained` the base model. The threshold of kappa and accuracy is chosen on other tasks: a judge's answers to the
 dev splits of the tasks that it was trained on, without the one that is tested.
 
 Intervals are from the bootstrap over groups. With `--reads`, a random sample of each split is read. Answers are kept
@@ -130,7 +130,7 @@ class Evaluation:
 
     def methods(self, task: str) -> dict[str, Answers]:
         """All methods that have answers for a task."""
-        names = {"SmolLM2, untrained": "base"}
+        names = {"SmolLM2, untrained": "base"} if self.args.untrained else {}
         for kind, title in ((ENCODER, "encoder"), (ADAPTER, "SmolLM2 adapter")):
             names |= {f"{title}, within": name_of(kind, None), f"{title}, unseen": name_of(kind, task)}
         found = {title: self.answers(name, task) for title, name in names.items()}
@@ -155,7 +155,8 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--output", type=Path, default=Path("runs/english"))
     parser.add_argument("--reads", type=int, help="number of reads per task; all by default")
-    parser.add_argument("--base", default="smollm2", help="the untrained model")
+    parser.add_argument("--base", default="smollm2", help="the model of the adapters")
+    parser.add_argument("--untrained", action="store_true", help="read with the model without an adapter, too")
     parser.add_argument("--data", default=DATA, help="folder of the tasks")
     parser.add_argument("--resamples", type=int, default=1000)
     args = parser.parse_args(argv)

@@ -74,7 +74,7 @@ def test_the_protocol_reads_the_judges_that_are_trained(data_dir, tmp_path, monk
         "judge",
         lambda self, name: LogprobJudge(backend=backend) if name in ("base", "adapter-not-semeval") else None,
     )
-    arguments = ["--output", str(tmp_path), "--reads", "30", "--base", "x", "--data", str(data_dir)]
+    arguments = ["--output", str(tmp_path), "--reads", "30", "--untrained", "--data", str(data_dir)]
     found = protocol.main([*arguments, "--resamples", "20"])
     methods = {task: set(of_task["methods"]) for task, of_task in found.items()}
     assert "SmolLM2 adapter, unseen" in methods["semeval"] and "SmolLM2 adapter, unseen" not in methods["argkp"]
