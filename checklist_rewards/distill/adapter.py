@@ -14,9 +14,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import random
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,22 +27,25 @@ import torch
 
 from checklist_rewards.backends import ReadGroup
 from checklist_rewards.backends.chat_tokenizer import load_chat_tokenizer
-from checklist_rewards.backends.models import resolve_model
+from checklist_rewards.backends.models import model_identity, resolve_model
 from checklist_rewards.backends.packing import Layers, attention_masks
 from checklist_rewards.backends.tokens import ChatTokenizer
 from checklist_rewards.distill.labels import Context, LabelledPair, by_target
 from checklist_rewards.distill.training import TrainingStep, bf16_is_faster
 from checklist_rewards.distill.tree import TreeRow, positions, tree_rows, visible
 from checklist_rewards.errors import ModelError, SampleError
+from checklist_rewards.files.atomic import write_text
 from checklist_rewards.judges.logprob import DEFAULT_PROMPT, LABELS
 from checklist_rewards.prompts import PromptTemplate, load_prompt
-from checklist_rewards.validation import finite, whole_number
+from checklist_rewards.validation import finite, fraction, whole_number
 
 _PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 _NEIGHBORS = 6
 """Number of targets with the same input that are kept together: their input is computed once."""
 _SAVED_STEPS = 50
 _KEPT = 2
+_RECENT_STEPS = 50
+_SETTINGS, _FINISHED = "settings.json", "finished.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +77,10 @@ class AdapterTraining:
             finite(name, getattr(self, name), above=0)
         for name in ("rank", "row_tokens", "rows"):
             whole_number(name, getattr(self, name))
-        if not 0 <= self.frozen < 1:
-            raise SampleError(f"frozen={self.frozen!r} is not allowed; it must be at least 0 and below 1.")
+        whole_number("seed", self.seed, at_least=0)
+        fraction("frozen", self.frozen)
+        if self.frozen == 1:
+            raise SampleError("frozen=1 leaves no layer with an adapter; it must be below 1.")
 
 
 def train_adapter(
@@ -99,30 +106,44 @@ def train_adapter(
 
     Returns:
         `dict`: base, parameters (of the adapter), pairs, skipped (pairs that are too long), targets, groups, tokens
-        (of one epoch), training (the settings), steps, seconds (of this call), and the mean loss.
+        (of one epoch), training (the settings), steps, seconds (with those of interrupted calls), and the mean loss.
 
     Raises:
         ModelError: If the packages or the model are missing, or if the model cannot read packed rows.
-        SampleError: If there are no pairs, or if `<output>.training` is from other labels or settings.
+        SampleError: If there are no pairs, if `output` is something else than an adapter, or if `<output>.training` is
+            from another model, prompt, labels or settings.
     """
     try:
         from peft import LoraConfig, get_peft_model
     except ImportError as error:
         raise ModelError("training an adapter needs peft: pip install 'checklist-rewards[lora]'.") from error
     from transformers import AutoModelForCausalLM, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
-    from transformers.trainer_utils import get_last_checkpoint
 
     if not pairs:
         raise SampleError("pairs is empty; training needs at least one label.")
+    if int(os.environ.get("WORLD_SIZE") or 1) > 1:
+        raise ModelError("train_adapter runs in one process; start it without torchrun or accelerate launch.")
     training = training or AdapterTraining()
-    output = Path(output)
+    output = _checked(Path(output).resolve())
     path = resolve_model(base)
-    tokens = load_chat_tokenizer(path)
-    rows = list(_rows(pairs, tokens, load_prompt(prompt, "judge"), training))
+    tokens, template = load_chat_tokenizer(path), load_prompt(prompt, "judge")
+    rows = list(_rows(pairs, tokens, template, training))
     read = sum(len(row.values) for row in rows)
     if not rows:
         raise SampleError(f"all prompts have more than {training.row_tokens} tokens (row_tokens).")
-    checkpoints = _checkpoints(output, pairs, base, training)
+    checkpoints = _checkpoints(
+        output,
+        {
+            "model": model_identity(base),
+            "training": asdict(training),
+            "labels": _hash(asdict(pair) for pair in pairs),
+            "prompt": _hash(
+                [template.system, template.prefix(target="t", input="i", reference="r"), template.tail("q")]
+            ),
+        },
+    )
+    seconds_path = checkpoints / "seconds.txt"
+    before, started = float(seconds_path.read_text()) if seconds_path.is_file() else 0.0, time.monotonic()
 
     torch.manual_seed(training.seed)  # initializes the adapter
     model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
@@ -141,45 +162,49 @@ def train_adapter(
     forms = [list(forms) for forms in tokens.label_groups(LABELS)]
 
     class AdapterTrainer(Trainer):
-        def compute_loss(
-            self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
-        ) -> torch.Tensor:
-            losses = label_losses(model, inputs, layers, forms)
-            return losses.sum() / (len(losses) if num_items_in_batch is None else num_items_in_batch)
+        def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+            loss = torch.cat([label_losses(model, row, layers, forms) for row in inputs["rows"]]).mean()
+            if not loss.isfinite():
+                raise ModelError(f"the loss is {loss.item()} at step {self.state.global_step}; lower learning_rate.")
+            return loss
 
-    class ReportProgress(TrainerCallback):
+    class Report(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             if progress is not None:
-                progress(TrainingStep(state.epoch, _recent_loss(state)))
+                progress(TrainingStep(state.epoch, _mean_loss(state.log_history[-_RECENT_STEPS:])))
+
+        def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            write_text(seconds_path, str(before + time.monotonic() - started))
 
     trainer = AdapterTrainer(
         model=model,
-        args=TrainingArguments(
-            output_dir=str(checkpoints),
-            num_train_epochs=training.epochs,
-            per_device_train_batch_size=1,
-            gradient_accumulation_steps=training.rows,
-            learning_rate=training.learning_rate,
-            warmup_steps=0.05,
-            lr_scheduler_type="linear",
-            weight_decay=0.0,
-            use_cpu=not torch.cuda.is_available(),
-            bf16=bf16_is_faster(),
-            seed=training.seed,
-            save_steps=_SAVED_STEPS,
-            save_total_limit=_KEPT,
-            logging_steps=1,
-            report_to="none",
-            disable_tqdm=True,
-            dataloader_pin_memory=False,
-            remove_unused_columns=False,
+        args=_single(
+            TrainingArguments(
+                output_dir=str(checkpoints),
+                num_train_epochs=training.epochs,
+                per_device_train_batch_size=training.rows,
+                learning_rate=training.learning_rate,
+                warmup_steps=0.05,
+                lr_scheduler_type="linear",
+                weight_decay=0.0,
+                use_cpu=not torch.cuda.is_available(),
+                bf16=bf16_is_faster(),
+                seed=training.seed,
+                save_steps=_SAVED_STEPS,
+                save_total_limit=_KEPT,
+                logging_steps=1,
+                report_to="none",
+                disable_tqdm=True,
+                dataloader_pin_memory=False,
+                remove_unused_columns=False,
+            )
         ),
         train_dataset=rows,
         data_collator=_collated,
-        callbacks=[ReportProgress()],
+        callbacks=[Report()],
     )
     trainer.remove_callback(PrinterCallback)
-    result = trainer.train(resume_from_checkpoint=get_last_checkpoint(str(checkpoints)))
+    trainer.train(resume_from_checkpoint=_last_checkpoint(checkpoints))
     record = {
         "base": base,
         "parameters": sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad),
@@ -189,18 +214,16 @@ def train_adapter(
         "groups": len({pair.group for pair in pairs}),
         "tokens": sum(len(row.ids) for row in rows),
         "training": asdict(training),
-        "steps": result.global_step,
-        "seconds": result.metrics["train_runtime"],
-        "loss": result.training_loss,
+        "steps": trainer.state.global_step,
+        "seconds": before + time.monotonic() - started,
+        "loss": _mean_loss(trainer.state.log_history),
     }
     finished = checkpoints / "adapter"
     model.peft_config["default"].base_model_name_or_path = base
     model.save_pretrained(str(finished), save_embedding_layers=False)
-    (finished / "README.md").write_text("" if card is None else card(record), encoding="utf-8")
-    if output.exists():
-        shutil.rmtree(output)
-    finished.replace(output)
-    shutil.rmtree(checkpoints)
+    if card is not None:
+        (finished / "README.md").write_text(card(record), encoding="utf-8")
+    _place(finished, output, checkpoints)
     return record
 
 
@@ -212,7 +235,7 @@ def label_losses(
     Args:
         model: The causal language model.
         inputs (mapping): `ids` and `positions` of shape (1, width), `visible` of shape (1, width, width), and for each
-            prompt the column of its last token in `answers` and P(yes) in `labels`.
+            prompt the column of its last token in `answers` and its label, P(yes), in `yes`.
         layers ([`Layers`]): The layers of the model.
         forms (sequence of `list[int]`): Token ids of all surface forms of yes and of no.
     """
@@ -226,8 +249,8 @@ def label_losses(
     ).logits[0]
     logprobs = logits.float().log_softmax(-1)
     yes, no = (logprobs[:, ids].logsumexp(-1) for ids in forms)
-    labels = inputs["labels"]
-    return -(labels * yes + (1 - labels) * no)
+    label = inputs["yes"]
+    return -(label * yes + (1 - label) * no)
 
 
 def _layers(model: Any, base: str) -> Layers:
@@ -270,36 +293,80 @@ def _rows(
     return tree_rows(prompts(), training.row_tokens)
 
 
-def _collated(rows: Sequence[TreeRow[float]]) -> dict[str, torch.Tensor]:
-    [row] = rows
+def _collated(rows: Sequence[TreeRow[float]]) -> dict[str, Any]:
+    # Not "labels": the trainer of transformers counts those, as it would the tokens of texts.
+    return {"rows": [_tensors(row) for row in rows]}
+
+
+def _tensors(row: TreeRow[float]) -> dict[str, torch.Tensor]:
     return {
         "ids": torch.from_numpy(row.ids).long()[None],
         "positions": torch.from_numpy(positions(row.parents))[None],
         "visible": torch.from_numpy(visible(row.parents))[None],
         "answers": torch.from_numpy(row.answers).long(),
-        "labels": torch.tensor(row.values),
+        "yes": torch.tensor(row.values),
     }
 
 
-def _checkpoints(output: Path, pairs: Sequence[LabelledPair], base: str, training: AdapterTraining) -> Path:
-    """The folder of the checkpoints, for these labels and settings only."""
+def _single(args: Any) -> Any:
+    """The arguments for one device: the rows of a step are not divided among several GPUs."""
+    args._n_gpu = min(args.n_gpu, 1)
+    return args
+
+
+def _checked(output: Path) -> Path:
+    """Refuse an output that is neither new nor an adapter."""
+    if output.exists() and not (output / "adapter_config.json").is_file() and not _is_empty(output):
+        raise SampleError(f"{output} exists and is not an adapter; choose a new folder.")
+    return output
+
+
+def _is_empty(path: Path) -> bool:
+    return path.is_dir() and not any(path.iterdir())
+
+
+def _checkpoints(output: Path, about: Mapping[str, Any]) -> Path:
+    """The folder of the checkpoints, for this training only."""
     folder = output.with_name(f"{output.name}.training")
-    about = {"base": base, "training": asdict(training), "labels": _hash(pairs)}
-    path = folder / "settings.json"
-    if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != about:
-        raise SampleError(f"{folder} is from other labels or settings; delete it, or choose another output folder.")
-    folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(about), encoding="utf-8")
+    if (folder / _FINISHED).is_file():  # the process was killed while these checkpoints were deleted
+        shutil.rmtree(folder)
+    path = folder / _SETTINGS
+    if path.is_file():
+        if json.loads(path.read_text(encoding="utf-8")) != about:
+            raise SampleError(
+                f"{folder} is from another model, prompt, labels or settings; delete it, or choose another output."
+            )
+    elif folder.exists() and not _is_empty(folder):
+        raise SampleError(f"{folder} exists without {_SETTINGS}; delete it, or choose another output.")
+    write_text(path, json.dumps(about))
     return folder
 
 
-def _hash(pairs: Sequence[LabelledPair]) -> str:
+def _last_checkpoint(folder: Path) -> str | None:
+    """The last complete checkpoint. One that was being written when the process was killed has no state."""
+    complete = [path for path in folder.glob("checkpoint-*") if (path / "trainer_state.json").is_file()]
+    return str(max(complete, key=lambda path: int(path.name.rpartition("-")[2]))) if complete else None
+
+
+def _place(finished: Path, output: Path, checkpoints: Path) -> None:
+    """Move the adapter to its place, and delete the checkpoints. Killed at any instant, the same training can be
+    called again."""
+    if output.exists():
+        replaced = checkpoints / "replaced"
+        shutil.rmtree(replaced, ignore_errors=True)
+        output.rename(replaced)
+    finished.rename(output)
+    (checkpoints / _SETTINGS).rename(checkpoints / _FINISHED)
+    shutil.rmtree(checkpoints)
+
+
+def _hash(parts: Iterable[Any]) -> str:
     digest = hashlib.sha256()
-    for pair in pairs:
-        digest.update(json.dumps(asdict(pair)).encode())
+    for part in parts:
+        digest.update(json.dumps(part).encode())
     return digest.hexdigest()
 
 
-def _recent_loss(state: Any) -> float:
-    losses = [entry["loss"] for entry in state.log_history[-50:] if "loss" in entry]
+def _mean_loss(history: Sequence[Mapping[str, Any]]) -> float:
+    losses = [entry["loss"] for entry in history if "loss" in entry]
     return sum(losses) / len(losses) if losses else math.nan

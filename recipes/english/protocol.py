@@ -4,8 +4,8 @@
 
 Reads the dev split of every task (`tasks.py`) with the judges in `<output>` (`train.py`): *within* is a judge that was
 trained on all tasks, *unseen* one that was trained on the others only. The floors (`floors.py`) are next to them, and
-with `--untrained` the base model. The threshold of kappa and accuracy is chosen on other tasks: a judge's answers to the
-dev splits of the tasks that it was trained on, without the one that is tested.
+with `--untrained` the base model. The threshold of kappa and accuracy is chosen on other tasks: a judge's answers to
+the dev splits of the tasks that it was trained on, without the one that is tested.
 
 Intervals are from the bootstrap over groups. With `--reads`, a random sample of each split is read. Answers are kept
 in `<output>/store.sqlite`, so the same command continues. Writes `figures.json` and `figures.md`.

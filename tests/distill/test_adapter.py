@@ -9,9 +9,9 @@ from safetensors.torch import load_file
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import load_backend
 from checklist_rewards.backends.packing import Layers
-from checklist_rewards.distill.adapter import AdapterTraining, _collated, _rows, label_losses, train_adapter
+from checklist_rewards.distill.adapter import AdapterTraining, _rows, _tensors, label_losses, train_adapter
 from checklist_rewards.distill.labels import LabelledPair
-from checklist_rewards.errors import SampleError
+from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.judges.logprob import LABELS
 from checklist_rewards.prompts import load_prompt
 
@@ -41,7 +41,7 @@ def test_the_loss_is_that_of_the_judge():
     rows = list(_rows(pairs, engine.tokens, prompt, TRAINING))
     assert len(rows) > 1  # some targets share a row
     with torch.no_grad():
-        losses = torch.cat([label_losses(engine.model, _collated([row]), layers, forms) for row in rows])
+        losses = torch.cat([label_losses(engine.model, _tensors(row), layers, forms) for row in rows])
     scorer = ChecklistScorer("pocket", backend="transformers", store=False, mass_floor=0)
     expected = []
     for pair in pairs:
@@ -73,6 +73,26 @@ def test_an_adapter_learns_and_is_a_judge(tmp_path):
     assert opposite(adapted) == 4 > opposite(plain)
 
 
+def test_the_reported_loss_is_the_mean_over_labels(tmp_path):
+    """In rows with one label and with several, of one step and of several."""
+    engine = load_backend("pocket", "transformers")
+    pairs = [pair for pair in labelled(6) if int(pair.group) % 3 or "red" in pair.question]
+    training = dataclasses.replace(TRAINING, learning_rate=1e-12, epochs=1, row_tokens=170)
+    rows = list(_rows(pairs, engine.tokens, load_prompt("judges/item", "judge"), training))
+    assert min(len(row.values) for row in rows) == 1 < max(len(row.values) for row in rows)
+    layers, forms = Layers.of(engine.model), [list(ids) for ids in engine.tokens.label_groups(LABELS)]
+    with torch.no_grad():
+        losses = torch.cat([label_losses(engine.model, _tensors(row), layers, forms) for row in rows])
+    whole = train_adapter(pairs, tmp_path / "a", base="pocket", training=dataclasses.replace(training, rows=len(rows)))
+    assert whole["steps"] == 1 and whole["loss"] == pytest.approx(losses.mean().item(), abs=1e-4)
+    single = train_adapter(pairs, tmp_path / "b", base="pocket", training=dataclasses.replace(training, rows=1))
+    assert single["steps"] == len(rows) and all(torch.isfinite(w).all() for w in weights(tmp_path / "b").values())
+
+
+def weights(folder):
+    return load_file(folder / "adapter_model.safetensors")
+
+
 def test_an_interrupted_training_continues(tmp_path, monkeypatch):
     monkeypatch.setattr("checklist_rewards.distill.adapter._SAVED_STEPS", 2)
     pairs, training = labelled(12), dataclasses.replace(TRAINING, epochs=3, rows=1)
@@ -84,23 +104,53 @@ def test_an_interrupted_training_continues(tmp_path, monkeypatch):
         seen.append(step)
 
     seen: list = []
+    output = tmp_path / "adapter"
     with pytest.raises(KeyboardInterrupt):
-        train_adapter(pairs, tmp_path / "adapter", base="pocket", training=training, progress=stop)
-    assert not (tmp_path / "adapter").exists()
-    other = dataclasses.replace(training, seed=1)
-    with pytest.raises(SampleError, match="from other labels or settings"):
-        train_adapter(pairs, tmp_path / "adapter", base="pocket", training=other)
+        train_adapter(pairs, output, base="pocket", training=training, progress=stop)
+    assert not output.exists()
+    for changed in ({"training": dataclasses.replace(training, seed=1)}, {"prompt": "judges/rocketeval"}):
+        with pytest.raises(SampleError, match="from another model, prompt, labels or settings"):
+            train_adapter(pairs, output, base="pocket", **{"training": training, **changed})
+    broken = tmp_path / "adapter.training" / "checkpoint-6"  # as after a kill while it was written
+    broken.mkdir()
     steps: list = []
-    train_adapter(pairs, tmp_path / "adapter", base="pocket", training=training, progress=steps.append)
+    record = train_adapter(pairs, output, base="pocket", training=training, progress=steps.append)
     assert len(steps) == whole["steps"] - 4  # from the checkpoint of step 4
-    first, second = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("whole", "adapter"))
+    first, second = weights(tmp_path / "whole"), weights(output)
     assert all(torch.allclose(first[name], second[name], atol=1e-5) for name in first)
+    assert record["loss"] == pytest.approx(whole["loss"], abs=1e-4)
+    assert not (tmp_path / "adapter.training").exists()
 
 
-def test_what_cannot_be_trained_is_refused(tmp_path):
+def test_a_finished_training_whose_checkpoints_were_not_deleted(tmp_path, monkeypatch):
+    """The process is killed while it deletes the checkpoints. Other labels are then trained from the start."""
+    pairs, training = labelled(4), dataclasses.replace(TRAINING, epochs=1)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("checklist_rewards.distill.adapter.shutil.rmtree", interrupt)
+        train_adapter(pairs, tmp_path / "adapter", base="pocket", training=training)
+    assert (tmp_path / "adapter" / "adapter_config.json").is_file()
+    record = train_adapter(labelled(5), tmp_path / "adapter", base="pocket", training=training)
+    assert record["pairs"] == 10 and record["steps"] > 0
+
+
+def interrupt(*args, **kwargs):
+    raise KeyboardInterrupt
+
+
+def test_what_cannot_be_trained_is_refused(tmp_path, monkeypatch):
     with pytest.raises(SampleError, match="pairs is empty"):
         train_adapter([], tmp_path / "a", base="pocket")
     with pytest.raises(SampleError, match="all prompts have more than 10 tokens"):
         train_adapter(labelled(1), tmp_path / "a", base="pocket", training=AdapterTraining(row_tokens=10))
-    with pytest.raises(SampleError, match="frozen=1"):
-        AdapterTraining(frozen=1)
+    for wrong in ({"frozen": 1}, {"frozen": "x"}, {"seed": "x"}, {"rank": 0}):
+        with pytest.raises(SampleError, match=next(iter(wrong))):
+            AdapterTraining(**wrong)
+    (tmp_path / "file").write_text("mine")
+    for taken in (tmp_path / "file", tmp_path):
+        with pytest.raises(SampleError, match="exists and is not an adapter"):
+            train_adapter(labelled(1), taken, base="pocket")
+    with pytest.raises(ModelError, match="the loss is nan at step 0; lower learning_rate"):
+        train_adapter([dataclasses.replace(labelled(1)[0], label=float("nan"))], tmp_path / "a", base="pocket")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ModelError, match="one process"):
+        train_adapter(labelled(1), tmp_path / "a", base="pocket")
