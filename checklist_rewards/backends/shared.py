@@ -16,6 +16,7 @@ from checklist_rewards.backends.models import (
     resolve_model,
     served_identity,
 )
+from checklist_rewards.backends.packaged import packaged_models
 from checklist_rewards.backends.servers import joined, server_addresses
 from checklist_rewards.errors import ModelError
 from checklist_rewards.validation import install, missing
@@ -64,7 +65,10 @@ def choose_backend(model: str, backend: str = "auto", base_url: str | None = Non
             return ENCODER
         raise ModelError(f"{model} is a cross-encoder, which {backend} does not support; use backend='encoder'.")
     if backend == "auto":
-        return "transformers" if missing("vllm") or resolve_model(model) == str(pocket_dir()) else "vllm"
+        if missing("vllm"):
+            return "transformers"
+        is_pocket = model not in packaged_models() and resolve_model(model) == str(pocket_dir())
+        return "transformers" if is_pocket else "vllm"
     return backend
 
 

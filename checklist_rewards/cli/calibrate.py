@@ -178,13 +178,13 @@ def _empty_targets(
         )
     columns = Columns.of(rows[0].data, inputs=keys.input_key, reference=keys.reference_key, history=keys.history_key)
     reads, places = [], []
-    for row in rows:
+    for number, row in enumerate(rows):
         input, history = columns.input_of(row.data, row.where)
         reference = columns.reference_of(row.data, row.where)
         for key, item in zip(row.keys, row.items, strict=True):
             if item.check is None:
                 scorer.judge.check_item(item, row.where)
-                reads.append(Read(item, EMPTY, input, reference, history))
+                reads.append(Read(item, EMPTY, input, reference, history, number))
                 places.append((row.id, key))
     scorer.check()
     with bars() as bar:

@@ -71,9 +71,10 @@ class Counter(Wrapper):
 
     continues = True
 
-    def stand_in(self, max_tokens: int) -> str:
-        """A thought of `max_tokens` words, so that the reads after thoughts are counted too."""
-        return ("and " * max_tokens).strip()
+    def stand_in(self, max_tokens: int, place: int) -> str:
+        """A thought of `max_tokens` words, so that the reads after thoughts are counted too. Thoughts at several
+        places differ."""
+        return " ".join(["and", "or"][place >> bit & 1] for bit in range(max_tokens))
 
     @override
     def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:

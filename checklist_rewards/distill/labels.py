@@ -19,6 +19,7 @@ from typing import Any
 
 from checklist_rewards.backends.base import ReadGroup
 from checklist_rewards.backends.encoder_rows import context_texts
+from checklist_rewards.chat import prompt_text
 from checklist_rewards.checklists import NO, YES, Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import Row, read_rows
@@ -173,6 +174,11 @@ def _text(row: Row, key: str, option: str) -> str:
 
 def _optional(row: Row, key: str) -> str | None:
     value = row.data.get(key)
+    if isinstance(value, list):  # chat messages
+        try:
+            value, _ = prompt_text(value)
+        except SampleError as error:
+            raise SampleError(f"{row.where}: {key!r}: {error}") from None
     if value is not None:
         string(f"{row.where}: {key!r}", value)
     return value or None
@@ -182,8 +188,9 @@ def _label(row: Row, key: str) -> float:
     value: Any = row.data.get(key)
     if key not in row.data:
         raise SampleError(f"{row.where}: key {key!r} not found; the row has {', '.join(map(repr, row.data))}.")
-    if isinstance(value, str) and value.strip().lower() in (YES, NO):
-        return float(value.strip().lower() == YES)
+    word = value.strip().lower() if isinstance(value, str) else None
+    if word in (YES, NO, "true", "false"):
+        return float(word in (YES, "true"))
     try:
         label = float(value)
     except (TypeError, ValueError):

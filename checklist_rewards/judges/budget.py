@@ -252,7 +252,8 @@ class _Piece:
 
 def _billed(replies: Sequence[Reply], bound: Tokens) -> tuple[int, int]:
     """Prompt and completion tokens of the replies to a prompt; the bound if the engine reports none."""
-    reply_bytes = sum(len((reply.text or "").encode("utf-8", "replace")) for reply in replies)
+    texts = ((reply.thought or "") + (reply.text or "") for reply in replies)
+    reply_bytes = sum(len(text.encode("utf-8", "replace")) for text in texts)
     prompt, completion = sum(reply.prompt_tokens for reply in replies), sum(r.completion_tokens for r in replies)
     return (prompt or bound.prompt if reply_bytes else prompt), completion or min(reply_bytes, bound.completion)
 

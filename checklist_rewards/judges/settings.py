@@ -177,7 +177,8 @@ class JudgeSettings:
         _agree(self, use_logprobs)
         few_shot = _few_shot(self.mode, self.examples, self.shots, self.example_reasons)
         if self.loaded_calibration is not None:
-            _readable(self.loaded_calibration, self.mode, "logprobs" if use_logprobs else "votes")
+            read_by = "thought" if self.thinking is not None else "logprobs" if use_logprobs else "votes"
+            _readable(self.loaded_calibration, self.mode, read_by)
         if budget is not None:
             asked = Budget.of(budget).limited(asked)
         prompt = self.prompt

@@ -28,12 +28,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from typing_extensions import override
 
 from checklist_rewards.backends import Arrived, Backend, Engine, Messages, Progress, Reply, Sampling
 from checklist_rewards.backends.base import Written, check_continues
+from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Key, Store, key_of
 from checklist_rewards.judges.answers import question_for_reads
 from checklist_rewards.judges.base import Read
@@ -44,8 +45,9 @@ from checklist_rewards.judges.plan import RenderedRead
 from checklist_rewards.judges.reasoned import DEFAULT_TEMPERATURE
 from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.replies.sampling import sample_replies
-from checklist_rewards.scores import Verdict
+from checklist_rewards.scores import Method, Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
+from checklist_rewards.validation import one_of, whole_number
 
 THINKING_PROMPT = "judges/thinking"
 ThinkingPer = Literal["item", "target"]
@@ -117,6 +119,11 @@ class ThinkingJudge(LogprobJudge):
             examples=examples,
             store=store,
         )
+        one_of("per", per, get_args(ThinkingPer))
+        whole_number("thinking", thinking)
+        whole_number("samples", samples)
+        if samples > 1 and temperature == 0:
+            raise SampleError(f"samples={samples} needs a temperature above 0: at 0 all thoughts are the same.")
         self.options_prompt = self.prompt
         self.per = per
         if temperature is None:
@@ -144,7 +151,7 @@ class ThinkingJudge(LogprobJudge):
         thinker = _Thinker(self.engine)
         prompts = list(map(_messages, rendered))
         replies = sample_replies(thinker.wrapped, prompts, self.sampling, self.store, progress)
-        thoughts = [[self._thought(reply) for reply in group] for group in replies]
+        thoughts = [[self._thought(reply, place) for place, reply in enumerate(group)] for group in replies]
         keys, after, meanings = self._after(rendered, labels, thoughts, again)
         verdicts, asked, spent = self._answered(after, meanings)
         combined = [
@@ -183,13 +190,13 @@ class ThinkingJudge(LogprobJudge):
                 meanings[key] = labels[read.key]
         return keys, after, meanings
 
-    def _thought(self, reply: Reply) -> Thought:
+    def _thought(self, reply: Reply, place: int) -> Thought:
         if reply.thought is not None:
             return Thought(reply.thought.strip(), reply.finish_reason == "length" and not reply.text)
         if reply.text is None:
             stand_in = getattr(self.engine.backend, "stand_in", None)
             if stand_in is not None:
-                return Thought(stand_in(self.sampling.max_tokens))
+                return Thought(stand_in(self.sampling.max_tokens, place))
             return Thought(None, unanswered=reply.unanswered or Unanswered(Reason.BACKEND_ERROR))
         text, cut_off = reply.text.strip(), reply.finish_reason == "length"
         if text.startswith(_THINK):
@@ -202,7 +209,9 @@ class ThinkingJudge(LogprobJudge):
         if key is None:
             return Verdict(unanswered=thought.unanswered, judge=self.name)
         mark = f" [cut off at {self.sampling.max_tokens} tokens]" if thought.cut_off else ""
-        return replace(verdicts[key], reasoning=f"{thought.text}{mark}")
+        verdict = verdicts[key]
+        method: Method | None = None if verdict.method is None else "thought"
+        return replace(verdict, reasoning=f"{thought.text}{mark}", method=method)
 
     def _combined(self, votes: Sequence[Verdict]) -> Verdict:
         """The verdict over all thoughts about a read."""
@@ -238,14 +247,15 @@ class _Thinker(Meter):
 
 def _together(reads: Sequence[Read], put: Sequence[tuple[str, Labels]]) -> list[tuple[str, Labels]]:
     """In place of each question, all questions about its target, in order."""
-    listed: dict[int, dict[str, None]] = {}
-    for read, (question, _) in zip(reads, put, strict=True):
-        listed.setdefault(read.sample, {})[question] = None
+    about = [(read.sample, read.target, read.input, read.reference, read.history) for read in reads]
+    listed: dict[tuple[object, ...], dict[str, None]] = {}
+    for key, (question, _) in zip(about, put, strict=True):
+        listed.setdefault(key, {})[question] = None
     texts = {
-        sample: "\n\n".join([_TOGETHER, *(f"{number}. {text}" for number, text in enumerate(questions, start=1))])
-        for sample, questions in listed.items()
+        key: "\n\n".join([_TOGETHER, *(f"{number}. {text}" for number, text in enumerate(questions, start=1))])
+        for key, questions in listed.items()
     }
-    return [(texts[read.sample], meanings) for read, (_, meanings) in zip(reads, put, strict=True)]
+    return [(texts[key], meanings) for key, (_, meanings) in zip(about, put, strict=True)]
 
 
 def _messages(read: RenderedRead) -> Messages:

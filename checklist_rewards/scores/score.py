@@ -117,10 +117,12 @@ class ItemScore(Outcome):
 
     @property
     def spread(self) -> float | None:
-        """Standard deviation of P(`answer`) over the votes that have probabilities, such as several thoughts of one
-        judge; for a yes/no item that of P(yes). None for fewer than two such votes."""
-        told = [vote.probabilities[self.answer] for vote in self.votes or () if vote.probabilities and self.answer]
-        return pstdev(told) if len(told) > 1 else None
+        """Standard deviation of P(`answer`) over the answered votes that have probabilities, such as several thoughts
+        of one judge; for a yes/no item that of P(yes). None for fewer than two such votes."""
+        answered = [vote.probabilities for vote in self.votes or () if vote.unanswered is None and vote.probabilities]
+        if self.answer is None or len(answered) < 2:
+            return None
+        return pstdev(probabilities[self.answer] for probabilities in answered)
 
     def counted(self, credit: float | None = None) -> Contribution:
         """The item as the aggregates use it; with `credit`, as if it had been answered with that credit."""

@@ -13,7 +13,7 @@ from typing import Literal
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.scores.reasons import Outcome, Unanswered
 
-Method = Literal["logprobs", "top_logprobs", "decision", "word", "reply", "votes", "panel", "check"]
+Method = Literal["logprobs", "top_logprobs", "thought", "decision", "word", "reply", "votes", "panel", "check"]
 
 DEFAULT_THRESHOLD = 0.6
 
@@ -39,6 +39,7 @@ class Verdict(Outcome):
 
     - `logprobs`: log-probabilities of the labels from the full vocabulary;
     - `top_logprobs`: log-probabilities from a server's list of the most likely tokens;
+    - `thought`: log-probabilities of the labels after a thought, averaged if there are several;
     - `decision`: probabilities from a server's Decisions API, which renders the question itself;
     - `word`: the label as text, from a server that returned no log-probabilities;
     - `reply`: parsed from a written reply;

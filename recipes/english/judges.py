@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
-from checklist_rewards.backends import Engine, is_encoder
+from checklist_rewards.backends import Engine, Progress, is_encoder
+from checklist_rewards.checklists import YES
+from checklist_rewards.errors import ModelError
 from checklist_rewards.files.store import Store
-from checklist_rewards.judges import EncoderJudge, Judge, LogprobJudge
+from checklist_rewards.judges import EncoderJudge, Judge, LogprobJudge, Read
 
 
 def add_judge(parser: argparse.ArgumentParser) -> None:
@@ -22,3 +25,13 @@ def judge_of(model: str, adapter: str | None = None, store: Store | None = None)
         return EncoderJudge(model, store=store)
     engine = Engine(model, "transformers", settings={} if adapter is None else {"adapter": adapter})
     return LogprobJudge(engine, mass_floor=0, store=store)
+
+
+def probabilities_of_yes(judge: Judge, reads: Sequence[Read], progress: Progress | None = None) -> list[float]:
+    """P(yes) of every read. Raises [`ModelError`] if one is unanswered: figures over some of the reads would not be
+    comparable."""
+    verdicts = judge.judge(reads, progress)
+    lost = [verdict.unanswered for verdict in verdicts if verdict.unanswered is not None]
+    if lost:
+        raise ModelError(f"{len(lost)} of {len(reads)} reads are unanswered, the first because of {lost[0]}.")
+    return [(verdict.probabilities or {})[YES] for verdict in verdicts]

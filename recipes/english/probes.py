@@ -3,8 +3,8 @@
     python recipes/english/probes.py MODEL [--adapter FOLDER]
 
 Every probe has as many right answers yes as no: pairs of texts that differ only in the detail that is asked about.
-Word overlap answers *fact* and *fact in a long text*, and none of the others. A judge that cannot do what a probe
-needs has an AUC near 0.5. Prints a table, and writes `--json`.
+Word overlap answers *fact* and *fact in a long text*, *negated question* the wrong way round, and none of the others.
+A judge that cannot do what a probe needs has an AUC near 0.5. Prints a table, and writes `--json`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from english.judges import add_judge, judge_of  # noqa: E402
+from english.judges import add_judge, judge_of, probabilities_of_yes  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from checklist_rewards.checklists import YES, ChecklistItem  # noqa: E402
+from checklist_rewards.checklists import ChecklistItem  # noqa: E402
 from checklist_rewards.errors import ChecklistRewardsError  # noqa: E402
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure, Mean, Numbers  # noqa: E402
 from checklist_rewards.judges import Judge, Read  # noqa: E402
@@ -180,9 +180,9 @@ def measure(judge: Judge, seed: int = 0) -> dict[str, dict[str, Figure]]:
     bootstrap = Bootstrap()
     for name in PROBES:
         some = probes(name, seed)
-        verdicts = judge.judge([Read(ChecklistItem(question=probe.question), probe.target) for probe in some])
-        yes = [0.5 if v.probabilities is None else v.probabilities[YES] for v in verdicts]
-        pairs = [number // 2 for number in range(len(some))]
+        reads = [Read(ChecklistItem(question=probe.question), probe.target) for probe in some]
+        yes = probabilities_of_yes(judge, reads)
+        pairs = [some[number - number % 2].target for number in range(len(some))]  # equal pairs are one group
         won = [float(a > b) + 0.5 * (a == b) for a, b in zip(yes[::2], yes[1::2], strict=True)]
         right = [(p >= 0.5) == probe.yes for p, probe in zip(yes, some, strict=True)]
         found[name] = {

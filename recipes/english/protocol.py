@@ -26,11 +26,12 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from english.floors import LENGTH, OVERLAP, REGRESSION, length, overlap, regression  # noqa: E402
-from english.judges import judge_of  # noqa: E402
+from english.judges import judge_of, probabilities_of_yes  # noqa: E402
 from english.tasks import DATA, DEV, TASKS, TRAIN, Example, load, sample  # noqa: E402
 from english.train import ADAPTER, ENCODER, RECORD, name_of  # noqa: E402
 from rich.console import Console  # noqa: E402
 
+from checklist_rewards.backends.packaged import SMOLLM2  # noqa: E402
 from checklist_rewards.checklists import NO, YES, ChecklistItem  # noqa: E402
 from checklist_rewards.errors import ChecklistRewardsError  # noqa: E402
 from checklist_rewards.evaluation.agreement import Bootstrap, Categories, Figure, Numbers  # noqa: E402
@@ -71,13 +72,12 @@ def figures(answers: Answers, bootstrap: Bootstrap) -> dict[str, Figure]:
 
 
 def read(judge: Judge, examples: Sequence[Example], name: str) -> list[float]:
-    """P(yes) of every example. An unanswered read (too long) counts as 0.5."""
+    """P(yes) of every example."""
     pairs = [example.pair() for example in examples]
     items = {pair.question: ChecklistItem(question=pair.question) for pair in pairs}
     reads = [Read(items[pair.question], pair.target, pair.input, pair.reference) for pair in pairs]
     with progress_on(Console()) as bar:
-        verdicts = judge.judge(reads, bar(f"{name}, {examples[0].task}", len(reads)))
-    return [0.5 if v.unanswered is not None or v.probabilities is None else v.probabilities[YES] for v in verdicts]
+        return probabilities_of_yes(judge, reads, bar(f"{name}, {examples[0].task}", len(reads)))
 
 
 def best_threshold(predicted: Sequence[float], examples: Sequence[Example]) -> float:
@@ -98,13 +98,14 @@ class Evaluation:
     def judge(self, name: str) -> Judge | None:
         """The judge of a folder; None if it is not trained. `base` is the untrained model."""
         if name == "base":
-            return judge_of(self.args.base, store=self.store)
+            return judge_of(SMOLLM2, store=self.store)
         folder: Path = self.args.output / name
         if not (folder / RECORD).is_file():
             return None
         if name.startswith(ENCODER):
             return judge_of(str(folder), store=self.store)
-        return judge_of(self.args.base, str(folder), self.store)
+        base = json.loads((folder / RECORD).read_text(encoding="utf-8"))["base"]
+        return judge_of(base, str(folder), self.store)
 
     def answers(self, name: str, task: str) -> Answers | None:
         """The answers of a judge for a task, with a threshold chosen on the other tasks."""
@@ -155,8 +156,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--output", type=Path, default=Path("runs/english"))
     parser.add_argument("--reads", type=int, help="number of reads per task; all by default")
-    parser.add_argument("--base", default="smollm2", help="the model of the adapters")
-    parser.add_argument("--untrained", action="store_true", help="read with the model without an adapter, too")
+    parser.add_argument("--untrained", action="store_true", help="read with SmolLM2 without an adapter, too")
     parser.add_argument("--data", default=DATA, help="folder of the tasks")
     parser.add_argument("--resamples", type=int, default=1000)
     args = parser.parse_args(argv)

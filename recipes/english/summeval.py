@@ -25,12 +25,12 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from english.judges import add_judge, judge_of  # noqa: E402
+from english.judges import add_judge, judge_of, probabilities_of_yes  # noqa: E402
 from english.tasks import DATA  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from checklist_rewards.checklists import YES, ChecklistItem  # noqa: E402
+from checklist_rewards.checklists import ChecklistItem  # noqa: E402
 from checklist_rewards.errors import ChecklistRewardsError, SampleError  # noqa: E402
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure, Numbers, Preferences  # noqa: E402
 from checklist_rewards.files.store import Store  # noqa: E402
@@ -121,7 +121,7 @@ def scores(judge: Judge, rated: Sequence[Rated]) -> dict[str, list[float]]:
         for some in items.values()
         for item in some
     ]
-    yes = iter(0.5 if v.probabilities is None else v.probabilities[YES] for v in judge.judge(reads))
+    yes = iter(probabilities_of_yes(judge, reads))
     found: dict[str, list[float]] = {name: [] for name in QUESTIONS}
     for _ in rated:
         for name, some in items.items():

@@ -23,7 +23,7 @@ from rich.console import Console  # noqa: E402
 
 from checklist_rewards.distill.adapter import AdapterTraining, train_adapter  # noqa: E402
 from checklist_rewards.distill.training import Training, TrainingStep, train_encoder  # noqa: E402
-from checklist_rewards.errors import ChecklistRewardsError  # noqa: E402
+from checklist_rewards.errors import ChecklistRewardsError, SampleError  # noqa: E402
 from checklist_rewards.progress import progress_on  # noqa: E402
 
 ADAPTER, ENCODER = "adapter", "encoder"
@@ -38,8 +38,13 @@ def name_of(kind: str, left_out: str | None) -> str:
 def train(args: argparse.Namespace) -> dict[str, Any]:
     """Train one judge; returns its record."""
     folder: Path = args.output / name_of(args.kind, args.leave_out)
+    settings = {"reads": args.reads, "epochs": args.epochs, "seed": args.seed}
     if (folder / RECORD).is_file():
-        return json.loads((folder / RECORD).read_text())
+        record = json.loads((folder / RECORD).read_text())
+        trained = {name: record["settings"][name] for name in settings}
+        if trained != settings:
+            raise SampleError(f"{folder} was trained with {trained}; choose another --output for {settings}.")
+        return record
     tasks = [task for task in TASKS if task != args.leave_out]
     pairs = training_pairs(tasks, args.reads, args.seed, args.data)
     with progress_on(Console()) as bar:
@@ -56,7 +61,7 @@ def train(args: argparse.Namespace) -> dict[str, Any]:
                 epochs=args.epochs, learning_rate=args.learning_rate or 1.5e-4, seed=args.seed, targets=8
             )
             record = train_encoder(pairs, folder, base=args.base, training=encoder, progress=progress)
-    record |= {"tasks": tasks, "reads": args.reads}
+    record |= {"tasks": tasks, "settings": settings}
     (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n")
     return record
 

@@ -152,8 +152,9 @@ def read_again(run: RunLog, share: float, judge: Judge) -> Iterator[Observation]
         verdicts = iter(judge.judge(reads))
         return [
             [
-                (item["probabilities"][YES], (next(verdicts).probabilities or {})[YES])
+                (item["probabilities"][YES], verdict.probabilities[YES])
                 for item in data["score"]["items"]
+                if (verdict := next(verdicts)).unanswered is None and verdict.probabilities is not None
             ]
             for data in chosen
         ]
@@ -167,7 +168,7 @@ def _shadowed(run: RunLog, share: float, answers: Answers) -> Iterator[Observati
         seen = [replace(one, shadow=None) for one in observation.seen]
         places = sampler.choose(range(len(seen)), rng)
         for place, items in zip(places, answers(observation.step, places), strict=True):
-            seen[place] = replace(seen[place], shadow=next_shadow(items))
+            seen[place] = replace(seen[place], shadow=next_shadow(items) if items else None)
         yield Observation(observation.step, seen)
 
 

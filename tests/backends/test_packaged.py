@@ -1,8 +1,13 @@
 """Models that come from installed packages."""
 
-import pytest
+from pathlib import Path
 
+import pytest
+from safetensors import SafetensorError
+
+from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import model_identity, packaged, resolve_model
+from checklist_rewards.backends.bounds import local_tokenizer
 from checklist_rewards.backends.packaged import packaged_dir, packaged_models
 from checklist_rewards.errors import ModelError
 
@@ -28,9 +33,23 @@ def test_a_model_is_written_to_the_cache_once(built, tmp_path, monkeypatch):
     folder = packaged_dir("smollm2")
     assert folder.startswith(str(tmp_path)) and packaged_dir("smollm2") == folder == resolve_model("smollm2")
     assert built == ["smollm2"]
-    assert model_identity("smollm2") == model_identity(folder)
+    identity = model_identity("smollm2")
     monkeypatch.setattr(packaged, "version", lambda name: "1.1")
-    assert packaged_dir("smollm2") != folder  # another version of the weights
+    assert packaged_dir("smollm2") != folder and model_identity("smollm2") != identity  # other weights
+
+
+def test_a_dry_run_prepares_no_model(built, tmp_path):
+    assert ChecklistScorer("smollm2", backend="transformers", store=False).judge.identity
+    assert local_tokenizer("smollm2") is None and not built
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_path_is_never_a_packaged_model(built, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "smollm2").mkdir()
+    (tmp_path / "smollm2" / "config.json").write_text("{}")
+    assert resolve_model(Path("smollm2")) == resolve_model("./smollm2") == str(tmp_path / "smollm2")
+    assert resolve_model("smollm2") != str(tmp_path / "smollm2")
 
 
 def test_another_process_may_be_faster(built, monkeypatch):
@@ -46,13 +65,16 @@ def test_another_process_may_be_faster(built, monkeypatch):
     assert built == ["smollm2", "smollm2"]
 
 
-def test_an_interrupted_build_leaves_nothing(built, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), SafetensorError("I/O error: No space left on device")]
+)
+def test_an_interrupted_build_leaves_nothing(built, tmp_path, monkeypatch, error):
     def broken(name, folder):
         folder.mkdir()
-        raise OSError(28, "No space left on device")
+        raise error
 
     monkeypatch.setattr(packaged, "_build", broken)
-    with pytest.raises(ModelError, match=r"'smollm2' cannot be written to .* \(No space left on device\)"):
+    with pytest.raises(ModelError, match=r"'smollm2' cannot be written to .*No space left on device\)"):
         packaged_dir("smollm2")
     assert not list((tmp_path / "checklist-rewards" / "models").iterdir())
 

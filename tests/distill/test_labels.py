@@ -31,9 +31,11 @@ def test_labels_may_be_words(tmp_path):
 
 
 def test_rows_may_have_an_input_and_a_reference(tmp_path):
+    chat = [{"role": "user", "content": "Describe the cat."}]
     rows = [ROW | {"input": "Describe the cat.", "reference": "It is red."}, ROW | {"input": None, "reference": ""}]
-    write_jsonl(tmp_path / "l.jsonl", *rows)
-    first, second = read_labels(tmp_path / "l.jsonl")
+    write_jsonl(tmp_path / "l.jsonl", *rows, ROW | {"input": chat})
+    first, second, third = read_labels(tmp_path / "l.jsonl")
+    assert third.input == first.input
     assert (first.input, first.reference) == ("Describe the cat.", "It is red.")
     assert (second.input, second.reference) == (None, None)
     assert len(by_target([first, second])) == 2
@@ -72,7 +74,8 @@ def test_a_scored_file_labels_by_the_probabilities_of_its_judge(tmp_path):
         (ROW | {"label": "maybe"}, "line 1: 'label' is 'maybe'"),
         (ROW | {"label": None}, "line 1: 'label' is None"),
         (ROW | {"target": None}, "line 1: 'target' must be a string, got NoneType"),
-        (ROW | {"input": ["a"]}, "line 1: 'input' must be a string, got list"),
+        (ROW | {"input": ["a"]}, "line 1: 'input': a prompt must be a string or a list of mappings"),
+        (ROW | {"reference": 7}, "line 1: 'reference' must be a string, got int"),
         (
             {"target": "a", "label": 1},
             "line 1: key 'question' not found; the row has 'target', 'label' \\(--question-key",

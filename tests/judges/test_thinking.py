@@ -11,6 +11,7 @@ from checklist_rewards.errors import BackendError, ModelError, SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Example, FewShot, LogprobJudge, Read, ThinkingJudge
 from checklist_rewards.judges.budget import Budget
+from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.jury import load_jury
 from checklist_rewards.judges.settings import JudgeSettings
 from checklist_rewards.judges.variants import repeated
@@ -54,7 +55,7 @@ def test_a_thought_is_written_and_the_label_is_read_after_it():
     judge = ThinkingJudge(backend=engine, thinking=32)
     short, polite = judge.judge(TWO)
     assert short.probabilities == {"yes": pytest.approx(0.9), "no": pytest.approx(0.1)}
-    assert (short.reasoning, short.method, short.mass) == ("Two letters: 0.9", "logprobs", pytest.approx(1))
+    assert (short.reasoning, short.method, short.mass) == ("Two letters: 0.9", "thought", pytest.approx(1))
     assert (polite.probabilities["yes"], polite.votes) == (pytest.approx(0.2), ())
     assert engine.samplings[0].max_tokens == 32 and engine.samplings[0].temperature == 0
     [group] = engine.groups  # both reads share the target, each has its own thought
@@ -122,6 +123,41 @@ def test_one_thought_per_target_sees_all_its_items_and_each_is_put_again():
     assert [len(set(group.tails)) for group in engine.groups] == [1, 1]
 
 
+def test_one_thought_per_target_has_no_question_about_another_target():
+    """Also if the caller does not number its samples."""
+    engine = Thinks(lambda messages: "0.7")
+    ThinkingJudge(backend=engine, per="target").judge([TWO[0], replace(TWO[1], target="Ho.")])
+    asked = [messages[-1]["content"] for messages in engine.prompts]
+    assert [("Is it short?" in text, "Is it polite?" in text) for text in asked] == [(True, False), (False, True)]
+
+
+def test_the_spread_is_that_of_the_answers_in_the_mean():
+    class OffLabel(Thinks):
+        def _of(self, written):
+            return LabelRead((-9.0, -9.0)) if "aside" in written.thought else super()._of(written)
+
+    judge = ThinkingJudge(backend=OffLabel(lambda messages: ["0.9", "aside", "0.7"]), samples=3)
+    [item] = ChecklistScorer(judge=judge).score([SHORT.question], target="Hi.").items
+    assert item.probabilities["yes"] == pytest.approx(0.8) and item.spread == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"per": "word"}, "per='word'"), ({"thinking": 0}, "thinking"), ({"samples": 0}, "samples")]
+    + [({"samples": 2, "temperature": 0.0}, "temperature above 0")],
+)
+def test_a_judge_checks_its_settings(settings, message):
+    with pytest.raises(SampleError, match=message):
+        ThinkingJudge(backend=Thinks(["0.9"]), **settings)
+
+
+def test_a_calibration_of_plain_reads_is_refused():
+    map = {"method": "temperature", "temperature": 2, "reads": 9}
+    plain = Calibration(judge="pocket", read_by="logprobs", maps={"yes/no": map})
+    with pytest.raises(SampleError, match="fitted on answers read by logprobs, and these are read by thought"):
+        JudgeSettings(thinking=8, calibration=plain).build(store=False)
+
+
 def test_several_thoughts_are_averaged_and_each_is_kept():
     engine = Thinks(lambda messages: ["sure 0.9", "less so 0.5", "no 0.1"])
     judge = ThinkingJudge(backend=engine, samples=3)
@@ -129,7 +165,7 @@ def test_several_thoughts_are_averaged_and_each_is_kept():
     assert verdict.probabilities["yes"] == pytest.approx(0.5)
     assert [vote.probabilities["yes"] for vote in verdict.votes] == pytest.approx([0.9, 0.5, 0.1])
     assert [vote.reasoning for vote in verdict.votes] == ["sure 0.9", "less so 0.5", "no 0.1"]
-    assert verdict.method == "logprobs" and engine.samplings[0].temperature == 0.7 and engine.samplings[0].n == 3
+    assert verdict.method == "thought" and engine.samplings[0].temperature == 0.7 and engine.samplings[0].n == 3
     score = ChecklistScorer(judge=judge).score([SHORT.question], target="Hi.")
     [item] = score.items
     assert (item.answer, item.spread) == ("no", pytest.approx(math.sqrt(0.32 / 3)))  # the threshold applies

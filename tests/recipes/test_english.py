@@ -8,6 +8,7 @@ from english.floors import length, overlap, regression
 from english.tasks import DEV, TASKS, TRAIN, WORDINGS, Example, load, training_pairs
 
 from checklist_rewards import ChecklistScorer
+from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.judges import LogprobJudge
 from tests.fakes import FakeBackend
@@ -87,8 +88,12 @@ def test_the_protocol_reads_the_judges_that_are_trained(data_dir, tmp_path, monk
 
 def test_a_trained_judge_is_not_trained_again(tmp_path):
     (tmp_path / "adapter-not-argkp").mkdir()
-    (tmp_path / "adapter-not-argkp" / train.RECORD).write_text('{"steps": 7}')
+    (tmp_path / "adapter-not-argkp" / train.RECORD).write_text(
+        json.dumps({"settings": {"reads": None, "epochs": 1.0, "seed": 0}})
+    )
     train.main(["adapter", "--output", str(tmp_path), "--leave-out", "argkp"])
+    with pytest.raises(SampleError, match="was trained with .*'reads': None"):
+        train.main(["adapter", "--output", str(tmp_path), "--leave-out", "argkp", "--reads", "30"])
 
 
 def test_probes_are_pairs_of_yes_and_no_that_differ_in_one_detail():
