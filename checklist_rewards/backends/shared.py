@@ -16,7 +16,7 @@ from checklist_rewards.backends.models import (
     resolve_model,
     served_identity,
 )
-from checklist_rewards.backends.packaged import packaged_models
+from checklist_rewards.backends.packaged import PACKAGED
 from checklist_rewards.backends.servers import joined, server_addresses
 from checklist_rewards.errors import ModelError
 from checklist_rewards.validation import install, missing
@@ -67,7 +67,7 @@ def choose_backend(model: str, backend: str = "auto", base_url: str | None = Non
     if backend == "auto":
         if missing("vllm"):
             return "transformers"
-        is_pocket = model not in packaged_models() and resolve_model(model) == str(pocket_dir())
+        is_pocket = model not in PACKAGED and resolve_model(model) == str(pocket_dir())
         return "transformers" if is_pocket else "vllm"
     return backend
 
