@@ -27,8 +27,8 @@ from checklist_rewards.scores import DEFAULT_THRESHOLD
 Row = dict[str, Any]
 Sizes = dict[str, tuple[float | None, float | None]]
 """Signal to size and standard error at one step."""
-Answers = Callable[[int, Sequence[int]], Sequence[Sequence[tuple[float, float]]]]
-"""Step and places of completions to P(yes) of their items: pairs of the judge and of the shadow judge."""
+Answers = Callable[[Sequence[tuple[int, int]]], Sequence[Sequence[tuple[float, float]]]]
+"""Step and place of completions to P(yes) of their items: pairs of the judge and of the shadow judge."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def replayed(run: RunLog, share: float | None, weakness: float = 0.0) -> Iterato
         yield from observations([run.log])
         return
     scores = _unbiased(run, weakness)
-    yield from _shadowed(run, share, lambda step, places: [scores[step][place] for place in places])
+    yield from _shadowed(run, share, lambda chosen: [scores[step][place] for step, place in chosen])
 
 
 def read_again(run: RunLog, share: float, judge: Judge) -> Iterator[Observation]:
@@ -142,11 +142,11 @@ def read_again(run: RunLog, share: float, judge: Judge) -> Iterator[Observation]
     for row in read_rows(run.log):
         rows.setdefault(row.data["step"], []).append(row.data)
 
-    def answers(step: int, places: Sequence[int]) -> list[list[tuple[float, float]]]:
-        chosen = [rows[step][place] for place in places]
+    def answers(chosen: Sequence[tuple[int, int]]) -> list[list[tuple[float, float]]]:
+        completions = [rows[step][place] for step, place in chosen]
         reads = [
             Read(ChecklistItem(question=item["question"]), data["completion"], data["prompt"][-1]["content"])
-            for data in chosen
+            for data in completions
             for item in data["score"]["items"]
         ]
         verdicts = iter(judge.judge(reads))
@@ -156,7 +156,7 @@ def read_again(run: RunLog, share: float, judge: Judge) -> Iterator[Observation]
                 for item in data["score"]["items"]
                 if (verdict := next(verdicts)).unanswered is None and verdict.probabilities is not None
             ]
-            for data in chosen
+            for data in completions
         ]
 
     yield from _shadowed(run, share, answers)
@@ -164,12 +164,14 @@ def read_again(run: RunLog, share: float, judge: Judge) -> Iterator[Observation]
 
 def _shadowed(run: RunLog, share: float, answers: Answers) -> Iterator[Observation]:
     sampler, rng = Sampler(share), random.Random(f"shadow {run.seed}")
-    for observation in observations([run.log]):
-        seen = [replace(one, shadow=None) for one in observation.seen]
-        places = sampler.choose(range(len(seen)), rng)
-        for place, items in zip(places, answers(observation.step, places), strict=True):
-            seen[place] = replace(seen[place], shadow=next_shadow(items) if items else None)
-        yield Observation(observation.step, seen)
+    steps = list(observations([run.log]))
+    chosen = [(step.step, place) for step in steps for place in sampler.choose(range(len(step.seen)), rng)]
+    shadows = {
+        at: next_shadow(items) for at, items in zip(chosen, answers(chosen), strict=True) if items
+    }  # all in one call of the judge
+    for step in steps:
+        seen = [replace(one, shadow=shadows.get((step.step, place))) for place, one in enumerate(step.seen)]
+        yield Observation(step.step, seen)
 
 
 def next_shadow(items: Sequence[tuple[float, float]]) -> Shadowed:
