@@ -31,6 +31,8 @@ DATA = os.environ.get("CHECKLIST_REWARDS_DATA", str(Path(__file__).resolve().par
 TASKS = ("realsumm", "semeval", "argkp", "evouna")
 TRAIN, DEV = "train", "dev"
 _DEV_FOLD = 1
+_ALIASES = 5
+"""Number of accepted answers that a question quotes; some have more than a hundred."""
 
 WORDINGS = {
     "realsumm": (
@@ -169,7 +171,7 @@ def _statement(row: dict[str, Any]) -> str:
         case "semeval":
             return row["closest_reference"]
         case "evouna":
-            return row["reference"]
+            return "/".join(row["references"][:_ALIASES])
     return row["question"].split(": '", 1)[1].removesuffix("'?")
 
 
