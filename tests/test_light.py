@@ -24,6 +24,7 @@ NOT_LIGHT = {
     *(f"backends.{name}" for name in ("encoder", "loading", "packing", "sampling", "transformers", "vllm")),
     *(f"datasets.{name}" for name in ("build", "card", "ray", "saving", "scoring")),
     *(f"rewards.{name}" for name in ("callback", "online_dpo")),
+    "distill.adapter",
     "distill.training",
     "monitor.callback",
     "server",

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-import numpy as np
+from checklist_rewards.validation import np
 
 T = TypeVar("T")
 
