@@ -38,6 +38,8 @@ def packaged_dir(name: str) -> str:
     """
     folder = packaged_folder(name)
     if not (folder / "config.json").is_file():
+        from safetensors import SafetensorError
+
         logger.warning("preparing the model %r in %s; this is done once.", name, folder)
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
@@ -45,12 +47,9 @@ def packaged_dir(name: str) -> str:
                 built = Path(temporary) / "model"
                 _build(built)
                 _placed(built, folder)
-        except OSError as error:
-            raise ModelError(f"model {name!r} cannot be written to {folder} ({error.strerror or error}).") from error
-        except Exception as error:
-            if type(error).__name__ != "SafetensorError":  # on a full disk; the library is imported by the build only
-                raise
-            raise ModelError(f"model {name!r} cannot be written to {folder} ({error}).") from error
+        except (OSError, SafetensorError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise ModelError(f"model {name!r} cannot be written to {folder} ({why}).") from error
     return str(folder)
 
 

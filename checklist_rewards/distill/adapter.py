@@ -110,8 +110,8 @@ def train_adapter(
 
     Raises:
         ModelError: If the packages or the model are missing, or if the model cannot read packed rows.
-        SampleError: If there are no pairs, if `output` is something else than an adapter, or if `<output>.training` is
-            from another model, prompt, labels or settings.
+        SampleError: If there are no pairs, if `output` exists and is not an adapter, or if `<output>.training` is from
+            another model, prompt, labels or settings.
     """
     try:
         from peft import LoraConfig, get_peft_model

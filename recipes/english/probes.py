@@ -55,7 +55,7 @@ FILLER = (
     "The weather was mild that day.",
     "Some people were waiting outside.",
     "A radio was playing in the next room.",
-    "Nobody was in a hurry.",
+    "The trains were on time.",
     "There was coffee on the table.",
     "The street was quiet.",
 )

@@ -54,7 +54,9 @@ class ThinkingArguments:
         default=None, metadata={"help": "Labelled rows (.jsonl or .jsonl.gz); else the pocket world."}
     )
     rows: int = field(default=150, metadata={"help": "Rows of the data, or reads of the pocket world."})
-    thinking: list[int] = field(default_factory=lambda: [0, 32, 64], metadata={"help": "Tokens; 0 is no thought."})
+    thinking: list[int] = field(
+        default_factory=lambda: [0, 32, 64], metadata={"help": "Most tokens of a thought; 0 to answer without one."}
+    )
     samples: int = field(default=1, metadata={"help": "Thoughts per read."})
     per: str = field(default="item", metadata={"help": "item or target."})
     threshold: float = field(default=0.5, metadata={"help": "P(yes) that counts as yes, for the accuracy."})
