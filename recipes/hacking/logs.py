@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
@@ -196,7 +196,7 @@ def _unbiased(run: RunLog, weakness: float) -> dict[int, list[list[tuple[float, 
     return scores
 
 
-def sizes(steps: Iterator[Observation], settings: MonitorSettings) -> list[Sizes]:
+def sizes(steps: Iterable[Observation], settings: MonitorSettings) -> list[Sizes]:
     """Size and standard error of each signal at each step."""
     watch = Watch(settings)
     return [

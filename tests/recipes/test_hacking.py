@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 from hacking.biases import BIASES, BiasedJudge
-from hacking.evaluate import Outcome, Study, fitting, line, outcome, shares, whole
+from hacking.evaluate import Outcome, Study, badness, fitting, line, outcome, shares, whole
 from hacking.logs import alarm_steps, finished, read_again, replayed, sizes
 from hacking.onset import gap_rise, gold_lost, onset, smoothed
 from hacking.study import Run, study
@@ -226,6 +226,13 @@ def test_tables_leave_out_the_runs_on_which_thresholds_were_chosen(tmp_path, cap
     assert [run.folder.name for run in found.runs if fitting(run)] == ["clean-0", "lexical-0"]
 
 
+def test_few_false_alarms_come_before_many_runs_in_time():
+    hacked, late = Outcome(True, False, 5, 0, 0.01), Outcome(True, False, 9, 4, 0.2)
+    quiet, wrong = Outcome(False, True, None, None, 0.0), Outcome(False, True, 3, None, 0.0)
+    order = [[hacked, quiet], [late, quiet], [hacked, wrong], [late, wrong]]
+    assert sorted(reversed(order), key=badness) == order
+
+
 @pytest.mark.slow
 @pytest.mark.xdist_group("trainers")
 def test_a_run_and_its_table(tmp_path, capsys, monkeypatch):
@@ -244,6 +251,9 @@ def test_a_run_and_its_table(tmp_path, capsys, monkeypatch):
     assert (log.folder / "monitor.jsonl").is_file()
     main([str(tmp_path), "thresholds"])
     assert "| shadow_gap |" in capsys.readouterr().out
+    main([str(tmp_path), "grid"])
+    table = capsys.readouterr().out
+    assert "certainty 4, gap 0.05, disagreement 0.2, same |" in table and "disagreement 0.2, reworded |" in table
 
     monkeypatch.setattr(run, "train", None)  # cannot be called: the run is finished
     run.main(how)
