@@ -33,7 +33,7 @@ bench: $(VENV)/.installed-test
 	$(CAPPED) $(RUN) -P recipes/benchmarks/reads.py
 	$(CAPPED) $(RUN) -P recipes/benchmarks/served.py
 	$(CAPPED) $(RUN) -P recipes/benchmarks/serve.py
-	$(CAPPED) $(RUN) -P recipes/benchmarks/encoder.py
+	$(CAPPED) $(RUN) -P recipes/benchmarks/offline.py
 	$(CAPPED) $(RUN) -P recipes/benchmarks/report.py
 	$(CAPPED) $(RUN) -P recipes/benchmarks/app.py
 

