@@ -10,11 +10,11 @@ adapter on the upper third of the layers. The arms differ only in what answers t
 - *both*: the mean of the judge's P(yes) and the check's 0 or 1 (`checks="mean"`);
 - *dropout*: the judge, and a monitor that leaves out half of the items, drawn anew at each step.
 
-*Proxy* is the score that an arm is trained on, over all items, and *gold* the fraction of the instructions that IFEval's
-strict code checks find followed. Both are in `rewards.jsonl` for every completion in training. The policy also answers
-all held-out prompts, greedily: before training (`before/`), half-way and at the end. There, every arm is judged by
-both the judge and the code. A monitor watches every run and changes no reward, except in *dropout*. Its shadow judge is
-the code, which reads every completion.
+*Proxy* is the score that an arm is trained on, over all items, and *gold* the fraction of the instructions that
+IFEval's strict code checks find followed. Both are in `rewards.jsonl` for every completion in training. The policy
+also answers held-out prompts, greedily: before training (`before/`), half-way and at the end. There, the responses of
+every arm are read by the judge and by the code. A monitor watches every run and changes no reward, except in
+*dropout*. Its shadow judge is the code, which reads every completion.
 
 Writes `figures.md`, `summary.json` and `english_grpo.png` under `--output` (`grpo_figures.py`). Finished runs are
 skipped: the same command continues an interrupted study. An interrupted run starts again, but does not repeat its
@@ -26,14 +26,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from english.grpo_figures import figures_of  # noqa: E402
-from english.instructions import DATA, Instructed, dataset_of, prompts  # noqa: E402
+from english.instructions import DATA, dataset_of, prompts  # noqa: E402
 from english.judges import judge_of, probabilities_of_yes  # noqa: E402
 from hacking.run import write_log  # noqa: E402
 from peft import LoraConfig  # noqa: E402
@@ -47,7 +46,6 @@ from checklist_rewards import ChecklistScorer  # noqa: E402
 from checklist_rewards.backends import Sampling, resolve_model  # noqa: E402
 from checklist_rewards.backends.models import model_identity  # noqa: E402
 from checklist_rewards.backends.transformers import TransformersBackend  # noqa: E402
-from checklist_rewards.checklists import ChecklistItem  # noqa: E402
 from checklist_rewards.errors import ChecklistRewardsError  # noqa: E402
 from checklist_rewards.files.store import Store  # noqa: E402
 from checklist_rewards.judges import Read  # noqa: E402
@@ -173,7 +171,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--groups", type=int, default=2, help="prompts per step, with 8 completions each")
     parser.add_argument("--tokens", type=int, default=64, help="most tokens of a completion")
     parser.add_argument("--learning-rate", type=float, default=5e-4)
-    parser.add_argument("--test-prompts", type=int, help="number of held-out prompts; all by default")
+    parser.add_argument("--test-prompts", type=int, default=48, help="number of held-out prompts that are answered")
     parser.add_argument("--data", default=DATA, help="folder that contains ifeval/")
     parser.add_argument("--summary", action="store_true", help="start no run, only summarize those that are finished")
     return parser

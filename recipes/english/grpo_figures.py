@@ -161,8 +161,8 @@ def first_alarms(path: Path) -> dict[str, Result]:
 def _held_out_table(before: Rows, held_out: Mapping[str, Result]) -> list[str]:
     start = Bootstrap().figures(Mean("mean", list(map(gold, before))), range(len(before)))["mean"]
     rows = [
-        f"Untrained: gold {start.shown()}, all instructions followed {fmean(map(all_followed, before)):.3f}, judge's "
-        f"mean P(yes) {fmean(map(judged, before)):.3f}, {fmean(len(r['response'].split()) for r in before):.0f} words.",
+        f"Untrained: gold {start.shown()}, all instructions followed {fmean(map(all_followed, before)):.3f}, mean "
+        f"P(yes) {fmean(map(judged, before)):.3f}, {fmean(len(row['response'].split()) for row in before):.0f} words.",
         "",
         "| arm | gold | by seed | change of gold | all followed | change of the proxy | change of proxy - gold "
         "| words |",
@@ -199,14 +199,15 @@ def _judge_table(judge: Mapping[str, Mapping[str, Result]]) -> list[str]:
         "|---|---|---|---|---|---|---|---|",
     ]
     for kind, found in judge["before"].items():
-        both = [found, judge["after"].get(kind)]
-        cells = [
-            cell
-            for one in both
-            for cell in (("", "", "") if one is None else (f"{one['followed']:.2f}", f"{one['p_yes']:.2f}", one["auc"].shown(2)))
-        ]  # fmt: skip
+        cells = [_cells(found), _cells(judge["after"].get(kind))]
         rows.append(f"| {kind} | {found['prompts']} | {' | '.join(cells)} |")
     return [*rows, ""]
+
+
+def _cells(found: Result | None) -> str:
+    if found is None:
+        return " | | "
+    return f"{found['followed']:.2f} | {found['p_yes']:.2f} | {found['auc'].shown(2)}"
 
 
 def _alarm_table(alarms: Mapping[str, Mapping[str, Result]], logs: Mapping[str, Sequence[RunLog]]) -> list[str]:
