@@ -167,7 +167,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--policy", default="smollm2", help="a packaged model, a folder or a Hub id")
     parser.add_argument("--arms", choices=ARMS, nargs="+", default=list(ARMS))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1], help="training seeds")
-    parser.add_argument("--steps", type=int, default=24, help="GRPO steps")
+    parser.add_argument("--steps", type=int, default=20, help="GRPO steps")
     parser.add_argument("--groups", type=int, default=2, help="prompts per step, with 8 completions each")
     parser.add_argument("--tokens", type=int, default=64, help="most tokens of a completion")
     parser.add_argument("--learning-rate", type=float, default=5e-4)

@@ -134,6 +134,8 @@ def by_kind(rows: Rows) -> dict[str, Result]:
         for kind, yes, verdict in zip(row["kinds"], row["yes"], row["verdicts"], strict=True)
     ]
     kinds = sorted({kind for kind, *_ in items})
+    if not items:
+        return {}
     return {name: _agreement([item for item in items if name in ("all", item[0])]) for name in ("all", *kinds)}
 
 
