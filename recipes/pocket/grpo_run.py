@@ -245,11 +245,12 @@ def fit(
         multi_objective_aggregation="normalize_then_sum",
         seed=seed,
     )
+    model, tokenizer = load_policy(policy)
     trainer = GRPOTrainer(
-        model=AutoModelForCausalLM.from_pretrained(policy, dtype="float32"),
+        model=model,
         args=config,
         train_dataset=dataset,
-        processing_class=AutoTokenizer.from_pretrained(policy),
+        processing_class=tokenizer,
         reward_funcs=[*rewards, GoldReward(gold)],
         callbacks=[Bar()],
         peft_config=adapter,
@@ -268,3 +269,17 @@ def fit(
         for entry in trainer.state.log_history
         if LOGGED["gold"] in entry
     ]
+
+
+def load_policy(folder: str | Path) -> tuple[Any, Any]:
+    """A policy and its tokenizer, whose end of text is the one of the model.
+
+    The trainer takes it from the tokenizer, but tokenizers that are converted from GGUF may name another token: in that
+    of SmolLM2 it is the start of a message, so completions would go on after their end.
+    """
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    end = model.generation_config.eos_token_id
+    if isinstance(end, int):
+        tokenizer.eos_token = tokenizer.convert_ids_to_tokens(end)
+    return model, tokenizer
