@@ -274,8 +274,8 @@ def fit(
 def load_policy(folder: str | Path) -> tuple[Any, Any]:
     """A policy and its tokenizer, whose end of text is the one of the model.
 
-    The trainer takes it from the tokenizer, but tokenizers that are converted from GGUF may name another token: in that
-    of SmolLM2 it is the start of a message, so completions would go on after their end.
+    The trainer takes it from the tokenizer, but a tokenizer that was converted from GGUF may name another token. In
+    that of SmolLM2, it is the start of a message, so completions would go on after their end.
     """
     model = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
     tokenizer = AutoTokenizer.from_pretrained(folder)
