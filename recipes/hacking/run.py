@@ -29,10 +29,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from hacking.biases import BIASES, BiasedJudge  # noqa: E402
 from hacking.start import make_start, measure_difficulty  # noqa: E402
 from hacking.study import PREVENTIONS, STRENGTH, Run, study  # noqa: E402
-from pocket.grpo_run import console, train  # noqa: E402
+from pocket.grpo_run import Gold, console, satisfied, train  # noqa: E402
 from pocket.policy import checklist_dataset  # noqa: E402
 from pocket.study import once  # noqa: E402
-from pocket.world import Task, satisfaction, tasks  # noqa: E402
+from pocket.world import tasks  # noqa: E402
 from transformers.utils import logging as transformers_logging  # noqa: E402
 
 from checklist_rewards import ChecklistScorer  # noqa: E402
@@ -84,20 +84,19 @@ def execute(run: Run, output: Path) -> dict[str, Any]:
             groups=run.groups,
             max_tokens=run.max_tokens,
         )
-        write_log(raw, folder / "rewards.jsonl", {task.instruction: task for task in items})
+        write_log(raw, folder / "rewards.jsonl", satisfied(items))
         return {"log": log}
 
     with TemporaryDirectory() as reads:  # judges of a panel share their reads; runs do not
         return once(folder, asdict(run), trained)
 
 
-def write_log(raw: Path, path: Path, by_prompt: dict[str, Task]) -> None:
+def write_log(raw: Path, path: Path, gold: Gold) -> None:
     """Write the log of a run with gold, without the fields of scores that are None; delete the raw log."""
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         for row in read_rows(raw):
-            task = by_prompt[row.data["prompt"][-1]["content"]]
-            gold = satisfaction(task, row.data["completion"])
-            record = row.data | {"score": _without_none(row.data["score"]), "gold": gold}
+            found = gold(row.data["prompt"][-1]["content"], row.data["completion"])
+            record = row.data | {"score": _without_none(row.data["score"]), "gold": found}
             file.write(json.dumps(record) + "\n")
     raw.unlink()
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from datasets import Dataset
 from pocket.policy import MAX_TOKENS
@@ -30,11 +30,16 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import pocket_dir
 from checklist_rewards.rewards.trl import ChecklistReward
 
+if TYPE_CHECKING:
+    from peft import PeftConfig
+
 console = Console(stderr=True)
 N, GROUPS = 8, 8
 """Completions per prompt (the size of a group), and groups per step."""
 EQUAL, NEARLY = 1e-8, 0.01
 """Standard deviations below which the rewards of a group are equal (TRL's tolerance) or nearly equal."""
+Gold = Callable[[str, str], float]
+"""Text of a prompt and of a completion to gold, in [0, 1]."""
 LOGGED = {
     "proxy": "proxy",
     "gold": "rewards/gold/mean",
@@ -47,18 +52,25 @@ LOGGED = {
 
 
 class GoldReward:
-    """Fraction of the instruction's constraints that are met, computed by code. Logged only: its weight is 0."""
+    """Gold of each completion, computed by code from the text of prompt and completion. Logged only: its weight is
+    0."""
 
     __name__ = "gold"
 
-    def __init__(self, by_prompt: dict[str, Task]):
-        self.by_prompt = by_prompt
+    def __init__(self, gold: Gold):
+        self.gold = gold
 
     def __call__(self, prompts: list[Any], completions: list[Any], **kwargs: Any) -> list[float]:
         return [
-            satisfaction(self.by_prompt[prompt[-1]["content"]], completion[-1]["content"])
+            self.gold(prompt[-1]["content"], completion[-1]["content"])
             for prompt, completion in zip(prompts, completions, strict=True)
         ]
+
+
+def satisfied(items: Sequence[Task]) -> Gold:
+    """Gold of the pocket world: the fraction of the instruction's constraints that a completion meets."""
+    by_prompt = {task.instruction: task for task in items}
+    return lambda prompt, text: satisfaction(by_prompt[prompt], text)
 
 
 class Watched:
@@ -166,6 +178,49 @@ def train(
         rewards.unlink(missing_ok=True)  # a log is appended to, and this is a new run
         reward = WatchedReward(scorer, log=rewards, shaping=shaping)
         parts = reward.split(dataset=dataset) if split else []
+    return fit(
+        dataset,
+        parts or [reward],
+        satisfied(items),
+        output,
+        policy=start or pocket_dir(),
+        weights=[part.weight for part in parts] or [1.0],
+        steps=steps,
+        learning_rate=learning_rate,
+        seed=seed,
+        save_steps=save_steps,
+        groups=groups,
+        max_tokens=max_tokens,
+    )
+
+
+def fit(
+    dataset: Dataset,
+    rewards: Sequence[Callable[..., list[float | None]]],
+    gold: Gold,
+    output: Path,
+    *,
+    policy: str | Path,
+    steps: int,
+    learning_rate: float,
+    seed: int,
+    save_steps: int | None,
+    groups: int,
+    max_tokens: int,
+    weights: Sequence[float] = (1.0,),
+    adapter: PeftConfig | None = None,
+) -> list[dict[str, float]]:
+    """Train a policy by GRPO on given reward functions; the result is in `output/policy`.
+
+    Args:
+        policy (path): the folder of the policy and its tokenizer.
+        weights: the weight of each reward.
+        adapter (*optional*): train an adapter with this configuration; by default, all parameters are trained.
+        dataset, output, steps, learning_rate, seed, save_steps, groups, max_tokens: see [`train`].
+
+    Returns:
+        The log, as that of [`train`].
+    """
     config = GRPOConfig(
         output_dir=str(output / "trainer"),
         use_cpu=True,
@@ -185,18 +240,20 @@ def train(
         save_steps=save_steps or steps,
         save_only_model=True,
         report_to="none",
-        reward_weights=[*([part.weight for part in parts] or [1.0]), 0.0],
+        reward_weights=[*weights, 0.0],
         # The default sum would count a completion without a score as 0 instead of leaving it out.
         multi_objective_aggregation="normalize_then_sum",
         seed=seed,
     )
+    model, tokenizer = load_policy(policy)
     trainer = GRPOTrainer(
-        model=AutoModelForCausalLM.from_pretrained(start or pocket_dir(), dtype="float32"),
+        model=model,
         args=config,
         train_dataset=dataset,
-        processing_class=AutoTokenizer.from_pretrained(pocket_dir()),
-        reward_funcs=[*(parts or [reward]), GoldReward({task.instruction: task for task in items})],
+        processing_class=tokenizer,
+        reward_funcs=[*rewards, GoldReward(gold)],
         callbacks=[Bar()],
+        peft_config=adapter,
     )
     trainer.remove_callback(ProgressCallback)
     trainer.train()
@@ -212,3 +269,17 @@ def train(
         for entry in trainer.state.log_history
         if LOGGED["gold"] in entry
     ]
+
+
+def load_policy(folder: str | Path) -> tuple[Any, Any]:
+    """A policy and its tokenizer, whose end of text is the one of the model.
+
+    The trainer takes it from the tokenizer, but a tokenizer that was converted from GGUF may name another token. In
+    that of SmolLM2, it is the start of a message, so completions would go on after their end.
+    """
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    end = model.generation_config.eos_token_id
+    if isinstance(end, int):
+        tokenizer.eos_token = tokenizer.convert_ids_to_tokens(end)
+    return model, tokenizer
