@@ -44,7 +44,7 @@ def resolve_model(model: str | Path, revision: str | None = None) -> str:
     """Resolve the name of a model to a local folder or a Hub id, without loading the model.
 
     Args:
-        model (`str` or `Path`): "pocket", "smollm2" (see `packaged.py`), a local folder with a
+        model (`str` or `Path`): "pocket", "english", "smollm2" (see `packaged.py`), a local folder with a
             `config.json`, or a Hub id ("org/name").
         revision (`str`, *optional*): A branch, tag or commit of a Hub model.
 

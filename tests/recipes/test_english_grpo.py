@@ -6,7 +6,7 @@ import json
 import pytest
 from english import grpo, grpo_figures
 from english.instructions import LIMIT, WORDS, Instructed, dataset_of, item_of, kept, prompts, words_needed
-from pocket.grpo_run import GoldReward, load_policy
+from pocket.grpo_run import GoldReward
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.checks import parse_check
@@ -146,12 +146,6 @@ def test_the_first_alarm_of_each_signal(tmp_path):
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     found = grpo_figures.first_alarms(path)
     assert {signal: one["step"] for signal, one in found.items()} == {"shadow_gap": 4, "copied": 5}
-
-
-@pytest.mark.slow
-def test_a_completion_of_smollm2_ends_where_its_message_ends(smollm2):
-    model, tokenizer = load_policy(smollm2)
-    assert tokenizer.eos_token == "<|im_end|>" and tokenizer.eos_token_id == model.generation_config.eos_token_id
 
 
 @pytest.mark.slow
