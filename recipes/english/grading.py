@@ -33,6 +33,8 @@ SUBJECT, SAME = "of the subject", "of the same exam question"
 SHOTS = 4
 MOST_POINTS = 4
 _LEAST_WORDS = 3
+_MOST_CHARACTERS = 150
+"""Of the exam question and the expected answer of an example of the subject: every read pays for its tokens."""
 _CLAUSE = re.compile(r"(?<=[.;!?])\s+|[,;]\s+(?=(?:and|but|so|because|then|while|which)\b)")
 
 
@@ -116,8 +118,8 @@ def shots(examples: Sequence[Example], which: str) -> FewShot:
 
     Args:
         examples (sequence of [`Example`]): training examples that are not read. Answers with two labels are left out.
-        which (`str`): [`SAME`]: examples of each exam question. [`SUBJECT`]: the first four, two of each label, of
-            different exam questions, each with its exam question and expected answer.
+        which (`str`): [`SAME`]: examples of each exam question. [`SUBJECT`]: the first four with short texts, two of
+            each label, of different exam questions, each with its exam question and expected answer.
     """
     labels: dict[tuple[str, str], set[float]] = {}
     for example in examples:
@@ -127,15 +129,15 @@ def shots(examples: Sequence[Example], which: str) -> FewShot:
         return FewShot([Shot(e.target, e.label > 0.5, item=e.group) for e in clear], SHOTS)
     chosen: list[Example] = []
     for example in clear:
+        short = len(_context(example)) <= _MOST_CHARACTERS
         alike = sum(other.label == example.label for other in chosen)
-        if alike < SHOTS // 2 and all(other.group != example.group for other in chosen):
+        if short and alike < SHOTS // 2 and all(other.group != example.group for other in chosen):
             chosen.append(example)
-    return FewShot([_with_context(example) for example in chosen], SHOTS)
+    return FewShot([Shot(e.target, e.label > 0.5, item=SUBJECT, input=_context(e)) for e in chosen], SHOTS)
 
 
-def _with_context(example: Example) -> Shot:
-    context = f"{example.input}\n\nThe teacher expects: {example.statement}"
-    return Shot(example.target, example.label > 0.5, item=SUBJECT, input=context)
+def _context(example: Example) -> str:
+    return f"{example.input}\n\nThe teacher expects: {example.statement}"
 
 
 def answer_key(example: Example) -> tuple[str, str]:

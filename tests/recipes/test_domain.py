@@ -8,10 +8,12 @@ from english.grading import SAME, SUBJECT, Setup, clauses, point_questions, shot
 from english.protocol import Answers, read
 from english.tasks import Example
 
+from checklist_rewards import pipeline
 from checklist_rewards.errors import ModelError
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.judges import LogprobJudge
+from checklist_rewards.pipelines import builtin, register_custom_pipeline
 from tests.fakes import FakeBackend
 
 
@@ -67,6 +69,18 @@ def test_a_writer_splits_what_it_can():
     assert written(f"1. {one}") == ([[one], [one]], 0)
     assert written("I cannot do this.") == ([[], wanted], 2)
     assert point_questions(both) == ({("Why?", "The Earth turns."): [], grading.expected(both[1]): wanted}, 0)
+
+
+def test_the_prompts_make_a_pipeline(monkeypatch):
+    monkeypatch.setattr(builtin, "_registered", {})
+    scorer = {"mode": "item", "metric": "normalized", "prompt": str(grading.PROMPTS / "grade.md")}
+    points = grading.PROMPTS / "points.md"
+    backend = FakeBackend(lambda prefix, tail: 0.9, replies=["1. Does the answer say that there is a gap?"])
+    register_custom_pipeline("exam", points, generator={"min_items": 1}, scorer=scorer)
+    result = pipeline("exam", model="judge", backend=backend, store=False)("Why?", "It is open.", reference="a gap")
+    assert result.score.normalized_score == pytest.approx(0.9)
+    [(prefix, tail)] = backend.asked
+    assert prefix.startswith("## Exam question") and "there is a gap?" in tail
 
 
 def test_examples_are_of_the_subject_or_of_the_same_exam_question():
