@@ -55,7 +55,7 @@ from english.protocol import Answers, best_threshold, figures  # noqa: E402
 from english.tasks import DATA, DEV, TRAIN, Example, load, sample  # noqa: E402
 from rich.console import Console  # noqa: E402
 
-from checklist_rewards.backends import is_encoder  # noqa: E402
+from checklist_rewards.backends import Engine, is_encoder  # noqa: E402
 from checklist_rewards.checklists import NO, YES  # noqa: E402
 from checklist_rewards.errors import ChecklistRewardsError, ModelError  # noqa: E402
 from checklist_rewards.evaluation.agreement import Bootstrap, Categories, Figure, Numbers  # noqa: E402
@@ -118,7 +118,7 @@ class Study:
         writer = None
         if args.writer is not None:
             writer = DirectGenerator(
-                args.writer,
+                Engine(args.writer, "transformers"),
                 prompt=PROMPTS / "points.md",
                 min_items=1,
                 max_items=MOST_POINTS,
