@@ -131,7 +131,7 @@ def ratings_table(found: Mapping[str, Mapping[str, Any]]) -> str:
         cells = [", ".join(_shown(dimension[key]) for key in ("spearman", "mae")) for dimension in dimensions]
         lines.append(_line(name, min(dimension["n"] for dimension in dimensions), *cells))
     for name, row in PUBLISHED_RATINGS.items():
-        lines.append(_line(f"published: {name}", 100, *(f"{spearman}, {mae}" for spearman, mae in row)))
+        lines.append(_line(f"published: {name}", 100, *(f"{spearman:.3f}, {mae:.3f}" for spearman, mae in row)))
     return "\n".join(lines)
 
 

@@ -131,10 +131,10 @@ def test_finished_judges_are_skipped(data_dir, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_smollm2_and_the_pocket_model(data_dir, tmp_path, smollm2):
-    """The pocket model has no room for an article."""
+    """Some articles do not fit the context of the pocket model."""
     arguments = ["--documents", "1", "--pairs", "2", "--resamples", "10", "--data", str(data_dir)]
     found = validation.main(
         ["--output", str(tmp_path), *arguments, "--judge", f"base={smollm2}", "--judge", "pocket=pocket"]
     )
     assert found["base"]["ratings"]["fluency"]["n"] == 4 and found["base"]["pairs"]["semeval"]["n"] == 2
-    assert found["pocket"]["ratings"]["fluency"]["n"] == 0
+    assert 0 < found["pocket"]["ratings"]["fluency"]["n"] < 4 and found["pocket"]["pairs"]["summeval"]["unread"] == 1
