@@ -1,40 +1,29 @@
-"""Checklists against ratings of people: SummEval, as in tables 3 and 4 of AutoChecklist.
-
-    python recipes/english/summeval.py MODEL [--adapter FOLDER] --output runs/summeval
+"""Checklists against ratings of people: SummEval (Fabbri et al. 2021), as in table 4 of AutoChecklist.
 
 A checklist of five questions per dimension, written here, scores summaries of news articles. Per dimension: Spearman
 correlation and mean absolute error between the score on the scale from 1 to 5 (4 x P + 1, P the mean P(yes)) and the
-mean rating of three experts. Over all dimensions: the best-rated against the worst-rated summary of each article: how
-often the best has the higher score (win rate), Cohen's d of the difference, and the paired t-test.
-
-AutoChecklist's figures are of checklists written by gpt-5-mini and scored by gpt-5, on 100 summaries (table 4), and on
-RewardBench pairs (table 3), which are not in the data. Writes `<output>/<name>.json`.
+mean rating of three experts. `validation.py` runs it.
 """
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import random
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from english.floors import LENGTH, OVERLAP
+from english.judges import checklist_scores
+from evaluate.realsumm import content_recall
 
-from english.judges import add_judge, judge_of, probabilities_of_yes  # noqa: E402
-from english.tasks import DATA  # noqa: E402
-from rich.console import Console  # noqa: E402
-from rich.table import Table  # noqa: E402
-
-from checklist_rewards.checklists import ChecklistItem  # noqa: E402
-from checklist_rewards.errors import ChecklistRewardsError, SampleError  # noqa: E402
-from checklist_rewards.evaluation.agreement import Bootstrap, Figure, Numbers, Preferences  # noqa: E402
-from checklist_rewards.files.store import Store  # noqa: E402
-from checklist_rewards.judges import Judge, Read  # noqa: E402
+from checklist_rewards.backends import Progress
+from checklist_rewards.checklists import ChecklistItem
+from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.agreement import Bootstrap, Numbers
+from checklist_rewards.judges import Judge, Read
 
 QUESTIONS: dict[str, tuple[str, ...]] = {
     "coherence": (
@@ -66,13 +55,12 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
         "Is most of the summary about the main subject of the article?",
     ),
 }
-PUBLISHED = {
-    "coherence": (0.755, 0.703),
-    "consistency": (0.835, 0.565),
-    "fluency": (0.819, 0.829),
-    "relevance": (0.612, 0.719),
-}
-"""Best Spearman and best MAE of gpt-5-mini's checklists, scored by gpt-5 (AutoChecklist, table 4)."""
+CONSTANT = "always the median rating"
+OF_EACH = 4
+"""Summaries per article."""
+
+Scores = Mapping[str, Sequence[float | None]]
+"""By dimension, the score of every summary, in [0, 1]; None if it does not fit the model."""
 
 
 class Rated(NamedTuple):
@@ -90,7 +78,12 @@ class Rated(NamedTuple):
 
 
 def load(data: str | Path, documents: int, seed: int = 0) -> list[Rated]:
-    """Four summaries each of some articles: the best, the worst and two random ones."""
+    """The summaries of four random systems for each of some random articles, in the order of the articles."""
+    return [rated for some in _drawn(data, documents, seed)[0] for rated in some]
+
+
+def _drawn(data: str | Path, documents: int, seed: int) -> tuple[list[list[Rated]], list[Rated]]:
+    """The chosen summaries by article, and all summaries of the other articles."""
     folder = Path(data) / "summeval"
     if not folder.is_dir():
         raise SampleError(f"{folder}: folder not found; set CHECKLIST_REWARDS_DATA to the folder that contains it.")
@@ -100,11 +93,9 @@ def load(data: str | Path, documents: int, seed: int = 0) -> list[Rated]:
         rated = Rated(row["doc_id"], articles[row["doc_id"]], row["summary"], row["expert_mean"])
         by_document.setdefault(rated.document, []).append(rated)
     rng = random.Random(seed)
-    chosen = []
-    for document in rng.sample(sorted(by_document), min(documents, len(by_document))):
-        worst, *others, best = sorted(by_document[document], key=lambda rated: rated.overall)
-        chosen += [best, worst, *rng.sample(others, 2)]
-    return chosen
+    order = rng.sample(sorted(by_document), len(by_document))
+    chosen = [rng.sample(by_document[document], OF_EACH) for document in order[:documents]]
+    return chosen, [rated for document in order[documents:] for rated in by_document[document]]
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
@@ -112,78 +103,66 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         return [json.loads(line) for line in lines]
 
 
-def scores(judge: Judge, rated: Sequence[Rated]) -> dict[str, list[float]]:
+def judged(judge: Judge, rated: Sequence[Rated], progress: Progress | None = None) -> Scores:
     """Mean P(yes) of every summary, by dimension."""
     items = {name: [ChecklistItem(question=question) for question in some] for name, some in QUESTIONS.items()}
-    reads = [
-        Read(item, one.summary, f"Summarize this article.\n\n{one.article}")
+    checklists = [
+        [Read(item, one.summary, f"Summarize this article.\n\n{one.article}") for item in some]
         for one in rated
         for some in items.values()
-        for item in some
     ]
-    yes = iter(probabilities_of_yes(judge, reads))
-    found: dict[str, list[float]] = {name: [] for name in QUESTIONS}
-    for _ in rated:
-        for name, some in items.items():
-            found[name].append(fmean(next(yes) for _ in some))
+    found = checklist_scores(judge, checklists, progress)
+    return {name: found[place :: len(items)] for place, name in enumerate(items)}
+
+
+def floors(data: str | Path, documents: int, seed: int = 0) -> dict[str, Scores]:
+    """Scores that need no judge, the same in every dimension but the last: the fraction of the summary's content words
+    that are in the article, its number of characters, and the median rating of the other articles' summaries."""
+    chosen, others = _drawn(data, documents, seed)
+    rated = [one for some in chosen for one in some]
+    overlaps = [content_recall(one.article, one.summary) for one in rated]
+    lengths = [float(len(one.summary)) for one in rated]
+    constant = {
+        name: [(median(one.ratings[name] for one in others or rated) - 1) / 4] * len(rated) for name in QUESTIONS
+    }
+    return {
+        OVERLAP: dict.fromkeys(QUESTIONS, overlaps),
+        LENGTH: dict.fromkeys(QUESTIONS, lengths),
+        CONSTANT: constant,
+    }
+
+
+def measure(scores: Scores, rated: Sequence[Rated], bootstrap: Bootstrap) -> dict[str, Any]:
+    """Spearman correlation and MAE by dimension, with intervals over articles, and `n` summaries with a score. The MAE
+    is None for scores outside [0, 1]."""
+    found = {}
+    for name, values in scores.items():
+        known = [(value, one) for value, one in zip(values, rated, strict=True) if value is not None]
+        if not known:
+            found[name] = {"n": 0, "spearman": None, "mae": None}
+            continue
+        numbers = Numbers([4 * value + 1 for value, _ in known], [one.ratings[name] for _, one in known])
+        figures = bootstrap.figures(numbers, [one.document for _, one in known])
+        on_scale = all(0 <= value <= 1 for value, _ in known)
+        found[name] = {
+            "n": len(known),
+            "spearman": figures["spearman"].model_dump(),
+            "mae": figures["mae"].model_dump() if on_scale else None,
+        }
     return found
 
 
-def measure(found: Mapping[str, Sequence[float]], rated: Sequence[Rated], bootstrap: Bootstrap) -> dict[str, Any]:
-    """Figures by dimension, and of best against worst."""
-    documents = [one.document for one in rated]
-    dimensions: dict[str, dict[str, Figure]] = {}
-    for name, values in found.items():
-        numbers = Numbers([4 * value + 1 for value in values], [one.ratings[name] for one in rated])
-        figures = bootstrap.figures(numbers, documents)
-        dimensions[name] = {"spearman": figures["spearman"], "mae": figures["mae"]}
-    overall = [fmean(values[place] for values in found.values()) for place in range(len(rated))]
-    first = range(0, len(rated), 4)  # best, worst, two others
-    pairs = Preferences(
-        [overall[place] - overall[place + 1] for place in first],
-        [rated[place].overall - rated[place + 1].overall for place in first],
-    )
-    preferred = bootstrap.figures(pairs, [documents[place] for place in first])
-    wanted = ("wins", "losses", "ties", "difference", "cohens_d", "t_test_p")
-    return {"dimensions": dimensions, "pairs": {name: preferred[name] for name in wanted}}
-
-
-def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
-    """Evaluate one judge."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    add_judge(parser)
-    parser.add_argument("--output", type=Path, default=Path("runs/summeval"))
-    parser.add_argument("--documents", type=int, default=25, help="articles, with four summaries each")
-    parser.add_argument("--data", default=DATA)
-    parser.add_argument("--name", default="judge", help="name of the file of the figures")
-    args = parser.parse_args(argv)
-    rated = load(args.data, args.documents)
-    args.output.mkdir(parents=True, exist_ok=True)
-    judge = judge_of(args.model, args.adapter, Store(args.output / "store.sqlite"))
-    found = measure(scores(judge, rated), rated, Bootstrap())
-    table = Table("", "Spearman", "MAE", "published: Spearman, MAE", title=f"{args.model}: {len(rated)} summaries")
-    for name, line in found["dimensions"].items():
-        table.add_row(name, line["spearman"].shown(), line["mae"].shown(), "{}, {}".format(*PUBLISHED[name]))
-    console = Console(width=140)
-    console.print(table)
-    console.print(
-        "best over worst: " + ", ".join(f"{name} {figure.shown()}" for name, figure in found["pairs"].items())
-    )
-    summary = {
-        "model": args.model,
-        "summaries": len(rated),
-        "dimensions": {
-            name: {key: figure.model_dump() for key, figure in line.items()}
-            for name, line in found["dimensions"].items()
-        },
-        "pairs": {name: figure.model_dump() for name, figure in found["pairs"].items()},
-    }
-    (args.output / f"{args.name}.json").write_text(json.dumps(summary, indent=2) + "\n")
-    return summary
-
-
-if __name__ == "__main__":
-    try:
-        main()
-    except ChecklistRewardsError as error:
-        raise SystemExit(f"error: {error}") from None
+def best_and_worst(scores: Scores, rated: Sequence[Rated]) -> tuple[list[float | None], list[str]]:
+    """For each article, the mean score over the dimensions of its best-rated summary minus that of its worst-rated
+    one, of the four that were read; with the articles."""
+    differences: list[float | None] = []
+    documents = []
+    for start in range(0, len(rated), OF_EACH):
+        places = sorted(range(start, start + OF_EACH), key=lambda place: rated[place].overall)
+        worst, best = places[0], places[-1]
+        if rated[best].overall > rated[worst].overall:
+            both = [[values[place] for values in scores.values()] for place in (best, worst)]
+            means = [fmean(v for v in some if v is not None) if None not in some else None for some in both]
+            differences.append(None if means[0] is None or means[1] is None else means[0] - means[1])
+            documents.append(rated[start].document)
+    return differences, documents

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from english import probes, protocol, summeval, train
+from english import probes, protocol, train
 from english.floors import length, overlap, regression
 from english.tasks import DEV, TASKS, TRAIN, WORDINGS, Example, load, training_pairs
 
@@ -110,16 +110,3 @@ def test_a_judge_that_looks_for_not_passes_the_probe_of_negation_only_in_the_tex
     assert found["negation"]["auc"].value == 1 and found["negation"]["pairs"].value == 1
     assert found["roles"]["auc"].value == 0.5 and found["roles"]["pairs"].value == 0.5
     assert found["roles"]["accuracy"].value == 0.5
-
-
-def test_summaries_against_ratings(data_dir):
-    rated = summeval.load(data_dir, 3)
-    assert len(rated) == 12 and rated == summeval.load(data_dir, 3)
-    assert all(rated[place].overall >= max(one.overall for one in rated[place : place + 4]) for place in (0, 4, 8))
-    truth = {name: [(one.ratings[name] - 1) / 4 for one in rated] for name in summeval.QUESTIONS}
-    found = summeval.measure(truth, rated, Bootstrap(0))
-    assert all(line["spearman"].value == pytest.approx(1) for line in found["dimensions"].values())
-    assert all(line["mae"].value == pytest.approx(0) for line in found["dimensions"].values())
-    assert found["pairs"]["wins"].value == 1 and found["pairs"]["cohens_d"].value > 0
-    judge = ChecklistScorer(backend=FakeBackend(lambda prefix, tail: 0.25), store=False).judge
-    assert set(map(tuple, summeval.scores(judge, rated).values())) == {(0.25,) * 12}
