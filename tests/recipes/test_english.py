@@ -3,9 +3,11 @@
 import json
 
 import pytest
-from english import probes, protocol, train
+import torch
+from english import probes, protocol, save, train
 from english.floors import length, overlap, regression
 from english.tasks import DEV, TASKS, TRAIN, WORDINGS, Example, load, training_pairs
+from safetensors.torch import load_file, save_file
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import SampleError
@@ -110,3 +112,24 @@ def test_a_judge_that_looks_for_not_passes_the_probe_of_negation_only_in_the_tex
     assert found["negation"]["auc"].value == 1 and found["negation"]["pairs"].value == 1
     assert found["roles"]["auc"].value == 0.5 and found["roles"]["pairs"].value == 0.5
     assert found["roles"]["accuracy"].value == 0.5
+
+
+def test_the_packaged_adapter_is_half_precision_with_a_card(tmp_path):
+    adapter, output = tmp_path / "runs" / "adapter-all", tmp_path / "english"
+    adapter.mkdir(parents=True)
+    save_file({"lora_A.weight": torch.tensor([0.1, 2.0])}, adapter / save.WEIGHTS)
+    (adapter / save.CONFIG).write_text(json.dumps({"layers_to_transform": [10, 11], "base_model_name_or_path": "/x"}))
+    record = {"pairs": 8004, "targets": 4000, "steps": 500, "tokens": 10**6, "seconds": 3600, "parameters": 2}
+    (adapter / train.RECORD).write_text(json.dumps(record | {"training": {"rank": 16}}))
+    figure = {"value": 0.75, "low": 0.5, "high": 1.0}
+    methods = {"SmolLM2 adapter, within": {"auc": figure}, "word overlap": {"auc": figure}}
+    (tmp_path / "runs" / "figures.json").write_text(json.dumps({"semeval": {"n": 250, "methods": methods}}))
+    probed = tmp_path / "probes.json"
+    probed.write_text(json.dumps({"negation": {"auc": figure, "accuracy": figure}}))
+    save.main(["--runs", str(tmp_path / "runs"), "--probes", str(probed), "--output", str(output)])
+    assert load_file(output / save.WEIGHTS)["lora_A.weight"].dtype == torch.float16
+    assert json.loads((output / save.CONFIG).read_text())["base_model_name_or_path"] == "smollm2"
+    card = (output / "README.md").read_text()
+    assert "8,004 answers of people about 4,000 texts" in card and "layers 10 to 11" in card
+    assert "| semeval | 250 | 0.750 [0.500, 1.000] |  | 0.750 [0.500, 1.000] |" in card
+    assert "| negation | 0.75 [0.50, 1.00] |" in card

@@ -1,0 +1,76 @@
+"""The packaged judge of English: `model="english"`, in both engines and where judges are used."""
+
+import json
+
+import pytest
+
+from checklist_rewards import Checklist, ChecklistScorer
+from checklist_rewards.backends import Engine, load_backend
+from checklist_rewards.backends.packaged import english_adapter
+from checklist_rewards.judges import LogprobJudge, Read
+from checklist_rewards.judges.panel import PanelJudge
+from checklist_rewards.rerank import rerank
+from checklist_rewards.rewards.trl import ChecklistReward
+from tests.backends.test_engine import GROUPS, LABELS
+
+pytestmark = pytest.mark.slow
+
+ANSWER = "The capital of Australia is Canberra."
+CHECKLIST = Checklist.parse(
+    [
+        "Does the response say that Canberra is the capital of Australia?",
+        "Does the response name 'Sydney' as its answer?",
+    ]
+)
+
+
+@pytest.fixture(scope="module")
+def english(smollm2) -> str:
+    load_backend("english", "transformers")
+    return "english"
+
+
+def read(engine: Engine) -> list[float]:
+    return [answer.logprobs[0] for group in engine.load().read(GROUPS, LABELS).reads for answer in group]
+
+
+def test_it_is_smollm2_with_the_packaged_adapter(english):
+    merged = Engine(english, "transformers")
+    adapted = Engine("smollm2", "transformers", settings={"adapter": str(english_adapter())})
+    assert read(merged) == pytest.approx(read(adapted), abs=1e-4)
+    assert read(merged) != pytest.approx(read(Engine("smollm2", "transformers")), abs=0.01)
+
+
+@pytest.mark.vllm
+def test_vllm_loads_the_same_adapter_with_the_same_probabilities(english, vllm_installed):
+    settings = {"adapter": str(english_adapter()), "max_model_len": 512, "kv_cache_memory_bytes": 2**27}
+    served = Engine("smollm2", "vllm", settings=settings)
+    assert read(served) == pytest.approx(read(Engine(english, "transformers")), abs=1e-3)
+
+
+def test_its_answers_are_labels(english):
+    score = ChecklistScorer(english, backend="transformers", store=False).score(CHECKLIST, ANSWER)
+    assert all(item.mass is not None and item.mass > 0.95 for item in score.items)
+    stated, denied = (item.probabilities["yes"] for item in score.items)
+    assert stated > denied
+
+
+def test_it_is_a_judge_like_any_other(english):
+    scorer = ChecklistScorer(english, backend="transformers", store=False)
+    assert rerank(scorer, CHECKLIST, ["I like music.", ANSWER]).best == (ANSWER,)
+    reward = ChecklistReward(scorer)
+    low, high = reward(
+        prompts=["?"] * 2, completions=["I like music.", ANSWER], checklist=[CHECKLIST.model_dump()] * 2
+    )
+    assert low < high
+    panel = PanelJudge([scorer.judge, LogprobJudge(Engine("pocket", "transformers"), store=None)])
+    [verdict] = panel.judge([Read(CHECKLIST.items[0], ANSWER)])
+    assert verdict.unanswered is None
+
+
+def test_the_card_names_data_and_licences():
+    card = (english_adapter() / "README.md").read_text()
+    for text in ("REALSumm", "SemEval", "ArgKP", "EVOUNA", "CC BY-SA 3.0", "CDLA-Sharing", "Apache-2.0"):
+        assert text in card, text
+    config = json.loads((english_adapter() / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == "smollm2"
