@@ -64,10 +64,10 @@ def plot(cells: Cells, summary: dict[str, Any], path: Path) -> None:
     with figure(path, columns=1 + len(budgets), figsize=(5.2 + 3.6 * len(budgets), 4.2)) as found:
         axes = list(found) if budgets else [found]
         _labels(axes[0], cells, summary["references"])
-        for axis, budget in zip(axes[1:], budgets, strict=True):
-            _steps(axis, cells, budget)
         for axis in axes[2:]:
             axis.sharey(axes[1])
+        for axis, budget in zip(axes[1:], budgets, strict=True):
+            _steps(axis, cells, budget)
 
 
 def _labels(axes: Any, cells: Cells, known: dict[str, Any]) -> None:
@@ -76,9 +76,8 @@ def _labels(axes: Any, cells: Cells, known: dict[str, Any]) -> None:
             budget: [cell["best"]["gold"] for cell in of(cells, arm, budget)]
             for budget in sorted({cell["budget"] for cell in cells if cell["arm"] == arm})
         }
-        shortest = min((len(values) for values in curve.values()), default=0)
-        if shortest:
-            band(axes, {b: values[:shortest] for b, values in curve.items()}, NAMES[arm], COLORS[arm])
+        if curve:
+            band(axes, curve, NAMES[arm], COLORS[arm])
     for name, (text, color) in LINES.items():
         axes.axhline(known[name], color=color, linestyle=STYLES[name], linewidth=1)
         axes.annotate(text, (1, known[name]), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8)

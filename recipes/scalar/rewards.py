@@ -49,8 +49,8 @@ class Reward(Protocol):
 
 
 def epochs(labels: int) -> float:
-    """Passes over the labels: more over few. 100 labels are seen 15 times, 3,000 labels 2.7 times, by every arm."""
-    return max(1.0, 150 / math.sqrt(labels))
+    """Passes over the labels: more over few. Every arm sees 100 labels 15 times and 3,000 labels 2.7 times."""
+    return max(1.0, min(15.0, 150 / math.sqrt(labels)))
 
 
 def train_reward(
@@ -79,7 +79,8 @@ def load_reward(arm: str, start: Path, folder: Path) -> Reward:
 def _scorer(start: Path, adapter: Path | None, calibration: Path | None = None) -> ChecklistScorer:
     """The judge without a floor of label mass: after few labels, it often is most sure of another token."""
     engine = {} if adapter is None else {"adapter": str(adapter)}
-    return ChecklistScorer(str(start), engine=engine, mass_floor=0.0, calibration=calibration, store=False)
+    settings = {"backend": "transformers", "engine": engine, "mass_floor": 0.0, "calibration": calibration}
+    return ChecklistScorer(str(start), store=False, **settings)
 
 
 class JudgeReward:
@@ -103,14 +104,13 @@ class JudgeReward:
 
 
 def _calibrate(scorer: ChecklistScorer, labels: Sequence[LabelledPair], path: Path) -> dict[str, Any] | None:
-    """Fit a Platt map; None if none can be fitted, as when the judge is no better than guessing."""
+    """Fit a Platt map. None if it cannot be fitted: labels of one kind only, or a judge that is worse than guessing."""
     scores = scorer.score_batch([Sample([pair.question], pair.target, pair.input) for pair in labels])
     reads = [
-        LabelledRead(
-            ChecklistItem(question=pair.question), item.probabilities or {}, YES if pair.label else NO, pair.group
-        )
+        LabelledRead(ChecklistItem(question=pair.question), item.probabilities, YES if pair.label else NO, pair.group)
         for pair, score in zip(labels, scores, strict=True)
         for item in score.items
+        if item.probabilities is not None
     ]
     try:
         map = fit_map(reads, "platt")

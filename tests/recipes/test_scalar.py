@@ -82,7 +82,7 @@ def test_gold_as_its_own_reward_is_the_oracle_without_over_optimisation():
 def test_small_figures():
     assert sizes(1) == [1] and sizes(8) == [1, 2, 4, 8] and sizes(12) == [1, 2, 4, 8, 12]
     assert running_mean([0.0, 3.0, 6.0, 9.0], 3) == [1.5, 3.0, 6.0, 7.5]
-    assert epochs(100) == 15 and epochs(3000) == pytest.approx(2.74, abs=0.01) and epochs(10**6) == 1
+    assert epochs(12) == epochs(100) == 15 and epochs(3000) == pytest.approx(2.74, abs=0.01) and epochs(10**6) == 1
 
 
 def test_the_table_has_a_row_per_budget_and_reward_and_leaves_out_what_was_not_run():
