@@ -46,7 +46,7 @@ def table(summary: dict[str, Any]) -> str:
     head = ["labels", "reward", "seeds", *columns.values()]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for row in summary["rows"]:
-        figures = [shown(row[name]) if name in row else "" for name in columns]
+        figures = [_shown(row[name], signed="gap" in name) if name in row else "" for name in columns]
         cells = [f"{row['budget']:,}", NAMES[row["arm"]], str(row["seeds"]), *figures]
         lines.append(f"| {' | '.join(cells)} |")
     known = summary["references"]
@@ -56,6 +56,12 @@ def table(summary: dict[str, Any]) -> str:
         found = known[name]
         lines.append(f"| | {text} | | {found['ordered']:.3f} | {found['gold']:.3f} | {found['gap']:+.3f} | | |")
     return "\n".join([*lines, ""])
+
+
+def _shown(figure: dict[str, Any], signed: bool) -> str:
+    if not signed:
+        return shown(figure)
+    return "{mean:+.3f} ({min:+.3f} to {max:+.3f})".format(**figure)
 
 
 def plot(cells: Cells, summary: dict[str, Any], path: Path) -> None:

@@ -104,7 +104,7 @@ class JudgeReward:
 
 
 def _calibrate(scorer: ChecklistScorer, labels: Sequence[LabelledPair], path: Path) -> dict[str, Any] | None:
-    """Fit a Platt map. None if it cannot be fitted: labels of one kind only, or a judge that is worse than guessing."""
+    """Fit a Platt map. None if none can be fitted: all labels are alike, or the judge is worse than guessing."""
     scores = scorer.score_batch([Sample([pair.question], pair.target, pair.input) for pair in labels])
     reads = [
         LabelledRead(ChecklistItem(question=pair.question), item.probabilities, YES if pair.label else NO, pair.group)

@@ -184,7 +184,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     save_json(args.output / "summary.json", summary)
     (args.output / "table.md").write_text(table(summary), encoding="utf-8")
     plot(found, summary, args.output / "scalar.png")
-    console.print(table(summary), markup=False)
+    console.print(table(summary), markup=False, soft_wrap=True)
     return summary
 
 

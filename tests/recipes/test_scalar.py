@@ -93,8 +93,9 @@ def test_the_table_has_a_row_per_budget_and_reward_and_leaves_out_what_was_not_r
     ]
     known = {"random": 0.5, "greedy": 0.6, "oracle": 0.9, "start": best, "packaged": best}
     lines = table(summarize(cells, known)).splitlines()
-    three = " | ".join(f"{value} ({value}-{value})" for value in ("0.700", "0.800", "0.100"))
-    assert lines[2] == f"| 1,000 | checklist judge | 1 | {three} | 0.600 (0.600-0.600) | 0.050 (0.050-0.050) |"
+    three = "0.700 (0.700-0.700) | 0.800 (0.800-0.800) | +0.100 (+0.100 to +0.100)"
+    grpo = "0.600 (0.600-0.600) | +0.050 (+0.050 to +0.050)"
+    assert lines[2] == f"| 1,000 | checklist judge | 1 | {three} | {grpo} |"
     assert lines[3] == f"| 1,000 | scalar reward model | 1 | {three} |  |  |"
     assert "| | best by gold | | | 0.900 | | | |" in lines
 
