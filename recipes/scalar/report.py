@@ -91,7 +91,7 @@ def _labels(axes: Any, cells: Cells, known: dict[str, Any]) -> None:
     axes.set_xscale("log")
     axes.set_xticks(budgets, [f"{budget:,}" for budget in budgets])
     axes.minorticks_off()
-    axes.set(xlabel="labels", ylabel="constraints met (gold)", title="Best of N by a reward from so many labels")
+    axes.set(xlabel="labels", ylabel="constraints met (gold)", title="Best of N, chosen by the reward")
     axes.legend(frameon=False, fontsize=8, loc="best")
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from pocket import data
+from pocket.grpo_run import console
 from pocket.train import collate, new_model
 from torch.nn import functional
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -23,6 +24,7 @@ from checklist_rewards.backends import pocket_dir
 STEPS, FRESH = 200, 2
 """Training steps; number of upper layers, of four, with new weights."""
 _RATE, _WARMUP = 1e-3, 20
+KINDS = ("copies", "short checklists", "checklists", "responses")
 
 
 def make_start(folder: Path, *, steps: int = STEPS, fresh: int = FRESH, seed: int = 0) -> Path:
@@ -36,21 +38,26 @@ def make_start(folder: Path, *, steps: int = STEPS, fresh: int = FRESH, seed: in
     for step in range(steps):
         for group in optimizer.param_groups:
             group["lr"] = _RATE * min(1.0, (step + 1) / _WARMUP) * (1 - step / steps)
+        losses = []
         for rows in language_rows(encoder, rng):
             batch = collate(rows)  # padded on the right, so the causal mask is enough
             trained = batch["answers"] != -100
             logits = model(input_ids=batch["tokens"], use_cache=False).logits[trained]
-            functional.cross_entropy(logits, batch["answers"][trained]).backward()
+            losses.append(functional.cross_entropy(logits, batch["answers"][trained]))
+            losses[-1].backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
+        if (step + 1) % 20 == 0:
+            shown = "  ".join(f"{kind} {loss.item():.2f}" for kind, loss in zip(KINDS, losses, strict=True))
+            console.print(f"start, step {step + 1} of {steps}, loss: {shown}")
     tokenizer.save_pretrained(folder)
     model.save_pretrained(folder)  # last: its file shows that the folder is complete
     return folder
 
 
 def language_rows(encoder: data.Encoder, rng: random.Random) -> list[list[data.Row]]:
-    """The rows of one step, by kind. None has a question about a text."""
+    """The rows of one step, by kind (`KINDS`). None has a question about a text."""
     return [
         [data.copy_row(encoder, rng, 6) for _ in range(8)],
         [data.short_checklist_row(encoder, rng) for _ in range(4)],

@@ -104,7 +104,7 @@ def test_the_table_has_a_row_per_budget_and_reward_and_leaves_out_what_was_not_r
 @pytest.mark.xdist_group("trainers")
 def test_the_smallest_study_trains_every_reward_and_continues(tmp_path, monkeypatch):
     import scalar.run
-    from scalar.rewards import ARMS
+    from scalar.rewards import ARMS, ScalarReward
 
     how = "--budgets 12 --grpo-budgets 12 --seeds 0 --steps 1 --n 2 --pool 6 --start-steps 1".split()
     how = ["--output", str(tmp_path), *how, "--train-prompts", "4", "--test-prompts", "3"]
@@ -126,6 +126,10 @@ def test_the_smallest_study_trains_every_reward_and_continues(tmp_path, monkeypa
     pool = sampled_prompts(tmp_path / "pool.jsonl", 6, seed=5, n=4, store=tmp_path / "checklists.sqlite")
     assert fingerprint(pool) == judge["settings"]["pool"]
     assert all(parse_question(question) for prompt in pool for question in prompt.questions)
+    learned = ScalarReward(tmp_path / "scalar-12-0" / "reward")  # what was saved is what was trained
+    pairs = preferences(pool, 12, seed=0)
+    both = learned.scores([Prompt(instruction, (), tuple(texts), (1.0, 0.0)) for instruction, *texts in pairs])
+    assert ordered(both, [(1.0, 0.0)] * 12) > 0.8
 
     monkeypatch.setattr(scalar.run, "train_reward", None)  # cannot be called
     monkeypatch.setattr(scalar.run, "train", None)
