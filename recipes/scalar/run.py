@@ -9,9 +9,10 @@ completions and to train the pocket policy with GRPO. Gold is the fraction of co
 preference between two completions of a prompt, without ties. The checklists themselves are written by the pocket model
 and cost no label. That is what is compared: a checklist says what to look for, and a preference does not.
 
-*The start* is a language model of the pocket world that was never trained to judge (`start.py`). *Calibrated* means
-that a fifth of the labels is kept from the training of the judge and spent on a Platt map. Spending all labels on a
-map of the untrained judge cannot help here: a monotone map of guesses is still a guess.
+*The start* is a language model of the pocket world that was not trained to judge (`start.py`); how well it judges
+before any label is measured and stands in the table. *Calibrated* means that a fifth of the labels is kept from the
+training of the judge and spent on a Platt map. Spending all labels on a map of the untrained judge would be of little
+use: the map rises, so it changes hardly any order of two completions.
 
 *Over-optimisation* is the reward minus gold, after a linear map that gives the reward the mean and the standard
 deviation of gold on completions of the start policy (`measures.py`).

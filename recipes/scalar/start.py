@@ -1,9 +1,10 @@
-"""The language model from which every reward of the study is trained: it has never answered a question.
+"""The language model from which every reward of the study is trained. It was not trained to judge.
 
 The packaged pocket model is already a judge. Here its upper half has new random weights, and the whole model is then
 trained on parts of its curriculum without judging: copying, writing checklists and following instructions. It knows
-the words and the instructions of the world; the study measures what its answers to yes/no questions are worth before
-any label. The lower half saw such questions when the pocket model was trained; with `fresh=4`, no layer has.
+the words and the instructions of the world. The lower half saw questions when the pocket model was trained, so a rest
+of that skill may remain: the study measures what the answers are worth before any label. With `fresh=4`, all layers
+are new.
 """
 
 from __future__ import annotations

@@ -131,6 +131,6 @@ def test_the_smallest_study_trains_every_reward_and_continues(tmp_path, monkeypa
     both = learned.scores([Prompt(instruction, (), tuple(texts), (1.0, 0.0)) for instruction, *texts in pairs])
     assert ordered(both, [(1.0, 0.0)] * 12) > 0.8
 
-    monkeypatch.setattr(scalar.run, "train_reward", None)  # cannot be called
-    monkeypatch.setattr(scalar.run, "train", None)
+    for name in ("train_reward", "load_reward", "train"):
+        monkeypatch.setattr(scalar.run, name, lambda *args, **settings: pytest.fail("a finished part was repeated"))
     assert scalar.run.main([*how, "--summary"]) == summary
