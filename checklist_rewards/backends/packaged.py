@@ -89,12 +89,11 @@ def _build(name: str, folder: Path) -> None:
 
         model = PeftModel.from_pretrained(model, english_adapter()).merge_and_unload()
     model.save_pretrained(folder)
-    tokenizer = AutoTokenizer.from_pretrained(package, gguf_file=weights.name)
+    tokenizer: Any = AutoTokenizer.from_pretrained(package, gguf_file=weights.name)
     # The tokenizer of the package takes the start of a message for the end of text, so that trainers, which ask the
     # tokenizer, would not see where a completion ends.
-    tokenizer.eos_token, tokenizer.pad_token = tokenizer.convert_ids_to_tokens(
-        [model.config.eos_token_id, model.config.pad_token_id]
-    )
+    tokenizer.eos_token = tokenizer.convert_ids_to_tokens(model.config.eos_token_id)
+    tokenizer.pad_token = tokenizer.convert_ids_to_tokens(model.config.pad_token_id)
     tokenizer.save_pretrained(folder)
 
 
