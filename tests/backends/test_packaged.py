@@ -7,10 +7,11 @@ import pytest
 from safetensors import SafetensorError
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import model_identity, packaged, resolve_model
+from checklist_rewards.backends import Engine, model_identity, packaged, resolve_model
 from checklist_rewards.backends.bounds import local_tokenizer
 from checklist_rewards.backends.packaged import english_adapter, packaged_dir
 from checklist_rewards.errors import ModelError
+from tests.backends.test_engine import read
 
 
 @pytest.fixture
@@ -116,3 +117,11 @@ def test_trainers_see_where_a_message_of_smollm2_ends(smollm2):
     tokenizer, settings = AutoTokenizer.from_pretrained(smollm2), GenerationConfig.from_pretrained(smollm2)
     assert tokenizer.eos_token == "<|im_end|>" and tokenizer.eos_token_id == settings.eos_token_id
     assert tokenizer.pad_token_id == settings.pad_token_id
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+def test_vllm_loads_the_adapter_of_english_with_the_probabilities_of_the_merged_model(smollm2, vllm_installed):
+    settings = {"adapter": str(english_adapter()), "max_model_len": 512, "kv_cache_memory_bytes": 2**27}
+    served = Engine("smollm2", "vllm", settings=settings)
+    assert (read(served) - read(Engine("english", "transformers"))).abs().max() < 1e-3
