@@ -18,6 +18,7 @@ monitor = monitored(
     log=folder / "monitor.jsonl",
     start=3,
     window=3,
+    certainty=2.5,
     action="stop",
     retest_share=0.5,
     extra_reads=1.0,
