@@ -42,7 +42,7 @@ from scalar.labels import Prompt, fingerprint, sampled_prompts  # noqa: E402
 from scalar.measures import Scale, chosen  # noqa: E402
 from scalar.report import plot, summarize, table  # noqa: E402
 from scalar.rewards import ARMS, LEARNING_RATES, JudgeReward, ScalarReward, load_reward, train_reward  # noqa: E402
-from scalar.start import FRESH, STEPS, make_start  # noqa: E402
+from scalar.start import STEPS, make_start  # noqa: E402
 from transformers.utils import logging as transformers_logging  # noqa: E402
 
 from checklist_rewards import ChecklistScorer  # noqa: E402
@@ -64,7 +64,7 @@ class Study:
     def __init__(self, args: argparse.Namespace):
         self.args, self.output = args, args.output
         store = self.output / "checklists.sqlite"
-        self.start = make_start(self.output / "start", steps=args.start_steps, fresh=args.fresh)
+        self.start = make_start(self.output / "start", steps=args.start_steps)
         sampled = partial(sampled_prompts, store=store)
         self.pool = sampled(self.output / "pool.jsonl", args.pool, seed=5, n=POOL_SAMPLES)
         self.held_out = sampled(self.output / "held_out.jsonl", args.test_prompts, seed=2, n=args.n)
@@ -168,7 +168,6 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--train-prompts", type=int, default=128, help="prompts of GRPO")
     parser.add_argument("--test-prompts", type=int, default=96, help="held-out prompts")
     parser.add_argument("--start-steps", type=int, default=STEPS, help="training steps of the start")
-    parser.add_argument("--fresh", type=int, default=FRESH, help="layers of the start with new weights, of 4")
     parser.add_argument("--summary", action="store_true", help="start no cell, only summarize those that are finished")
     return parser
 

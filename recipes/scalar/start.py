@@ -1,10 +1,9 @@
 """The language model from which every reward of the study is trained. It was not trained to judge.
 
-The packaged pocket model is already a judge. Here its upper half has new random weights, and the whole model is then
+The packaged pocket model is already a judge. Here all its layers have new random weights, and the whole model is then
 trained on parts of its curriculum without judging: copying, writing checklists and following instructions. It knows
-the words and the instructions of the world. The lower half saw questions when the pocket model was trained, so a rest
-of that skill may remain: the study measures what the answers are worth before any label. With `fresh=4`, all layers
-are new.
+the words and the instructions of the world. The embeddings are kept; the study measures what the answers are worth
+before any label.
 """
 
 from __future__ import annotations
@@ -22,19 +21,18 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from checklist_rewards.backends import pocket_dir
 
-STEPS, FRESH = 200, 2
-"""Training steps; number of upper layers, of four, with new weights."""
+STEPS = 300
 _RATE, _WARMUP = 1e-3, 20
 KINDS = ("copies", "short checklists", "checklists", "responses")
 
 
-def make_start(folder: Path, *, steps: int = STEPS, fresh: int = FRESH, seed: int = 0) -> Path:
+def make_start(folder: Path, *, steps: int = STEPS, seed: int = 0) -> Path:
     """Train the model and save it in `folder`, unless it is there already."""
     if (folder / "model.safetensors").is_file():
         return folder
     tokenizer = AutoTokenizer.from_pretrained(pocket_dir())
     encoder, rng = data.Encoder(tokenizer), random.Random(seed)
-    model = without_upper_layers(fresh, seed)
+    model = with_new_layers(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=_RATE, betas=(0.9, 0.98), weight_decay=0.01)
     for step in range(steps):
         for group in optimizer.param_groups:
@@ -67,11 +65,9 @@ def language_rows(encoder: data.Encoder, rng: random.Random) -> list[list[data.R
     ]
 
 
-def without_upper_layers(fresh: int, seed: int) -> Any:
-    """The pocket model, with new weights in its last `fresh` layers."""
+def with_new_layers(seed: int) -> Any:
+    """The pocket model with new weights in its layers."""
     model = AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype=torch.float32)
     torch.manual_seed(seed)
-    layers, new = model.model.layers, new_model(model.config.vocab_size).model.layers
-    for number in range(len(layers) - fresh, len(layers)):
-        layers[number].load_state_dict(new[number].state_dict())
+    model.model.layers.load_state_dict(new_model(model.config.vocab_size).model.layers.state_dict())
     return model
