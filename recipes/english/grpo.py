@@ -1,6 +1,6 @@
 """GRPO on real instructions: SmolLM2-135M on prompts of IFEval, rewarded by code, by an English judge, or by both.
 
-    python recipes/english/grpo.py --adapter runs/english/adapter-all --output runs/english-grpo
+    python recipes/english/grpo.py --output runs/english-grpo
 
 The prompts are those of `instructions.py`: half of them are trained on, the others are held out. The policy is a LoRA
 adapter on the upper third of the layers. The arms differ only in what answers the items of a checklist:
@@ -162,7 +162,7 @@ def options() -> argparse.ArgumentParser:
     """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--output", type=Path, default=Path("runs/english-grpo"))
-    parser.add_argument("--judge", default="smollm2", help="a packaged model, an encoder judge, a folder or a Hub id")
+    parser.add_argument("--judge", default="english", help="a packaged model, an encoder judge, a folder or a Hub id")
     parser.add_argument("--adapter", help="folder of the judge's LoRA adapter")
     parser.add_argument("--policy", default="smollm2", help="a packaged model, a folder or a Hub id")
     parser.add_argument("--arms", choices=ARMS, nargs="+", default=list(ARMS))
