@@ -36,7 +36,8 @@ def packaged_dir(name: str) -> str:
         name (`str`): One of [`PACKAGED`].
 
     Raises:
-        ModelError: If packages are missing; the message names the commands that install them.
+        ModelError: If packages are missing; the message names the commands that install them. Or if the folder
+            cannot be written.
     """
     folder = packaged_folder(name)
     if not (folder / "config.json").is_file():

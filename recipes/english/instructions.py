@@ -4,8 +4,8 @@ A prompt is kept if
 
 - it has at least two instructions, so that a reward has more than two values and item dropout has a choice;
 - all its instructions can be met together in at most [`WORDS`] words (`_KINDS` says how many words each kind needs);
-- no instruction asks for another language, which SmolLM2 does not write, or counts a sign that is no letter, which
-  IFEval's own check replaces by a random letter.
+- no instruction asks for another language, which SmolLM2 does not write, or counts a sign other than a letter
+  (IFEval's own check puts a random letter in its place).
 
 The kept prompts are divided in the order of the file: every second one is held out. An item has a yes/no question in
 plain English for a judge, and as its check IFEval's strict verdict: the code check of the instruction, and the

@@ -65,7 +65,7 @@ def _shown(figure: dict[str, Any], signed: bool) -> str:
 
 
 def plot(cells: Cells, summary: dict[str, Any], path: Path) -> None:
-    """Gold of best-of-N by labels; beside it, for each budget with GRPO runs, mapped reward and gold by step."""
+    """Left: gold of the best of N by labels. Then, for each budget with GRPO runs, reward and gold by step."""
     budgets = sorted({cell["budget"] for cell in cells if cell.get("grpo")})
     with figure(path, columns=1 + len(budgets), figsize=(5.2 + 3.6 * len(budgets), 4.2)) as found:
         axes = list(found) if budgets else [found]
