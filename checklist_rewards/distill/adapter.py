@@ -88,6 +88,7 @@ def train_adapter(
     output: str | Path,
     *,
     base: str,
+    start: str | Path | None = None,
     training: AdapterTraining | None = None,
     prompt: str | Path | PromptTemplate = DEFAULT_PROMPT,
     card: Callable[[Mapping[str, Any]], str] | None = None,
@@ -99,14 +100,17 @@ def train_adapter(
         pairs (sequence of [`LabelledPair`]): the training data.
         output (`str` or `Path`): the folder of the adapter. It is written atomically and replaces an existing folder.
         base (`str`): the causal language model, a folder or a Hub id.
+        start (`str` or `Path`, *optional*): the folder of an adapter of `base` that is trained further; `rank` and
+            `frozen` of `training` are not used. Defaults to a new adapter.
         training ([`AdapterTraining`], *optional*): training settings.
         prompt (`str`, `Path` or [`PromptTemplate`], *optional*, defaults to `"judges/item"`): the judge prompt.
         card (callable, *optional*): creates the text of README.md in the folder from the returned `dict`.
         progress (callable, *optional*): called with a [`TrainingStep`] after every step.
 
     Returns:
-        `dict`: base, parameters (of the adapter), pairs, skipped (pairs that are too long), targets, groups, tokens
-        (of one epoch), training (the settings), steps, seconds (with those of interrupted calls), and the mean loss.
+        `dict`: base, start, parameters (of the adapter), pairs, skipped (pairs that are too long), targets, groups,
+        tokens (of one epoch), training (the settings), steps, seconds (with those of interrupted calls), and the mean
+        loss.
 
     Raises:
         ModelError: If the packages or the model are missing, or if the model cannot read packed rows.
@@ -114,7 +118,7 @@ def train_adapter(
             another model, prompt, labels or settings.
     """
     try:
-        from peft import LoraConfig, get_peft_model
+        from peft import PeftModel, get_peft_model
     except ImportError as error:
         raise ModelError("training an adapter needs peft: pip install 'checklist-rewards[lora]'.") from error
     from transformers import AutoModelForCausalLM, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
@@ -134,7 +138,7 @@ def train_adapter(
     checkpoints = _checkpoints(
         output,
         {
-            "model": model_identity(base),
+            "model": model_identity(base, {} if start is None else {"adapter": start}),
             "training": asdict(training),
             "labels": _hash(asdict(pair) for pair in pairs),
             "prompt": _hash(
@@ -148,17 +152,10 @@ def train_adapter(
     torch.manual_seed(training.seed)  # initializes the adapter
     model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
     layers = _layers(model, base)
-    count = model.config.get_text_config().num_hidden_layers
-    model = get_peft_model(
-        model,
-        LoraConfig(
-            r=training.rank,
-            lora_alpha=2 * training.rank,
-            target_modules=_PROJECTIONS,
-            layers_to_transform=list(range(int(training.frozen * count), count)),
-            task_type="CAUSAL_LM",
-        ),
-    )
+    if start is not None:
+        model = PeftModel.from_pretrained(model, str(start), is_trainable=True)
+    else:
+        model = get_peft_model(model, _new_adapter(model.config, training))
     forms = [list(forms) for forms in tokens.label_groups(LABELS)]
 
     class AdapterTrainer(Trainer):
@@ -207,6 +204,7 @@ def train_adapter(
     trainer.train(resume_from_checkpoint=_last_checkpoint(checkpoints))
     record = {
         "base": base,
+        "start": None if start is None else str(start),
         "parameters": sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad),
         "pairs": len(pairs),
         "skipped": len(pairs) - read,
@@ -251,6 +249,19 @@ def label_losses(
     yes, no = (logprobs[:, ids].logsumexp(-1) for ids in forms)
     label = inputs["yes"]
     return -(label * yes + (1 - label) * no)
+
+
+def _new_adapter(config: Any, training: AdapterTraining) -> Any:
+    from peft import LoraConfig
+
+    count = config.get_text_config().num_hidden_layers
+    return LoraConfig(
+        r=training.rank,
+        lora_alpha=2 * training.rank,
+        target_modules=_PROJECTIONS,
+        layers_to_transform=list(range(int(training.frozen * count), count)),
+        task_type="CAUSAL_LM",
+    )
 
 
 def _layers(model: Any, base: str) -> Layers:

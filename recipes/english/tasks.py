@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from english.opposites import form_pairs, negated
+
 from checklist_rewards.distill.labels import LabelledPair, by_target
 from checklist_rewards.errors import SampleError
 
@@ -133,7 +135,11 @@ def sample(examples: Sequence[Example], reads: int, seed: int = 0) -> list[Examp
 
 
 def training_pairs(
-    tasks: Sequence[str], reads: int | None = None, seed: int = 0, data: str | Path = DATA
+    tasks: Sequence[str],
+    reads: int | None = None,
+    seed: int = 0,
+    data: str | Path = DATA,
+    opposites: bool = False,
 ) -> list[LabelledPair]:
     """The labels of the training splits, each in a random wording.
 
@@ -142,6 +148,8 @@ def training_pairs(
         reads (`int`, *optional*): Number of labels in all, the same of each task. Defaults to all labels.
         seed (`int`, *optional*, defaults to `0`): Seed of the sample and of the wordings.
         data (`str` or `Path`, *optional*): The folder of the data.
+        opposites (`bool`, *optional*, defaults to `False`): Whether every label whose question quotes the statement is
+            also asked the other way round, and half as many questions about form are added (`opposites.py`).
     """
     rng = random.Random(seed)
     pairs: list[LabelledPair] = []
@@ -156,6 +164,10 @@ def training_pairs(
             for place in some:
                 of = wordings or [k for k in range(len(WORDINGS[task])) if k not in quoting]
                 pairs.append(examples[place].pair(rng.choice(of)))
+                if opposites and wordings:
+                    pairs.append(negated(task, pairs[-1], examples[place].statement, rng))
+    if opposites:
+        pairs += form_pairs([pair.target for pair in pairs], len(pairs) // 2, seed)
     return pairs
 
 

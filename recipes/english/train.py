@@ -2,10 +2,12 @@
 
     python recipes/english/train.py adapter --output runs/english --reads 8000
     python recipes/english/train.py adapter --output runs/english --reads 3000 --leave-out semeval
+    python recipes/english/train.py adapter --output runs/mended --reads 1000 --seed 1 --after runs/english/adapter-all
 
 Trains on the training splits of all tasks (`tasks.py`), or of all but one, into `<output>/<kind>-all` or
 `<output>/<kind>-not-<task>`. A finished judge is not trained again; an interrupted adapter continues from its last
-checkpoint. With `--reads`, the labels are a random sample with equal shares of the tasks.
+checkpoint. With `--reads`, the labels are a random sample with equal shares of the tasks. With `--after`, a trained
+adapter is trained further, also on negated questions and on questions about form (`opposites.py`).
 """
 
 from __future__ import annotations
@@ -39,14 +41,16 @@ def train(args: argparse.Namespace) -> dict[str, Any]:
     """Train one judge; returns its record."""
     folder: Path = args.output / name_of(args.kind, args.leave_out)
     settings = {"reads": args.reads, "epochs": args.epochs, "seed": args.seed}
+    if args.after is not None:
+        settings["after"] = str(args.after)
     if (folder / RECORD).is_file():
         record = json.loads((folder / RECORD).read_text())
-        trained = {name: record["settings"][name] for name in settings}
+        trained = {name: record["settings"].get(name) for name in settings}
         if trained != settings:
             raise SampleError(f"{folder} was trained with {trained}; choose another --output for {settings}.")
         return record
     tasks = [task for task in TASKS if task != args.leave_out]
-    pairs = training_pairs(tasks, args.reads, args.seed, args.data)
+    pairs = training_pairs(tasks, args.reads, args.seed, args.data, opposites=args.after is not None)
     with progress_on(Console()) as bar:
         steps = bar(f"{folder.name}, {len(pairs)} labels", None)
 
@@ -55,7 +59,9 @@ def train(args: argparse.Namespace) -> dict[str, Any]:
 
         if args.kind == ADAPTER:
             training = AdapterTraining(epochs=args.epochs, learning_rate=args.learning_rate or 5e-4, seed=args.seed)
-            record = train_adapter(pairs, folder, base=args.base or "smollm2", training=training, progress=progress)
+            record = train_adapter(
+                pairs, folder, base=args.base or "smollm2", start=args.after, training=training, progress=progress
+            )
         else:
             encoder = Training(
                 epochs=args.epochs, learning_rate=args.learning_rate or 1.5e-4, seed=args.seed, targets=8
@@ -71,6 +77,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("kind", choices=(ADAPTER, ENCODER))
     parser.add_argument("--output", type=Path, default=Path("runs/english"))
     parser.add_argument("--leave-out", choices=TASKS, help="train on the other tasks only")
+    parser.add_argument("--after", type=Path, help="adapter to train further, with opposites")
     parser.add_argument("--reads", type=int, help="number of labels; all by default")
     parser.add_argument("--epochs", type=float, default=1.0)
     parser.add_argument("--learning-rate", type=float, help="5e-4 for the adapter, 1.5e-4 for the encoder")

@@ -1,9 +1,11 @@
 """The language model from which every reward of the study is trained. It was not trained to judge.
 
-The packaged pocket model is already a judge. Here all its layers have new random weights, and the whole model is then
+The packaged pocket model is already a judge. Here its upper half has new random weights, and the whole model is then
 trained on parts of its curriculum without judging: copying, writing checklists and following instructions. It knows
-the words and the instructions of the world. The embeddings are kept; the study measures what the answers are worth
-before any label.
+the words and the instructions of the world. The lower half saw questions when the pocket model was trained, so a rest
+of that skill may remain: the study measures what the answers are worth before any label.
+
+With new weights in all layers, no rest remains, but then the model knows too little: 1,000 labels taught it nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from checklist_rewards.backends import pocket_dir
 
-STEPS = 300
+STEPS, FRESH = 200, 2
+"""Training steps; number of upper layers, of four, that have new weights."""
 _RATE, _WARMUP = 1e-3, 20
 KINDS = ("copies", "short checklists", "checklists", "responses")
 
@@ -32,7 +35,7 @@ def make_start(folder: Path, *, steps: int = STEPS, seed: int = 0) -> Path:
         return folder
     tokenizer = AutoTokenizer.from_pretrained(pocket_dir())
     encoder, rng = data.Encoder(tokenizer), random.Random(seed)
-    model = with_new_layers(seed)
+    model = with_new_upper_half(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=_RATE, betas=(0.9, 0.98), weight_decay=0.01)
     for step in range(steps):
         for group in optimizer.param_groups:
@@ -65,9 +68,11 @@ def language_rows(encoder: data.Encoder, rng: random.Random) -> list[list[data.R
     ]
 
 
-def with_new_layers(seed: int) -> Any:
-    """The pocket model with new weights in its layers."""
+def with_new_upper_half(seed: int) -> Any:
+    """The pocket model, with new weights in its last `FRESH` layers."""
     model = AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype=torch.float32)
     torch.manual_seed(seed)
-    model.model.layers.load_state_dict(new_model(model.config.vocab_size).model.layers.state_dict())
+    layers, new = model.model.layers, new_model(model.config.vocab_size).model.layers
+    for number in range(len(layers) - FRESH, len(layers)):
+        layers[number].load_state_dict(new[number].state_dict())
     return model

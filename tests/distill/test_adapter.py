@@ -89,6 +89,19 @@ def test_the_reported_loss_is_the_mean_over_labels(tmp_path):
     assert single["steps"] == len(rows) and all(torch.isfinite(w).all() for w in weights(tmp_path / "b").values())
 
 
+def test_a_trained_adapter_is_trained_further(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    begun = train_adapter(labelled(16), first, base="pocket", training=TRAINING)
+    still = dataclasses.replace(TRAINING, learning_rate=1e-12, rank=2)
+    record = train_adapter(labelled(16), second, base="pocket", start=first, training=still)
+    assert record["parameters"] == begun["parameters"] and record["start"] == str(first)
+    before, after = weights(first), weights(second)
+    assert all(torch.allclose(before[name], after[name], atol=1e-5) for name in before)
+    assert record["loss"] < begun["loss"]  # it begins where the first ended
+    with pytest.raises(ModelError, match="is not a folder with an adapter_config.json"):
+        train_adapter(labelled(1), tmp_path / "third", base="pocket", start=tmp_path)
+
+
 def weights(folder):
     return load_file(folder / "adapter_model.safetensors")
 

@@ -1,10 +1,12 @@
 """The English judges: tasks with their wordings, floors, the protocol, and the probes."""
 
 import json
+import re
+from collections import Counter
 
 import pytest
 import torch
-from english import probes, protocol, save, train
+from english import opposites, probes, protocol, save, train
 from english.floors import length, overlap, regression
 from english.tasks import DEV, TASKS, TRAIN, WORDINGS, Example, load, training_pairs
 from safetensors.torch import load_file, save_file
@@ -48,6 +50,51 @@ def test_training_data_has_equal_shares_of_the_tasks_and_whole_targets(data_dir)
         assert sum(pair.target == target for pair in of_argkp) == sum(one.target == target for one in everything)
     assert training_pairs(("argkp",), 100, data=data_dir) == training_pairs(("argkp",), 100, data=data_dir)
     assert len({pair.question.split("'")[0] for pair in of_argkp}) == 5
+
+
+def test_opposites_are_the_same_label_the_other_way_round(data_dir):
+    pairs = training_pairs(("argkp", "realsumm"), 200, data=data_dir, opposites=True)
+    plain = training_pairs(("argkp", "realsumm"), 200, data=data_dir)
+    starts = [text.split("{}")[0] for some in opposites.NEGATED.values() for text in some]
+    negated = [pair for pair in pairs if any(pair.question.startswith(start) for start in starts if start != "Is '")]
+    assert len(negated) > 100
+    labels = {(pair.target, round(pair.label, 6)) for pair in plain}
+    assert all((pair.target, round(1 - pair.label, 6)) in labels for pair in negated)
+    assert 2 * len(plain) < len(pairs) <= 3 * len(plain) + 3  # each twice, and half as many about form
+
+
+IN_WORDS = {  # read off the text in another way than `opposites.py` does
+    r"capital letters\?$|uppercase\?$": lambda text, question: any(c.isupper() for c in text),
+    r"small letters\?$|lowercase\?$": lambda text, question: any(c.islower() for c in text),
+    r"comma": lambda text, question: text.count(",") > 0,
+    r"bullet|list\?$": lambda text, question: text[:2] == "- ",
+    r"longer than": lambda text, question: len(text.split()) > int(re.findall(r"\d+", question)[0]),
+    r"\*": lambda text, question: text.count("*") > 1,
+}
+FLIPPED = ("free of", "not ", "with no", "without", "all lowercase", "all uppercase")
+
+
+def test_questions_about_form_are_answered_by_code():
+    texts = [f"Anna met {name}, who was {age}, in the old Harbor of Rome." for age, name in enumerate(probes.NAMES)]
+    pairs = opposites.form_pairs([*texts, "too short"], 400)
+    assert 40 <= len(pairs) <= 48 and pairs == opposites.form_pairs([*texts, "too short"], 400)
+    pairs = [pair for seed in range(20) for pair in opposites.form_pairs(texts, 400, seed)]
+    assert 0.35 < sum(pair.label for pair in pairs) / len(pairs) < 0.6
+    found = Counter()
+    for pair in pairs:
+        for pattern, holds in IN_WORDS.items():
+            if re.search(pattern, pair.question):
+                expected = holds(pair.target, pair.question)
+                if "all lowercase" in pair.question:
+                    expected = not any(c.isupper() for c in pair.target)
+                elif "all uppercase" in pair.question:
+                    expected = not any(c.islower() for c in pair.target)
+                elif any(word in pair.question for word in FLIPPED):
+                    expected = not expected
+                assert pair.label == expected, pair
+                found[pattern] += 1
+                break
+    assert set(found) == set(IN_WORDS)
 
 
 def test_floors():
