@@ -113,7 +113,8 @@ def train_adapter(
         loss.
 
     Raises:
-        ModelError: If the packages or the model are missing, or if the model cannot read packed rows.
+        ModelError: If the packages, the model or `start` are missing, if `start` is not an adapter of `base`, or if
+            the model cannot read packed rows.
         SampleError: If there are no pairs, if `output` exists and is not an adapter, or if `<output>.training` is from
             another model, prompt, labels or settings.
     """
@@ -153,7 +154,10 @@ def train_adapter(
     model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
     layers = _layers(model, base)
     if start is not None:
-        model = PeftModel.from_pretrained(model, str(start), is_trainable=True)
+        try:
+            model = PeftModel.from_pretrained(model, str(start), is_trainable=True)
+        except (ValueError, RuntimeError) as error:  # other layers, or matrices of other sizes
+            raise ModelError(f"start={str(start)!r} is not an adapter of {base!r} ({str(error)[:200]}).") from error
     else:
         model = get_peft_model(model, _new_adapter(model.config, training))
     forms = [list(forms) for forms in tokens.label_groups(LABELS)]

@@ -40,9 +40,10 @@ def name_of(kind: str, left_out: str | None) -> str:
 def train(args: argparse.Namespace) -> dict[str, Any]:
     """Train one judge; returns its record."""
     folder: Path = args.output / name_of(args.kind, args.leave_out)
-    settings = {"reads": args.reads, "epochs": args.epochs, "seed": args.seed}
-    if args.after is not None:
-        settings["after"] = str(args.after)
+    if args.after is not None and args.kind != ADAPTER:
+        raise SampleError("--after is for adapters; an encoder is trained from --base.")
+    after = None if args.after is None else str(args.after)
+    settings = {"reads": args.reads, "epochs": args.epochs, "seed": args.seed, "after": after}
     if (folder / RECORD).is_file():
         record = json.loads((folder / RECORD).read_text())
         trained = {name: record["settings"].get(name) for name in settings}

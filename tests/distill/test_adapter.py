@@ -8,6 +8,7 @@ from safetensors.torch import load_file
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import load_backend
+from checklist_rewards.backends.packaged import english_adapter
 from checklist_rewards.backends.packing import Layers
 from checklist_rewards.distill.adapter import AdapterTraining, _rows, _tensors, label_losses, train_adapter
 from checklist_rewards.distill.labels import LabelledPair
@@ -100,6 +101,8 @@ def test_a_trained_adapter_is_trained_further(tmp_path):
     assert record["loss"] < begun["loss"]  # it begins where the first ended
     with pytest.raises(ModelError, match="is not a folder with an adapter_config.json"):
         train_adapter(labelled(1), tmp_path / "third", base="pocket", start=tmp_path)
+    with pytest.raises(ModelError, match="is not an adapter of 'pocket'"):
+        train_adapter(labelled(1), tmp_path / "third", base="pocket", start=english_adapter())
 
 
 def weights(folder):

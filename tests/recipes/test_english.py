@@ -143,6 +143,10 @@ def test_a_trained_judge_is_not_trained_again(tmp_path):
     train.main(["adapter", "--output", str(tmp_path), "--leave-out", "argkp"])
     with pytest.raises(SampleError, match="was trained with .*'reads': None"):
         train.main(["adapter", "--output", str(tmp_path), "--leave-out", "argkp", "--reads", "30"])
+    with pytest.raises(SampleError, match="was trained with .*'after': None"):
+        train.main(["adapter", "--output", str(tmp_path), "--leave-out", "argkp", "--after", str(tmp_path)])
+    with pytest.raises(SampleError, match="--after is for adapters"):
+        train.main(["encoder", "--output", str(tmp_path), "--after", str(tmp_path)])
 
 
 def test_probes_are_pairs_of_yes_and_no_that_differ_in_one_detail():
