@@ -88,7 +88,7 @@ class Totals:
         if isinstance(result, GenerationError):
             raw = f" The last reply was {result.raw!r:.120}" if result.raw else ""
             self.miss(Unanswered(Reason.NOT_GENERATED, f"{result}{raw}"), row)
-            self.transient += isinstance(result, NoReply) and result.unanswered.transient_reason is not None
+            self.transient += isinstance(result, NoReply) and result.transient
 
     def miss(self, unanswered: Unanswered, row: int | str) -> None:
         """Count a missing result of the row with this number or name."""

@@ -3,15 +3,16 @@
 Refiners process many checklists at once (`refine_batch`): all prompts of a stage go to the engine in one call, and all
 questions are embedded together. `refine` processes a batch of one.
 
-If a model reply cannot be parsed, the items concerned stay unchanged and are listed as *unclear* in the report. A
-refiner never returns an empty checklist: if no item is left, the result is a [`ChecklistError`], and the report still
-gives the reason for each item.
+If a model reply cannot be parsed, the items concerned stay unchanged and are listed as *unclear* in the report. If a
+reply is missing for a transient reason, such as a timeout, the result is a [`NoReply`]: the checklist can be refined
+later, and would otherwise stay as it is in a file that counts as finished. A refiner never returns an empty checklist:
+if no item is left, the result is a [`ChecklistError`], and the report still gives the reason for each item.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -23,7 +24,7 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, GenerationError, PromptError, SampleError
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.prompts import PromptTemplate, load_prompt
-from checklist_rewards.replies import ask
+from checklist_rewards.replies import NoReply, ask
 from checklist_rewards.scorer import Sample
 from checklist_rewards.validation import whole_number
 from checklist_rewards.version import __version__
@@ -66,6 +67,8 @@ class Outcome:
     unclear: Sequence[Note] = ()
     model: str | None = None
     """The model that was used, if any."""
+    failed: NoReply | None = None
+    """The first reply that is missing for a transient reason."""
 
 
 class Refiner(Protocol):
@@ -85,12 +88,13 @@ class Refiner(Protocol):
 
         Raises:
             ChecklistError: If no item is left.
+            NoReply: If a reply is missing for a transient reason.
         """
         ...
 
 
-Refined = Checklist | ChecklistError
-"""A refined checklist, or the error if no item is left."""
+Refined = Checklist | ChecklistError | NoReply
+"""A refined checklist, or the error if no item is left or a reply is missing for a transient reason."""
 
 
 def refine_all(
@@ -104,9 +108,14 @@ def refine_all(
     for checklist, of_checklist in zip(checklists, samples, strict=True):
         try:
             refined.append(refiner.refine(checklist, of_checklist))
-        except ChecklistError as error:
+        except (ChecklistError, NoReply) as error:
             refined.append(error)
     return refined
+
+
+def transient_failure(replies: Iterable[object]) -> NoReply | None:
+    """The first reply that is missing for a transient reason."""
+    return next((reply for reply in replies if isinstance(reply, NoReply) and reply.transient), None)
 
 
 class ReportingRefiner:
@@ -122,9 +131,10 @@ class ReportingRefiner:
         return self.reports[-1] if self.reports else None
 
     def refine(self, checklist: Checklist, samples: Sequence[Sample] = ()) -> Checklist:
-        """Refine one checklist with [`refine_batch`]. Raises [`ChecklistError`] if no item is left."""
+        """Refine one checklist with [`refine_batch`]. Raises [`ChecklistError`] if no item is left, and [`NoReply`] if
+        a reply is missing for a transient reason."""
         [refined] = self.refine_batch([checklist], [samples])
-        if isinstance(refined, ChecklistError):
+        if not isinstance(refined, Checklist):
             raise refined
         return refined
 
@@ -136,7 +146,8 @@ class ReportingRefiner:
             samples (sequence of sequences of [`Sample`], *optional*): per checklist, targets to test its items on.
 
         Returns:
-            A [`Checklist`] per input in the same order, or a [`ChecklistError`] in its place if no item is left.
+            A [`Checklist`] per input in the same order. In its place, a [`ChecklistError`] if no item is left, or a
+            [`NoReply`] if a reply is missing for a transient reason.
 
         Raises:
             SampleError: If required samples are missing or not valid.
@@ -150,7 +161,7 @@ class ReportingRefiner:
             Report(self.name, tuple(outcome.kept), tuple(outcome.dropped), tuple(outcome.unclear))
             for outcome in outcomes
         ]
-        unclear = [note for report in self.reports for note in report.unclear]
+        unclear = [note for outcome in outcomes if outcome.failed is None for note in outcome.unclear]
         if unclear:
             logger.warning(
                 "%s: %d of %d items could not be assessed and stay unchanged; the first: %s",
@@ -166,6 +177,8 @@ class ReportingRefiner:
         raise NotImplementedError
 
     def _refined(self, checklist: Checklist, outcome: Outcome) -> Refined:
+        if outcome.failed is not None:
+            return NoReply(outcome.failed.unanswered, missing=f"{self.name} could not refine the checklist")
         if not outcome.kept:
             first = outcome.dropped[0].reason
             return ChecklistError(

@@ -23,7 +23,7 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.refiners.base import Asker, Note, Outcome, ReportingRefiner
+from checklist_rewards.refiners.base import Asker, Note, Outcome, ReportingRefiner, transient_failure
 from checklist_rewards.refiners.embedding import (
     NEAR,
     Embedder,
@@ -148,6 +148,7 @@ class Deduplicator(ReportingRefiner):
             [dropped[index] for index in sorted(dropped)],
             unclear,
             self.model if answers else None,
+            transient_failure(answers.values()),
         )
 
     def _merge(

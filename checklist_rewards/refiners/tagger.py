@@ -17,7 +17,7 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.refiners.base import Asker, Note, Outcome, ReportingRefiner
+from checklist_rewards.refiners.base import Asker, Note, Outcome, ReportingRefiner, transient_failure
 from checklist_rewards.scorer import Sample
 
 DEFAULT_PROMPT = "refiners/tag"
@@ -95,7 +95,7 @@ class Tagger(ReportingRefiner):
                 dropped.append(Note(item, f"it is not {' or '.join(lacking)}{because}"))
             else:
                 kept.append(item)
-        return Outcome(kept, dropped, unclear, self.model)
+        return Outcome(kept, dropped, unclear, self.model, transient_failure(replies))
 
 
 def _checked(qualities: Mapping[str, str]) -> dict[str, str]:

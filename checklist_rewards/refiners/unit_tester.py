@@ -4,15 +4,15 @@ The sample targets are scored on the whole checklist. For each item, a model rew
 fail this item only, and the judge scores the rewritten texts on the item alone. The item is kept if at least
 `threshold` of the rewrites fail. For penalties and items with options, an answer fails if it lowers the score.
 
-Unanswered reads and failed rewrites are not counted. An item is untested if no sample passes it or none of its
-rewrites was judged; untested items are kept and listed as unclear in the report. Without samples the refiner raises a
-[`SampleError`].
+Unanswered reads and failed rewrites are not counted; after a transient failure the checklist is not refined at all. An
+item is untested if no sample passes it or none of its rewrites was judged; untested items are kept and listed as
+unclear in the report. Without samples the refiner raises a [`SampleError`].
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -22,7 +22,15 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.refiners.base import Asker, Note, Outcome, ReportingRefiner, check_samples
+from checklist_rewards.refiners.base import (
+    Asker,
+    Note,
+    Outcome,
+    ReportingRefiner,
+    check_samples,
+    transient_failure,
+)
+from checklist_rewards.replies import NoReply
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import PASS_CREDIT, Score
 from checklist_rewards.validation import fraction, whole_number
@@ -46,6 +54,8 @@ class _Trial:
     failed: int = 0
     judged: int = 0
     complaint: str | None = None
+    lost: list[GenerationError] = field(default_factory=list)
+    """Errors in place of replies and reads."""
 
 
 class UnitTester(ReportingRefiner):
@@ -121,15 +131,16 @@ class UnitTester(ReportingRefiner):
                 dropped.append(Note(trial.item, f"{reason} (at least {self.threshold:.0%} must)"))
                 continue
             kept.append(trial.item)
-        return Outcome(kept, dropped, unclear, self.model)
+        lost = transient_failure(reply for trial in trials for reply in trial.lost)
+        return Outcome(kept, dropped, unclear, self.model, lost)
 
     def _trials(self, checklist: Checklist, samples: Sequence[Sample], scores: Sequence[Score]) -> list[_Trial]:
         trials = []
         for index, item in enumerate(checklist.items):
             lines = [score.items[index] for score in scores]
             passing = [sample for sample, line in zip(samples, lines, strict=True) if line.passed]
-            unread = sum(line.unanswered is not None for line in lines)
-            trials.append(_Trial(item, passing[: self.max_samples], unread))
+            lost: list[GenerationError] = [NoReply(line.unanswered) for line in lines if line.unanswered is not None]
+            trials.append(_Trial(item, passing[: self.max_samples], len(lost), lost=lost))
         return trials
 
     def _rewrite_and_judge(self, trials: Sequence[_Trial]) -> None:
@@ -151,6 +162,7 @@ class UnitTester(ReportingRefiner):
         for (trial, sample), reply in zip(pairs, rewrites, strict=True):
             if isinstance(reply, GenerationError):
                 trial.complaint = trial.complaint or str(reply)
+                trial.lost.append(reply)
             else:
                 rewritten.append((trial, replace(sample, checklist=_alone(trial.item), target=reply.response)))
         scores = self.scorer.score_batch([sample for _, sample in rewritten]) if rewritten else []
@@ -161,6 +173,8 @@ class UnitTester(ReportingRefiner):
                 trial.failed += not line.passed
             else:
                 trial.complaint = trial.complaint or f"the judge gave no answer: {line.unanswered or 'it abstained'}"
+                if line.unanswered is not None:
+                    trial.lost.append(NoReply(line.unanswered))
 
 
 def failing_answers(item: ChecklistItem) -> str:

@@ -91,6 +91,11 @@ class NoReply(GenerationError):
         super().__init__(f"{missing}: {unanswered}.")
         self.unanswered, self.first, self.missing = unanswered, first, missing
 
+    @property
+    def transient(self) -> bool:
+        """Whether there may be a reply if the model is asked again."""
+        return self.unanswered.transient_reason is not None
+
     def __reduce__(self):
         return type(self), (self.unanswered, self.first, self.missing)
 

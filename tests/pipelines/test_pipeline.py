@@ -5,12 +5,14 @@ import json
 import pytest
 
 from checklist_rewards import Checklist
-from checklist_rewards.backends import shared
+from checklist_rewards.backends import Reply, Sampling, shared
+from checklist_rewards.datasets.totals import Totals
 from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators import Dimensions
 from checklist_rewards.pipelines import ConfigError, PipelineConfig, pipeline
 from checklist_rewards.pipelines.builtin import UNIVERSAL
+from tests.generators.fakes import Replies
 from tests.pipelines.fakes import Scripted
 
 ROW = {"input": "Write a note.", "target": "A note.", "reference": "The best note."}
@@ -173,6 +175,28 @@ def test_refiners_work_on_every_checklist_and_an_emptied_one_costs_its_row():
     assert [item.question for item in refined.checklist.items] == ["Is it short?"] and refined.score.total == 1
     assert refined.checklist.source.startswith("tick/") and "tagger/" in refined.checklist.source
     assert emptied.score is None and "no item is left" in str(emptied.error)
+
+
+def test_a_row_whose_refiner_failed_for_now_is_done_again(tmp_path):
+    reached: list[str] = []
+
+    def reply(text: str, sampling: Sampling) -> str | Reply:
+        if sampling.schema is None:
+            return "1. Is it short?\n2. Is it dull?"
+        if "dull" in text and not reached:
+            return Reply(None, unanswered="timeout: 60 s")
+        return '{"reason": "", "general": true, "specific": true}'
+
+    fake = Replies(reply)
+    pipe = pipeline("tick", model="m", backend=fake, store=tmp_path / "store", refiners=["tagger"])
+    totals = Totals()
+    [failed] = pipe.generate_batch(["Write a note."])
+    totals.add_checklist("1", failed)
+    assert str(failed) == "tagger could not refine the checklist: timeout: 60 s." and totals.transient == 1
+    reached.append("the server is back")
+    [checklist] = pipe.generate_batch(["Write a note."])
+    assert "tagger/" in checklist.source
+    assert [len(prompts) for prompts, _ in fake.sampled] == [1, 2, 1]  # only the lost reply is asked for again
 
 
 def test_unit_tests_use_the_responses_of_the_row_and_want_some():

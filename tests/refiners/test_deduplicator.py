@@ -84,7 +84,7 @@ def test_a_model_writes_the_question_of_a_group():
         '{"same": true, "question": ""}',
         '{"same": true, "question": "does it  name a CITY?"}',
         '{"question": "Is it short?"}',
-        Reply(None, unanswered="backend_error: gone"),
+        Reply(None, unanswered="too_long"),
     ],
 )
 def test_an_unusable_reply_leaves_the_most_central_question(reply):
@@ -93,6 +93,14 @@ def test_an_unusable_reply_leaves_the_most_central_question(reply):
     assert questions(refined) == ["Is it brief?", "Does it name a city?"]
     (note,) = refiner.report.unclear
     assert note.item == refined.items[0] and note.reason.startswith("the merge reply could not be used")
+
+
+def test_a_merge_that_failed_for_now_is_no_checklist():
+    refiner, _ = merges(Reply(None, unanswered="backend_error: gone"))
+    checklists = [Checklist.parse(list(SHORT)), Checklist.parse(["Does it name a city?"])]
+    failed, unmerged = refiner.refine_batch(checklists)
+    assert str(failed) == "deduplicator could not refine the checklist: backend_error: gone." and failed.transient
+    assert unmerged.items == checklists[1].items  # needed no reply
 
 
 def test_one_unusable_reply_costs_its_own_group_only():

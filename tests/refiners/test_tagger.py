@@ -6,6 +6,7 @@ from checklist_rewards import Checklist, __version__
 from checklist_rewards.backends import Reply
 from checklist_rewards.errors import ChecklistError, ModelError, PromptError, SampleError
 from checklist_rewards.refiners import QUALITIES, Tagger
+from checklist_rewards.replies import NoReply
 from tests.generators.fakes import Replies
 
 CHECKLIST = Checklist.parse(["Is it short?", "Does it name Anna?", "Is it good?"])
@@ -75,6 +76,15 @@ def test_a_reply_that_cannot_be_read_keeps_its_item(reply):
     assert questions(refiner.refine(CHECKLIST)) == ["Does it name Anna?"]
     assert [note.item.question for note in refiner.report.unclear] == ["Does it name Anna?"]
     assert len(refiner.report.dropped) == 2
+
+
+def test_a_checklist_with_a_reply_that_is_missing_for_now_is_not_refined(caplog):
+    refiner = tagger(by_question({"name Anna": Reply(None, unanswered="timeout: 60 s")}, tags(general=False)))
+    failed, refined = refiner.refine_batch([CHECKLIST, Checklist.parse(["Is it short?", "Is it good?"])], [(), ()])
+    assert str(failed) == "tagger could not refine the checklist: timeout: 60 s." and failed.transient
+    assert isinstance(refined, ChecklistError) and "could not be assessed" not in caplog.text
+    with pytest.raises(NoReply, match="timeout: 60 s"):
+        refiner.refine(CHECKLIST)
 
 
 def test_garbage_throughout_changes_nothing_and_is_logged(caplog):

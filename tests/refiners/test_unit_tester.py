@@ -4,9 +4,10 @@ import pytest
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample, __version__
 from checklist_rewards.backends import Reply
-from checklist_rewards.errors import ChecklistError, ModelError, SampleError
+from checklist_rewards.errors import BackendError, ChecklistError, ModelError, SampleError
 from checklist_rewards.refiners import UnitTester
 from checklist_rewards.refiners.unit_tester import failing_answers
+from checklist_rewards.replies import NoReply
 from tests.generators.fakes import Replies
 
 CHECKLIST = Checklist.parse(["Is there an A?", "Is there a B?", "Is there a C?"])
@@ -127,7 +128,7 @@ def test_reads_without_an_answer_count_neither_way():
 
 @pytest.mark.parametrize(
     "reply",
-    ["No.", '{"response": " "}', '{"response": "A1"}', Reply(None, unanswered="backend_error: gone")],
+    ["No.", '{"response": " "}', '{"response": "A1"}', Reply(None, unanswered="too_long")],
     ids=["prose", "blank", "unchanged", "none"],
 )
 def test_a_rewrite_that_could_not_be_had_counts_neither_way(reply):
@@ -140,6 +141,20 @@ def test_a_rewrite_that_could_not_be_had_counts_neither_way(reply):
     refiner, _ = tries(rewrite)
     assert len(refiner.refine(only, on("A1"))) == 1
     assert "untested: no rewrite of 1 passing samples" in refiner.report.unclear[0].reason
+
+
+def test_rewrites_and_reads_that_are_missing_for_now_leave_the_checklist_unrefined():
+    gone = Reply(None, unanswered="backend_error: gone")
+    refiner, _ = tries(lambda text, sampling: without_letter(text, sampling) if "\nA2\n" in text else gone)
+    with pytest.raises(NoReply, match="unit_tester could not refine the checklist: backend_error: gone"):
+        refiner.refine(Checklist.parse(["Is there an A?"]), on("A1", "A2"))
+
+    def broken_engine(prefix, tail):
+        raise BackendError("the engine broke")
+
+    refiner, _ = tries(judge=broken_engine)
+    with pytest.raises(NoReply, match="backend_error: the engine broke"):
+        refiner.refine(CHECKLIST, on("A"))
 
 
 def test_an_item_without_weight_can_be_tested_too():
