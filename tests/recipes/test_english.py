@@ -6,12 +6,13 @@ from collections import Counter
 
 import pytest
 import torch
-from english import opposites, probes, protocol, save, train
+from english import infobench, opposites, probes, protocol, save, train
 from english.floors import length, overlap, regression
 from english.tasks import DEV, TASKS, TRAIN, WORDINGS, Example, load, training_pairs
 from safetensors.torch import load_file, save_file
 
 from checklist_rewards import ChecklistScorer
+from checklist_rewards.backends.difference import apply_difference
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.judges import LogprobJudge
@@ -165,6 +166,51 @@ def test_a_judge_that_looks_for_not_passes_the_probe_of_negation_only_in_the_tex
     assert found["roles"]["accuracy"].value == 0.5
 
 
+def test_infobench_asks_about_the_right_answer_and_about_another_one(tmp_path):
+    rows = [
+        {
+            "instruction": f"Write about {word}.",
+            "input": None,
+            "category": word,
+            "decomposed_questions": [f"Does the text name {word}?", "Is it in verse?"],
+            "eval": [True, False],
+            "output": f"Here is {word}.",
+        }
+        for word in ("rain", "snow", "wind")
+    ]
+    path = tmp_path / infobench.FILE
+    path.parent.mkdir()
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    figures = infobench.main(
+        ["pocket", "--data", str(tmp_path), "--output", str(tmp_path / "out"), "--questions", "3"]
+    )
+    assert figures["word overlap"]["another answer"]["value"] == 1.0
+    assert set(figures) == {"word overlap", "pocket"}
+    assert "| word overlap | 1.000" in (tmp_path / "out" / "figures.md").read_text()
+
+
+def test_a_packaged_encoder_is_a_difference_with_a_card(tmp_path, monkeypatch):
+    runs, output = tmp_path / "runs", tmp_path / "english_encoder"
+    folder = runs / "encoder-all"
+    folder.mkdir(parents=True)
+    base = {"pooler.dense.weight": torch.ones(2, 2), "pooler.dense.bias": torch.ones(2)}
+    save_file(base, tmp_path / "model.safetensors")
+    save_file({f"bert.{name}": tensor + 0.5 for name, tensor in base.items()}, folder / "model.safetensors")
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+    record = {"pairs": 58793, "targets": 23984, "steps": 3055, "seconds": 4725, "parameters": 22713601}
+    (folder / train.RECORD).write_text(json.dumps(record))
+    (runs / "figures.json").write_text("{}")
+    (runs / "probes.json").write_text("{}")
+    monkeypatch.setattr(save, "minilm_weights", lambda: tmp_path / "model.safetensors")
+    save.main(["encoder", "--runs", str(runs), "--probes", str(runs / "probes.json"), "--output", str(output)])
+    back = apply_difference(output / "difference.safetensors", tmp_path / "model.safetensors", "bert.")
+    torch.testing.assert_close(back["bert.pooler.dense.weight"], torch.full((2, 2), 1.5), atol=1e-3, rtol=0)
+    assert (
+        "58,793 answers of people about 23,984 texts, one epoch of 3,055 steps in 79 minutes"
+        in (output / "README.md").read_text()
+    )
+
+
 def test_the_packaged_adapter_is_half_precision_with_a_card(tmp_path):
     adapter, output = tmp_path / "runs" / "adapter-all", tmp_path / "english"
     adapter.mkdir(parents=True)
@@ -177,7 +223,7 @@ def test_the_packaged_adapter_is_half_precision_with_a_card(tmp_path):
     (tmp_path / "runs" / "figures.json").write_text(json.dumps({"semeval": {"n": 250, "methods": methods}}))
     probed = tmp_path / "probes.json"
     probed.write_text(json.dumps({"negation": {"auc": figure, "accuracy": figure}}))
-    save.main(["--runs", str(tmp_path / "runs"), "--probes", str(probed), "--output", str(output)])
+    save.main(["adapter", "--runs", str(tmp_path / "runs"), "--probes", str(probed), "--output", str(output)])
     assert load_file(output / save.WEIGHTS)["lora_A.weight"].dtype == torch.float16
     assert json.loads((output / save.CONFIG).read_text())["base_model_name_or_path"] == "smollm2"
     card = (output / "README.md").read_text()

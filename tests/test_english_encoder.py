@@ -1,0 +1,61 @@
+"""The packaged encoder judge of English: `model="english-encoder"`, where judges are used."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from checklist_rewards import Checklist, ChecklistScorer
+from checklist_rewards.backends import choose_backend
+from checklist_rewards.backends.packaged import english_encoder
+from checklist_rewards.cli import app
+from checklist_rewards.errors import ModelError
+from checklist_rewards.judges import EncoderJudge
+from checklist_rewards.rerank import rerank
+from checklist_rewards.rewards.trl import ChecklistReward
+
+ANSWER = "The capital of Australia is Canberra."
+CHECKLIST = Checklist.parse(
+    ["Does the response say that Canberra is the capital of Australia?", "Does the response name Sydney?"]
+)
+
+
+@pytest.fixture(scope="module")
+def scorer() -> ChecklistScorer:
+    return ChecklistScorer("english-encoder", store=False)
+
+
+def test_it_is_an_encoder_judge_without_any_setting(scorer):
+    assert isinstance(scorer.judge, EncoderJudge) and scorer.judge.context == ("input", "reference")
+    assert choose_backend("english-encoder") == "encoder"
+    with pytest.raises(ModelError, match="english-encoder is a cross-encoder, which vllm does not support"):
+        choose_backend("english-encoder", "vllm")
+
+
+def test_it_tells_what_a_text_says(scorer):
+    score = scorer.score(CHECKLIST, ANSWER, input="What is the capital of Australia?")
+    stated, denied = (item.probabilities["yes"] for item in score.items)
+    assert stated > 0.8 and denied < 0.2
+
+
+def test_it_is_a_judge_like_any_other(scorer):
+    assert rerank(scorer, CHECKLIST, ["I like music.", ANSWER]).best == (ANSWER,)
+    reward = ChecklistReward(scorer)
+    low, high = reward(
+        prompts=["?"] * 2, completions=["I like music.", ANSWER], checklist=[CHECKLIST.model_dump()] * 2
+    )
+    assert low < high
+
+
+def test_the_command_line_scores_with_it(tmp_path):
+    rows, scored = tmp_path / "rows.jsonl", tmp_path / "scored.jsonl"
+    rows.write_text(json.dumps({"input": "?", "target": ANSWER, "checklist": [i.question for i in CHECKLIST.items]}))
+    done = CliRunner().invoke(app, ["score", str(rows), "--model", "english-encoder", "-o", str(scored), "--no-store"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(scored.read_text())["checklist_score"]["pass_rate"] == 0.5
+
+
+def test_the_card_names_data_and_licences():
+    card = (english_encoder() / "README.md").read_text()
+    for text in ("REALSumm", "SemEval", "ArgKP", "EVOUNA", "CC BY-SA 3.0", "CDLA-Sharing", "Apache-2.0"):
+        assert text in card, text
