@@ -91,8 +91,8 @@ def _root(
     These commands use the same scorer as the reward for TRL trainers, so their scores equal the training rewards.
 
     **Files** are JSONL, CSV or Parquet, chosen by extension. **Models** are "pocket" (a tiny packaged model for tests
-    and demos), "english" (a small packaged judge of English), a local folder, a Hub id or, with --base-url, the
-    model name on an OpenAI-compatible server.
+    and demos), "english-encoder" and "english" (small packaged judges of English), a local folder, a Hub id or, with
+    --base-url, the model name on an OpenAI-compatible server.
 
     **Exit codes**: 0 success; 1 some results are missing (a table lists them with the reason); 2 invalid arguments
     or input.

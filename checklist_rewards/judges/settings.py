@@ -50,8 +50,8 @@ class JudgeSettings:
     """
 
     model: str | Engine = "pocket"
-    """Judge model: "pocket", "english", a local folder, a Hub id, or with `base_url` the name of the model on the
-    server."""
+    """Judge model: "pocket", "english-encoder", "english", a local folder, a Hub id, or with `base_url` the name of
+    the model on the server."""
     backend: JudgeBackend | str | Backend | RewardServer = "auto"
     """Inference engine. `auto`: the server at `base_url` if given, else `encoder` for a folder written by
     `checklist-rewards distill`, else vLLM if installed (except for the pocket model), else transformers. `encoder`: a
