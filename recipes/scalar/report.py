@@ -92,7 +92,7 @@ def _labels(axes: Any, cells: Cells, known: dict[str, Any]) -> None:
     axes.set_xticks(budgets, [f"{budget:,}" for budget in budgets])
     axes.minorticks_off()
     axes.set(xlabel="labels", ylabel="constraints met (gold)", title="Best of N, chosen by the reward")
-    axes.legend(frameon=False, fontsize=8, loc="best")
+    axes.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(0, 0.93))  # below the line of the best
 
 
 def _steps(axes: Any, cells: Cells, budget: int) -> None:
