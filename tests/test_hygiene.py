@@ -80,6 +80,7 @@ def test_the_wheel_carries_prompts_recipes_and_the_pocket_model_and_works_alone(
         "_recipes/demo.py",
         "_recipes/pocket/world.py",
         "pocket/model.safetensors",
+        "english_encoder/difference.safetensors",
         "py.typed",
         "ui/page/index.html",
         "ui/page/main.js",

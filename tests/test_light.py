@@ -21,7 +21,10 @@ OF_EXTRAS = (
 ).split()
 
 NOT_LIGHT = {
-    *(f"backends.{name}" for name in ("encoder", "loading", "packing", "sampling", "transformers", "vllm")),
+    *(
+        f"backends.{name}"
+        for name in ("difference", "encoder", "loading", "packing", "sampling", "transformers", "vllm")
+    ),
     *(f"datasets.{name}" for name in ("build", "card", "ray", "saving", "scoring")),
     *(f"rewards.{name}" for name in ("callback", "online_dpo")),
     "distill.adapter",
