@@ -25,7 +25,8 @@ _BASE = "base"
 def save_difference(weights: Mapping[str, torch.Tensor], base: Path, prefix: str, path: Path) -> None:
     """Write the difference of `weights` to those in the file `base`, whose names lack `prefix`, to `path`.
 
-    A tensor that is not in `base` is stored as its difference to 0. Matrices need an even number of columns.
+    A matrix (rows, columns) becomes bytes (rows, columns / 2), so the number of columns must be even. A tensor that is
+    not in `base` is stored as its difference to 0.
     """
     known = _prefixed(base, prefix)
     stored: dict[str, torch.Tensor] = {}
