@@ -3,9 +3,11 @@
 import json
 
 import pytest
+import torch
 
+from checklist_rewards.distill import training as training_module
 from checklist_rewards.distill.labels import LabelledPair
-from checklist_rewards.distill.training import Batches, Training, train_encoder
+from checklist_rewards.distill.training import Batches, PackedLoss, Training, train_encoder
 from checklist_rewards.errors import ModelError, SampleError
 from tests.encoders import compared, mentions, tiny_bert
 
@@ -37,6 +39,32 @@ def test_a_long_batch_is_of_texts_of_about_the_same_length():
     pairs = [LabelledPair("a" * length, "q", 1.0, "g") for length in range(1, 65)]
     spans = [max(batch) - min(batch) for batch in Batches(pairs, Training(targets=4))]
     assert max(spans) == 3
+
+
+def test_a_batch_of_many_tokens_is_computed_in_chunks_with_the_same_loss_and_gradients(tmp_path, monkeypatch):
+    from sentence_transformers import CrossEncoder
+
+    encoder = CrossEncoder(tiny_bert(tmp_path / "base"), num_labels=1)
+    encoder.model.config.checklist_layout = "packed"
+    encoder.model.eval()  # no dropout
+    pairs = mentions(6)
+    sizes, computed = [], training_module.logits
+
+    def counted(model, rows):
+        sizes.append(len(rows))
+        return computed(model, rows)
+
+    monkeypatch.setattr(training_module, "logits", counted)
+    found = []
+    for tokens in (4096, 1):  # one chunk, or one per row, whose activations are computed twice
+        monkeypatch.setattr(training_module, "_CHUNK_TOKENS", tokens)
+        encoder.model.zero_grad()
+        labels = torch.tensor([float(pair.label) for pair in pairs])
+        loss = PackedLoss(encoder, pairs)([list(range(len(pairs)))], labels)
+        loss.backward()
+        found.append((loss.detach(), encoder.model.classifier.weight.grad.clone()))
+    assert sizes == [6] + 12 * [1]
+    torch.testing.assert_close(found[0], found[1])
 
 
 @pytest.mark.slow
