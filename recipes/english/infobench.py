@@ -16,42 +16,23 @@ in it are not read again.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from english.floors import OVERLAP  # noqa: E402
-from english.judges import judge_of, probabilities_of_yes  # noqa: E402
-from english.tasks import DATA  # noqa: E402
-from evaluate.realsumm import content_recall  # noqa: E402
-from rich.console import Console  # noqa: E402
+from english.comparison import Case, arguments, compare  # noqa: E402
 
 from checklist_rewards.checklists import ChecklistItem  # noqa: E402
 from checklist_rewards.errors import ChecklistRewardsError  # noqa: E402
-from checklist_rewards.evaluation.agreement import Bootstrap, Figure, Numbers  # noqa: E402
 from checklist_rewards.files.rows import read_rows  # noqa: E402
 from checklist_rewards.judges import Read  # noqa: E402
-from checklist_rewards.progress import progress_on  # noqa: E402
 
 FILE = "infobench/infobench_en_gpt4out_gpt4judge.jsonl"
 LABELS, OTHER = "labels", "another answer"
 TARGET_LETTERS, INPUT_LETTERS = 1500, 1200
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A question about an answer, and whether yes is right."""
-
-    read: Read
-    yes: bool
-    instruction: int
 
 
 def cases(path: Path, count: int, seed: int = 0) -> dict[str, list[Case]]:
@@ -70,7 +51,7 @@ def cases(path: Path, count: int, seed: int = 0) -> dict[str, list[Case]]:
         row = rows[number]
         instruction = f"{row['instruction']}\n{row['input'] or ''}"[:INPUT_LETTERS]
         target = rows[answered]["output"][:TARGET_LETTERS]
-        return Case(Read(ChecklistItem(question=question), target, instruction), yes, number)
+        return Case(Read(ChecklistItem(question=question), target, instruction), yes, str(number))
 
     def another(number: int) -> int:
         category = rows[number]["category"]
@@ -83,50 +64,10 @@ def cases(path: Path, count: int, seed: int = 0) -> dict[str, list[Case]]:
     }
 
 
-def measure(name: str, found: Mapping[str, list[Case]], bootstrap: Bootstrap) -> dict[str, Figure]:
-    """The AUC of a judge, or of word overlap, on each kind of case."""
-    judge = None if name == OVERLAP else judge_of(name)
-    figures = {}
-    for kind, some in found.items():
-        reads = [case.read for case in some]
-        if judge is None:
-            predicted = [content_recall(read.target, read.item.question) for read in reads]
-        else:
-            with progress_on(Console()) as bar:
-                predicted = probabilities_of_yes(judge, reads, bar(f"{name}, {kind}", len(reads)))
-        truths = [float(case.yes) for case in some]
-        figures[kind] = bootstrap.figures(Numbers(predicted, truths), [case.instruction for case in some])["auc"]
-    return figures
-
-
-def table(figures: Mapping[str, Mapping[str, Any]]) -> str:
-    """The figures as Markdown."""
-    lines = [f"| judge | {LABELS} | {OTHER} |", "|---|---|---|"]
-    for name, line in figures.items():
-        lines.append(f"| {name} | {' | '.join(Figure(**line[kind]).shown() for kind in (LABELS, OTHER))} |")
-    return "\n".join([*lines, ""])
-
-
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Measure the judges; returns their figures."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("judges", nargs="+", help="packaged models, encoder judges, folders or Hub ids")
-    parser.add_argument("--output", type=Path, default=Path("runs/infobench"))
-    parser.add_argument("--questions", type=int, default=150, help="questions with yes, and as many with no")
-    parser.add_argument("--data", default=DATA, help="folder of the data sets")
-    args = parser.parse_args(argv)
-    args.output.mkdir(parents=True, exist_ok=True)
-    path = args.output / "figures.json"
-    figures: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    found = cases(Path(args.data) / FILE, args.questions)
-    for name in (OVERLAP, *args.judges):
-        if name not in figures:
-            measured = measure(name, found, Bootstrap())
-            figures[name] = {kind: figure.model_dump() for kind, figure in measured.items()}
-            path.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    (args.output / "figures.md").write_text(table(figures), encoding="utf-8")
-    Console(width=150).print(table(figures))
-    return figures
+    args = arguments(__doc__ or "", "runs/infobench", 150).parse_args(argv)
+    return compare(args.judges, cases(Path(args.data) / FILE, args.questions), args.output)
 
 
 if __name__ == "__main__":

@@ -58,6 +58,8 @@ def model_card(kind: str, runs: Path, probes: Path) -> str:
     """The text of the card, with the facts of the training and the figures."""
     folder = runs / name_of(kind, None)
     facts = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    if "before" in facts:
+        facts["before"]["minutes"] = facts["before"]["seconds"] / 60
     if kind == ADAPTER:
         layers = json.loads((folder / CONFIG).read_text(encoding="utf-8"))["layers_to_transform"]
         facts |= {"rank": facts["training"]["rank"], "first": min(layers), "last": max(layers)}

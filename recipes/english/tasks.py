@@ -139,7 +139,7 @@ def training_pairs(
     reads: int | None = None,
     seed: int = 0,
     data: str | Path = DATA,
-    opposites: bool = False,
+    opposites: float = 0.0,
 ) -> list[LabelledPair]:
     """The labels of the training splits, each in a random wording.
 
@@ -148,8 +148,9 @@ def training_pairs(
         reads (`int`, *optional*): Number of labels in all, the same of each task. Defaults to all labels.
         seed (`int`, *optional*, defaults to `0`): Seed of the sample and of the wordings.
         data (`str` or `Path`, *optional*): The folder of the data.
-        opposites (`bool`, *optional*, defaults to `False`): Whether every label whose question quotes the statement is
-            also asked the other way round, and half as many questions about form are added (`opposites.py`).
+        opposites (`float`, *optional*, defaults to `0.0`): Share, in [0, 1], of the labels with a quoting question
+            that are also asked the other way round. Questions about form are added, half this share of all labels
+            (`opposites.py`).
     """
     rng = random.Random(seed)
     pairs: list[LabelledPair] = []
@@ -164,10 +165,9 @@ def training_pairs(
             for place in some:
                 of = wordings or [k for k in range(len(WORDINGS[task])) if k not in quoting]
                 pairs.append(examples[place].pair(rng.choice(of)))
-                if opposites and wordings:
+                if wordings and rng.random() < opposites:
                     pairs.append(negated(task, pairs[-1], examples[place].statement, rng))
-    if opposites:
-        pairs += form_pairs([pair.target for pair in pairs], len(pairs) // 2, seed)
+    pairs += form_pairs([pair.target for pair in pairs], int(opposites * len(pairs) / 2), seed)
     return pairs
 
 

@@ -2,12 +2,14 @@
 
     python recipes/english/train.py adapter --output runs/english --reads 8000
     python recipes/english/train.py adapter --output runs/english --reads 3000 --leave-out semeval
-    python recipes/english/train.py adapter --output runs/mended --reads 1000 --seed 1 --after runs/english/adapter-all
+    python recipes/english/train.py encoder --output runs/final --reads 32000 --seed 1 --opposites 0.33 \\
+        --learning-rate 1e-4 --after runs/english/encoder-all
 
 Trains on the training splits of all tasks (`tasks.py`), or of all but one, into `<output>/<kind>-all` or
 `<output>/<kind>-not-<task>`. A finished judge is not trained again; an interrupted adapter continues from its last
-checkpoint. With `--reads`, the labels are a random sample with equal shares of the tasks. With `--after`, a trained
-adapter is trained further, also on negated questions and on questions about form (`opposites.py`).
+checkpoint. With `--reads`, the labels are a random sample with equal shares of the tasks. With `--opposites`, a share
+of them is also asked with *not*, and there are questions about form (`opposites.py`). With `--after`, a trained judge
+is trained further.
 """
 
 from __future__ import annotations
@@ -40,18 +42,18 @@ def name_of(kind: str, left_out: str | None) -> str:
 def train(args: argparse.Namespace) -> dict[str, Any]:
     """Train one judge; returns its record."""
     folder: Path = args.output / name_of(args.kind, args.leave_out)
-    if args.after is not None and args.kind != ADAPTER:
-        raise SampleError("--after is for adapters; an encoder is trained from --base.")
     after = None if args.after is None else str(args.after)
     settings = {"reads": args.reads, "epochs": args.epochs, "seed": args.seed, "after": after}
+    settings |= {"opposites": args.opposites} if args.opposites else {}
     if (folder / RECORD).is_file():
         record = json.loads((folder / RECORD).read_text())
-        trained = {name: record["settings"].get(name) for name in settings}
-        if trained != settings:
-            raise SampleError(f"{folder} was trained with {trained}; choose another --output for {settings}.")
+        if record["settings"] != settings:
+            raise SampleError(
+                f"{folder} was trained with {record['settings']}; choose another --output for {settings}."
+            )
         return record
     tasks = [task for task in TASKS if task != args.leave_out]
-    pairs = training_pairs(tasks, args.reads, args.seed, args.data, opposites=args.after is not None)
+    pairs = training_pairs(tasks, args.reads, args.seed, args.data, args.opposites)
     with progress_on(Console()) as bar:
         steps = bar(f"{folder.name}, {len(pairs)} labels", None)
 
@@ -67,8 +69,10 @@ def train(args: argparse.Namespace) -> dict[str, Any]:
             encoder = Training(
                 epochs=args.epochs, learning_rate=args.learning_rate or 1.5e-4, seed=args.seed, targets=8
             )
-            record = train_encoder(pairs, folder, base=args.base, training=encoder, progress=progress)
+            record = train_encoder(pairs, folder, base=args.base or after, training=encoder, progress=progress)
     record |= {"tasks": tasks, "settings": settings}
+    if args.after is not None and (args.after / RECORD).is_file():
+        record["before"] = json.loads((args.after / RECORD).read_text())
     (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n")
     return record
 
@@ -78,7 +82,10 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("kind", choices=(ADAPTER, ENCODER))
     parser.add_argument("--output", type=Path, default=Path("runs/english"))
     parser.add_argument("--leave-out", choices=TASKS, help="train on the other tasks only")
-    parser.add_argument("--after", type=Path, help="adapter to train further, with opposites")
+    parser.add_argument("--after", type=Path, help="trained judge to train further")
+    parser.add_argument(
+        "--opposites", type=float, default=0.0, help="share of the labels that are also asked with *not*, in [0, 1]"
+    )
     parser.add_argument("--reads", type=int, help="number of labels; all by default")
     parser.add_argument("--epochs", type=float, default=1.0)
     parser.add_argument("--learning-rate", type=float, help="5e-4 for the adapter, 1.5e-4 for the encoder")

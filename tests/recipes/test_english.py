@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 import torch
-from english import infobench, opposites, probes, protocol, save, train
+from english import infobench, negated, opposites, probes, protocol, save, train
 from english.floors import length, overlap, regression
 from english.tasks import DEV, TASKS, TRAIN, WORDINGS, Example, load, training_pairs
 from safetensors.torch import load_file, save_file
@@ -54,7 +54,7 @@ def test_training_data_has_equal_shares_of_the_tasks_and_whole_targets(data_dir)
 
 
 def test_opposites_are_the_same_label_the_other_way_round(data_dir):
-    pairs = training_pairs(("argkp", "realsumm"), 200, data=data_dir, opposites=True)
+    pairs = training_pairs(("argkp", "realsumm"), 200, data=data_dir, opposites=1)
     plain = training_pairs(("argkp", "realsumm"), 200, data=data_dir)
     starts = [text.split("{}")[0] for some in opposites.NEGATED.values() for text in some]
     negated = [pair for pair in pairs if any(pair.question.startswith(start) for start in starts if start != "Is '")]
@@ -62,6 +62,8 @@ def test_opposites_are_the_same_label_the_other_way_round(data_dir):
     labels = {(pair.target, round(pair.label, 6)) for pair in plain}
     assert all((pair.target, round(1 - pair.label, 6)) in labels for pair in negated)
     assert 2 * len(plain) < len(pairs) <= 3 * len(plain) + 3  # each twice, and half as many about form
+    some = training_pairs(("argkp", "realsumm"), 200, data=data_dir, opposites=0.2)
+    assert 1.1 * len(plain) < len(some) < 1.6 * len(plain)
 
 
 IN_WORDS = {  # read off the text in another way than `opposites.py` does
@@ -139,15 +141,15 @@ def test_the_protocol_reads_the_judges_that_are_trained(data_dir, tmp_path, monk
 def test_a_trained_judge_is_not_trained_again(tmp_path):
     (tmp_path / "adapter-not-argkp").mkdir()
     (tmp_path / "adapter-not-argkp" / train.RECORD).write_text(
-        json.dumps({"settings": {"reads": None, "epochs": 1.0, "seed": 0}})
+        json.dumps({"settings": {"reads": None, "epochs": 1.0, "seed": 0, "after": None}})
     )
     train.main(["adapter", "--output", str(tmp_path), "--leave-out", "argkp"])
     with pytest.raises(SampleError, match="was trained with .*'reads': None"):
         train.main(["adapter", "--output", str(tmp_path), "--leave-out", "argkp", "--reads", "30"])
     with pytest.raises(SampleError, match="was trained with .*'after': None"):
         train.main(["adapter", "--output", str(tmp_path), "--leave-out", "argkp", "--after", str(tmp_path)])
-    with pytest.raises(SampleError, match="--after is for adapters"):
-        train.main(["encoder", "--output", str(tmp_path), "--after", str(tmp_path)])
+    with pytest.raises(SampleError, match="was trained with .*choose another --output for .*'opposites': 0.5"):
+        train.main(["adapter", "--output", str(tmp_path), "--leave-out", "argkp", "--opposites", "0.5"])
 
 
 def test_probes_are_pairs_of_yes_and_no_that_differ_in_one_detail():
@@ -187,6 +189,15 @@ def test_infobench_asks_about_the_right_answer_and_about_another_one(tmp_path):
     assert figures["word overlap"]["another answer"]["value"] == 1.0
     assert set(figures) == {"word overlap", "pocket"}
     assert "| word overlap | 1.000" in (tmp_path / "out" / "figures.md").read_text()
+
+
+def test_an_opposite_question_has_the_opposite_label(data_dir, tmp_path):
+    figures = negated.main(["pocket", "--data", str(data_dir), "--output", str(tmp_path), "--questions", "40"])
+    assert set(figures["pocket"]) == {name for task in TASKS for name in (task, f"{task}, not")}
+    overlap_of = {name: figure["value"] for name, figure in figures["word overlap"].items()}
+    assert overlap_of["evouna"] > 0.8 and overlap_of["evouna, not"] < 0.2
+    trained = {text for some in (WORDINGS, opposites.NEGATED) for texts in some.values() for text in texts}
+    assert not trained & set(negated.WORDINGS.values())
 
 
 def test_a_packaged_encoder_is_a_difference_with_a_card(tmp_path, monkeypatch):
