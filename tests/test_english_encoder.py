@@ -33,9 +33,20 @@ def test_it_is_an_encoder_judge_without_any_setting(scorer):
 
 
 def test_it_tells_what_a_text_says(scorer):
-    score = scorer.score(CHECKLIST, ANSWER, input="What is the capital of Australia?")
+    score = scorer.score(CHECKLIST, ANSWER)
     stated, denied = (item.probabilities["yes"] for item in score.items)
     assert stated > 0.8 and denied < 0.2
+
+
+def test_it_follows_the_not_of_a_question(scorer):
+    asked = Checklist.parse(
+        [
+            "Is it true that the response does not mention Canberra?",
+            "Is it true that the response does not mention Oslo?",
+        ]
+    )
+    wrong, right = (item.probabilities["yes"] for item in scorer.score(asked, ANSWER).items)
+    assert wrong < 0.2 and right > 0.8
 
 
 def test_it_is_a_judge_like_any_other(scorer):

@@ -208,7 +208,9 @@ def test_a_packaged_encoder_is_a_difference_with_a_card(tmp_path, monkeypatch):
     save_file(base, tmp_path / "model.safetensors")
     save_file({f"bert.{name}": tensor + 0.5 for name, tensor in base.items()}, folder / "model.safetensors")
     (folder / "config.json").write_text('{"model_type": "bert"}')
-    record = {"pairs": 58793, "targets": 23984, "steps": 3055, "seconds": 4725, "parameters": 22713601}
+    before = {"pairs": 58793, "targets": 23984, "steps": 3055, "seconds": 4725}
+    record = {"pairs": 29499, "steps": 1600, "seconds": 1800, "parameters": 22713601, "settings": {"reads": 20000}}
+    record["before"] = before
     (folder / train.RECORD).write_text(json.dumps(record))
     (runs / "figures.json").write_text("{}")
     (runs / "probes.json").write_text("{}")
@@ -216,10 +218,9 @@ def test_a_packaged_encoder_is_a_difference_with_a_card(tmp_path, monkeypatch):
     save.main(["encoder", "--runs", str(runs), "--probes", str(runs / "probes.json"), "--output", str(output)])
     back = apply_difference(output / "difference.safetensors", tmp_path / "model.safetensors", "bert.")
     torch.testing.assert_close(back["bert.pooler.dense.weight"], torch.full((2, 2), 1.5), atol=1e-3, rtol=0)
-    assert (
-        "58,793 answers of people about 23,984 texts, one epoch of 3,055 steps in 79 minutes"
-        in (output / "README.md").read_text()
-    )
+    card = (output / "README.md").read_text()
+    assert "58,793 answers of people about 23,984 texts, one epoch of 3,055 steps in 79 minutes; then" in card
+    assert "29,499 labels in 1,600 steps and 30 minutes: 20,000 of the answers again" in card
 
 
 def test_the_packaged_adapter_is_half_precision_with_a_card(tmp_path):
