@@ -66,6 +66,10 @@ def test_a_batch_of_many_tokens_is_computed_in_chunks_with_the_same_loss_and_gra
     assert sizes == [6] + 12 * [1]
     torch.testing.assert_close(found[0], found[1])
 
+    too_long = PackedLoss(encoder, [LabelledPair("a text", "word " * 400, 1.0, "g")])([[0]], torch.tensor([1.0]))
+    too_long.backward()  # no error, and nothing to learn
+    assert too_long.item() == 0
+
 
 @pytest.mark.slow
 def test_a_model_is_saved_whole_with_its_card_and_replaces_the_one_before(tmp_path):
