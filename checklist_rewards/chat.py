@@ -1,105 +1,216 @@
-"""Converts a trainer's prompts and completions to plain text for a judge or a generator.
+"""What was asked and what was answered: a trainer's prompts and completions as text for a judge or a generator.
 
 Prompts and completions are strings (standard format) or lists of chat messages (conversational format). The content of
-a message is a string or a list of typed blocks. Three texts are extracted:
+a message is a string or a list of typed blocks, whose texts are concatenated; images are ignored. Three texts are
+extracted:
 
-- *input*: the last user message, or the whole prompt if it is a string;
-- *history*: all other messages of the prompt in order, including system messages, as "role: text" paragraphs;
-- *target*: the completion. If it has several messages (tool use), the last assistant message that contains text.
+- *input*: the last user message with the turns after it, or a prompt that is a plain string;
+- *history*: the messages before it in order, including system messages, as "role: text" paragraphs;
+- *target*: the answer of a completion, without its thought, its tool calls and its markers.
 
-The texts of typed blocks are concatenated without a separator, as chat templates do; images are ignored. By default,
-thinking is removed from a target: a policy is judged by its answer.
+A [`Target`] has the answer, the thought, and a state. A completion without an answer (`cut_in_thought`, `unfinished`,
+`empty`) is a failure of the policy: no part of it is an answer, and it must not be judged as one. In a completion of
+several messages (tool use), only the last assistant message answers: text before a tool call is a preamble.
+
+Models mark thoughts, answers and tool calls in different ways (`markers.py`). [`CompletionReader`] adds the markers
+of a tokenizer: from its `response_template`, and from how its chat template renders a message with a thought. Many
+markers are special tokens, which decoding drops; a reader therefore uses token ids where a trainer passes them.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from os.path import commonprefix
+from typing import Any, Literal, get_args
 
 from checklist_rewards.errors import SampleError
+from checklist_rewards.markers import (
+    CONTROL,
+    DROPPED_CHANNELS,
+    END_TOKENS,
+    GRAMMAR,
+    LEADING,
+    LIKE_THOUGHTS,
+    MARKERS,
+    PIECES,
+    SECTIONS,
+    Grammar,
+    Parsed,
+    Section,
+    declared,
+    literal,
+)
+from checklist_rewards.scores.reasons import NO_ANSWER_STATES, TargetState
+
+Part = Literal["answer", "transcript"]
+PARTS: tuple[str, ...] = get_args(Part)
+"""What of a completion of several messages is judged: the final answer, or all messages."""
 
 _THINK, _END_THINK = "<think>", "</think>"
-_BLOCK = re.compile(r"<think>.*?(?:</think>\s*|\Z)", re.DOTALL)
-_PARSED_THINKING = ("reasoning_content", "thinking")
+_THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking", "thought", "thoughts")
+"""Fields of a message in which tokenizers and servers put a thought that they have parsed."""
+_THOUGHT_BLOCKS = ("reasoning", "thinking", "redacted_thinking")
+_PASS_TAGS = "Pass thinking_tags=(OPENING, CLOSING), or thinking_tags=() if the policy writes no thoughts."
+_FEW = 4
+"""Completions that must start with the same unknown token before it is refused."""
+_MARK = "CHECKLIST0MARK0B3"
+_MARKED_THOUGHT, _MARKED_ANSWER = f"{_MARK}THOUGHT", f"{_MARK}ANSWER"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a policy answered.
+
+    Args:
+        text (`str`): The text to judge; "" without an answer.
+        state (`str`): `answered`; `cut`: the answer reached the length limit; `cut_in_thought`: the thought was never
+            closed; `unfinished`: the completion ends with a tool call or its result; `empty`: no text at all.
+        thought (`str`, *optional*): What the policy thought first.
+    """
+
+    text: str
+    state: TargetState = "answered"
+    thought: str | None = None
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether there is a text to judge."""
+        return self.state not in NO_ANSWER_STATES
+
+
+_ATTRIBUTES = re.compile(r"""(?:\.|\[['"]|get\(['"])([A-Za-z_]\w*)""")
+_ROLES = {
+    "user": "user", "human": "user", "assistant": "assistant", "model": "assistant", "chatbot": "assistant",
+    "ai": "assistant", "system": "system", "developer": "system", "tool": "tool", "observation": "tool",
+    "ipython": "tool", "functions": "tool", "inst": "user", "/inst": "assistant", "system_prompt": "system",
+}  # fmt: skip
+_HEADERS = re.compile(
+    r"\[(?P<inst>/?(?:INST|SYSTEM_PROMPT))\]|\[\|(?P<bar>\w+)\|\]"
+    r"|(?:<\|START_OF_TURN_TOKEN\|>)?<\|(?P<cohere>SYSTEM|USER|CHATBOT)_TOKEN\|>"
+    r"|<[|｜](?:hy_|im_|begin_)?(?P<token>[Uu]ser|[Aa]ssistant|[Ss]ystem|tool|observation|developer)[|｜]>"
+    r"(?:\n|(?:user|assistant|system|tool)?<\|im_middle\|>)?"
+    rf"|(?:{CONTROL})(?:message role=\"|\n(?=User:|Assistant:))?"
+    r"(?P<word>system|user|assistant|model|tool|developer|ai|human|User|Assistant|System|ipython)"
+    rf"(?P<recipient>\s*to=\w+)?(?:\s*(?:{CONTROL}|\"<\|sep\|>|:|\n)(?:final<\|message\|>)?\s*|\Z)"
+)
+"""The start of a turn in a prompt that a chat template has rendered."""
+
+
+# ----- prompts -----
 
 
 def prompt_text(prompt: Any) -> tuple[str | None, str | None]:
     """Extract the input and the history from a prompt.
 
     Args:
-        prompt (`str` or list of messages): A value of the `prompt` column.
+        prompt (`str` or list of messages): A value of the `prompt` column. A string that a chat template has rendered
+            is split into its messages.
 
     Returns:
-        `tuple`: The input, or None if the prompt has no user message; and the history, or None if it is empty.
+        `tuple`: The input, or None if the prompt has no user message; and the history, or None if it is empty. Turns
+        after the last user message follow it in the input, as "role: text" paragraphs.
 
     Raises:
         SampleError: If the prompt is neither a string nor a list of messages.
     """
-    if isinstance(prompt, str):
-        return prompt, None
-    messages = _messages(prompt, "a prompt")
+    messages = (_turns(prompt) or prompt) if isinstance(prompt, str) else _messages(prompt, "a prompt")
+    if isinstance(messages, str):
+        return messages, None
     last_user = max((i for i, message in enumerate(messages) if message.get("role") == "user"), default=None)
-    turns = [(message.get("role"), strip_thinking(_content(message))) for message in messages]
-    history = "\n\n".join(f"{role}: {text}" for i, (role, text) in enumerate(turns) if text and i != last_user)
-    return None if last_user is None else _content(messages[last_user]), history or None
-
-
-def completion_text(completion: Any, *, keep_thinking: bool = False, opened: bool = False) -> str:
-    """Extract the text to judge from a completion.
-
-    Args:
-        completion (`str` or list of messages): As a trainer passes it to a reward function. Earlier assistant
-            messages, tool calls and tool results are ignored.
-        keep_thinking (`bool`, *optional*, defaults to `False`): Whether to keep thinking. Thinking that a tokenizer
-            has parsed into a separate field is put in front, as a `<think>` block.
-        opened (`bool`, *optional*, defaults to `False`): Whether the prompt has already opened the thinking block.
-
-    Returns:
-        `str`: The text; "" if the completion has none.
-
-    Raises:
-        SampleError: If the completion is neither a string nor a list of messages.
-    """
-    if isinstance(completion, str):
-        texts = [completion]
-    else:
-        messages = [m for m in _messages(completion, "a completion") if m.get("role") == "assistant"]
-        texts = [_thoughts(m) + _content(m) if keep_thinking else _content(m) for m in messages]
-    text = next((text for text in reversed(texts) if text.strip()), "")
-    return text if keep_thinking else strip_thinking(text, opened=opened)
-
-
-def strip_thinking(text: str, *, opened: bool = False) -> str:
-    """Remove `<think>…</think>` blocks and the white space after each.
-
-    A block that is never closed extends to the end of the text: a completion with thinking only has no answer. If a
-    text closes a block before it opens one, the prompt has opened the block; everything up to that point is thinking.
-
-        >>> strip_thinking("<think>Two words?</think> Hello there.")
-        'Hello there.'
-        >>> strip_thinking("Two words?</think>Hello there.")
-        'Hello there.'
-        >>> strip_thinking("<think>Two words? Then")
-        ''
-    """
-    before, closed, _ = text.partition(_END_THINK)
-    if opened or (closed and _THINK not in before):
-        text = _THINK + text
-    return _BLOCK.sub("", text)
+    until = len(messages) if last_user is None else last_user
+    history = "\n\n".join(_paragraphs(messages[:until]))
+    if last_user is None:
+        return None, history or None
+    input = "\n\n".join([_content(messages[last_user]), *_paragraphs(messages[last_user + 1 :])])
+    return input, history or None
 
 
 def opens_thinking(prompt: Any) -> bool:
-    """Whether the prompt ends with `<think>`, so that the completion begins inside the block."""
+    """Whether the prompt ends with the marker that opens a thought, so that the completion begins inside it."""
     if isinstance(prompt, str):
-        return prompt.rstrip().endswith(_THINK)
+        return GRAMMAR.opened_by(prompt) is not None
     last = _messages(prompt, "a prompt")[-1:]
     return any(message.get("role") == "assistant" and opens_thinking(_content(message)) for message in last)
 
 
-def _thoughts(message: Mapping[str, Any]) -> str:
-    thoughts = next((message[key] for key in _PARSED_THINKING if message.get(key)), None)
-    return "" if thoughts is None else f"{_THINK}\n{thoughts}\n{_END_THINK}\n\n"
+def without_end_tokens(text: str) -> str:
+    """A decoded text without special tokens at its end."""
+    return END_TOKENS.sub("", text)
+
+
+def _turns(prompt: str) -> list[dict[str, Any]] | None:
+    """The messages of a prompt that a chat template has rendered, without the turn that it opens for the policy. None
+    for any other text."""
+    headers = list(_HEADERS.finditer(prompt))
+    if not headers or not LEADING.match(prompt[: headers[0].start()]):
+        return None
+    ends = [*(match.start() for match in headers[1:]), len(prompt)]
+    messages = []
+    for match, end in zip(headers, ends, strict=True):
+        name = next(group for group in match.groups() if group)
+        text = END_TOKENS.sub("", prompt[match.end() : end]).strip("\n")
+        if name != "/SYSTEM_PROMPT" and text.strip():
+            messages.append({"role": _ROLES.get(name.lower(), name.lower()), "content": text})
+    return [message for message in messages if message["role"] != "assistant" or _own_text(message).strip()]
+
+
+def _paragraphs(
+    messages: Sequence[Mapping[str, Any]], keep_thinking: bool = False, read: Mapping[int, str] | None = None
+) -> list[str]:
+    """Messages as "role: text", with tool calls as "role calls name(arguments)". `read` has the texts of messages that
+    have been read already, by their place."""
+    paragraphs: list[str] = []
+    for place, message in enumerate(messages):
+        role = message.get("role")
+        text = _own_text(message, keep_thinking) if role == "assistant" else _content(message)
+        text = (read or {}).get(place, text)
+        name = f" {message['name']}" if role == "tool" and message.get("name") else ""
+        paragraphs += [f"{role}{name}: {text}"] if text.strip() else []
+        paragraphs += [f"{role} calls {_call(call)}" for call in message.get("tool_calls") or ()]
+    return paragraphs
+
+
+def _own_text(message: Mapping[str, Any], keep_thinking: bool = False) -> str:
+    """The text of an assistant message without its thought, or with it."""
+    content, thought = _content(message), _parsed_thought(message)
+    if thought is not None:
+        return _thinking_block(thought) + content if keep_thinking else content
+    return content if keep_thinking else GRAMMAR.parse(content).answer
+
+
+def _call(call: Mapping[str, Any]) -> str:
+    function = call.get("function") or call
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        return f"{function.get('name')}({arguments})"
+    shown: Sequence[str] = ()
+    if isinstance(arguments, Mapping):
+        # Arrow adds missing arguments as None.
+        shown = [f"{key}={json.dumps(value, default=str)}" for key, value in arguments.items() if value is not None]
+    return f"{function.get('name')}({', '.join(shown)})"
+
+
+def _thinking_block(thought: str) -> str:
+    return f"{_THINK}\n{thought}\n{_END_THINK}\n\n"
+
+
+def _parsed_thought(message: Mapping[str, Any]) -> str | None:
+    """The thought that a tokenizer or a server has parsed out of a message."""
+    parsed = next((message[key] for key in _THOUGHT_KEYS if message.get(key)), None)
+    if parsed is None and isinstance(message.get("content"), Sequence) and not isinstance(message["content"], str):
+        blocks = [b for b in _messages(message["content"], "the content of a message") if _is_thought(b)]
+        texts = [next((str(b[key]) for key in ("text", *_THOUGHT_KEYS) if b.get(key)), "") for b in blocks]
+        return "\n".join(texts) if blocks else None
+    return None if parsed is None else str(parsed)
+
+
+def _is_thought(block: Mapping[str, Any]) -> bool:
+    return block.get("type") in _THOUGHT_BLOCKS
 
 
 def _content(message: Mapping[str, Any]) -> str:
@@ -108,10 +219,445 @@ def _content(message: Mapping[str, Any]) -> str:
         return content
     if content is None:
         return ""
-    return "".join(block.get("text") or "" for block in _messages(content, "the content of a message"))
+    blocks = _messages(content, "the content of a message")
+    texts = [block.get("text") or "" for block in blocks if not _is_thought(block)]
+    for text in texts:
+        if not isinstance(text, str):
+            raise SampleError(f"the text of a content block must be a string, got {type(text).__name__} {text!r:.60}.")
+    return "".join(texts)
 
 
 def _messages(value: Any, what: str) -> Sequence[Mapping[str, Any]]:
     if isinstance(value, Sequence) and all(isinstance(message, Mapping) for message in value):
         return value
     raise SampleError(f"{what} must be a string or a list of mappings (chat messages); got {value!r:.80}.")
+
+
+# ----- completions -----
+
+
+def completion_text(completion: Any, *, keep_thinking: bool = False, opened: bool | None = None) -> str:
+    """The answer of a completion; "" without one. See [`CompletionReader.read`], which also returns the state."""
+    return CompletionReader(keep_thinking=keep_thinking).read(completion, opened=opened).text
+
+
+def strip_thinking(text: str, *, opened: bool | None = None) -> str:
+    """Remove the thoughts of a model's reply and the white space after each.
+
+    A thought that is never closed extends to the end of the text. If a text closes a thought before it opens one, the
+    prompt has opened the thought; everything up to that point is thinking.
+
+        >>> strip_thinking("<think>Two words?</think> Hello there.")
+        'Hello there.'
+        >>> strip_thinking("Two words?</think>Hello there.")
+        'Hello there.'
+        >>> strip_thinking("<think>Two words? Then")
+        ''
+    """
+    return completion_text(text, opened=opened)
+
+
+def transcript_text(completion: Any, *, keep_thinking: bool = False, opened: bool | None = None) -> str:
+    """All messages of a completion as text; see [`CompletionReader`] with `part="transcript"`."""
+    return CompletionReader(part="transcript", keep_thinking=keep_thinking).read(completion, opened=opened).text
+
+
+class CompletionReader:
+    """Reads what a policy answered from its completions.
+
+    Args:
+        tokenizer (`PreTrainedTokenizerBase` or `ProcessorMixin`, *optional*):
+            The policy's tokenizer. With it, token ids can be read, and the markers of its chat template and of its
+            `response_template` are known.
+        chat_template_kwargs (mapping, *optional*):
+            Arguments with which the trainer renders prompts, such as `{"enable_thinking": False}`.
+        part (`str`, *optional*, defaults to `"answer"`):
+            `"answer"`: the last assistant message. `"transcript"`: all messages, with tool calls and results.
+        keep_thinking (`bool`, *optional*, defaults to `False`):
+            Whether thoughts belong to the text. Parsed thoughts are put in front, as a `<think>` block.
+        thinking_tags (pair of `str`, *optional*):
+            The markers of a thought of a policy that uses its own, such as `("<reasoning>", "</reasoning>")`. Empty
+            if the policy writes no thoughts, whatever its tokenizer looks like.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Any = None,
+        *,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+        part: Part = "answer",
+        keep_thinking: bool = False,
+        thinking_tags: Sequence[str] | None = None,
+    ):
+        self.processor = tokenizer
+        self.tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
+        self.chat_template_kwargs = dict(chat_template_kwargs or {})
+        self.part: Part = part
+        self.keep_thinking = keep_thinking
+        self._special = _special_tokens(self.tokenizer)
+        self._special_text = re.compile("|".join(map(re.escape, self._special)) or r"(?!)")
+        tags = [literal("thought", *thinking_tags)] if thinking_tags else []
+        self.grammar = Grammar((*tags, *SECTIONS)) if tags else GRAMMAR
+        found: list[Section] = []
+        if self.tokenizer is not None:
+            found = declared(getattr(self.tokenizer, "response_template", None)) + self._rendered_sections()
+            if "<answer>" in self._source or "<|extra_0|>" in self._source:  # Hunyuan A13B
+                found.append(Section("answer", r"<answer>\n?", r"\n?</answer>"))
+            if found:
+                self.grammar = Grammar((*tags, *SECTIONS, *found))
+        self._own = [section for section in (*tags, *found) if section.kind == "thought"]
+        self._known = thinking_tags is not None or any(section.kind == "thought" for section in found)
+
+    def check(self) -> None:
+        """Refuse a tokenizer with special tokens that look like markers of a thought, if it is not known how they are
+        used. Raises [`SampleError`]."""
+        unknown = [token for token in self._special if LIKE_THOUGHTS.search(token)]
+        known = self._known or self.grammar.closing.search(" ".join([*self._special, self._source]))
+        if len(unknown) > 1 and not known:
+            raise SampleError(
+                "the policy's tokenizer has special tokens that look like markers of a thought "
+                f"({', '.join(map(repr, unknown[:4]))}), but neither its chat template nor a response_template shows "
+                f"how they are used. {_PASS_TAGS}"
+            )
+
+    def _check_starts(self, ids: Sequence[Sequence[int]]) -> None:
+        """Refuse completions most of which start with a special token that is no known marker: it may open a thought,
+        and decoding drops it."""
+        starts = Counter(int(row[0]) for row in ids if len(row) > 1 and int(row[0]) in self._special_ids)
+        token, count = starts.most_common(1)[0] if starts else (None, 0)
+        if self._known or token is None or 2 * count <= len(ids) or count < _FEW:
+            return
+        text = str(self.tokenizer.convert_ids_to_tokens(token))
+        if not (self._is_marker(text) or self.grammar.starts(text)):
+            raise SampleError(
+                f"{count} of {len(ids)} completions start with the special token {text!r}, which decoding drops, and "
+                f"neither the chat template nor a response_template shows what it is for. {_PASS_TAGS}"
+            )
+
+    @cached_property
+    def drops_markers(self) -> bool:
+        """Whether decoding without special tokens drops markers of thoughts or answers, so that token ids are
+        required."""
+        return any(self._is_marker(token) for token in self._special)
+
+    def prompt_text(self, prompt: Any) -> tuple[str | None, str | None]:
+        """The input and the history of a prompt, as [`prompt_text`] extracts them. A prompt that was rendered with the
+        policy's template has none of its special tokens left."""
+        input, history = prompt_text(prompt)
+        starts = self._special_text.match(prompt.lstrip()) if isinstance(prompt, str) else None
+        if starts is None or not self._special:
+            return input, history
+        input, history = (None if t is None else self._special_text.sub("", t).strip() for t in (input, history))
+        return input, history
+
+    def without_special_tokens(self, text: str) -> str:
+        """A decoded text without the tokenizer's special tokens."""
+        return self._special_text.sub("", text)
+
+    def opened(self, prompt: Any) -> Section | bool | None:
+        """Whether the trainer's prompt opens a thought, and by which section; None if it cannot be rendered here."""
+        if isinstance(prompt, str):
+            return self.grammar.opened_by(prompt) or (False if self.tokenizer is not None else None)
+        messages = [] if prompt is None else _messages(prompt, "a prompt")
+        if messages and messages[-1].get("role") == "assistant":  # some trainers continue this message
+            prefilled = self.grammar.opened_by(_content(messages[-1]))
+            if prefilled is not None:
+                return prefilled
+        rendered = self._render(messages) if messages else None
+        return None if rendered is None else self.grammar.opened_by(rendered) or False
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Completions as text with their special tokens. Where a policy has spelled one out with other tokens, a space
+        is put into it, so that it is no marker."""
+        rows = [list(row) for row in ids]
+        texts = self.tokenizer.batch_decode(rows, skip_special_tokens=False)
+        return [
+            text
+            if len(self._special_text.findall(text)) == sum(i in self._special_ids for i in row)
+            else self._unspelled(row)
+            for row, text in zip(rows, texts, strict=True)
+        ]
+
+    def _unspelled(self, ids: Sequence[int]) -> str:
+        runs: list[list[int]] = [[]]
+        for token in ids:
+            special = token in self._special_ids
+            runs += [[token], []] if special else []
+            if not special:
+                runs[-1].append(token)
+        texts = self.tokenizer.batch_decode(runs, skip_special_tokens=False)
+        return "".join(
+            text
+            if run and run[0] in self._special_ids
+            else self._special_text.sub(lambda match: f"{match[0][0]} {match[0][1:]}", text)
+            for run, text in zip(runs, texts, strict=True)
+        )
+
+    def read_batch(
+        self,
+        completions: Sequence[Any],
+        *,
+        prompts: Sequence[Any] | None = None,
+        ids: Sequence[Sequence[int]] | None = None,
+        limit: int | None = None,
+        tools: bool = False,
+        opened: bool | None = None,
+    ) -> list[Target]:
+        """Read the completions of one call of a trainer.
+
+        Args:
+            completions (sequence of `str` or lists of messages): As the trainer passes them.
+            prompts (sequence, *optional*): Their prompts, to find out whether they open a thought.
+            ids (sequence of token ids, *optional*): The completions as the policy wrote them.
+            limit (`int`, *optional*): Most tokens of a completion. One of this length without an end token was cut.
+            tools (`bool`, *optional*, defaults to `False`): Whether the policy can call tools.
+            opened (`bool`, *optional*): Whether unparsed completions begin inside a thought. Found out from the
+                prompts by default.
+
+        Raises:
+            SampleError: If a completion is neither a string nor a list of messages, or if decoding has dropped the
+                markers of its thought and there are no token ids.
+        """
+        raws: Sequence[str | None] = [None] * len(completions)
+        if ids is not None and self.tokenizer is not None:
+            self._check_starts(ids)
+        if ids is not None and self.tokenizer is not None and any(self._needs_ids(c, tools) for c in completions):
+            raws = self.decode(ids)
+        elif self.tokenizer is not None and self.drops_markers and self._are_stripped(completions):
+            markers = [token for token in self._special if self._is_marker(token)]
+            marker = next(filter(self.grammar.thought_opening.match, markers), markers[0])
+            raise SampleError(
+                f"the policy marks its thoughts with special tokens ({marker!r}), which decoding drops, and the "
+                "trainer passed no completion_ids: thought and answer cannot be told apart. Pass completion_ids."
+            )
+        begins: dict[str, Section | bool | None] = {}  # the completions of a prompt share its rendering
+        targets = []
+        for place, (completion, raw) in enumerate(zip(completions, raws, strict=True)):
+            begun: Section | bool | None = opened
+            if prompts is not None and opened is not False:
+                key = repr(prompts[place])
+                if key not in begins:
+                    begins[key] = self.opened(prompts[place])
+                begun = begins[key] or (True if opened else begins[key])
+            if raw is not None and ids is not None and not self._belongs(raw, ids[place], completion):
+                raw = None
+            cut = limit is not None and ids is not None and self._is_cut(ids[place], limit)
+            targets.append(self.read(completion, raw=raw, opened=begun, cut=cut, tools=tools))
+        return targets
+
+    def read(
+        self,
+        completion: Any,
+        *,
+        raw: str | None = None,
+        opened: Section | bool | None = None,
+        cut: bool = False,
+        tools: bool = False,
+    ) -> Target:
+        """Read one completion.
+
+        Args:
+            completion (`str` or list of messages): As a trainer passes it to a reward function.
+            raw (`str`, *optional*): The completion decoded with special tokens. It is read instead of the text.
+            opened (`bool`, *optional*): Whether the prompt has opened the thought; None if that is not known.
+            cut (`bool`, *optional*, defaults to `False`): Whether the completion reached its length limit.
+            tools (`bool`, *optional*, defaults to `False`): Whether the policy can call tools.
+
+        Raises:
+            SampleError: If the completion is neither a string nor a list of messages.
+        """
+        if isinstance(completion, str):
+            return self._turn(completion, {}, raw, opened, cut, tools)[0]
+        messages = _messages(completion, "a completion")
+        own = [place for place, message in enumerate(messages) if message.get("role") == "assistant"]
+        called = any(message.get("role") == "tool" or message.get("tool_calls") for message in messages)
+        shown: dict[int, str] = {}
+        if messages and messages[-1].get("role") == "tool":
+            target = Target("", "unfinished")
+        elif not own:
+            target = Target("", "empty")
+        else:
+            last = messages[own[-1]]
+            if raw is not None and len(messages) > 1:
+                raw, opened = self._last_turn(raw)
+            target, shown[own[-1]] = self._turn(_content(last), last, raw, opened, cut, tools or called)
+        if self.part == "answer" or not (called or len(messages) > 1):
+            return target
+        whole = "\n\n".join(_paragraphs(messages, self.keep_thinking, shown))
+        state: TargetState = "empty" if not whole.strip() else "cut" if target.state.startswith("cut") else "answered"
+        return Target(whole, state, target.thought)
+
+    def _turn(
+        self,
+        text: str,
+        message: Mapping[str, Any],
+        raw: str | None,
+        opened: Section | bool | None,
+        cut: bool,
+        tools: bool,
+    ) -> tuple[Target, str]:
+        """The turn that answers, from its text, its message and its text with special tokens: its target, and its text
+        without regard to its state."""
+        thought, called = _parsed_thought(message), bool(message.get("tool_calls"))
+        if raw is not None:
+            parsed = self.grammar.parse(raw, opened, calls=tools)
+            plain = text if not parsed.marked and thought is None and text.strip() else parsed.answer
+            inside = parsed.thought and self._special_text.sub("", parsed.thought).strip()
+            parsed = parsed._replace(answer=self._special_text.sub("", plain), thought=inside)
+        elif thought is not None or called:
+            parsed = Parsed(text, thought, open_thought=thought is not None and not text.strip(), marked=True)
+        else:
+            parsed = self.grammar.parse(text, opened, calls=tools)
+            dropped = None if parsed.marked else DROPPED_CHANNELS.match(text)
+            if dropped is not None:
+                ended = dropped.end() < len(text) or dropped["thought"] is None
+                parsed = Parsed(text[dropped.end() :], dropped["thought"], open_thought=not ended, marked=True)
+        thought = parsed.thought if thought is None else thought
+        state = parsed._replace(called=parsed.called or called).state
+        if cut and state in ("answered", "empty"):
+            state = "cut" if state == "answered" else "cut_in_thought" if thought else "empty"
+        shown = parsed.answer
+        if self.keep_thinking and thought:
+            inline = _parsed_thought(message) is None and self.grammar.parse(text, opened, calls=tools).thought
+            shown = text if inline else _thinking_block(thought) + shown
+            state = {"cut_in_thought": "cut", "empty": "answered"}.get(state, state)  # type: ignore[assignment]
+        return Target("" if state in NO_ANSWER_STATES else shown, state, thought), shown
+
+    def _belongs(self, raw: str, ids: Sequence[int], completion: Any) -> bool:
+        """Whether a decoded completion is the one that the trainer passed; a wrapper of the reward may change it."""
+        if not _is_unparsed(completion):
+            return True
+        text = (completion if isinstance(completion, str) else _content(completion[0])).strip()
+        if text in raw or text in self._special_text.sub("", raw):
+            return True
+        return bool(self.tokenizer.decode(list(ids), skip_special_tokens=True).strip() == text)
+
+    def _are_stripped(self, completions: Sequence[Any]) -> bool:
+        """Whether some completions are decoded texts, and none of these has a special token left."""
+        texts = [c if isinstance(c, str) else _content(c[0]) for c in completions if _is_unparsed(c)]
+        return any(text.strip() for text in texts) and not any(map(self._special_text.search, texts))
+
+    def _needs_ids(self, completion: Any, tools: bool) -> bool:
+        return self.drops_markers or tools or not _is_unparsed(completion)
+
+    def _is_cut(self, ids: Sequence[int], limit: int) -> bool:
+        return bool(self._special_ids) and len(ids) >= limit and int(ids[-1]) not in self._special_ids
+
+    @cached_property
+    def _special_ids(self) -> frozenset[int]:
+        return frozenset(self.tokenizer.convert_tokens_to_ids(list(self._special))) if self._special else frozenset()
+
+    def _is_marker(self, token: str) -> bool:
+        grammar = self.grammar
+        if token in PIECES or grammar.thought_opening.search(token) or grammar.closing.search(token):
+            return True
+        return any(re.escape(token) in section.open + section.close for section in self._own)
+
+    def _last_turn(self, raw: str) -> tuple[str | None, Section | bool | None]:
+        """The last turn of a rollout with tools (None if it cannot be found), and what its prompt has opened."""
+        for anchor in self._anchors:
+            ends = [match.end() for match in anchor.finditer(raw)]
+            if ends:
+                before, turn = raw[: ends[-1]], raw[ends[-1] :]
+                return turn, self.grammar.opened_by(before) or False
+        return None, None
+
+    @cached_property
+    def _anchors(self) -> list[re.Pattern[str]]:
+        """Where the policy's turn starts in rendered text."""
+        template = getattr(self.tokenizer, "response_template", None)
+        anchors = []
+        if isinstance(template, Mapping):
+            if template.get("start_anchor_pattern"):
+                anchors.append(re.compile(template["start_anchor_pattern"], re.S))
+            literal = template.get("start_anchor") or ()
+            literals = [literal] if isinstance(literal, str) else list(literal)
+            anchors += [re.compile(re.escape(text)) for text in literals]
+        foot = self._foot
+        if foot:
+            opened = self.grammar.opened_by(foot)
+            body = foot if opened is None else re.sub(rf"{opened.open}\s*\Z", "", foot)
+            pieces = re.split(f"({self._special_text.pattern})", body)
+            anchor = "".join(pieces[-2:]) if len(pieces) > 1 else body
+            if anchor.strip():
+                anchors.append(re.compile(re.escape(anchor)))
+        return anchors
+
+    @cached_property
+    def _foot(self) -> str:
+        """What the chat template puts after the last user message; "" without one."""
+        text = self._render([{"role": "user", "content": _MARK}])
+        return "" if text is None else text.rpartition(_MARK)[2]
+
+    def _render(self, messages: Sequence[Mapping[str, Any]], **settings: Any) -> str | None:
+        """Messages as the trainer renders them, with the generation prompt by default; None without a template."""
+        render = getattr(self.processor, "apply_chat_template", None)
+        if render is None or not getattr(self.processor, "chat_template", None):
+            return None
+        arguments = {"add_generation_prompt": True, **self.chat_template_kwargs, **settings}
+        try:
+            return str(render(list(messages), tokenize=False, **arguments))
+        except Exception:  # a template may refuse any conversation; then the prompt tells nothing
+            return None
+
+    @property
+    def _source(self) -> str:
+        source = getattr(self.processor, "chat_template", None) or ""
+        return "".join(map(str, source.values())) if isinstance(source, Mapping) else str(source)
+
+    def _rendered_sections(self) -> list[Section]:
+        """The sections that the chat template shows when it renders an answer with a thought, if they are new."""
+        names = {name for name in _ATTRIBUTES.findall(self._source) if LIKE_THOUGHTS.search(name)}
+        fields = dict.fromkeys([*_THOUGHT_KEYS, *sorted(names)], _MARKED_THOUGHT)
+        shown = self._after_user({**fields, "role": "assistant", "content": _MARKED_ANSWER})
+        before, thinks, rest = shown.partition(_MARKED_THOUGHT)
+        between, answers, after = rest.partition(_MARKED_ANSWER)
+        if not thinks or not answers:
+            return []
+        sections: list[Section] = []
+        marks, foot = self._markers(between), self._foot
+        if self.grammar.opened_by(before) is None:
+            bare = self._after_user({"role": "assistant", "content": _MARKED_ANSWER}).partition(_MARKED_ANSWER)[0]
+            header = foot if foot and before.startswith(foot) and before != foot else commonprefix([before, bare])
+            opening = before[len(header) :].strip() or (self._markers(before) or [""])[-1]
+            if len(opening.split()) > 1:
+                opening = (self._markers(opening) or opening.split())[-1]
+            own_turn = bool(foot.strip()) and foot in between  # the thought is a turn of its own
+            one = own_turn or (len(between.split()) == 1 and len(marks) < 2)
+            close = between.strip() if one or not marks else marks[0]
+            if opening and close:
+                sections.append(literal("thought", opening, close))
+        wraps = [mark for mark in marks[1:] if not mark.startswith(("</", "[/"))]
+        ending = (self._markers(after) or [""])[0]
+        known = bool(wraps) and any(pattern.match(wraps[-1]) for _, pattern in self.grammar.sections)
+        if wraps and ending == wraps[-1].replace("<", "</", 1) and not known:
+            sections.append(literal("answer", wraps[-1], ending))
+        return sections
+
+    def _after_user(self, answer: Mapping[str, Any]) -> str:
+        """What the chat template writes after a user message that gets this answer; "" without one."""
+        shown = self._render([{"role": "user", "content": _MARK}, answer], add_generation_prompt=False)
+        return "" if shown is None else shown.partition(_MARK)[2]
+
+    def _markers(self, text: str) -> list[str]:
+        """The markers in a rendered text: special tokens, and words in brackets."""
+        pattern = f"{self._special_text.pattern}|{MARKERS.pattern}" if self._special else MARKERS.pattern
+        return re.findall(pattern, text)
+
+
+def _special_tokens(tokenizer: Any) -> tuple[str, ...]:
+    """The tokens that decoding drops, longest first."""
+    if tokenizer is None:
+        return ()
+    added = getattr(tokenizer, "added_tokens_decoder", {}).values()
+    special = getattr(tokenizer, "all_special_tokens", ())  # mistral-common's tokenizer has none
+    tokens = dict.fromkeys([*special, *(str(token) for token in added if token.special)])
+    return tuple(sorted(tokens, key=len, reverse=True))
+
+
+def _is_unparsed(completion: Any) -> bool:
+    """Whether a completion is one text whose thought, if any, is still in it."""
+    if isinstance(completion, str):
+        return True
+    messages = _messages(completion, "a completion")
+    return len(messages) == 1 and not messages[0].get("tool_calls") and _parsed_thought(messages[0]) is None

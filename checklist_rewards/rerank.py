@@ -3,8 +3,13 @@
 Candidates are given, or sampled from a policy with [`sample_candidates`]. All candidates of all inputs are scored in
 one `score_batch`, so they share prefixes and duplicates are free.
 
+A candidate is the full text of a policy, with its thought. Only its answer is judged, as in training. What a ranking
+returns and what commands write is the full text, because a policy that is trained on it must learn its own format.
+
 Candidates with equal scores have the same rank, and all candidates of rank 1 are picked. Pass `ties="first"` if you
 need exactly one. A candidate without a score has no rank: a judge failure makes a text neither the worst nor the best.
+A candidate without an answer (cut in its thought, empty, ending with a tool call) gets the lowest score and ranks
+after the candidates with an answer that have the same score. With the scorer's `no_answer="unscored"` it has no rank.
 
     >>> rank([0.5, None, 1.0, 0.5])
     [2, None, 1, 2]
@@ -24,9 +29,9 @@ from checklist_rewards.backends import Engine, Messages, Sampling
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Progress
-from checklist_rewards.replies import sample_replies
+from checklist_rewards.replies import Candidate, sample_replies, target_of
 from checklist_rewards.scorer import ChecklistScorer, Sample
-from checklist_rewards.scores import Score
+from checklist_rewards.scores import EQUAL, Score
 from checklist_rewards.validation import one_of, string
 
 Ties = Literal["keep", "first", "shortest"]
@@ -39,7 +44,7 @@ class Pool:
 
     Args:
         checklist: a [`Checklist`], or any value that [`Checklist.parse`] accepts.
-        candidates (sequence of `str`): at least one text.
+        candidates (sequence of `str`): at least one text; a [`Candidate`] has its answer with it.
         input, reference, history (`str`, *optional*): context for the judge, as in [`Sample`].
     """
 
@@ -55,7 +60,9 @@ class Ranking:
     """The ranking of one pool, in the order of its candidates."""
 
     candidates: tuple[str, ...]
+    """The full texts, including their thoughts."""
     scores: tuple[Score, ...]
+    """The scores of their answers."""
     ranks: tuple[int | None, ...]
     """Ranks from 1 (best). Equal scores have equal ranks (1, 1, 3). None for a candidate without a score."""
 
@@ -66,7 +73,7 @@ class Ranking:
 
     @property
     def best(self) -> tuple[str, ...]:
-        """The texts of the picked candidates."""
+        """The full texts of the picked candidates."""
         return tuple(self.candidates[position] for position in self.picked)
 
 
@@ -89,7 +96,12 @@ class Selection:
     """Mean gold score of the best candidate: the upper bound."""
 
 
-def rank(values: Sequence[float | None], ties: Ties = "keep", texts: Sequence[str] | None = None) -> list[int | None]:
+def rank(
+    values: Sequence[float | None],
+    ties: Ties = "keep",
+    texts: Sequence[str] | None = None,
+    no_answer: Sequence[bool] | None = None,
+) -> list[int | None]:
     """Rank values from highest to lowest.
 
     Args:
@@ -98,6 +110,8 @@ def rank(values: Sequence[float | None], ties: Ties = "keep", texts: Sequence[st
             skipped (1, 1, 3). `"first"`: the earlier value ranks higher. `"shortest"`: the shorter text ranks higher,
             then the earlier one.
         texts (sequence of `str`, *optional*): the texts of the values; required for `"shortest"`.
+        no_answer (sequence of `bool`, *optional*): which values belong to a text without an answer. They rank after
+            equal values of texts with one.
 
     Returns:
         `list[int | None]`: Ranks from 1, in the order of `values`.
@@ -111,11 +125,26 @@ def rank(values: Sequence[float | None], ties: Ties = "keep", texts: Sequence[st
             return 0, 0
         return (len(texts[position]) if ties == "shortest" and texts is not None else 0), position
 
-    keys = [(-value, *breaker(position)) for position, value in enumerate(values) if value is not None]
-    places: dict[tuple[float, int, int], int] = {}
-    for place, key in enumerate(sorted(keys), start=1):
+    last = [False] * len(values) if no_answer is None else no_answer
+    level = _levels(values)
+    keys = [None if v is None else (level[v], last[position], *breaker(position)) for position, v in enumerate(values)]
+    places: dict[tuple[int, bool, int, int], int] = {}
+    for place, key in enumerate(sorted(key for key in keys if key is not None), start=1):
         places.setdefault(key, place)
-    return [None if v is None else places[(-v, *breaker(position))] for position, v in enumerate(values)]
+    return [None if key is None else places[key] for key in keys]
+
+
+def _levels(values: Sequence[float | None]) -> dict[float, int]:
+    """The place of every value from the highest down, from 0. Values that differ by a rounding error share one."""
+    levels: dict[float, int] = {}
+    highest = math.inf
+    for value in sorted({value for value in values if value is not None}, reverse=True):
+        if highest - value > EQUAL:
+            highest = value
+            levels[value] = len(set(levels.values()))
+        else:
+            levels[value] = levels[highest]
+    return levels
 
 
 def rerank(
@@ -133,12 +162,13 @@ def rerank(
 def rerank_batch(
     scorer: ChecklistScorer, pools: Sequence[Pool], *, ties: Ties = "keep", progress: Progress | None = None
 ) -> list[Ranking]:
-    """Rank the candidates of every pool by `primary_score`, scoring all of them in one call.
+    """Rank the candidates of every pool by `primary_score`, scoring the answers of all of them in one call.
 
     Args:
         scorer ([`ChecklistScorer`]): scores the candidates.
         pools (sequence of [`Pool`]): the inputs with their candidates.
-        ties (`str`, *optional*, defaults to `"keep"`): `"keep"`, `"first"` or `"shortest"`; see [`rank`].
+        ties (`str`, *optional*, defaults to `"keep"`): `"keep"`, `"first"` or `"shortest"`, which compares the lengths
+            of the answers; see [`rank`].
         progress (callable, *optional*): called with the number of reads answered since its last call.
 
     Returns:
@@ -151,18 +181,24 @@ def rerank_batch(
     one_of("ties", ties, TIES)
     for number, pool in enumerate(pools, start=1):
         check_candidates(pool.candidates, f"pool {number}")
+    answers = [[Candidate(text).target for text in pool.candidates] for pool in pools]
     samples = [
-        Sample(pool.checklist, text, pool.input, pool.reference, pool.history)
-        for pool in pools
-        for text in pool.candidates
+        Sample(pool.checklist, answer.text, pool.input, pool.reference, pool.history, state=answer.state)
+        for pool, of_pool in zip(pools, answers, strict=True)
+        for answer in of_pool
     ]
     scores = iter(scorer.score_batch(samples, progress))
     rankings = []
-    for pool in pools:
-        of_pool = tuple(next(scores) for _ in pool.candidates)
-        ranks = rank([score.primary_score for score in of_pool], ties, pool.candidates)
-        rankings.append(Ranking(tuple(pool.candidates), of_pool, tuple(ranks)))
+    for pool, of_pool in zip(pools, answers, strict=True):
+        found = tuple(next(scores) for _ in of_pool)
+        ranks = ranks_of(found, ties, [answer.text for answer in of_pool])
+        rankings.append(Ranking(tuple(pool.candidates), found, tuple(ranks)))
     return rankings
+
+
+def ranks_of(scores: Sequence[Score], ties: Ties = "keep", texts: Sequence[str] | None = None) -> list[int | None]:
+    """Rank scores; see [`rank`]. Scores of texts without an answer rank after equal ones."""
+    return rank([score.primary_score for score in scores], ties, texts, [score.no_answer for score in scores])
 
 
 def check_candidates(value: Any, where: str) -> list[str]:
@@ -223,7 +259,7 @@ def sample_candidates(
     sampling: Sampling,
     store: Store | None = None,
     progress: Progress | None = None,
-) -> list[list[str]]:
+) -> list[list[Candidate]]:
     """Sample candidates from a policy; replies are kept in the store.
 
     Args:
@@ -234,9 +270,13 @@ def sample_candidates(
         progress (callable, *optional*): called with the number of prompts answered since its last call.
 
     Returns:
-        `list[list[str]]`: The texts of each prompt. A list is shorter than `n`, possibly empty, if the policy gave no
-        reply because the prompt exceeds its context or the engine failed.
+        `list[list[Candidate]]`: The texts of each prompt, with their answers. An answer that reached the token limit
+        has the state `cut`. A list is shorter than `n`, possibly empty, if the policy gave no reply because the prompt
+        exceeds its context or the engine failed.
     """
     messages = [[{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt for prompt in prompts]
     replies = sample_replies(policy, messages, sampling, store, progress)
-    return [[reply.text for reply in of_prompt if reply.text is not None] for of_prompt in replies]
+    return [
+        [Candidate(reply.text, target_of(reply)) for reply in of_prompt if reply.text is not None]
+        for of_prompt in replies
+    ]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Unpack
 
@@ -30,10 +30,16 @@ from checklist_rewards.judges.jury import load_jury
 from checklist_rewards.judges.settings import JudgeKwargs, JudgeSettings, Mode, refuse_any
 from checklist_rewards.scores import (
     DEFAULT_THRESHOLD,
+    NO_ANSWER_STATES,
     Abstention,
     Aggregation,
+    NoAnswer,
     PrimaryMetric,
+    Reason,
     Score,
+    TargetState,
+    Unanswered,
+    Verdict,
     score_checklist,
 )
 
@@ -49,6 +55,8 @@ class Sample:
         reference (`str`, *optional*): a known good answer, shown to the judge if its prompt has `{reference}`, and to
             an encoder that was trained with references.
         history (`str`, *optional*): earlier turns, shown to the judge if its prompt has `{history}`.
+        state (`str`, *optional*, defaults to `"answered"`): what the policy made of its turn; see [`Target`]. A blank
+            target is `empty` in any case.
     """
 
     checklist: Any
@@ -56,6 +64,12 @@ class Sample:
     input: str | None = None
     reference: str | None = None
     history: str | None = None
+    state: TargetState = field(default="answered", kw_only=True)
+
+    @property
+    def target_state(self) -> TargetState:
+        """The state, which is `empty` if there is no text to judge."""
+        return "empty" if self.state in ("answered", "cut") and not self.target.strip() else self.state
 
 
 class Scorer(Protocol):
@@ -77,7 +91,7 @@ class ChecklistScorer:
         model (`str`, [`Engine`] or [`JudgeSettings`], *optional*, defaults to `"pocket"`):
             The judge: "pocket", a folder, a Hub id, or with `base_url` the name that the server uses for it. Or all
             settings of the judge as one value.
-        primary_metric, threshold, min_answered, abstention (*optional*):
+        primary_metric, threshold, min_answered, abstention, no_answer (*optional*):
             The fields of [`Aggregation`]. `primary_metric` defaults to `quality` in mode `quality`, otherwise to
             `expected`; `threshold` to that of the calibration, if it has one, otherwise to 0.6.
         checks, allow_code (*optional*):
@@ -106,6 +120,7 @@ class ChecklistScorer:
         threshold: float | None = None,
         min_answered: float = Aggregation.min_answered,
         abstention: Abstention = Aggregation.abstention,
+        no_answer: NoAnswer = Aggregation.no_answer,
         checks: Checks = CheckSettings.checks,
         allow_code: AllowCode = CheckSettings.allow_code,
         budget: Budget | Mapping[str, Any] | None = None,
@@ -128,6 +143,7 @@ class ChecklistScorer:
             threshold=DEFAULT_THRESHOLD if threshold is None else threshold,
             min_answered=min_answered,
             abstention=abstention,
+            no_answer=no_answer,
         )
         graded = mode == "quality" or self.settings.is_remote or not isinstance(judge, None | str | Path)
         if primary_metric == "quality" and not graded:
@@ -193,6 +209,7 @@ class ChecklistScorer:
         self, samples: Sequence[Sample], progress: Progress | None = None, *, retries: int = 0
     ) -> list[Score]:
         """Score samples in one plan: identical reads are computed once and completions of one prompt share its prefix.
+        Targets without an answer are scored as `no_answer` says, without the judge.
 
         Args:
             samples (sequence of [`Sample`]):
@@ -214,12 +231,18 @@ class ChecklistScorer:
         judge = self.checked_judge
         checklists = self._checked(samples, judge)
         self.check()
+        states = [sample.target_state for sample in samples]
+        judged = [self.aggregation.no_answer == "judge" or state not in NO_ANSWER_STATES for state in states]
         reads = [
             Read(item, sample.target, sample.input, sample.reference, sample.history, number)
             for number, (sample, checklist) in enumerate(zip(samples, checklists, strict=True))
+            if judged[number]
             for item in checklist.items
         ]
-        verdicts = list(judge.judge(reads, progress))
+        skipped = sum(len(checklist.items) for checklist, asked in zip(checklists, judged, strict=True) if not asked)
+        if progress is not None and skipped:
+            progress(skipped)
+        verdicts = list(judge.judge(reads, progress)) if reads else []
         for _ in range(retries):
             failed = [place for place, verdict in enumerate(verdicts) if is_transient(verdict.unanswered)]
             if not failed or is_over():
@@ -227,10 +250,12 @@ class ChecklistScorer:
             for place, verdict in zip(failed, judge.judge([reads[place] for place in failed]), strict=True):
                 verdicts[place] = verdict
         answers = iter(verdicts)
-        return [
-            score_checklist(checklist, [next(answers) for _ in checklist.items], self.aggregation)
-            for checklist in checklists
-        ]
+        scores = []
+        for checklist, state, asked in zip(checklists, states, judged, strict=True):
+            missing = Verdict(unanswered=Unanswered(Reason.NO_ANSWER, state))
+            of_sample = [next(answers) if asked else missing for _ in checklist.items]
+            scores.append(score_checklist(checklist, of_sample, self.aggregation, state=state))
+        return scores
 
     def _checked(self, samples: Sequence[Sample], judge: Judge) -> list[Checklist]:
         """The samples' checklists. One that several samples share is checked once."""

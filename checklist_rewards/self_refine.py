@@ -16,6 +16,10 @@ the critique. The checklist is then only used for scoring.
 All rounds are returned. The best round has the highest score; among equals the earliest, so refinement without gain
 keeps the first answer. Unanswered items are not part of the feedback. A round without a score is never the best and
 ends the refinement of its input, as does a missing reply or checklist.
+
+Thoughts are no part of an answer, a critique or the feedback. A reply may have no answer: it was cut in its thought,
+is empty, or ends with a tool call. Such a round is scored as the scorer's `no_answer` says. It never passes, it is
+never the best if another round has an answer, and the model is told what is missing instead of the failed items.
 """
 
 from __future__ import annotations
@@ -25,15 +29,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from checklist_rewards.backends import Engine, Messages, Progress, Sampling
-from checklist_rewards.chat import completion_text, prompt_text
+from checklist_rewards.chat import Target, prompt_text
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators import Generator, Request
 from checklist_rewards.prompts import load_prompt
-from checklist_rewards.replies import sample_replies
+from checklist_rewards.replies import sample_replies, target_of
 from checklist_rewards.scorer import Sample, Scorer
-from checklist_rewards.scores import ItemScore, Score
+from checklist_rewards.scores import ItemScore, Score, TargetState
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import one_of, whole_number
 
@@ -43,6 +47,13 @@ DEFAULT_ROUNDS = 4
 PASSED, ROUNDS, UNSCORED, NO_FEEDBACK = "passed", "rounds", "unscored", "no_feedback"
 _PROMPTS = {"checklist": "refine/from_checklist", "critique": "refine/from_critique"}
 _CRITIQUE = "refine/critique"
+_NO_ANSWER = {
+    "cut_in_thought": "The response reached its length limit before the answer began. Think briefly, then answer.",
+    "unfinished": "The response ends with a tool call. Write the answer itself.",
+    "empty": "The response is empty. Write an answer.",
+}
+"""Feedback for a reply without an answer, by its state."""
+_CUT = "The response was cut off at its length limit. Write a shorter one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +77,18 @@ class Round:
     """One answer with its score."""
 
     text: str
+    """The answer, without the thought; "" if the reply has none."""
     score: Score | None
     """None if there is no checklist."""
     feedback: str | None = None
     """The feedback this answer was written from; None for the first answer."""
+    state: TargetState = "answered"
+    """What the model made of its turn; see [`Target`]."""
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether the reply has an answer."""
+        return Target(self.text, self.state).has_answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +99,26 @@ class Refinement:
     """The rounds, starting with the plain answer; empty if the model gave no answer."""
     checklist: Checklist | None
     stopped: str
-    """Why refinement stopped: `passed` (all items pass), `rounds` (limit reached), `unscored` (too few answers),
-    `no_feedback` (no item failed, but some are unanswered), `no_reply` or `no_checklist` (each with ": detail")."""
+    """Why refinement stopped: `passed` (all items pass), `rounds` (limit reached), `unscored` (the judge gave too few
+    answers), `no_feedback` (no item failed, but some are unanswered), `no_reply` or `no_checklist` (each with
+    ": detail")."""
 
     @property
     def best(self) -> int | None:
-        """Index of the round with the highest score, the earliest among equals; None if no round has a score."""
+        """Index of the round with the highest score, the earliest among equals; None if no round has a score. A round
+        without an answer is the best only if all rounds with a score are."""
         scores = [None if step.score is None else step.score.primary_score for step in self.rounds]
-        present = [score for score in scores if score is not None]
-        return scores.index(max(present)) if present else None
+        ranked = [
+            (s.has_answer, v, -n) for n, (s, v) in enumerate(zip(self.rounds, scores, strict=True)) if v is not None
+        ]
+        return -max(ranked)[2] if ranked else None
 
     @property
     def text(self) -> str | None:
-        """The best answer; the plain answer if no round has a score; None if there is no answer."""
-        return self.rounds[self.best or 0].text if self.rounds else None
+        """The best answer; the first answer if no round has a score; None if there is no reply."""
+        if self.best is not None:
+            return self.rounds[self.best].text
+        return next((step.text for step in self.rounds if step.has_answer), "") if self.rounds else None
 
 
 @dataclass
@@ -111,7 +136,8 @@ class _TaskState:
 
     @property
     def fields(self) -> dict[str, str | None]:
-        return {"instruction": self.input, "history": self.history, "response": self.rounds[-1].text}
+        step = self.rounds[-1]
+        return {"instruction": self.input, "history": self.history, "response": step.text if step.has_answer else None}
 
 
 def refine_batch(
@@ -136,7 +162,7 @@ def refine_batch(
         rounds (`int`, *optional*, defaults to `4`): maximum number of answers after the first. With 0, tasks are only
             answered and scored.
         method (`str`, *optional*, defaults to `"checklist"`): `"checklist"`, or `"critique"` for the baseline. The
-            critique does not see the checklist, so all rounds are run.
+            critique does not see the checklist, so all rounds are run. A reply without an answer is not critiqued.
         sampling ([`Sampling`], *optional*): sampling of answers and critiques. Defaults to greedy. Round k uses
             `seed + k`.
         store ([`Store`], *optional*): where replies are stored.
@@ -160,15 +186,21 @@ def refine_batch(
         _judge([work for work in works if work.stopped is None], scorer)
         active = [work for work in works if work.stopped is None]
         for work in active:
-            score = work.rounds[-1].score
+            step, score = work.rounds[-1], work.rounds[-1].score
             assert work.checklist is not None and score is not None
             work.stopped = ROUNDS if number == rounds else None
+            if not step.has_answer:
+                work.feedback = _NO_ANSWER[step.state]
+                continue
             work.feedback = feedback_of(work.checklist, score)
+            if step.state == "cut":
+                work.feedback = f"{_CUT}\n\n{work.feedback}"
             if method == "checklist" and all(line.passed is not False for line in score.items):
                 work.stopped = PASSED if score.answered == score.total else NO_FEEDBACK
         active = [work for work in active if work.stopped is None]
-        if method == "critique" and active:
-            active = _critique(active, engine, of_round, store, progress)
+        if method == "critique":
+            _critique([work for work in active if work.rounds[-1].has_answer], engine, of_round, store, progress)
+            active = [work for work in active if work.stopped is None]
         prompt = load_prompt(_PROMPTS[method], "stage")
         prompts = [prompt.messages(**work.fields, feedback=work.feedback) for work in active]
         _answer(active, prompts, engine, of_round, store, progress)
@@ -240,27 +272,36 @@ def _answer(
         if reply.text is None:
             work.stopped = Unanswered(Reason.NO_REPLY, str(reply.unanswered))
         else:
-            work.rounds.append(Round(completion_text(reply.text), None, work.feedback))
+            target = target_of(reply)
+            work.rounds.append(Round(target.text, None, work.feedback, target.state))
 
 
 def _critique(
     works: Sequence[_TaskState], engine: Engine, sampling: Sampling, store: Store | None, progress: Progress | None
-) -> list[_TaskState]:
-    """Sample a critique of each answer as feedback, and return the tasks that got one."""
+) -> None:
+    """Sample a critique of each answer as feedback. A task without one stops."""
+    if not works:
+        return
     prompt = load_prompt(_CRITIQUE, "stage")
     replies = sample_replies(engine, [prompt.messages(**work.fields) for work in works], sampling, store, progress)
     for work, (reply,) in zip(works, replies, strict=True):
         if reply.text is None:
             work.stopped = Unanswered(Reason.NO_REPLY, str(reply.unanswered))
-        else:
-            work.feedback = completion_text(reply.text)
-    return [work for work in works if work.stopped is None]
+            continue
+        critique = target_of(reply)
+        work.feedback = critique.text
+        if not critique.has_answer:
+            work.stopped = Unanswered(Reason.NO_REPLY, f"the critique has no answer ({critique.state})")
 
 
 def _judge(works: Sequence[_TaskState], scorer: Scorer) -> None:
     """Score the last round of each task."""
-    samples = [Sample(w.checklist, w.rounds[-1].text, w.input, w.reference, w.history) for w in works]
+    last = [work.rounds[-1] for work in works]
+    samples = [
+        Sample(work.checklist, step.text, work.input, work.reference, work.history, state=step.state)
+        for work, step in zip(works, last, strict=True)
+    ]
     for work, score in zip(works, scorer.score_batch(samples) if samples else [], strict=True):
         work.rounds[-1] = replace(work.rounds[-1], score=score)
-        if score.primary_score is None:
+        if score.primary_score is None and not score.no_answer:
             work.stopped = UNSCORED

@@ -6,10 +6,15 @@ and *foot* (the text after it). The following differences between templates are 
 - A template without a system role raises an error for system messages or silently drops them. The system message is
   then put at the start of the first user message.
 - Some templates strip the white space around a message.
-- Some templates open a thinking block even with `enable_thinking=False`. A read closes the block, as the models do.
+- Some templates take the content of a message as typed blocks only.
+- A read starts where an answer without a thought starts. Thinking is switched off in the template's own way, and what
+  the template writes between its generation prompt and such an answer (a recipient, an empty thought, a line break) is
+  part of the foot. A thought that the generation prompt opens all the same is closed at once.
 - gpt-oss models choose the channel of their answer. A read opens the final channel.
 - A read may follow a thought that the model has written. How a template opens and closes a thought is found by
   rendering an assistant message that has one (`reasoning_content`, as in Qwen3, or `thinking`, as in gpt-oss).
+- Some models write a thought before every answer, and their template has no switch. Where the template asks for a
+  thought, a read follows an empty one. Otherwise a warning recommends the setting `thinking`.
 """
 
 from __future__ import annotations
@@ -18,10 +23,13 @@ import logging
 import re
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from checklist_rewards.backends.base import Message, Messages, Written
+from checklist_rewards.chat import CompletionReader
 from checklist_rewards.errors import ModelError
+from checklist_rewards.markers import OPENING_TAG, Section, closing_tag
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +39,28 @@ _THOUGHT_KEYS = ("reasoning_content", "reasoning", "thinking")
 _THINK, _END_THINK = "<think>", "</think>"
 QUOTED_END = "< /think>"
 """A closing tag inside a thought, where it closes nothing."""
+_SWITCHES = {"enable_thinking": False, "thinking": False, "reasoning": False, "thinking_budget": 0}
+"""Template variables that switch thinking off: in Qwen3, GLM, Nemotron 3, SmolLM3, Gemma 4; DeepSeek V3.1, Granite,
+Kimi K2.5 and K3; Cohere; Seed-OSS. A template ignores the variables that it does not use."""
+_SWITCH_WORDS = (("reasoning_effort", "none"), ("reasoning_effort", "no_think"), ("thinking_mode", "disabled"))
+"""Template variables that switch thinking off by a word: in Mistral; Hunyuan; MiniMax-M3. Other templates print the
+word or refuse it, so it is passed only to a template that compares the variable with it."""
+_SOFT_SWITCH = "/no_think"
+"""What switches thinking off as a part of the system message, in Nemotron Super 1.5 and Nano 2."""
+_FINAL_RESPONSE = "[BEGIN FINAL RESPONSE]\n"
+_COMPLETIONS = {
+    "<seed:cot_budget_reflect>": "The current thinking budget is 0, so I will directly start answering the question."
+    "</seed:cot_budget_reflect>\n</seed:think>",
+    "<|extra_0|><think>\n\n</think>\n": "<answer>\n",
+    "Here are my reasoning steps:\n": f"\n{_FINAL_RESPONSE}",
+    "<|channel>thought\n": "<channel|>",
+}
+"""What models write after a generation prompt with this end and before an answer, where their template does not show
+it: Seed-OSS with a budget of 0, Hunyuan A13B, Apriel, Gemma 4."""
+_NAMES_THOUGHTS = re.compile("think|reason", re.IGNORECASE)
 _ASSISTANT, _FINAL = "<|start|>assistant", "<|channel|>final<|message|>"
 _ANALYSIS = "<|channel|>analysis<|message|>"
 _CUE = "Answer:"
-_HARMONY = re.compile(
-    r"<\|channel\|>(\w+)[^<]*<\|message\|>(.*?)(?=<\|end\|>|<\|return\|>|<\|call\|>|<\|start\|>|\Z)", re.S
-)
 
 
 class Frame(NamedTuple):
@@ -94,12 +118,12 @@ class ChatTemplate:
         Raises:
             ModelError: If the template drops the message.
         """
-        messages = [{"role": "system", "content": system}] if system is not None else []
-        text = self._render([*messages, {"role": "user", "content": _padded(_MARK)}], think)
+        rules = [_message("system", system)] if system is not None else []
+        text = self._render([*rules, _USER], think)
         for mark, strips in ((_padded(_MARK), False), (_MARK, True)):
             head, match, foot = text.partition(mark)
             if match:
-                return Frame(head, foot, strips)
+                return Frame(head, foot if think else self._before_answer(foot, rules), strips)
         raise ModelError("the model's chat template drops the user message.")
 
     @cached_property
@@ -107,12 +131,11 @@ class ChatTemplate:
         """How a thought is opened and closed. The template renders an answer with a thought; what stands between the
         generation prompt and the thought opens it, and what stands between thought and answer closes it."""
         foot = self.frame(None, think=True).foot
-        _, _, reply = self._answered().partition(_MARK)
-        if reply.startswith(foot):
-            opening, thinks, rest = reply[len(foot) :].partition(_THOUGHT)
-            closing, answers, _ = rest.partition(_ANSWER)
-            if thinks and answers:
-                return ThoughtFormat(opening, closing)
+        before, closing = self._around_thought
+        if closing and before.startswith(foot):
+            return ThoughtFormat(before[len(foot) :], closing)
+        if closing and foot.startswith(before):  # the generation prompt has words that the rendered thought has not
+            return ThoughtFormat("", closing)
         if foot.rstrip().endswith(_THINK):  # opened, but the template drops finished thoughts, as DeepSeek-R1's
             return ThoughtFormat("", f"\n{_END_THINK}\n\n")
         if self.marks_channels and foot.endswith(_ASSISTANT):
@@ -120,9 +143,14 @@ class ChatTemplate:
         return NO_FORMAT
 
     @cached_property
-    def opens_thinking(self) -> bool:
-        """Whether the prompt of a reply opens a thinking block, so that the reply begins inside it."""
-        return self.frame(None, think=True).foot.rstrip().endswith(_THINK)
+    def reader(self) -> CompletionReader:
+        """Reads what a model with this template has written."""
+        return CompletionReader(self._tokenizer)
+
+    @cached_property
+    def _opened(self) -> Section | None:
+        """The section of a thought that the prompt of a reply opens, so that the reply begins inside it."""
+        return self.reader.grammar.opened_by(self.frame(None, think=True).foot)
 
     def conversation(self, messages: Messages) -> tuple[str, list[tuple[int, int]]]:
         """Render a whole conversation up to where the model's reply starts.
@@ -154,46 +182,35 @@ class ChatTemplate:
         """Convert a model's output to text in which thinking is in a `<think>` block.
 
         Args:
-            text (`str`): The decoded output, with special tokens if [`marks_channels`] is true.
+            text (`str`): The decoded output, with special tokens if the [`CompletionReader`] needs them.
         """
-        if not self.marks_channels:
-            return self.opened(text)
-        parts = _HARMONY.findall(text)
-        final = "".join(part for channel, part in parts if channel == "final")
-        thoughts = "\n".join(part for channel, part in parts if channel != "final")
-        thoughts = thoughts.replace(_END_THINK, QUOTED_END)
-        return f"{_THINK}{thoughts}{_END_THINK if final else ''}{final}" if thoughts else final
+        if text.lstrip().startswith(_THINK) or (self._opened is not None and self._opened.close == _END_THINK):
+            return self.opened(self.reader.without_special_tokens(text))
+        parsed = self.reader.grammar.parse(text, self._opened)
+        answer = self.reader.without_special_tokens(parsed.answer)
+        if parsed.thought is None:
+            return answer
+        thought = self.reader.without_special_tokens(parsed.thought).replace(_END_THINK, QUOTED_END)
+        return f"{_THINK}{thought}{'' if parsed.open_thought else _END_THINK}{answer}"
 
     def opened(self, reply: str) -> str:
         """A reply that begins inside a thinking block, with the tag by which the prompt has opened the block."""
-        inside = self.opens_thinking and not reply.lstrip().startswith(_THINK)
+        inside = self._opened is not None and not reply.lstrip().startswith(_THINK)
         return _THINK + reply if inside else reply
 
     def _render(self, messages: list[Message], think: bool) -> str:
         if not self._source():
             # A base model: plain paragraphs, after the token with which documents start in training.
             return (self._tokenizer.bos_token or "") + "\n\n".join(m["content"] for m in messages) + "\n"
-        text = self._with_rules(messages, think)
-        opened = text.rfind(_THINK)
-        if not think and opened > text.rfind(_END_THINK):
-            # The template always opens a thinking block. Thinking models write an empty block in this form.
-            text = f"{text.rstrip()}\n\n{_END_THINK}\n\n"
-        if not think and self.marks_channels and text.endswith(_ASSISTANT):
-            text += _FINAL
-        return text
+        return self._with_rules(messages, think)
 
-    def _with_rules(self, messages: Sequence[Message], think: bool) -> str:
+    def _with_rules(self, messages: Sequence[Message], think: bool, answered: bool = False) -> str:
+        """Render messages with the system message where the template accepts it."""
         from jinja2 import TemplateError
-
-        def render(messages: Sequence[Message]) -> str:
-            # Templates without the variable `enable_thinking` ignore it.
-            return self._tokenizer.apply_chat_template(
-                list(messages), tokenize=False, add_generation_prompt=True, enable_thinking=think
-            )
 
         alone = len(messages) == 1 or messages[0]["role"] != "system"
         try:
-            text = render(messages)
+            text = self._switched(messages, think, answered)
             if alone or messages[0]["content"].strip() in text:
                 return text
             logger.info(
@@ -204,27 +221,199 @@ class ChatTemplate:
             if alone:
                 raise
         system, first, *others = messages
-        return render([{**first, "content": f"{system['content']}\n\n{first['content']}"}, *others])
+        merged = {**first, "content": f"{system['content']}\n\n{first['content']}"}
+        return self._switched([merged, *others], think, answered)
 
-    def _answered(self) -> str:
-        """A short conversation with a thought; empty if the template cannot render one."""
-        from jinja2 import TemplateError
+    def _switched(self, messages: Sequence[Message], think: bool, answered: bool) -> str:
+        """Render messages with thinking switched on or off."""
+        if think:
+            return self._apply(messages, answered, enable_thinking=True)
+        if self._has_soft_switch:
+            messages = _softly_switched(messages)
+        return self._apply(messages, answered, **self._switches)
 
-        if not self._source():
-            return ""
-        answer = {"role": "assistant", "content": _ANSWER} | dict.fromkeys(_THOUGHT_KEYS, _THOUGHT)
+    def _apply(self, messages: Sequence[Message], answered: bool = False, **variables: Any) -> str:
+        """Render messages that end where the model's reply starts, or with its reply."""
+        if self._takes_blocks:
+            messages = [_in_blocks(message) for message in messages]
+        return self._tokenizer.apply_chat_template(
+            list(messages), tokenize=False, add_generation_prompt=not answered, **variables
+        )
+
+    def _tried(self, messages: Sequence[Message], answered: bool = False, **variables: Any) -> str:
+        """Messages as the template renders them; empty if it refuses them."""
         try:
-            return self._tokenizer.apply_chat_template(
-                [{"role": "user", "content": _MARK}, answer], tokenize=False, enable_thinking=True
-            )
-        except TemplateError:
+            return self._apply(messages, answered, **variables)
+        except Exception:  # a template raises any error about messages that it does not expect
             return ""
+
+    @cached_property
+    def _switches(self) -> dict[str, Any]:
+        """The template variables that switch thinking off."""
+        source = self._source() or ""
+        words = {
+            name: word for name, word in _SWITCH_WORDS if re.search(rf"\b{name}\b[^%}}]*['\"]{word}['\"]", source)
+        }
+        return {**_SWITCHES, **words}
+
+    @cached_property
+    def _has_soft_switch(self) -> bool:
+        """Whether a text in the system message switches thinking off, and no variable does."""
+        if _SOFT_SWITCH not in (self._source() or ""):
+            return False
+        without = self._tried([_USER], **self._switches)
+        switched = self._tried(_softly_switched([_USER]), **self._switches)
+        return _MARK in switched and _after_user(switched) != _after_user(without)
+
+    @cached_property
+    def _takes_blocks(self) -> bool:
+        """Whether the template drops a content that is not a list of typed blocks."""
+
+        def keeps(message: Message) -> bool:
+            try:
+                return _MARK in self._tokenizer.apply_chat_template([message], tokenize=False)
+            except Exception:  # as in `_tried`
+                return False
+
+        return not keeps(_USER) and keeps(_in_blocks(_USER))
+
+    def _before_answer(self, foot: str, rules: list[Message]) -> str:
+        """What stands between a user message and an answer without a thought.
+
+        Args:
+            foot (`str`): What the template writes after the user message, with thinking switched off.
+            rules (`list`): The system message, if there is one.
+        """
+        if not self._source():
+            return foot
+        if self.marks_channels and foot.endswith(_ASSISTANT):
+            return foot + _FINAL
+        lead = self._lead(rules)
+        if lead.startswith(foot):
+            # Models write a space with the next word; alone, it would be another token.
+            marks = lead[len(foot) :].rstrip(" ")
+            return _closed(foot + marks) if marks or OPENING_TAG.search(foot) else foot + self._empty_thought
+        # The generation prompt contains a thought, open or empty, that the rendered answer does not have.
+        before, closing = self._around_thought
+        empty = before + closing
+        if empty.startswith(foot) and empty[len(foot) :].strip():
+            return empty.rstrip(" ")
+        foot = _closed(foot)
+        thought = OPENING_TAG.search(foot)
+        bare = foot[: thought.start()] if thought else foot
+        marks = lead[len(bare) :].rstrip(" ") if lead.startswith(bare) else ""
+        return foot + marks if marks.strip() else foot
+
+    def _lead(self, rules: list[Message]) -> str:
+        """What the template writes between a user message and an answer without a thought; empty if it renders no
+        answers."""
+        try:
+            text = self._with_rules([*rules, _BARE_USER, _message("assistant", _ANSWER)], False, answered=True)
+        except Exception:  # as in `_tried`
+            return ""
+        lead, answered, _ = _after_user(text).partition(_ANSWER)
+        return lead if answered else ""
+
+    @cached_property
+    def _around_thought(self) -> tuple[str, str]:
+        """What the template writes between a user message and a thought, and between the thought and the answer. Both
+        are empty if it renders no thoughts."""
+        if not self._source():
+            return "", ""
+        answer = _message("assistant", _ANSWER) | dict.fromkeys(_THOUGHT_KEYS, _THOUGHT)
+        text = _after_user(self._tried([_BARE_USER, answer], answered=True, enable_thinking=True))
+        before, _, rest = text.partition(_THOUGHT)
+        closing, answered, _ = rest.partition(_ANSWER)
+        return (before, closing) if answered else ("", "")
+
+    @cached_property
+    def _empty_thought(self) -> str:
+        """An empty thought that a read adds if the model writes thoughts and its template has no switch for them;
+        usually nothing.
+
+        A model writes thoughts if its template asks for them, or if its name says so and the template renders them. A
+        template that renders thoughts may also belong to a model that writes none, whose reads an empty thought would
+        spoil; so there a warning recommends the setting `thinking`, and nothing is added.
+        """
+        on = {name: True for name, value in _SWITCHES.items() if value is False}
+        prompts = {self._tried([_RULES, _USER], **variables) for variables in ({}, self._switches, on)}
+        if self._has_soft_switch or len(prompts) > 1:
+            return ""
+        before, closing = self._around_thought
+        foot = _after_user(self._tried([_BARE_USER]))
+        rendered = before[len(foot) :] + closing if closing and before.startswith(foot) else ""
+        asked = _asked_for(self._with_rules([_RULES, _USER], False))
+        form = rendered or asked or _asked_for(self._tried([_USER]))
+        name = _model_name(self._tokenizer)
+        named = _NAMES_THOUGHTS.search(name) is not None
+        added = form if asked or named else ""
+        if form or named:
+            logger.warning(
+                "%s may write a thought before every answer, and its chat template has no switch for thoughts. Labels "
+                "are read %s. If reads are unanswered because of a low label mass, let the judge think first "
+                "(thinking=256).",
+                name or "this model",
+                "after an empty thought" if added else "at the start of the reply",
+            )
+        return added
 
     def _source(self) -> str | None:
         template = getattr(self._tokenizer, "chat_template", None)
         return "".join(template.values()) if isinstance(template, dict) else template
 
 
+def _message(role: str, content: str) -> Message:
+    return {"role": role, "content": content}
+
+
 def _padded(mark: str) -> str:
     # Neither a line break alone nor a space alone, because templates add these before a message.
     return f"\n {mark} \n"
+
+
+_RULES = _message("system", "Answer with one word.")
+_USER, _BARE_USER = _message("user", _padded(_MARK)), _message("user", _MARK)
+
+
+def _in_blocks(message: Message) -> Message:
+    return {**message, "content": [{"type": "text", "text": message["content"]}]}  # type: ignore[dict-item]
+
+
+def _softly_switched(messages: Sequence[Message]) -> list[Message]:
+    """Messages with the text that switches thinking off in the system message."""
+    first, *others = messages
+    if first["role"] != "system":
+        return [_message("system", _SOFT_SWITCH), *messages]
+    return [{**first, "content": f"{first['content']}\n\n{_SOFT_SWITCH}"}, *others]
+
+
+def _after_user(text: str) -> str:
+    """What a rendered conversation contains after the first user message."""
+    return text.partition(_MARK)[2]
+
+
+def _closed(foot: str) -> str:
+    """A foot in which the thought that it opens, if any, is closed."""
+    for end, completion in _COMPLETIONS.items():
+        if foot.endswith(end):
+            return foot + completion
+    tag = next(reversed(list(OPENING_TAG.finditer(foot))), None)
+    if tag is None or closing_tag(tag[0]) in foot[tag.end() :]:
+        return foot
+    if tag[0] == _THINK or foot.endswith("\n"):  # the form in which thinking models write an empty block
+        return f"{foot.rstrip()}\n\n{closing_tag(tag[0])}\n\n"
+    return foot + closing_tag(tag[0])
+
+
+def _asked_for(prompt: str) -> str:
+    """An empty thought of the form that a prompt asks for; empty if it asks for none."""
+    for tag in OPENING_TAG.finditer(prompt):
+        if closing_tag(tag[0]) in prompt[tag.end() :]:
+            return _closed(tag[0])
+    return _FINAL_RESPONSE if _FINAL_RESPONSE.strip() in prompt else ""
+
+
+def _model_name(tokenizer: Any) -> str:
+    """The name of a model without its owner and its folder."""
+    path = Path(str(getattr(tokenizer, "name_or_path", "")))
+    return path.parent.parent.name if path.parent.name == "snapshots" else path.name

@@ -1,12 +1,12 @@
 """The signals of a reward log, without a model: what a monitor would have seen, or did see.
 
-A log of a plain reward has no held-out items, no shadow judge and no retests, so those signals are missing. The log of
-a monitored reward has them. Rows are streamed, one step in memory at a time.
+A log of a plain reward has no held-out items, no shadow judge and no retests, so those signals are not evaluated. The
+log of a monitored reward has them. Logs of earlier versions have no states of completions. Rows are streamed, one step
+in memory at a time.
 """
 
 from __future__ import annotations
 
-import glob
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.ranks import other_ranks
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.monitor.detectors import Reading
 from checklist_rewards.monitor.seen import Observation, Retest, Seen, seen_of
@@ -37,6 +38,9 @@ class Audit:
     readings: Mapping[str, Reading]
     """The signals after the last step."""
     alarms: tuple[Alarm, ...]
+    not_evaluated: tuple[str, ...] = ()
+    """Signals that are not turned off and were never compared with their threshold: the log has no data for them, or
+    too few steps."""
 
     def as_json(self) -> dict[str, Any]:
         """The result as JSON-compatible values."""
@@ -45,6 +49,7 @@ class Audit:
             "completions": self.completions,
             "signals": {name: asdict(reading) for name, reading in self.readings.items()},
             "alarms": [asdict(alarm) for alarm in self.alarms],
+            "not_evaluated": list(self.not_evaluated),
         }
 
 
@@ -71,9 +76,11 @@ def audit(paths: Sequence[str | Path], settings: MonitorSettings | None = None, 
     steps = completions = 0
     readings: dict[str, Reading] = {}
     alarms: list[Alarm] = []
+    evaluated: set[str] = set()
     for observation in observations(paths):
         readings, raised = watch.update(observation)
         alarms += raised
+        evaluated.update(name for name, reading in readings.items() if reading.size is not None)
         steps += 1
         completions += len(observation.seen)
         if record is not None:
@@ -83,7 +90,8 @@ def audit(paths: Sequence[str | Path], settings: MonitorSettings | None = None, 
                 record(alarm_record(alarm))
     if not steps:
         raise SampleError(f"{', '.join(map(str, paths))}: no rows.")
-    return Audit(steps, completions, readings, tuple(alarms))
+    missing = [signal.name for signal in watch.signals if signal.name not in evaluated]
+    return Audit(steps, completions, readings, tuple(alarms), tuple(missing))
 
 
 def observations(paths: Sequence[str | Path]) -> Iterator[Observation]:
@@ -92,16 +100,11 @@ def observations(paths: Sequence[str | Path]) -> Iterator[Observation]:
     Raises:
         SampleError: If a row is not one of a reward log, or has no step.
     """
-    files = [file for path in paths for file in _with_ranks(Path(path))]
+    files = [file for path in paths for file in (Path(path), *other_ranks(Path(path)))]
     # A run that was resumed may repeat steps; merging keeps the order of each file.
     parts = heapq.merge(*(_steps(read_rows(file)) for file in dict.fromkeys(files)), key=itemgetter(0))
     for step, same in groupby(parts, key=itemgetter(0)):
         yield Observation(step, [one for _, seen in same for one in seen])
-
-
-def _with_ranks(path: Path) -> list[Path]:
-    """The file of rank 0 and the files of the other ranks in the same folder."""
-    return [path, *sorted(path.parent.glob(f"{glob.escape(path.stem)}.rank*{glob.escape(path.suffix)}"))]
 
 
 def _steps(rows: Iterable[Row]) -> Iterator[tuple[int, list[Seen]]]:
@@ -142,6 +145,7 @@ def _seen(row: Row) -> Seen:
         score_from(data.get("shadow"), row.where),
         [_retest(row, one) for one in _list(row, "retests")],
         name if isinstance(name := data.get("checklist_hash"), str) else None,
+        data.get("written"),
     )
 
 

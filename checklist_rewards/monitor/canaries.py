@@ -33,7 +33,8 @@ class Canary:
     """A degenerate reply, and what the judge gave for it."""
 
     name: str
-    """`empty`, `yes`, `prompt`, `checklist`, `filler` or `instruction`."""
+    """`empty` (only if the judge is asked about empty texts), `yes`, `prompt`, `checklist`, `filler` or
+    `instruction`."""
     prompt: str
     completion: str
     score: float | None = None

@@ -15,7 +15,7 @@ from checklist_rewards.monitor.seen import SHOWN, Retest
 from checklist_rewards.monitor.text import STEERING_QUESTION
 from checklist_rewards.rewards.placement import keep_awake
 from checklist_rewards.scorer import ChecklistScorer, Sample
-from checklist_rewards.scores import ItemScore, Score
+from checklist_rewards.scores import NO_ANSWER_STATES, ItemScore, Score
 
 _REWORDED = ("Question about the response: {}", "Look at the response again. {}", "Consider the whole response. {}")
 _CANARY_PROMPTS = 2
@@ -171,7 +171,8 @@ def read_shadow(
 def read_canaries(
     scorer: ChecklistScorer, samples: Sequence[Sample], budget: ReadBudget, metric: Any, *, on_credit: bool
 ) -> tuple[list[Canary], int]:
-    """Score degenerate replies to the first two prompts of a batch; none if the budget does not allow it.
+    """Score degenerate replies to the first two prompts of a batch; none if the budget does not allow it. An empty
+    reply is left out if the scorer does not ask its judge about targets without an answer.
 
     Returns:
         The canaries, and the number of reads.
@@ -180,11 +181,13 @@ def read_canaries(
     for sample in samples:
         if len(chosen) < _CANARY_PROMPTS:
             chosen.setdefault(f"{sample.history}\n{sample.input}\n{sample.checklist.id}", sample)
-    made = [
-        (name, replace(sample, target=text))
+    replies = [
+        (name, replace(sample, target=text, state="answered"))
         for sample in chosen.values()
         for name, text in degenerate_replies(sample.input or "", sample.checklist).items()
     ]
+    judged = scorer.aggregation.no_answer == "judge"
+    made = [(name, sample) for name, sample in replies if judged or sample.target_state not in NO_ANSWER_STATES]
     reads = sum(len(sample.checklist) for _, sample in made)
     if not made or not budget.spend(reads, on_credit=on_credit):
         return [], 0

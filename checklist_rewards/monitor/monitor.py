@@ -38,7 +38,7 @@ from checklist_rewards.rewards.reward import ChecklistReward
 from checklist_rewards.rewards.split import By, Parts, RewardPart, split
 from checklist_rewards.rewards.trail import Trail
 from checklist_rewards.scorer import ChecklistScorer, Sample
-from checklist_rewards.scores import Score
+from checklist_rewards.scores import NO_ANSWER_STATES, Score
 
 if TYPE_CHECKING:
     from checklist_rewards.evolving.evolve import EvolvingChecklistReward
@@ -244,22 +244,23 @@ class RewardMonitor(TrainerReward):
             for place, (sample, score) in enumerate(zip(call.samples, call.scores, strict=True))
             if sample is not None and score is not None
         }
-        extra.reads["checklist"] = sum(score.total for _, score in scored.values())
+        asked = {place: pair for place, pair in scored.items() if not pair[1].no_answer}
+        extra.reads["checklist"] = sum(score.total for _, score in asked.values())
         self._budget.earn(extra.reads["checklist"])
         if rank() == 0 and scored and self._due_canaries(step):
             extra.canaries = self._guard("canaries", lambda: self._read_canaries(step, scored, extra), [])
         if self.shadow is not None:
-            chosen = self._samplers["shadow"].choose(list(scored), rng)
-            self._guard("shadow", lambda: self._read_shadow({p: scored[p][0] for p in chosen}, extra), None)
-        chosen = self._samplers["retests"].choose(list(scored), rng)
+            chosen = self._samplers["shadow"].choose(list(asked), rng)
+            self._guard("shadow", lambda: self._read_shadow({p: asked[p][0] for p in chosen}, extra), None)
+        chosen = self._samplers["retests"].choose(list(asked), rng)
         asks = settings.steering != "off"
         self._guard(
             "retests",
             lambda: extra.retested(
                 retest(
                     scorer,
-                    {p: scored[p][0] for p in chosen},
-                    {p: scored[p][1] for p in chosen},
+                    {p: asked[p][0] for p in chosen},
+                    {p: asked[p][1] for p in chosen},
                     rng,
                     self._budget,
                     steering=asks,
@@ -348,6 +349,7 @@ def _seen(call: Call, rewards: Sequence[float | None], held_out: Sequence[Sequen
             extra.shadow.get(place),
             extra.retests.get(place, ()),
             sample.checklist.id,
+            call.completions[place] if sample.target_state in NO_ANSWER_STATES else None,
         )
         for place, sample in enumerate(call.samples)
         if sample is not None

@@ -6,6 +6,7 @@ same signals work in a training run and on a reward log.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,9 +14,10 @@ from typing import Any
 
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.stored_scores import recorded_state
 from checklist_rewards.monitor import text as texts
 from checklist_rewards.rewards.content import content_key, described
-from checklist_rewards.scores import Score
+from checklist_rewards.scores import NO_ANSWER_STATES, Score, TargetState, item_keys
 
 SHOWN = 2000
 """Characters of a text that are kept for alarms."""
@@ -76,6 +78,7 @@ class Seen:
     """Equal for the completions of one prompt and checklist."""
     prompt: str
     text: str
+    """The judged text; what the policy wrote, if that has no answer."""
     reward: float | None
     score: float | None
     """Score over all items, before shaping and without regard to held-out items."""
@@ -85,12 +88,20 @@ class Seen:
     prompt_copied: float | None
     steering: str | None
     lines: tuple[Line, ...]
+    """The answers of the judge; empty if it was not asked, because the completion has no answer."""
     shadow: Shadowed | None = None
     retests: tuple[Retest, ...] = ()
     prompt_key: str = ""
     """Hash of the whole prompt."""
     checklist: str | None = None
     """Hash of the checklist; None in logs without it."""
+    state: TargetState | None = None
+    """What the policy made of its turn; None in logs without it."""
+
+    @property
+    def answered(self) -> bool:
+        """Whether the completion has an answer, as far as is recorded."""
+        return self.state not in NO_ANSWER_STATES
 
 
 @dataclass(frozen=True)
@@ -126,6 +137,11 @@ class Observation:
         groups = [[one for one in group if one.reward is not None] for group in self.groups.values()]
         return [group for group in groups if len(group) > 1]
 
+    @property
+    def answered(self) -> list[Seen]:
+        """The completions with an answer."""
+        return [one for one in self.seen if one.answered]
+
 
 def seen_of(
     text: str,
@@ -136,6 +152,7 @@ def seen_of(
     shadow: Score | None = None,
     retests: Sequence[Retest] = (),
     checklist: str | None = None,
+    written: Any = None,
 ) -> Seen:
     """Reduce a completion to what the signals need.
 
@@ -156,8 +173,11 @@ def seen_of(
             Items that were read again.
         checklist (`str`, *optional*):
             Hash of the checklist.
+        written (`str` or list of messages, *optional*):
+            What the policy wrote, if that has no answer.
     """
     items = () if score is None else score.items
+    read = () if score is None or score.no_answer else score.items
     own = None if score is None else score.primary_score
     lines = tuple(
         Line(
@@ -170,13 +190,13 @@ def seen_of(
             item.unanswered is not None,
             item.id in held_out,
         )
-        for item in items
+        for item in read
     )
     question = asked(prompt)
     return Seen(
         content_key([prompt, [item.id for item in items]]),
         question[:SHOWN],
-        text[:SHOWN],
+        (text if written is None else _shown(written))[:SHOWN],
         reward,
         own,
         texts.words(text),
@@ -189,6 +209,7 @@ def seen_of(
         tuple(retests),
         content_key(prompt),
         checklist,
+        recorded_state(score),
     )
 
 
@@ -203,13 +224,17 @@ def asked(prompt: Any) -> str:
     return "\n\n".join(part for part in (history, input) if part)
 
 
+def _shown(written: Any) -> str:
+    return written if isinstance(written, str) else json.dumps(described(written), ensure_ascii=False)
+
+
 def _shadowed(score: Score, shadow: Score) -> Shadowed | None:
-    if score.primary_score is None or shadow.primary_score is None:
+    if score.no_answer or shadow.no_answer or score.primary_score is None or shadow.primary_score is None:
         return None
-    theirs = {line.id: line.passed for line in shadow.items}
+    theirs = {key: line.passed for key, line in zip(item_keys(shadow.items), shadow.items, strict=True)}
     table = [0, 0, 0, 0]
-    for line in score.items:
-        other = theirs.get(line.id)
+    for key, line in zip(item_keys(score.items), score.items, strict=True):
+        other = theirs.get(key)
         if line.passed is not None and other is not None:
             table[2 * (not line.passed) + (not other)] += 1
     return Shadowed(score.primary_score, shadow.primary_score, (table[0], table[1], table[2], table[3]))

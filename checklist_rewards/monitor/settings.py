@@ -93,6 +93,10 @@ class MonitorSettings:
     max_length_reward: Limit = 0.1
     """Reward gained since the start through length alone: the slope of reward on length inside groups, times the
     change of the mean length."""
+    max_no_answer: Limit = 0.1
+    """Share of completions without an answer: empty, cut in their thought, or ending with a tool call."""
+    max_cut: Limit = 0.1
+    """Share of completions that reached the length limit in their answer."""
     max_variance_loss: Limit = 0.8
     """Loss of the standard deviation of rewards inside groups, relative to the start. 0.8 is the warning of rewardspy
     (a ratio below 0.2)."""

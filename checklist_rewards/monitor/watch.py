@@ -6,6 +6,7 @@ import logging
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
 from statistics import fmean
 from typing import Any
 
@@ -17,9 +18,11 @@ from checklist_rewards.monitor.settings import Action, MonitorSettings
 from checklist_rewards.monitor.signals import SIGNALS, About, Signal, best
 from checklist_rewards.monitor.signals.completions import length_matched, steered, within_groups
 from checklist_rewards.monitor.signals.items import credit
+from checklist_rewards.scores import TargetState
 
 logger = logging.getLogger(__name__)
 
+_STATES: tuple[TargetState, ...] = ("empty", "cut_in_thought", "unfinished", "cut")
 _MOST_PROMPTS = 10_000
 """Prompts whose last checklist is remembered."""
 Failed = Callable[[str, Exception], None]
@@ -35,6 +38,8 @@ class Shown:
     evidence: float
     why: str
     """What the number `evidence` is."""
+    state: TargetState | None = None
+    """What the policy made of its turn; None if that is not recorded."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,9 @@ class Alarm:
 
     def __str__(self) -> str:
         """One paragraph for logs."""
-        shown = "".join(f"\n  {one.why} {one.evidence:.3g}: {one.completion!r:.160}" for one in self.completions)
+        shown = "".join(
+            f"\n  {one.why} {one.evidence:.3g}{_named(one.state)}: {one.completion!r:.160}" for one in self.completions
+        )
         sizes = f"{self.size:.3g} >= {self.threshold:.3g}"
         return f"step {self.step}, {self.signal} ({self.about}): {sizes}. {self.message}{shown}"
 
@@ -132,20 +139,21 @@ class Watch:
         return [Alarm(step, CANARY, "judge", size, threshold, self._action("judge"), message, shown)]
 
     def statistics(self, observation: Observation) -> dict[str, float]:
-        """Plain numbers of one step."""
-        seen = observation.seen
+        """Plain numbers of one step. Those of texts and items are over the completions with an answer."""
+        seen, texts = observation.seen, observation.answered
+        states = [one.state for one in seen if one.state is not None]
         lines = [line for one in seen for line in one.lines]
         rewards = [one.reward for one in seen if one.reward is not None]
-        numbers = {
+        numbers: dict[str, float | None] = {
             "checklists_changed": float(self._changed) if self._changed else None,
             "reward_mean": _mean(rewards),
             "reward_std": spread(rewards) if rewards else None,
             "pass_rate": _mean([float(line.passed) for line in lines if line.passed is not None]),
-            "words": _mean([one.words for one in seen]),
-            "repetition": _mean([one.repetition for one in seen]),
-            "copied": _mean([one.copied for one in seen]),
-            "prompt_copied": _known_mean([one.prompt_copied for one in seen]),
-            "steering": _mean([steered(one) for one in seen]),
+            "words": _mean([one.words for one in texts]),
+            "repetition": _mean([one.repetition for one in texts]),
+            "copied": _mean([one.copied for one in texts]),
+            "prompt_copied": _known_mean([one.prompt_copied for one in texts]),
+            "steering": _mean([steered(one) for one in texts]),
             "label_mass": _mean([line.mass for line in lines if line.mass is not None]),
             "unanswered": _mean([float(line.unanswered) for line in lines]),
             "reward_rewarded": _known_mean([credit(one, False) for one in seen]),
@@ -153,6 +161,7 @@ class Watch:
             "shadow_reward": _mean([one.shadow.shadow for one in seen if one.shadow is not None]),
             "shadow_own": _mean([one.shadow.own for one in seen if one.shadow is not None]),
             "length_matched": self._length_matched(within_groups(observation)),
+            **{name: _mean([float(state == name) for state in states]) for name in _STATES},
         }
         return {name: value for name, value in numbers.items() if value is not None}
 
@@ -165,6 +174,7 @@ class Watch:
             "alarms": self.alarms,
             "start": None if self._start is None else list(self._start),
             "started": self._started,
+            "checklists": dict(self._checklists),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -175,15 +185,16 @@ class Watch:
         self._had, self.alarms = set(state["had"]), int(state["alarms"])
         self._start = None if state["start"] is None else tuple(map(float, state["start"]))
         self._started = int(state["started"])
+        self._checklists = OrderedDict(state.get("checklists", {}))  # not in states of earlier versions
 
     def _changed_checklists(self, observation: Observation) -> int:
         """Number of prompts whose checklist is another one than when they were last seen."""
         changed = 0
         for one in observation.seen:
             if one.checklist is not None:
-                key = one.prompt_key or one.prompt
-                changed += self._checklists.get(key, one.checklist) != one.checklist
-                self._checklists[key] = one.checklist
+                key, checklist = _digest(one.prompt_key or one.prompt), _digest(one.checklist)
+                changed += self._checklists.get(key, checklist) != checklist
+                self._checklists[key] = checklist
                 self._checklists.move_to_end(key)
         while len(self._checklists) > _MOST_PROMPTS:
             self._checklists.popitem(last=False)
@@ -191,13 +202,14 @@ class Watch:
 
     def _alarm(self, signal: Signal, reading: Reading, observation: Observation) -> Alarm:
         shown = tuple(
-            Shown(one.prompt, one.text, one.reward, value, signal.why)
+            Shown(one.prompt, one.text, one.reward, value, signal.why, one.state)
             for one, value in best(observation.seen, signal.evidence)
         )
         assert reading.size is not None and reading.threshold is not None
         action = self._action(signal.about)
+        message = signal.doc if signal.found is None else f"{signal.doc} {signal.found(observation)}"
         return Alarm(
-            observation.step, signal.name, signal.about, reading.size, reading.threshold, action, signal.doc, shown
+            observation.step, signal.name, signal.about, reading.size, reading.threshold, action, message, shown
         )
 
     def _action(self, about: About) -> Action:
@@ -258,6 +270,14 @@ FORMAT = "checklist-rewards-monitor-1"
 def _reading(reading: Reading) -> dict[str, Any]:
     names = ("now", "start", "recent", "size", "threshold", "error", "alarm")
     return {name: getattr(reading, name) for name in names}
+
+
+def _named(state: TargetState | None) -> str:
+    return "" if state in (None, "answered") else f" ({state})"
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode(errors="surrogatepass"), digest_size=8).hexdigest()
 
 
 def _mean(values: Sequence[float]) -> float | None:

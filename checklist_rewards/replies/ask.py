@@ -41,33 +41,49 @@ Retry = Callable[[Messages, str, str], Messages]
 
 _TRAILING_COMMA = re.compile(r",(?=\s*[\]}])")
 _START = re.compile(r"[\[{]")
+_WORK = 100_000
+"""Characters of failed attempts, plus a multiple of its length, after which a reply is searched no further."""
+_NESTED = 1_000
+"""Characters that an attempt costs that ends in a RecursionError."""
 
 
 def extract_json(text: str) -> Any:
-    """Extract the longest JSON object or array from a reply, which may also contain prose and code fences.
+    """Extract the last JSON object of a reply, or its last array if it has no object outside of arrays. The reply may
+    also contain prose, quoted examples and code fences.
 
     Thinking is ignored, and so is a comma before a closing bracket.
 
     Raises:
         ValueError: If the reply contains no JSON object or array.
     """
-    text = strip_thinking(text)
-    decoder = json.JSONDecoder()
-    longest: tuple[int, Any] | None = None
-    for candidate in (text, _TRAILING_COMMA.sub("", text)):
-        position = 0
-        while match := _START.search(candidate, position):
-            try:
-                value, position = decoder.raw_decode(candidate, match.start())
-            except (ValueError, RecursionError):
-                position = match.start() + 1
-                continue
-            if longest is None or position - match.start() > longest[0]:
-                longest = position - match.start(), value
-        # With a trailing comma, only a part of the value is valid. The value in the repaired text is then longer.
-    if longest is None:
+    values = json_values(text)
+    if not values:
         raise ValueError("there is no JSON object in it")
-    return longest[1]
+    return next((value for value in reversed(values) if isinstance(value, dict)), values[-1])
+
+
+def json_values(text: str) -> list[Any]:
+    """All JSON objects and arrays of a reply that are not part of another one, in order. The work is linear in the
+    length of the reply: after too many failed attempts, the search ends."""
+    text = strip_thinking(text)
+    repaired = _TRAILING_COMMA.sub(" ", text)
+    decoder = json.JSONDecoder()
+    values: list[Any] = []
+    position, work = 0, _WORK + 8 * len(text)
+    while work > 0 and (match := _START.search(text, position)):
+        start = match.start()
+        position = start + 1
+        for candidate in dict.fromkeys((text, repaired)):
+            try:
+                value, position = decoder.raw_decode(candidate, start)
+            except json.JSONDecodeError as error:
+                work -= error.pos - start
+            except RecursionError:
+                work -= _NESTED
+            else:
+                values.append(value)
+                break
+    return values
 
 
 class NoReply(GenerationError):
@@ -213,6 +229,11 @@ def _value(parse: Parse[Value], index: int, reply: Reply, first: Any) -> Value |
 def _parsed(reply: Reply, shape: type[Model], max_tokens: int) -> Model:
     text = reply.text or ""
     try:
+        for value in reversed(json_values(text)):  # a quoted example comes before the answer
+            try:
+                return shape.model_validate(_in_its_field(value, shape))
+            except ValidationError:
+                continue
         return shape.model_validate(_in_its_field(extract_json(text), shape))
     except ValidationError as error:
         raise GenerationError(f"the reply does not fit: {in_reply(error)}.", text) from None

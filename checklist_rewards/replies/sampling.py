@@ -20,17 +20,20 @@ import json
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import Any, Self
 
 from checklist_rewards.backends import Engine, Messages, Progress, Reply, Sampling, is_kept
 from checklist_rewards.backends.deadline import MISSED, is_over
-from checklist_rewards.errors import BackendError
+from checklist_rewards.chat import CompletionReader, Target
+from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.files.store import Key, Store, key_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
 logger = logging.getLogger(__name__)
 
+_READER = CompletionReader()
 STORE_SECONDS = 2.0
 """Seconds between two writes of new replies to the store."""
 _FORMAT = "reply-2"
@@ -59,12 +62,14 @@ def sample_replies(
         reason.
 
     Raises:
+        SampleError: If a message has no role, or a content that is not text.
         ModelError: If the model does not exist.
     """
     greedy = sampling.temperature == 0
     effective = replace(sampling, n=1, seed=0, top_p=1.0) if greedy else sampling
     base = key_of(_FORMAT, engine.identity, json.dumps(asdict(effective), sort_keys=True))
-    keys = [key_of(base, *(part for m in prompt for part in (m["role"], m["content"]))) for prompt in prompts]
+    prompts = [_text_messages(prompt, f"prompt {number}") for number, prompt in enumerate(prompts, start=1)]
+    keys = [key_of(base, *(part for message in prompt for part in _key_parts(message))) for prompt in prompts]
     distinct = dict(zip(keys, prompts, strict=True))
     counts = Counter(keys)
 
@@ -99,6 +104,66 @@ def sample_replies(
             # If another process has stored replies first, use those, because every rerun will read them.
             replies.update(store.get(missing, lambda _, text: _loaded(text)))
     return [replies[key] * (sampling.n if greedy else 1) for key in keys]
+
+
+def target_of(reply: Reply) -> Target:
+    """What a reply answers: its text without the thought, and whether the token limit has cut it.
+
+    Args:
+        reply ([`Reply`]): A reply with a text.
+    """
+    completion: Any = reply.text
+    if reply.thought is not None:
+        completion = [{"role": "assistant", "content": reply.text, "reasoning_content": reply.thought}]
+    return _READER.read(completion, cut=reply.finish_reason == "length")
+
+
+class Candidate(str):
+    """A text of a policy, together with the answer in it, which is what is judged.
+
+    A plain string is a candidate too. Its answer is then found in the text alone.
+
+    Args:
+        text (`str`): the full text.
+        target ([`Target`], *optional*): the answer and its state.
+    """
+
+    __slots__ = ("target",)
+    target: Target
+
+    def __new__(cls, text: str, target: Target | None = None) -> Self:
+        """Read the answer from the text, if it is not given."""
+        self = super().__new__(cls, text)
+        if target is None:
+            target = text.target if isinstance(text, Candidate) else _READER.read(text)
+        self.target = target
+        return self
+
+    def __reduce__(self) -> tuple[type[Candidate], tuple[str, Target]]:
+        """Copied and pickled with the answer."""
+        return Candidate, (str(self), self.target)
+
+
+def _text_messages(prompt: Messages, where: str) -> list[dict[str, Any]]:
+    """A conversation whose contents are strings: typed blocks of text are joined, and None is ""."""
+    messages: list[dict[str, Any]] = []
+    for message in prompt:
+        content: Any = message.get("content")
+        if isinstance(content, Sequence) and not isinstance(content, str):
+            if not all(isinstance(block, Mapping) and isinstance(block.get("text"), str) for block in content):
+                raise SampleError(f"{where}: only text can be sent to this model, got the content {content!r:.80}.")
+            content = "".join(block["text"] for block in content)
+        if not isinstance(content, str | None) or not isinstance(message.get("role"), str):
+            raise SampleError(f"{where}: a message needs a role and a text, got {message!r:.80}.")
+        messages.append({**message, "content": content or ""})
+    return messages
+
+
+def _key_parts(message: Mapping[str, Any]) -> tuple[str, ...]:
+    """What identifies a message: role and content, and all other fields that it has (tool calls, name, thoughts)."""
+    others = {name: value for name, value in message.items() if name not in ("role", "content") and value is not None}
+    parts = message["role"], message["content"]
+    return parts if not others else (*parts, "fields", json.dumps(others, sort_keys=True, default=str))
 
 
 class _StoreWriter:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +18,8 @@ from checklist_rewards.scores import Score
 
 LogExtra = Callable[[str, list[str]], None]
 LogMetric = Callable[[str, float], None]
+COMPLETION_IDS = "completion_ids"
+"""Name under which the token ids of the completions stand among the columns of a call."""
 Samples = Sequence[Sample | None]
 """One per completion; None for a row without a checklist."""
 Scores = Sequence[Score | None]
@@ -27,6 +31,7 @@ class Call:
     """One call of a reward: what was judged, and the trainer's hooks."""
 
     prompts: Sequence[Any]
+    completions: Sequence[Any]
     samples: Sequence[Sample | None]
     """None for a row without a checklist."""
     scores: Sequence[Score | None]
@@ -54,6 +59,24 @@ class Call:
         return getattr(getattr(self.trainer, "model", None), "training", True) is not False
 
 
+def trainer_of(log_metric: Any, trainer_state: Any) -> Any:
+    """The trainer that called the reward, or None.
+
+    `GRPOTrainer` and `RLOOTrainer` pass a bound method of their own. `OnlineDPOTrainer` passes its state only, so it
+    is looked for among the callers.
+    """
+    owner = getattr(log_metric, "__self__", None)
+    if owner is not None or trainer_state is None:
+        return owner
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if getattr(owner, "state", None) is trainer_state and hasattr(owner, "processing_class"):
+            return owner
+        frame = frame.f_back
+    return None
+
+
 class TrainerReward(ABC):
     """Base class of what trainers call: [`ChecklistReward`], its wrappers and its parts."""
 
@@ -77,8 +100,9 @@ class TrainerReward(ABC):
                 One prompt per completion.
             checklist (list, *optional*):
                 One per completion: anything that [`Checklist.parse`] accepts, or None.
-            completion_ids:
-                Not used; trainers pass it.
+            completion_ids (list of lists of `int`, *optional*):
+                The completions as the policy wrote them. With the trainer's tokenizer they show which part is the
+                answer, also where decoding has dropped the markers of a thought.
             trainer_state (*optional*):
                 Provides the step for log lines.
             log_extra (callable, *optional*):
@@ -97,6 +121,8 @@ class TrainerReward(ABC):
             BackendError: If a completion has no score and `on_failure="raise"`.
         """
         columns = kwargs if checklist is None else {"checklist": checklist, **kwargs}
+        if completion_ids is not None:
+            columns = {**columns, COMPLETION_IDS: completion_ids}
         return self.rewarded(prompts, completions, columns, log_extra, log_metric, trainer_state)[0]
 
     @abstractmethod
@@ -162,9 +188,12 @@ class StagedReward(TrainerReward):
 class AsyncReward:
     """A reward that trainers await; create it with `as_async()` of the reward.
 
-    This is an object with an async `__call__`: TRL names a `functools.partial` after the wrapped function, so all
-    partials would have the same name.
+    An object with an async `__call__` can be pickled and has a name of its own: TRL names a `functools.partial` after
+    the wrapped function. TRL up to 1.12 only awaits what `inspect.iscoroutinefunction` accepts, so the object also has
+    the attributes by which `inspect` recognizes an `async def` function.
     """
+
+    __defaults__ = __kwdefaults__ = None
 
     def __init__(self, reward: TrainerReward):
         self.reward = reward
@@ -184,3 +213,10 @@ class AsyncReward:
                 "as_async()."
             )
         return await asyncio.to_thread(self.reward, prompts, completions, **kwargs)
+
+    __code__ = __call__.__code__
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """The arguments of a call; derived from `__code__`, they would include `self`."""
+        return inspect.signature(self.__call__)

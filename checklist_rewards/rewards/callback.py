@@ -26,11 +26,12 @@ from accelerate.utils import gather_object
 from transformers import GenerationConfig, Trainer, TrainerCallback
 from trl.models.utils import unwrap_model_for_generation
 
-from checklist_rewards.chat import completion_text, opens_thinking, prompt_text
+from checklist_rewards.chat import CompletionReader, Target, completion_text, prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.rewards.content import described
+from checklist_rewards.rewards.readers import Readers
 from checklist_rewards.rewards.waiting import wait_for_all_ranks
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score, ratio
@@ -68,10 +69,11 @@ class ChecklistEvalCallback(TrainerCallback):
         batch_size (`int`, *optional*):
             Number of prompts to answer at once. Defaults to the trainer's evaluation batch size.
         keep_thinking (`bool`, *optional*, defaults to `False`):
-            Whether to judge `<think>` blocks too.
-        thinking_opened (`bool`, *optional*, defaults to `False`):
-            Whether every answer starts inside a thinking block. Not required if the prompt, or its rendering by the
-            chat template, ends with `<think>`.
+            Whether to judge thoughts too.
+        thinking_opened (`bool`, *optional*):
+            Whether every answer starts inside a thought. By default, this is found out from the rendered prompt.
+        thinking_tags (pair of `str`, *optional*):
+            The markers of a thought of a policy that uses its own; as in [`ChecklistReward`].
 
     Raises:
         SampleError, ChecklistError: If a row of the dataset cannot be scored. The error names the row.
@@ -91,13 +93,15 @@ class ChecklistEvalCallback(TrainerCallback):
         generation: GenerationConfig | None = None,
         batch_size: int | None = None,
         keep_thinking: bool = False,
-        thinking_opened: bool = False,
+        thinking_opened: bool | None = None,
+        thinking_tags: Sequence[str] | None = None,
     ):
         if isinstance(every, bool) or not isinstance(every, int) or every < 1:
             raise SampleError(f"every={every!r} is not allowed; it must be a whole number >= 1.")
         self.trainer, self.scorer, self.every, self.at_start, self.name = trainer, scorer, every, at_start, name
         self.generation = generation or GenerationConfig(max_new_tokens=256, do_sample=False)
-        self.batch_size, self.keep_thinking, self.thinking_opened = batch_size, keep_thinking, thinking_opened
+        self.batch_size = batch_size
+        self.readers = Readers("answer", keep_thinking, thinking_opened, thinking_tags=thinking_tags)
         rows = [dict(row) for row in dataset]
         if not rows:
             raise SampleError(f"{name}: the dataset has no rows.")
@@ -109,7 +113,7 @@ class ChecklistEvalCallback(TrainerCallback):
                     )
         self.prompts = [row["prompt"] for row in rows]
         self.checklists = [Checklist.parse(row[column], f"{name}, row {n}") for n, row in enumerate(rows, start=1)]
-        self.references = None if reference is None else [self._judged_text(row[reference]) for row in rows]
+        self.references = None if reference is None else [Target(completion_text(row[reference])) for row in rows]
         self.categories = list(
             dict.fromkeys(item.category for c in self.checklists for item in c.items if item.category is not None)
         )
@@ -131,9 +135,10 @@ class ChecklistEvalCallback(TrainerCallback):
 
         Returns:
             `dict[str, float]` or `None`: The logged metrics on the main process, None on other ranks: the means
-            `<name>/score`, `<name>/pass_rate` and `<name>/unscored` over the prompts, `<name>/category/<c>` (fraction
-            of the answered items of the category that passed), and `<name>/win_rate`, all in [0, 1]. Metrics without a
-            value are omitted.
+            `<name>/score`, `<name>/pass_rate` and `<name>/unscored` over the prompts, `<name>/empty`,
+            `<name>/cut_in_thought` and `<name>/cut` (shares of the answers in these states), `<name>/category/<c>`
+            (fraction of the answered items of the category that passed), and `<name>/win_rate`, all in [0, 1]. Metrics
+            without a value are omitted.
         """
         self._done_at = self.trainer.state.global_step
         texts = self._answers()
@@ -141,17 +146,17 @@ class ChecklistEvalCallback(TrainerCallback):
         wait_for_all_ranks()
         return numbers
 
-    def _judged(self, texts: Sequence[str]) -> dict[str, float]:
+    def _judged(self, answers: Sequence[Target]) -> dict[str, float]:
         """Score the answers, and log and write what they are worth."""
-        scores = self._scores(texts)
+        scores = self._scores(answers)
         if self.references is not None and self._reference_scores is None:
             self._reference_scores = self._scores(self.references)
         numbers = {f"{self.name}/{key}": value for key, value in self._numbers(scores).items() if value is not None}
         self._log(numbers)
-        self._write_table(self._table(texts, scores))
+        self._write_table(self._table(answers, scores))
         return numbers
 
-    def _answers(self) -> list[str]:
+    def _answers(self) -> list[Target]:
         """The policy's answers to all prompts, gathered on every rank; each rank generates a part of them."""
         accelerator = self.trainer.accelerator
         with accelerator.split_between_processes(list(range(len(self.prompts)))) as indices:
@@ -159,14 +164,16 @@ class ChecklistEvalCallback(TrainerCallback):
             gathered = gather_object(list(zip(indices, answers, strict=True)))
         return [text for _, text in sorted(gathered)]
 
-    def _generate(self, prompts: Sequence[Any]) -> list[str]:
+    def _generate(self, prompts: Sequence[Any]) -> list[Target]:
         trainer = self.trainer
         processor: Any = trainer.processing_class
         tokenizer = getattr(processor, "tokenizer", processor)
         size = self.batch_size or trainer.args.per_device_eval_batch_size
         generation = copy.deepcopy(self.generation)
-        generation.update(pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id)
-        answers: list[str] = []
+        eos = list(getattr(trainer, "eos_token_ids", None) or [tokenizer.eos_token_id])  # TRL's trainers know all ends
+        generation.update(pad_token_id=tokenizer.pad_token_id, eos_token_id=eos)
+        reader = self.readers.of(processor, getattr(trainer, "chat_template_kwargs", None))
+        answers: list[Target] = []
         policy: Any = trainer.model
         was_training = policy.training
         policy.eval()
@@ -186,12 +193,9 @@ class ChecklistEvalCallback(TrainerCallback):
                         attention_mask=inputs["attention_mask"],
                         generation_config=generation,
                     )
-                    replies = tokens[:, inputs["input_ids"].shape[1] :]
-                    texts = tokenizer.batch_decode(replies, skip_special_tokens=True)
-                    answers += [
-                        self._judged_text(text, self.thinking_opened or opens_thinking(prompt))
-                        for text, (prompt, _) in zip(texts, batch, strict=True)
-                    ]
+                    ends = {*eos, tokenizer.pad_token_id}
+                    replies = [_until(ends, reply) for reply in tokens[:, inputs["input_ids"].shape[1] :].tolist()]
+                    answers += self._read(reader, replies, [text for text, _ in batch])
         finally:
             policy.train(was_training)
         return answers
@@ -203,15 +207,25 @@ class ChecklistEvalCallback(TrainerCallback):
         settings = getattr(self.trainer, "chat_template_kwargs", {})  # render prompts as in training
         return tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False, **settings), False
 
-    def _judged_text(self, text: Any, opened: bool = False) -> str:
-        return completion_text(text, keep_thinking=self.keep_thinking, opened=opened)
+    def _read(
+        self, reader: CompletionReader, replies: Sequence[Sequence[int]], prompts: Sequence[str]
+    ) -> list[Target]:
+        """The answers in the token ids of replies to rendered prompts."""
+        texts = reader.tokenizer.batch_decode(replies, skip_special_tokens=True)
+        return reader.read_batch(
+            texts,
+            prompts=prompts,
+            ids=replies,
+            limit=self.generation.max_new_tokens,
+            opened=self.readers.thinking_opened,
+        )
 
-    def _scores(self, texts: Sequence[str]) -> list[Score]:
+    def _scores(self, answers: Sequence[Target]) -> list[Score]:
         inputs = [prompt_text(prompt) for prompt in self.prompts]
         return self.scorer.score_batch(
             [
-                Sample(checklist, text, input, history=history)
-                for checklist, text, (input, history) in zip(self.checklists, texts, inputs, strict=True)
+                Sample(checklist, answer.text, input, history=history, state=answer.state)
+                for checklist, answer, (input, history) in zip(self.checklists, answers, inputs, strict=True)
             ]
         )
 
@@ -221,6 +235,8 @@ class ChecklistEvalCallback(TrainerCallback):
             "pass_rate": _mean([score.pass_rate for score in scores]),
             "unscored": sum(score.primary_score is None for score in scores) / len(scores),
         }
+        for state in ("empty", "cut_in_thought", "cut"):
+            numbers[state] = sum(score.state == state for score in scores) / len(scores)
         lines = [line for score in scores for line in score.items if line.passed is not None]
         for category in self.categories:
             numbers[f"category/{category}"] = _mean([line.passed for line in lines if line.category == category])
@@ -236,21 +252,22 @@ class ChecklistEvalCallback(TrainerCallback):
         Trainer.log(self.trainer, dict(numbers))
         control.should_log = should_log
 
-    def _table(self, texts: Sequence[str], scores: Sequence[Score]) -> list[dict[str, Any]]:
+    def _table(self, answers: Sequence[Target], scores: Sequence[Score]) -> list[dict[str, Any]]:
         step = self.trainer.state.global_step
         rows = [
             {
                 "step": step,
                 "prompt": prompt if isinstance(prompt, str) else json.dumps(described(prompt), ensure_ascii=False),
-                "completion": text,
+                "completion": answer.text,
+                "state": score.state,
                 "score": score.primary_score,
                 "detail": score.model_dump_json(),
             }
-            for prompt, text, score in zip(self.prompts, texts, scores, strict=True)
+            for prompt, answer, score in zip(self.prompts, answers, scores, strict=True)
         ]
         if self.references is not None and self._reference_scores is not None:
-            for row, text, score in zip(rows, self.references, self._reference_scores, strict=True):
-                row |= {"reference": text, "reference_score": score.primary_score}
+            for row, reference, score in zip(rows, self.references, self._reference_scores, strict=True):
+                row |= {"reference": reference.text, "reference_score": score.primary_score}
         return rows
 
     def _write_table(self, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -279,6 +296,12 @@ class ChecklistEvalCallback(TrainerCallback):
             writer = getattr(callback, "tb_writer", None)
             if writer is not None:
                 writer.add_text(f"{self.name}/table", as_markdown(rows[:_SHOWN_ROWS]), step)
+
+
+def _until(ends: set[int | None], ids: Sequence[int]) -> list[int]:
+    """Token ids up to the first end token, which is included."""
+    last = next((place for place, token in enumerate(ids) if token in ends), len(ids) - 1)
+    return list(ids[: last + 1])
 
 
 def win_rate(scores: Sequence[Score], references: Sequence[Score]) -> float | None:

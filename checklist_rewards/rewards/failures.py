@@ -10,8 +10,8 @@ A trainer treats None as "no reward" only if this is its only reward, or if ever
 (`normalize_then_sum`). TRL's default sum counts None as 0, which would punish a completion for a judge failure.
 `RLOOTrainer` and `AsyncGRPOTrainer` always sum. If the whole group gets None, all siblings get the same 0, which the
 group's mean removes: only the other rewards decide. This is done in every trainer that is known to sum rewards, and on
-request (`AsyncGRPOTrainer` cannot be detected). A group may be spread over several ranks, so failed groups are
-gathered.
+request (`AsyncGRPOTrainer` cannot be detected). TRL before 1.6 counts None as 0 even for a single reward, so there it
+is done in every trainer. A group may be spread over several ranks, so failed groups are gathered.
 
 The scale cannot be corrected. If a trainer divides by the standard deviation of the whole batch (`normalize_then_sum`,
 `scale_rewards="batch"`, `normalize_advantages`), it is that of the rewards that exist: all advantages of a batch may
@@ -25,6 +25,7 @@ with the first completion as the chosen one; [`rewards.online_dpo`] has a traine
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Hashable, Sequence
 from typing import Any, Literal, TypeVar, get_args
@@ -34,6 +35,8 @@ from checklist_rewards.rewards.content import content_key
 OnFailure = Literal["row", "group", "raise"]
 ON_FAILURE: tuple[str, ...] = get_args(OnFailure)
 Item = TypeVar("Item")
+_LEAVES_NONE_OUT = (1, 6)
+"""The first version of TRL that leaves None out of a group's mean."""
 
 
 def abstained(rewards: Sequence[float | None], groups: Sequence[Hashable], failed: set[Any]) -> list[float | None]:
@@ -89,6 +92,14 @@ def adds_up(hook: Any) -> bool:
     trainer = getattr(hook, "__self__", None)
     several = len(getattr(trainer, "reward_funcs", None) or ()) > 1
     return several and getattr(trainer, "multi_objective_aggregation", None) != "normalize_then_sum"
+
+
+def old_trl() -> str | None:
+    """The version of TRL in this process if its trainers count None as 0 even for a single reward (before 1.6). None
+    for a newer TRL, and without TRL."""
+    version = str(getattr(sys.modules.get("trl"), "__version__", ""))
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    return version if numbers and tuple(map(int, numbers.groups())) < _LEAVES_NONE_OUT else None
 
 
 def are_pairs(prompts: Sequence[Any], hooks: bool, state: Any) -> bool:

@@ -19,9 +19,19 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.content import described
 from checklist_rewards.rewards.trail import Trail
 from checklist_rewards.scorer import Sample
-from checklist_rewards.scores import Score
+from checklist_rewards.scores import NO_ANSWER_STATES, Score, TargetState
 
 logger = logging.getLogger(__name__)
+
+NOT_ANSWERED: Mapping[TargetState, str] = {
+    "empty": "are empty; they are scored as no_answer says.",
+    "cut_in_thought": "were cut in their thought or never closed it; they are scored as no_answer says. Allow longer "
+    "completions, or shorter thoughts.",
+    "unfinished": "end with a tool call instead of an answer; they are scored as no_answer says. Allow more turns, or "
+    "judge target='transcript'.",
+    "cut": "reached the length limit in their answer; what they wrote is judged.",
+}
+"""The states that a reward counts, and what they mean."""
 
 
 class RewardLog:
@@ -81,18 +91,23 @@ class RewardLog:
 def log_records(
     step: int | None,
     prompts: Sequence[Any],
+    completions: Sequence[Any],
     samples: Sequence[Sample | None],
     rewards: Sequence[float | None],
     scores: Sequence[Score | None],
     trail: Trail,
 ) -> Iterator[dict[str, Any]]:
-    """The records of completions for [`RewardLog.write`]."""
-    rows = zip(prompts, samples, rewards, scores, strict=True)
-    for place, (prompt, sample, reward, score) in enumerate(rows):
+    """The records of completions for [`RewardLog.write`]. `completion` is the text that was judged; `written`, what
+    the trainer passed, is added where that has no answer."""
+    rows = zip(prompts, completions, samples, rewards, scores, strict=True)
+    for place, (prompt, completion, sample, reward, score) in enumerate(rows):
+        state = None if sample is None else sample.target_state
         yield {
             "step": step,
             "prompt": described(prompt),
             "completion": None if sample is None else sample.target,
+            "state": state,
+            **({"written": described(completion)} if state in NO_ANSWER_STATES else {}),
             "reward": reward,
             "checklist_hash": None if sample is None else sample.checklist.id,
             **trail.columns(place, None if sample is None else sample.checklist, score),
@@ -120,17 +135,19 @@ def completion_metrics(
     sample: Sample | None, score: Score | None, reward: float | None, categories: Sequence[str]
 ) -> dict[str, float | None]:
     """The metrics of one completion. The names are the same for all completions; a metric without a value is None."""
-    items = () if sample is None or score is None else tuple(zip(sample.checklist.items, score.items, strict=True))
-    metrics = {
+    lines = () if sample is None or score is None else tuple(zip(sample.checklist.items, score.items, strict=True))
+    items = () if score is None or score.no_answer else lines
+    metrics: dict[str, float | None] = {
         "score": reward,
         "pass_rate": None if score is None else score.pass_rate,
         "unscored": float(reward is None),
         "unanswered": _mean([line.unanswered is not None for _, line in items]),
         "abstained": _mean([line.answer is not None and item.values[line.answer] is None for item, line in items]),
         "mass": _mean([line.mass for _, line in items if line.mass is not None]),
+        **{state: None if sample is None else float(sample.target_state == state) for state in NOT_ANSWERED},
     }
     for category in categories:
-        passed = [line.passed for item, line in items if item.category == category and line.passed is not None]
+        passed = [line.passed for item, line in lines if item.category == category and line.passed is not None]
         metrics[f"category/{category}"] = _mean(passed)
     return metrics
 

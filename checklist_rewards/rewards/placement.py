@@ -55,14 +55,14 @@ def keep_awake(judge: Any) -> AbstractContextManager[Any]:
     It affects engines with `enable_sleep_mode=True`, which free their GPU memory for a colocated policy between two
     scorings.
     """
-    stack = ExitStack()
-    for engine in _engines(judge):
-        backend = engine.backend
-        if engine.settings.get("enable_sleep_mode"):
-            backend = engine.load()
-        if hasattr(backend, "stay_awake"):
-            stack.enter_context(backend.stay_awake())
-    return stack
+    with ExitStack() as stack:  # if an engine fails to load, those that are awake go back to sleep
+        for engine in _engines(judge):
+            backend = engine.backend
+            if engine.settings.get("enable_sleep_mode"):
+                backend = engine.load()
+            if hasattr(backend, "stay_awake"):
+                stack.enter_context(backend.stay_awake())
+        return stack.pop_all()
 
 
 @contextmanager
@@ -91,12 +91,13 @@ def load(judge: Any) -> None:
 
 
 def _engines(judge: Any) -> Iterator[Engine]:
-    """The engines of a judge and of its inner judges, such as the members of a panel."""
+    """The engines of a judge and of its inner judges, such as the members of a panel, without wrappers such as a
+    budget."""
     for inner in _inner(judge):
         yield from _engines(inner)
     engine = getattr(judge, "engine", None)
     if isinstance(engine, Engine):
-        yield engine
+        yield engine.unwrapped
 
 
 def _starts(judge: Any) -> Iterator[Callable[[], object]]:
@@ -104,7 +105,7 @@ def _starts(judge: Any) -> Iterator[Callable[[], object]]:
     for inner in _inner(judge):
         yield from _starts(inner)
     if isinstance(engine := getattr(judge, "engine", None), Engine):
-        yield engine.load
+        yield engine.unwrapped.load
     if isinstance(judge, RemoteJudge):
         yield judge.server.judge
 

@@ -17,15 +17,25 @@ import functools
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
-from checklist_rewards.chat import completion_text, opens_thinking, prompt_text
+from checklist_rewards.chat import PARTS, CompletionReader, Part, Target, completion_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import BackendError, SampleError
-from checklist_rewards.rewards.call import Call, LogExtra, LogMetric, Rewards, Samples, Scores, StagedReward
-from checklist_rewards.rewards.content import content_key
+from checklist_rewards.rewards.call import (
+    COMPLETION_IDS,
+    Call,
+    LogExtra,
+    LogMetric,
+    Rewards,
+    Samples,
+    Scores,
+    StagedReward,
+    trainer_of,
+)
+from checklist_rewards.rewards.content import content_key, once_per_object
 from checklist_rewards.rewards.failures import (
     ON_FAILURE,
     OnFailure,
@@ -33,22 +43,23 @@ from checklist_rewards.rewards.failures import (
     adds_up,
     are_pairs,
     failed_on_any_rank,
+    old_trl,
 )
-from checklist_rewards.rewards.log import RewardLog, completion_metrics, log_records, metrics_of
+from checklist_rewards.rewards.log import NOT_ANSWERED, RewardLog, completion_metrics, log_records, metrics_of
 from checklist_rewards.rewards.placement import check_child, within
+from checklist_rewards.rewards.readers import Readers
 from checklist_rewards.rewards.scorer_of import ScoringPipeline, scorer_of
 from checklist_rewards.rewards.split import By, Parts, RewardPart, split
 from checklist_rewards.rewards.steps import Judged, Shaping
 from checklist_rewards.rewards.trail import FAILED_GROUP, Trail
-from checklist_rewards.rewards.transcript import transcript_text
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import PRIMARY_METRICS, PrimaryMetric, Score
 from checklist_rewards.scores.scales import on_scale
 from checklist_rewards.validation import finite, one_of, whole_number
 
-Target = Literal["last", "transcript"]
-TARGETS: tuple[str, ...] = get_args(Target)
 _NOT_COLUMNS = ("prompts", "completions", "completion_ids", "log_extra", "log_metric", "trainer_state")
+_MANY = 0.1
+"""Share of the completions of a call above which a state is reported."""
 _TAKEN_NAMES = ("reward", "reward_std", "step", "prompt", "completion", "advantage")
 
 logger = logging.getLogger(__name__)
@@ -71,9 +82,10 @@ class ChecklistReward(StagedReward):
         reference (`str`, *optional*):
             Dataset column with reference answers, for judge prompts that contain `{reference}` and for encoders that
             were trained with references. Rows may be None.
-        target (`str`, *optional*, defaults to `"last"`):
-            What is judged of a completion with several messages (tools, turns): `"last"`, the last text of the
-            assistant, or `"transcript"`, all messages.
+        target (`str`, *optional*, defaults to `"answer"`):
+            What is judged of a completion with several messages (tools, turns): `"answer"`, the last message of the
+            assistant, or `"transcript"`, all messages. A completion that ends with a tool call has no answer, so
+            environments whose last turn is a call need `"transcript"`.
         shaping (list of mappings, *optional*):
             Steps applied to the metric, such as `{"name": "length_penalty", "free": 200, "cap": 400}`. Unless the last
             step is "clipped", rewards may leave [0, 1].
@@ -91,10 +103,15 @@ class ChecklistReward(StagedReward):
             JSONL file with a line per completion: step, prompt, completion, reward, [`Score`], and how shaping made
             the reward from it.
         keep_thinking (`bool`, *optional*, defaults to `False`):
-            Judge `<think>` blocks too.
-        thinking_opened (`bool`, *optional*, defaults to `False`):
-            Set this if the policy's chat template opens the thinking block itself: a completion that was cut before
-            `</think>` is then all thinking. Prompts that end in `<think>` are detected without it.
+            Judge thoughts too.
+        thinking_opened (`bool`, *optional*):
+            Whether completions begin inside a thought, because the policy's chat template opens it. By default this
+            is found out from the trainer's tokenizer and the end of the prompt.
+        tokenizer (`PreTrainedTokenizerBase`, `ProcessorMixin` or `str`, *optional*):
+            The policy's tokenizer, or its folder or Hub id, for trainers that do not show theirs (`AsyncGRPOTrainer`,
+            custom loops). It is used to find the answer in the token ids of a completion.
+        thinking_tags (pair of `str`, *optional*):
+            The markers of a thought of a policy that uses its own, such as `("<reasoning>", "</reasoning>")`.
         categories (sequence of `str`, *optional*):
             Item categories whose pass rate is logged.
         **scorer_arguments:
@@ -117,14 +134,16 @@ class ChecklistReward(StagedReward):
         name: str = "checklist_reward",
         column: str = "checklist",
         reference: str | None = None,
-        target: Target = "last",
+        target: Part = "answer",
         shaping: Sequence[Mapping[str, Any] | str] | None = None,
         retries: int = 1,
         deadline: float | None = None,
         on_failure: OnFailure = "row",
         log: str | Path | None = None,
         keep_thinking: bool = False,
-        thinking_opened: bool = False,
+        thinking_opened: bool | None = None,
+        tokenizer: Any = None,
+        thinking_tags: Sequence[str] | None = None,
         categories: Sequence[str] = (),
         **scorer_arguments: Any,
     ):
@@ -138,14 +157,11 @@ class ChecklistReward(StagedReward):
         for argument, key in (("column", column), ("reference", reference)):
             if key in _NOT_COLUMNS:
                 raise SampleError(f"{argument}={key!r} is not allowed: trainers use this name for another argument.")
-        for argument, value, allowed in (("target", target, TARGETS), ("on_failure", on_failure, ON_FAILURE)):
+        for argument, value, allowed in (("target", target, PARTS), ("on_failure", on_failure, ON_FAILURE)):
             one_of(argument, value, allowed)
         whole_number("retries", retries, at_least=0)
         if deadline is not None:
             finite("deadline", deadline, above=0)
-        for argument, switch in (("keep_thinking", keep_thinking), ("thinking_opened", thinking_opened)):
-            if not isinstance(switch, bool):
-                raise SampleError(f"{argument}={switch!r} is not allowed; it must be True or False.")
         if isinstance(categories, str) or not isinstance(categories, Sequence):
             raise SampleError(f"categories={categories!r} is not allowed; it must be a list of strings.")
         self.scorer = scorer
@@ -154,17 +170,16 @@ class ChecklistReward(StagedReward):
         self.__name__ = name
         self.column = column
         self.reference = reference
-        self.target: Target = target
+        self.readers = Readers(target, keep_thinking, thinking_opened, tokenizer, thinking_tags)
         self.shaping = Shaping(shaping or ())
         self.retries = retries
         self.deadline = deadline
         self.on_failure: OnFailure = on_failure
         self.log = RewardLog(log)
-        self.keep_thinking = keep_thinking
-        self.thinking_opened = thinking_opened
         self.categories = tuple(categories)
         self.ties_are_left_out = False  # set by ChecklistOnlineDPOTrainer
         self._warned = False
+        self._warned_of: set[str] = set()
 
     def split(
         self,
@@ -189,12 +204,13 @@ class ChecklistReward(StagedReward):
         trainer_state: Any = None,
     ) -> Call:
         """Score the completions of one call; the first step of [`rewarded`], with the arguments of [`__call__`]."""
-        samples = self._samples(prompts, completions, columns)
+        trainer = trainer_of(log_metric, trainer_state)
+        samples = self._samples(prompts, completions, columns, trainer)
         started = time.perf_counter()
         scores = self._scores(samples)
         seconds = time.perf_counter() - started
         pairs = are_pairs(prompts, log_extra is not None or log_metric is not None, trainer_state)
-        return Call(prompts, samples, scores, seconds, pairs, log_extra, log_metric, trainer_state)
+        return Call(prompts, completions, samples, scores, seconds, pairs, log_extra, log_metric, trainer_state)
 
     def rewards_of(
         self, call: Call, samples: Samples, scores: Scores, parts: Parts | None = None
@@ -225,8 +241,9 @@ class ChecklistReward(StagedReward):
             for key, value in metrics:
                 call.log_metric(key, value)
         self.log.add(metrics)
+        self._report_states(samples)
         if self.log.path is not None:
-            records = log_records(call.step, call.prompts, samples, rewards, scores, trail)
+            records = log_records(call.step, call.prompts, call.completions, samples, rewards, scores, trail)
             if not call.training:
                 records = ({**record, "evaluation": True} for record in records)
             self.log.write(records if more is None else map(dict.__or__, records, map(dict, more)))
@@ -241,7 +258,9 @@ class ChecklistReward(StagedReward):
 
         Means over completions: `score` (the reward), `pass_rate`, `unscored` (share of rewards that are None),
         `unanswered` and `abstained` (shares of the items), `mass` (of the judge's reads), `category/<c>` (pass rate of
-        its items). `judge_seconds` is a mean over calls, `items_without_variance` one over the items of groups.
+        its items), and the shares of completions by state: `empty`, `cut_in_thought` and `unfinished` have no answer,
+        `cut` reached the length limit in its answer. `judge_seconds` is a mean over calls, `items_without_variance`
+        one over the items of groups.
         """
         names = completion_metrics(None, None, None, self.categories)
         return [f"{self.__name__}/{name}" for name in ("judge_seconds", *names, *self.shaping.metric_names)]
@@ -252,27 +271,43 @@ class ChecklistReward(StagedReward):
 
     def fails_by_group(self, hook: Any) -> bool:
         """Whether all completions of a group get None if one has no score, in the trainer that passed this hook."""
-        return self.on_failure == "group" or (self.on_failure == "row" and adds_up(hook))
+        return self.on_failure == "group" or (self.on_failure == "row" and (adds_up(hook) or old_trl() is not None))
 
     def __getstate__(self) -> dict[str, Any]:
         check_child(self.__name__, self.scorer.judge)
         return self.__dict__.copy()
 
     def _samples(
-        self, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any]
+        self, prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any], trainer: Any
     ) -> list[Sample | None]:
         checklists = self._column(self.column, columns, len(prompts), len(completions))
         references = [None] * len(completions)
         if self.reference is not None:
             references = self._column(self.reference, columns, len(prompts), len(completions))
-        rows = enumerate(zip(prompts, completions, checklists, references, strict=True), start=1)
-        return [None if row[2] is None else self._sample(number, *row) for number, row in rows]
+        judged = [place for place, checklist in enumerate(checklists) if checklist is not None]
+        ids = columns.get(COMPLETION_IDS)
+        reader = self.readers.of_trainer(trainer)
+        targets = iter(
+            self.readers.read(
+                [completions[place] for place in judged],
+                [prompts[place] for place in judged],
+                None if ids is None else [ids[place] for place in judged],
+                trainer,
+            )
+        )
+        scaled = once_per_object(self._on_scale)
+        rows = enumerate(zip(prompts, checklists, references, strict=True), start=1)
+        return [
+            None if row[1] is None else self._sample(reader, scaled, number, *row, next(targets))
+            for number, row in rows
+        ]
 
     def _column(self, name: str, columns: Mapping[str, Any], prompts: int, completions: int) -> Any:
         column = columns.get(name)
         if column is None:
             raise SampleError(
-                f"{self.__name__}: the trainer passed no column {name!r} (columns: {', '.join(columns) or 'none'}). "
+                f"{self.__name__}: the trainer passed no column {name!r} "
+                f"(columns: {', '.join(c for c in columns if c != COMPLETION_IDS) or 'none'}). "
                 "Add it to every row of the dataset and set remove_unused_columns=False."
             )
         if isinstance(column, str | Mapping) or not prompts == completions == len(column):
@@ -282,18 +317,25 @@ class ChecklistReward(StagedReward):
             )
         return column
 
-    def _sample(self, row: int, prompt: Any, completion: Any, value: Any, reference: Any) -> Sample:
-        input, history = prompt_text(prompt)
+    def _on_scale(self, checklist: Checklist) -> Checklist:
+        return checklist if self.scale is None else on_scale(checklist, self.scale)
+
+    def _sample(
+        self,
+        reader: CompletionReader,
+        scaled: Callable[[Checklist], Checklist],
+        row: int,
+        prompt: Any,
+        value: Any,
+        reference: Any,
+        target: Target,
+    ) -> Sample:
+        input, history = reader.prompt_text(prompt)
         checklist = Checklist.parse(
             value, f"{self.__name__}, row {row} of the batch (prompt {input or history or ''!r:.80})"
         )
-        if self.scale is not None:
-            checklist = on_scale(checklist, self.scale)
-        opened = self.thinking_opened or opens_thinking(prompt)
-        text = completion_text if self.target == "last" else transcript_text
-        target = text(completion, keep_thinking=self.keep_thinking, opened=opened)
-        answer = None if reference is None else completion_text(reference)
-        return Sample(checklist, target, input, answer, history)
+        answer = reference if reference is None or isinstance(reference, str) else completion_text(reference)
+        return Sample(scaled(checklist), target.text, input, answer, history, state=target.state)
 
     def _scores(self, samples: Sequence[Sample | None]) -> list[Score | None]:
         with within(self.scorer.judge, self.deadline):
@@ -307,14 +349,19 @@ class ChecklistReward(StagedReward):
         self, prompts: Sequence[Any], pairs: bool, by_group: bool, samples: Samples, scores: Scores
     ) -> tuple[Rewards, Trail]:
         rewards = [None if score is None else score.primary_score for score in scores]
-        failed = [score for score, reward in zip(scores, rewards, strict=True) if score is not None and reward is None]
+        failed = [
+            score
+            for score, reward in zip(scores, rewards, strict=True)
+            if score is not None and reward is None and not score.no_answer
+        ]
         if failed:
             self._report_failures(failed, len(rewards), pairs, by_group)
         if not (pairs or by_group or self.shaping.steps):
             return rewards, Trail()
         # A group is the completions of one dataset row. Equal rows count as one group.
         rows = list(zip(prompts, samples, scores, strict=True))
-        groups = [content_key([prompt, s and repr(s.checklist), s and s.reference]) for prompt, s, _ in rows]
+        shown = once_per_object(repr)
+        groups = [content_key([prompt, s and shown(s.checklist), s and s.reference]) for prompt, s, _ in rows]
         judged = [None if s is None or score is None else Judged(s.checklist, score, s.target) for _, s, score in rows]
         metric = self.metric or self.scorer.aggregation.primary_metric
         shaped = self.shaping.stages(rewards, judged, groups)
@@ -327,6 +374,15 @@ class ChecklistReward(StagedReward):
             stages += [(FAILED_GROUP, rewards)] if missing else []
         return rewards, Trail(stages, groups, [number for stage in shaped for number in stage.metrics])
 
+    def _report_states(self, samples: Samples) -> None:
+        """Warn once for every state without a whole answer that many completions of a call have."""
+        states = Counter(sample.target_state for sample in samples if sample is not None)
+        for state, what in NOT_ANSWERED.items():
+            share = states[state] / max(1, states.total())
+            if share > _MANY and state not in self._warned_of:
+                self._warned_of.add(state)
+                logger.warning("%s: %.0f%% of the completions of this call %s", self.__name__, 100 * share, what)
+
     def _report_failures(self, failed: Sequence[Score], total: int, pairs: bool, by_group: bool) -> None:
         """Raise, or warn once how this trainer treats completions without a score."""
         if self.on_failure == "raise":
@@ -337,12 +393,19 @@ class ChecklistReward(StagedReward):
         if self._warned or not (trains_on_ties or (by_group and self.on_failure == "row")):
             return
         self._warned = True
-        logger.warning(
-            "%s: some completions could not be scored. %s",
-            self.__name__,
-            "OnlineDPOTrainer still trains on their pairs, with the first completion as the chosen one. Use "
-            "checklist_rewards.rewards.online_dpo.ChecklistOnlineDPOTrainer, or set on_failure='raise'."
-            if trains_on_ties
-            else "This trainer sums several rewards and counts None as 0, so all completions of their prompts get "
-            "None. With GRPO, multi_objective_aggregation='normalize_then_sum' avoids this.",
-        )
+        if trains_on_ties:
+            why = (
+                "OnlineDPOTrainer still trains on their pairs, with the first completion as the chosen one. Use "
+                "checklist_rewards.rewards.online_dpo.ChecklistOnlineDPOTrainer, or set on_failure='raise'."
+            )
+        elif (version := old_trl()) is not None:
+            why = (
+                f"TRL {version} counts None as 0 even for a single reward, so all completions of their prompts get "
+                "None. TRL 1.6 and newer leave None out."
+            )
+        else:
+            why = (
+                "This trainer sums several rewards and counts None as 0, so all completions of their prompts get "
+                "None. With GRPO, multi_objective_aggregation='normalize_then_sum' avoids this."
+            )
+        logger.warning("%s: some completions could not be scored. %s", self.__name__, why)

@@ -230,7 +230,7 @@ def only(sample: Sample, score: Score, items: Sequence[str], metric: PrimaryMetr
         return sample, score
     kept = tuple(item for item in sample.checklist.items if item.id in items)
     lines = [line for line in score.items if line.id in items]
-    rest = Score.of(lines, replace(score.aggregation, primary_metric=metric), score.quality)
+    rest = Score.of(lines, replace(score.aggregation, primary_metric=metric), score.quality, score.state)
     return replace(sample, checklist=sample.checklist.model_copy(update={"items": kept})), rest
 
 

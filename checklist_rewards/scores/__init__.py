@@ -6,20 +6,24 @@ options, and `table.py` writes scored batches as tables and files. Import verdic
 """
 
 from checklist_rewards.scores.aggregate import Answers, item_credits, level, rescore, score_checklist
-from checklist_rewards.scores.reasons import Reason, Unanswered, is_transient
+from checklist_rewards.scores.reasons import NO_ANSWER_STATES, Reason, TargetState, Unanswered, is_transient
 from checklist_rewards.scores.score import (
     ABSTENTIONS,
     BEST_QUALITY,
+    EQUAL,
     LEAST_QUALITY,
+    NO_ANSWER,
     PARTIAL_CREDIT,
     PASS_CREDIT,
     PRIMARY_METRICS,
     Abstention,
     Aggregation,
     ItemScore,
+    NoAnswer,
     PrimaryMetric,
     Score,
     credit_of,
+    item_keys,
     ratio,
 )
 from checklist_rewards.scores.verdict import DEFAULT_THRESHOLD, Method, Verdict, Vote, answer_of, vote_of
@@ -28,7 +32,10 @@ __all__ = [
     "ABSTENTIONS",
     "BEST_QUALITY",
     "DEFAULT_THRESHOLD",
+    "EQUAL",
     "LEAST_QUALITY",
+    "NO_ANSWER",
+    "NO_ANSWER_STATES",
     "PARTIAL_CREDIT",
     "PASS_CREDIT",
     "PRIMARY_METRICS",
@@ -37,9 +44,11 @@ __all__ = [
     "Answers",
     "ItemScore",
     "Method",
+    "NoAnswer",
     "PrimaryMetric",
     "Reason",
     "Score",
+    "TargetState",
     "Unanswered",
     "Verdict",
     "Vote",
@@ -47,6 +56,7 @@ __all__ = [
     "credit_of",
     "is_transient",
     "item_credits",
+    "item_keys",
     "level",
     "ratio",
     "rescore",

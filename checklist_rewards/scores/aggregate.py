@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from checklist_rewards.checklists import YES, Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.scores.reasons import Reason, Unanswered
+from checklist_rewards.scores.reasons import Reason, TargetState, Unanswered
 from checklist_rewards.scores.score import (
     PARTIAL_CREDIT,
     PASS_CREDIT,
@@ -17,6 +17,7 @@ from checklist_rewards.scores.score import (
     ItemScore,
     Score,
     credit_of,
+    item_keys,
     ratio,
 )
 from checklist_rewards.scores.verdict import Verdict, Vote, answer_of, vote_of
@@ -33,6 +34,7 @@ def score_checklist(
     aggregation: Aggregation | None = None,
     *,
     quality: float | None = None,
+    state: TargetState = "answered",
 ) -> Score:
     """Aggregate the verdicts of one target.
 
@@ -45,6 +47,8 @@ def score_checklist(
             The settings. Defaults to `Aggregation()`.
         quality (`float`, *optional*):
             Grade of the whole target, from 1 to 5. Defaults to the grade in the verdicts, if any.
+        state (`str`, *optional*, defaults to `"answered"`):
+            What the policy made of its turn.
 
     Returns:
         [`Score`]: All aggregates and the answer to each item.
@@ -55,14 +59,14 @@ def score_checklist(
     if quality is None:
         quality = next((verdict.quality for verdict in verdicts if verdict.quality is not None), None)
     lines = [_line(item, verdict, rules) for item, verdict in zip(checklist.items, verdicts, strict=True)]
-    return Score.of(lines, rules, quality)
+    return Score.of(lines, rules, quality, state)
 
 
 def rescore(checklist: Checklist, score: Score, aggregation: Aggregation | None = None) -> Score:
     """Aggregate the verdicts of a stored score again with other weights, gates or settings, without a judge.
 
-    Verdicts are matched to `checklist` by item id. Items that the stored score does not contain are unanswered, with
-    the reason "not_read".
+    Verdicts are matched to `checklist` by item id; the copies of a repeated question by their order. Items that the
+    stored score does not contain are unanswered, with the reason "not_read".
 
     Args:
         checklist ([`Checklist`]):
@@ -72,9 +76,12 @@ def rescore(checklist: Checklist, score: Score, aggregation: Aggregation | None 
         aggregation ([`Aggregation`], *optional*):
             The settings. Defaults to those with which the score was computed.
     """
-    reads = {line.id: line.verdict() for line in score.items}
-    verdicts = [reads.get(item.id, Verdict(unanswered=Unanswered(Reason.NOT_READ))) for item in checklist.items]
-    return score_checklist(checklist, verdicts, aggregation or score.aggregation, quality=score.quality)
+    reads = {key: line.verdict() for key, line in zip(item_keys(score.items), score.items, strict=True)}
+    missing = Unanswered(Reason.NO_ANSWER, score.state) if score.no_answer else Unanswered(Reason.NOT_READ)
+    verdicts = [reads.get(key, Verdict(unanswered=missing)) for key in item_keys(checklist.items)]
+    return score_checklist(
+        checklist, verdicts, aggregation or score.aggregation, quality=score.quality, state=score.state
+    )
 
 
 def item_credits(checklist: Checklist, score: Score, answers: Answers = "soft") -> list[float | None]:
@@ -140,6 +147,10 @@ def _line(item: ChecklistItem, verdict: Verdict, rules: Aggregation) -> ItemScor
         answer = answer_of(item, verdict, rules.threshold)
         value = _value(item, answer, rules.abstention)
         agreement = _agreement(answer, votes or ())
+    elif verdict.unanswered.reason == Reason.NO_ANSWER and rules.no_answer == "lowest":
+        known = [v for v in item.values.values() if v is not None]
+        value = soft = min(known) if item.weight >= 0 else max(known)
+        passed = credit_of(item.weight, value) >= PASS_CREDIT
     if value is not None and answer is not None:
         soft = value if probabilities is None else _soft(item, probabilities, rules.abstention, value)
         passed = credit_of(item.weight, value) >= PASS_CREDIT

@@ -10,9 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic_core import CoreSchema, core_schema
+
+TargetState = Literal["answered", "cut", "cut_in_thought", "unfinished", "empty"]
+"""What a policy made of its turn; see [`Target`]."""
+NO_ANSWER_STATES = frozenset({"cut_in_thought", "unfinished", "empty"})
+"""The states without an answer that could be judged."""
 
 
 class Reason(StrEnum):
@@ -64,6 +69,8 @@ class Reason(StrEnum):
     """A stored score does not contain the item; see [`rescore`]."""
     NOT_SHARED = "not_shared"
     """Only one of two compared candidates has an answer to the item; see `preferences.py`."""
+    NO_ANSWER = "no_answer"
+    """The target has no answer: it is empty, cut in its thought, or ends with a tool call. The judge is not asked."""
     NO_CHECKLIST = "no_checklist"
     """The row or task has no checklist."""
     NO_REPLY = "no_reply"
@@ -102,6 +109,7 @@ ADVICE: Mapping[str, str] = {
     Reason.UNCALIBRATED: "the calibration requires a read of an empty target, which was not answered",
     Reason.NOT_READ: "the stored score does not contain this item; score the text again",
     Reason.NOT_SHARED: "only one of the two candidates has an answer to this item",
+    Reason.NO_ANSWER: "the text has no answer (empty, cut in its thought, or ends with a tool call); see --no-answer",
     Reason.NO_CHECKLIST: "the row's checklist is null",
     Reason.NO_REPLY: "the policy gave no reply",
     Reason.NOT_GENERATED: "no checklist could be parsed from the writer's replies",

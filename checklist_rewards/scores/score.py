@@ -16,26 +16,30 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import pstdev
-from typing import Annotated, Literal, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple, Protocol, get_args
 
 from annotated_types import Ge, Le
 from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.fields import check_fields
-from checklist_rewards.scores.reasons import Outcome, Unanswered
+from checklist_rewards.scores.reasons import Outcome, Reason, TargetState, Unanswered
 from checklist_rewards.scores.verdict import DEFAULT_THRESHOLD, Method, Verdict, Vote
 
 PrimaryMetric = Literal["pass", "weighted", "expected", "normalized", "quality"]
 Abstention = Literal["skip", "zero", "partial", "fail"]
+NoAnswer = Literal["lowest", "unscored", "judge"]
 
 PRIMARY_METRICS: tuple[str, ...] = get_args(PrimaryMetric)
 ABSTENTIONS: tuple[str, ...] = get_args(Abstention)
+NO_ANSWER: tuple[str, ...] = get_args(NoAnswer)
 PARTIAL_CREDIT = 0.5
 PASS_CREDIT = 0.5
+EQUAL = 1e-9
+"""Scores that differ by less are equal: floating-point sums in another order differ in the last digit."""
 LEAST_QUALITY, BEST_QUALITY = 1, 5
 
 
@@ -58,6 +62,10 @@ class Aggregation:
     abstention: Abstention = "skip"
     """How to score an item answered cannot_assess. `skip`: the item does not count. `zero`: value 0. `partial`: value
     0.5, for a penalty 0. `fail`: the lowest value of its options, for a penalty the highest."""
+    no_answer: NoAnswer = "lowest"
+    """How to score a target without an answer: an empty text, a thought that was cut, a tool call as the last turn.
+    `lowest`: the lowest score that the checklist allows. `unscored`: no score. Neither asks the judge or runs a check.
+    `judge`: it is judged like any other text."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -81,7 +89,8 @@ class ItemScore(Outcome):
     answer: str | None = None
     """ "yes", "no" or an option's label; None if unanswered."""
     value: float | None = None
-    """Hard value in [0, 1]; None if unanswered or if the abstention is skipped."""
+    """Hard value in [0, 1]; None if unanswered or if the abstention is skipped. The worst value, next to the reason
+    `no_answer`, if the target has no answer and counts as the lowest."""
     soft: float | None = None
     """Soft value in [0, 1]: the sum over labels of P(label) x value; the hard value where there are no
     probabilities. None where `value` is."""
@@ -174,6 +183,9 @@ class Score(BaseModel):
     """sum w v, unclipped."""
     quality: float | None = None
     """Grade from 1 to 5 of the checklist-guided quality judge, if it ran."""
+    state: TargetState = "answered"
+    """What the policy made of its turn: `answered`, `cut` (at the length limit), or no answer: `cut_in_thought`,
+    `unfinished`, `empty`."""
     answered: int
     total: int
     answered_weight: float
@@ -190,7 +202,13 @@ class Score(BaseModel):
     items: tuple[ItemScore, ...]
 
     @classmethod
-    def of(cls, items: Sequence[ItemScore], aggregation: Aggregation, quality: float | None = None) -> Score:
+    def of(
+        cls,
+        items: Sequence[ItemScore],
+        aggregation: Aggregation,
+        quality: float | None = None,
+        state: TargetState = "answered",
+    ) -> Score:
         """Aggregate item scores that have their weights.
 
         Args:
@@ -200,9 +218,15 @@ class Score(BaseModel):
                 The rules. The items' values already follow its threshold and abstention.
             quality (`float`, *optional*):
                 Grade from 1 to 5 of the whole target.
+            state (`str`, *optional*, defaults to `"answered"`):
+                What the policy made of its turn.
         """
         counted = [line.counted() for line in items if line.value is not None]
         missing = [line for line in items if line.unanswered is not None]
+        lowest = bool(missing) and all(line.value is not None for line in missing)  # the target has no answer
+        if lowest:
+            missing = []
+            quality = LEAST_QUALITY if aggregation.primary_metric == "quality" else quality
         any_probabilities = any(line.value is not None and line.probabilities is not None for line in items)
         weights = [line.weight or 0.0 for line in items]
         only_penalties = not any(weight > 0 for weight in weights)
@@ -230,9 +254,10 @@ class Score(BaseModel):
             normalized_score=metrics["normalized"],
             raw_score=math.fsum(c.weight * c.value for c in counted) if counted else None,
             quality=quality,
-            answered=len(items) - len(missing),
+            state=state,
+            answered=0 if lowest else len(items) - len(missing),
             total=len(items),
-            answered_weight=answered_weight,
+            answered_weight=0.0 if lowest else answered_weight,
             lower=lower,
             upper=upper,
             required_passed=_required_passed(counted, missing),
@@ -250,7 +275,7 @@ class Score(BaseModel):
             return self
         if self.aggregation is None or any(line.weight is None for line in self.items):
             raise SampleError("this score was saved without its weights; use rescore(checklist, score) instead.")
-        return Score.of(self.items, replace(self.aggregation, primary_metric=metric), self.quality)
+        return Score.of(self.items, replace(self.aggregation, primary_metric=metric), self.quality, self.state)
 
     @property
     def scaled_score_1_5(self) -> float | None:
@@ -274,8 +299,45 @@ class Score(BaseModel):
 
     @property
     def unanswered(self) -> Counter[str]:
-        """Number of unanswered items by reason (without details)."""
-        return Counter(str(item.unanswered.reason) for item in self.items if item.unanswered is not None)
+        """Number of unanswered items by reason (without details). Items of a target without an answer do not count:
+        the judge was not asked."""
+        reasons = (item.unanswered.reason for item in self.items if item.unanswered is not None)
+        return Counter(str(reason) for reason in reasons if reason != Reason.NO_ANSWER)
+
+    @property
+    def no_answer(self) -> bool:
+        """Whether the judge was not asked because the target has no answer."""
+        return bool(self.items) and all(
+            item.unanswered is not None and item.unanswered.reason == Reason.NO_ANSWER for item in self.items
+        )
+
+
+class Identified(Protocol):
+    """Anything with an item id: a checklist item, an item score."""
+
+    @property
+    def id(self) -> str:
+        """The item's id."""
+
+
+def item_keys(items: Iterable[Identified]) -> tuple[str, ...]:
+    """One key per item of a checklist or score, unique within it: the item's id, and "<id>#2", "<id>#3" … for repeated
+    questions."""
+    ids = [item.id for item in items]
+    copies: Counter[str] = Counter()
+    keys: list[str] = []
+    taken = set(ids)
+    for id in ids:
+        copies[id] += 1
+        key = id
+        if copies[id] > 1:
+            key = f"{id}#{copies[id]}"
+            while key in taken:  # another item has this text as its id
+                copies[id] += 1
+                key = f"{id}#{copies[id]}"
+            taken.add(key)
+        keys.append(key)
+    return tuple(keys)
 
 
 def ratio(numerator: float, denominator: float) -> float | None:

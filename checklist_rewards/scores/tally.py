@@ -68,6 +68,7 @@ class Tally:
     scored: int = 0
     unscored: int = 0
     reads: int = 0
+    """Items of the targets that have an answer."""
     unanswered: Counter[str] = field(default_factory=Counter)
     all: PassRate = field(default_factory=PassRate)
     """Pass rates of all items."""
@@ -78,7 +79,7 @@ class Tally:
 
     def add(self, score: Score) -> None:
         """Add one score."""
-        self.reads += score.total
+        self.reads += 0 if score.no_answer else score.total
         self.unanswered.update(score.unanswered)
         passed: dict[str | None, list[bool]] = {}
         for item in score.items:

@@ -14,6 +14,7 @@ import os
 import tempfile
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from importlib.resources import files
 from pathlib import Path
 from threading import Lock
@@ -200,20 +201,37 @@ class _Files:
     def __init__(self, read: Any):
         self.read = read
         self._known: OrderedDict[Path, tuple[str, Any]] = OrderedDict()
+        self._reading: dict[tuple[Path, str], Future[Any]] = {}
         self._lock = Lock()
 
     def get(self, path: Path, stamp: str | None = None) -> Any:
-        """What `read` gives for the file, as long as it has the same stamp."""
+        """What `read` gives for the file, as long as it has the same stamp. While a file is read, other files are
+        available, and further calls for the same file wait for the same result."""
         stamp = stamp or _stamp(path)
         with self._lock:
             if path in self._known and self._known[path][0] == stamp:
                 self._known.move_to_end(path)
                 return self._known[path][1]
+            waiting = self._reading.get((path, stamp))
+            if waiting is None:
+                reading = self._reading[path, stamp] = Future()
+        if waiting is not None:
+            return waiting.result()
+        try:
             value = self.read(path)
-            self._known[path] = (stamp, value)
-            while len(self._known) > _KEPT:
-                self._known.popitem(last=False)
+        except BaseException as error:
+            reading.set_exception(error)
+            raise
+        else:
+            with self._lock:
+                self._known[path] = (stamp, value)
+                while len(self._known) > _KEPT:
+                    self._known.popitem(last=False)
+            reading.set_result(value)
             return value
+        finally:
+            with self._lock:
+                del self._reading[path, stamp]
 
 
 def _stamp(path: Path) -> str:

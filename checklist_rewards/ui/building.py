@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from checklist_rewards.chat import completion_text
+from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.generators import Stage
@@ -31,7 +31,15 @@ from checklist_rewards.pipelines.build import build_generator, build_refiners
 from checklist_rewards.pipelines.registry import GENERATORS, Entry
 from checklist_rewards.refiners.base import Report
 from checklist_rewards.scorer import ChecklistScorer, Sample
-from checklist_rewards.scores import ItemScore, Reason, Score, Unanswered, Verdict, score_checklist
+from checklist_rewards.scores import (
+    NO_ANSWER_STATES,
+    ItemScore,
+    Reason,
+    Score,
+    Unanswered,
+    Verdict,
+    score_checklist,
+)
 from checklist_rewards.ui.building_forms import check_forms, settings_form, with_defaults
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.snippets import items_of
@@ -39,6 +47,7 @@ from checklist_rewards.validation import finite, one_sentence
 
 MOST_SAMPLES = 20
 _LINES = TypeAdapter(list[ItemScore])
+_READER = CompletionReader()
 
 
 @dataclass(frozen=True)
@@ -145,7 +154,7 @@ class Building:
 
         Each sample has `target`, optionally `input`, and `answers`: item scores of earlier reads, and `quality`, their
         grade in mode `quality`. An answer counts for an item with the same id and question; all other items are
-        unanswered as not_read, and then the grade does not count.
+        unanswered as not_read, and then the grade does not count. A sample without an answer needs none.
 
         Raises:
             ChecklistRewardsError: If the request is not valid.
@@ -163,19 +172,22 @@ class Building:
             if item.check is not None and settings.checks in (None, "only"):
                 return run_check(item, sample.target, sample.input, settings.allow_code or False)
             line = known.get(item.id)
-            if line is None or line.question != item.question:
+            if line is None or line.question != item.question or _is_not_asked(line):
                 return Verdict(unanswered=Unanswered(Reason.NOT_READ))
             return line.verdict()
 
         scores: list[Score] = []
         for sample, given in zip(_samples(body, checklist), body.get("samples") or (), strict=True):
-            known = {line.id: line for line in _answers(given)}
-            verdicts = [verdict(item, sample, known) for item in checklist.items]
+            known, state = {line.id: line for line in _answers(given)}, sample.target_state
+            if state in NO_ANSWER_STATES and scorer.aggregation.no_answer != "judge":
+                verdicts = [Verdict(unanswered=Unanswered(Reason.NO_ANSWER, state))] * len(checklist)
+            else:
+                verdicts = [verdict(item, sample, known) for item in checklist.items]
             complete = all(v.unanswered is None or v.unanswered.reason != Reason.NOT_READ for v in verdicts)
             quality = given.get("quality") if complete else None
             if quality is not None:
                 finite("quality", quality)
-            scores.append(score_checklist(checklist, verdicts, scorer.aggregation, quality=quality))
+            scores.append(score_checklist(checklist, verdicts, scorer.aggregation, quality=quality, state=state))
         return {"scores": [score.model_dump(mode="json") for score in scores]}
 
     def _corpus_level(self) -> list[tuple[str, PipelineConfig]]:
@@ -231,8 +243,14 @@ def _samples(body: Mapping[str, Any], checklist: Checklist) -> list[Sample]:
         target, input = (one.get("target"), one.get("input")) if isinstance(one, Mapping) else (None, None)
         if not isinstance(target, str) or not isinstance(input, str | None):
             raise SampleError(f"sample {number} must have a text as 'target', and as 'input' a text or nothing.")
-        samples.append(Sample(checklist, completion_text(target), input or None))
+        answer = _READER.read(target)
+        samples.append(Sample(checklist, answer.text, input or None, state=answer.state))
     return samples
+
+
+def _is_not_asked(line: ItemScore) -> bool:
+    """Whether an answer is missing because the text had none, which is no answer of the judge."""
+    return line.unanswered is not None and line.unanswered.reason == Reason.NO_ANSWER
 
 
 def _answers(sample: Mapping[str, Any]) -> list[ItemScore]:

@@ -1,7 +1,8 @@
 """The figures of one file, over all of its rows.
 
 Rows are added one at a time. Means and pass rates are those of [`Tally`], as in the summary of `score`; item
-statistics are those of [`ItemAnalysis`], as in `inspect`; both commands show the same numbers.
+statistics are those of [`ItemAnalysis`], as in `inspect`; both commands show the same numbers. A row without an answer
+has a score, but the judge was not asked about it: it counts in the means, and not in reads and items.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any
 from checklist_rewards.checklists import Checklist, content_hash
 from checklist_rewards.errors import ChecklistError
 from checklist_rewards.evaluation.items.items import FLAGS, ItemAnalysis, ItemReport
-from checklist_rewards.scores import Score
+from checklist_rewards.evaluation.stored_scores import recorded_state
+from checklist_rewards.scores import Score, TargetState, item_keys
 from checklist_rewards.scores.reasons import ADVICE
 from checklist_rewards.scores.tally import PassRate, Tally
 from checklist_rewards.ui.records import Record
@@ -23,6 +25,13 @@ from checklist_rewards.validation import install, missing
 SCORE_BINS, MASS_BINS = 20, 20
 _CHECKLISTS = 1000
 _SHOWN_CHECKLISTS = 5
+STATES: Mapping[TargetState, str] = {
+    "empty": "no answer: the response has no text",
+    "cut_in_thought": "no answer: the thought was cut or never closed",
+    "unfinished": "no answer: the response ends with a tool call or its result",
+    "cut": "the answer reached the length limit; what was written is judged",
+}
+"""What the states of responses other than `answered` mean."""
 
 
 class FileFigures:
@@ -31,7 +40,9 @@ class FileFigures:
     def __init__(self) -> None:
         self.tally = Tally()
         self.analysis = ItemAnalysis()
-        self.rows = self.without_score = 0
+        self.rows = self.without_score = self.reads = 0
+        self.states: Counter[TargetState] = Counter()
+        self.without_state = self.not_asked = 0
         self.items: dict[str, tuple[str, str | None, PassRate, Counter[str]]] = {}
         self.judges: Counter[tuple[str, str]] = Counter()
         self.settings: Counter[str] = Counter()
@@ -48,6 +59,11 @@ class FileFigures:
         if score is None:
             self.without_score += 1
             return
+        state = recorded_state(score)
+        if state is None:
+            self.without_state += 1
+        else:
+            self.states[state] += 1
         self.tally.add(score)
         self.analysis.add(score)
         self.settings[_settings(score)] += 1
@@ -56,8 +72,12 @@ class FileFigures:
             self.checklists[name] += 1
         if score.primary_score is not None:
             self.score_bins[_bin(score.primary_score, SCORE_BINS)] += 1
-        for line in score.items:
-            _, _, rate, reasons = self.items.setdefault(line.id, (line.question, line.category, PassRate(), Counter()))
+        if score.no_answer:
+            self.not_asked += 1
+            return
+        self.reads += score.total
+        for key, line in zip(item_keys(score.items), score.items, strict=True):
+            _, _, rate, reasons = self.items.setdefault(key, (line.question, line.category, PassRate(), Counter()))
             if line.passed is not None:
                 rate.add(int(line.passed), 1)
             if line.unanswered is not None:
@@ -82,8 +102,16 @@ class FileFigures:
             "macro": tally.macro,
             "micro": tally.micro,
             "micro_interval": tally.all.interval,
-            "reads": tally.reads,
-            "answered": tally.reads - sum(tally.unanswered.values()),
+            "states": [
+                {"state": state, "count": self.states[state], "meaning": meaning}
+                for state, meaning in STATES.items()
+                if self.states[state]
+            ],
+            "with_state": self.states.total(),
+            "without_state": self.without_state,
+            "not_asked": self.not_asked,
+            "reads": self.reads,
+            "answered": self.reads - sum(tally.unanswered.values()),
             "unanswered": [
                 {"reason": reason, "count": count, "advice": ADVICE.get(reason), "detail": self.details.get(reason)}
                 for reason, count in sorted(tally.unanswered.items())
@@ -118,7 +146,12 @@ class FileFigures:
 
 def analysed(analysis: ItemAnalysis, reports: Sequence[ItemReport]) -> dict[str, Any]:
     """An item analysis for the page."""
-    return {"targets": analysis.targets, "items": list(map(asdict, reports)), "flags": FLAGS}
+    return {
+        "targets": analysis.targets,
+        "no_answer": analysis.no_answer,
+        "items": list(map(asdict, reports)),
+        "flags": FLAGS,
+    }
 
 
 def rates(rate: PassRate) -> dict[str, Any]:
@@ -147,10 +180,11 @@ def _settings(score: Score) -> str:
     rules = score.aggregation
     if rules is None:
         return f"metric {score.primary_metric}"
-    return (
+    shown = (
         f"metric {rules.primary_metric}, threshold {rules.threshold:g}, min_answered {rules.min_answered:g}, "
         f"abstention {rules.abstention}"
     )
+    return shown if recorded_state(score) is None else f"{shown}, no_answer {rules.no_answer}"
 
 
 def _bin(value: float, bins: int) -> int:

@@ -13,12 +13,12 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from checklist_rewards.backends import Engine, choose_backend
 from checklist_rewards.backends.servers import OPENAI
-from checklist_rewards.chat import completion_text
+from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
 from checklist_rewards.files.documents import read_text, read_value
@@ -34,8 +34,12 @@ from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score, score_checklist
 from checklist_rewards.ui.project import Project
 
-SETTINGS = ("mode", "metric", "threshold", "min_answered", "abstention", "scale", "capture_reasoning", "samples")
+SETTINGS = (
+    *("mode", "metric", "threshold", "min_answered", "abstention", "no_answer"),
+    *("scale", "capture_reasoning", "samples"),
+)
 """Settings of the scorer that the page has fields for. `pipeline`, `judge` and `calibration` are names of files."""
+_READER = CompletionReader()
 _FILES = ("judge", "calibration")
 _FIELDS = ("reference", "history", "context", "chosen", "rejected", "candidates")
 _CONCURRENT = 8
@@ -75,6 +79,8 @@ class Judging:
 
     def config_of(self, settings: Mapping[str, Any]) -> PipelineConfig:
         """The pipeline's config with the settings of the page. Raises a [`ChecklistRewardsError`]."""
+        if not isinstance(settings, Mapping):
+            raise SampleError(f"settings must be an object, got {type(settings).__name__}.")
         known = (*SETTINGS, *_FILES, "pipeline")
         unknown = sorted(set(settings) - set(known))
         if unknown:
@@ -95,8 +101,6 @@ class Judging:
 
         With `writes`, it has a generator as well; without, it only scores.
         """
-        if not isinstance(settings, Mapping):
-            raise SampleError(f"settings must be an object, got {type(settings).__name__}.")
         key = json.dumps([settings, writes], sort_keys=True)
         with self._building:
             if key not in self._pipelines:
@@ -128,11 +132,12 @@ class Judging:
         return list(dict.fromkeys(found))
 
     def sample(self, body: Mapping[str, Any]) -> Sample:
-        """What the page wants to have scored. As in `score`, thinking is removed from the response."""
+        """What the page wants to have scored. As in `score`, only the answer of the response is judged."""
         checklist = Checklist.parse(body.get("checklist"))
-        target = completion_text(_text(body, "target") or "")
+        target = _READER.read(_text(body, "target") or "")
         input, reference = (_text(body, name) or None for name in ("input", "reference"))
-        return Sample(checklist, target, input, reference, _text(body, "history") or None)
+        history = _text(body, "history") or None
+        return Sample(checklist, target.text, input, reference, history, state=target.state)
 
     def score(self, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Score a response: an event per item as it is answered, then one with the score, or one with an error."""
@@ -206,7 +211,7 @@ class Judging:
             return
         singles = [
             # A weight of 0 alone would make no checklist; the answer does not depend on weights.
-            Sample(Checklist(items=(item.model_copy(update={"weight": item.weight or 1.0}),)), *_rest(sample))
+            replace(sample, checklist=Checklist(items=(item.model_copy(update={"weight": item.weight or 1.0}),)))
             for item in sample.checklist.items
         ]
         verdicts = {}
@@ -224,7 +229,8 @@ class Judging:
                     future.cancel()
         checklist = pipe.scaled(sample.checklist)
         assert isinstance(scorer, ChecklistScorer)
-        yield score_checklist(checklist, [verdicts[place] for place in range(len(checklist))], scorer.aggregation), []
+        in_order, state = [verdicts[place] for place in range(len(checklist))], sample.target_state
+        yield score_checklist(checklist, in_order, scorer.aggregation, state=state), []
 
     def _pipeline_named(self, name: Any) -> PipelineConfig:
         if name in list_pipelines():
@@ -267,10 +273,6 @@ def _settings_in(value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, list):
         for entry in value:
             yield from _settings_in(entry)
-
-
-def _rest(sample: Sample) -> tuple[str, str | None, str | None, str | None]:
-    return sample.target, sample.input, sample.reference, sample.history
 
 
 def _text(body: Mapping[str, Any], name: str) -> str | None:

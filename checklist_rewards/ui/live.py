@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.stored_scores import recorded_state
 from checklist_rewards.files.rows import Row
 from checklist_rewards.scores.score import Score
 from checklist_rewards.ui.project import Project
@@ -119,6 +120,7 @@ class Live:
                 "prompt": _short(record.prompt),
                 "completion": _short(record.target),
                 "reward": record.reward,
+                "state": recorded_state(record.score),
                 "items": _items(record.score),
             }
         )
@@ -135,7 +137,9 @@ def _identity(path: Path) -> tuple[int, int]:
 
 
 def _items(score: Score | None) -> list[dict[str, Any]]:
-    return [] if score is None else [{"question": one.question, "passed": one.passed} for one in score.items]
+    if score is None or score.no_answer:
+        return []
+    return [{"question": one.question, "passed": one.passed} for one in score.items]
 
 
 def _short(text: str | None) -> str | None:

@@ -30,7 +30,8 @@ def is_monitor(path: Path) -> bool:
 
 
 def read_monitor(path: Path) -> dict[str, Any]:
-    """The steps, signals, statistics, alarms, canaries and failures of a monitor, for the page."""
+    """The steps, signals, statistics, alarms, canaries and failures of a monitor, for the page. `not_evaluated` has
+    the signals that had no data at any step."""
     steps: dict[int, Mapping[str, Any]] = {}
     about: dict[str, Mapping[str, Any]] = {}
     events: dict[str, list[Mapping[str, Any]]] = {"alarm": [], "canary": [], "failure": []}
@@ -64,6 +65,7 @@ def read_monitor(path: Path) -> dict[str, Any]:
             name: [number_or_none((line.get("statistics") or {}).get(name)) for line in lines] for name in statistics
         },
         "alarms": events["alarm"],
+        "not_evaluated": [name for name in about if name not in names] if numbers else [],
         "canaries": events["canary"],
         "failures": events["failure"],
     }

@@ -60,7 +60,9 @@ class Project:
         Raises:
             OutsideError: If the name leaves the folder, is hidden, or is of another kind.
         """
-        parts = name.split("/") if isinstance(name, str) else []
+        if not isinstance(name, str):
+            raise OutsideError(f"the name of a file must be a text, got {type(name).__name__}.")
+        parts = name.split("/")
         bad = not name or "\\" in name or "\0" in name or any(part in ("", "..") or part[0] == "." for part in parts)
         if bad or ":" in parts[0]:
             raise OutsideError(f"{name!r:.120} is not the name of a file of the project folder.")

@@ -5,7 +5,6 @@ The first row of a file determines its kind. All kinds are read as [`Record`]s, 
 
 from __future__ import annotations
 
-import glob
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,8 +13,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from checklist_rewards.chat import completion_text, prompt_text
+from checklist_rewards.chat import completion_text, prompt_text, transcript_text
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.ranks import other_ranks
 from checklist_rewards.files.rows import Row, file_format, read_rows
 from checklist_rewards.scores import Score
 from checklist_rewards.scores.table import SCORE_COLUMN, score_from
@@ -57,6 +57,8 @@ class Record:
     """The checklist column, unparsed."""
     pair: Mapping[str, Any] = field(default_factory=dict)
     """Of a preference pair: the rejected text, both scores, and the items that differ."""
+    has_id: bool = False
+    """Of a scored file: whether `id` is a value of the row, not its number."""
 
     @property
     def key(self) -> str:
@@ -96,9 +98,12 @@ class RecordFile:
 
     @property
     def paths(self) -> list[Path]:
-        """The file, and for a reward log of several ranks their files."""
-        others = self.path.parent.glob(f"{glob.escape(self.path.stem)}.rank*{glob.escape(self.path.suffix)}")
-        return [self.path, *sorted(others)]
+        """The file, and for a reward log the files of the other ranks."""
+        others = other_ranks(self.path)
+        try:
+            return [self.path, *others] if others and self.kind() == "rewards" else [self.path]
+        except SampleError:  # reading the file reports the error
+            return [self.path]
 
     def count(self) -> int:
         """Number of rows."""
@@ -131,6 +136,7 @@ class RecordFile:
             None if target is None else shown_completion(data[target]),
             score_from(data[SCORE_COLUMN], row.where),
             checklist=data.get(CHECKLIST),
+            has_id=data.get(self.id_key or ID) is not None,
         )
 
 
@@ -146,11 +152,11 @@ def shown_prompt(value: Any) -> str | None:
 
 
 def shown_completion(value: Any) -> str | None:
-    """A completion as text, with its thinking."""
+    """A completion as text, with its thinking. Of messages without an answer, all are shown."""
     if value is None or isinstance(value, str):
         return value
     try:
-        return completion_text(value, keep_thinking=True)
+        return completion_text(value, keep_thinking=True) or transcript_text(value, keep_thinking=True)
     except SampleError:
         return str(value)
 
@@ -199,7 +205,7 @@ def reward_record(row: Row, number: int) -> Record:
         str(number),
         row.where,
         shown_prompt(data.get("prompt")),
-        shown_completion(data.get("completion")),
+        shown_completion(data.get("completion") or data.get("written") or data.get("completion")),
         score_from(score, row.where),
         step=step if isinstance(step, int) else 0,
         reward=number_or_none(data.get("reward")),

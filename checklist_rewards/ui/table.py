@@ -1,6 +1,7 @@
 """Rows in columns, as the page reads them: one JSON document with every distinct text once.
 
-A [`Table`] has the rows of one file. Its *cells* are the reads of all rows in order: row r has `counts[r]` cells.
+A [`Table`] has the rows of one file. Its *cells* are the reads of all rows in order: row r has `counts[r]` cells. The
+cells of a row without an answer have the reason "no_answer", and neither pass nor fail.
 Numbers are stored in arrays, NaN where there is none (null in JSON). In JSON, a column whose values are all equal is
 written as `{"all": value}`, so that a column that a file does not use costs nothing. Texts, and the names of items,
 answers and judges, are written as an index into a list; -1 is none.
@@ -19,8 +20,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from checklist_rewards.checklists import NO, YES
+from checklist_rewards.evaluation.stored_scores import recorded_state
 from checklist_rewards.rewards.shaping import centred, length
-from checklist_rewards.scores import ItemScore, Score
+from checklist_rewards.scores import ItemScore, Score, item_keys
 from checklist_rewards.ui.evidence import marked
 from checklist_rewards.ui.records import Record, number_or_none
 
@@ -131,8 +133,9 @@ class Table:
 
     def __post_init__(self) -> None:
         self.answers, self.judges, self.methods, self.reasons = Names(), Names(), Names(), Names()
+        self.states = Names()
         self.places: dict[str, int] = {}
-        rows = ("id", "prompt", "target", "counts", "words", "step", "group")
+        rows = ("id", "prompt", "target", "counts", "words", "step", "group", "state")
         self.rows = {name: Column.places() for name in rows}
         self.rows |= {name: Column.numbers() for name in ("score", "reward", "advantage", *METRICS)}
         cells = ("item", "answer", "passed", "reason", "judge", "method", "reasoning", "label")
@@ -157,6 +160,7 @@ class Table:
             "words": 0 if record.target is None else length(record.target),
             "step": -1 if record.step is None else record.step,
             "group": -1 if record.step is None else self._groups.place(record.key),
+            "state": self.states.place(recorded_state(score)),
             "score": None if score is None else score.primary_score,
             "reward": record.reward,
             **{name: number_or_none(getattr(score, name, None)) for name in METRICS},
@@ -172,15 +176,15 @@ class Table:
             self._add_cells(score, labels, record, evidence or {})
 
     def _add_cells(self, score: Score, labels: Sequence[str | None], record: Record, evidence: Spans) -> None:
-        seen: dict[str, int] = {}
-        shadow = {} if record.shadow is None else {other.id: other for other in record.shadow.items}
-        for place, line in enumerate(score.items):
+        others = () if record.shadow is None else record.shadow.items
+        shadow = dict(zip(item_keys(others), others, strict=True))
+        for place, (key, line) in enumerate(zip(item_keys(score.items), score.items, strict=True)):
             why = line.unanswered
             probabilities = line.probabilities or {}
             values: dict[str, Any] = {
-                "item": self._item(line),
+                "item": self._item(key, line),
                 "answer": self.answers.place(line.answer),
-                "passed": -1 if line.passed is None else int(line.passed),
+                "passed": -1 if line.passed is None or score.no_answer else int(line.passed),
                 "reason": -1 if why is None else self.reasons.place(str(why.reason)),
                 "judge": self.judges.place(line.judge),
                 "method": self.methods.place(line.method),
@@ -189,35 +193,32 @@ class Table:
                 "p": number_or_none(probabilities.get(YES, line.confidence)),
                 "mass": number_or_none(line.mass),
             }
-            more = self._more(line)
+            more = self._more(key, line)
             if line.id in record.held_out:
                 more["held_out"] = True
-            if line.id in shadow:
-                more["shadow"] = shadow[line.id].answer or "unanswered"
-            if evidence:
-                seen[line.id] = seen.get(line.id, 0) + 1
-                key = line.id if seen[line.id] == 1 else f"{line.id}#{seen[line.id]}"
-                if spans := marked(record.target, evidence.get((record.id, key), ())):
-                    more["spans"] = spans
+            if key in shadow:
+                more["shadow"] = shadow[key].answer or "unanswered"
+            if evidence and (spans := marked(record.target, evidence.get((record.id, key), ()))):
+                more["spans"] = spans
             if more:
                 self.more[len(self.cells["item"].values)] = more
             for name, value in values.items():
                 self.cells[name].add(value)
 
-    def _item(self, line: ItemScore) -> int:
-        if line.id not in self.items:
-            self.places[line.id] = len(self.items)
-            self.items[line.id] = {
-                "id": line.id,
+    def _item(self, key: str, line: ItemScore) -> int:
+        if key not in self.items:
+            self.places[key] = len(self.items)
+            self.items[key] = {
+                "id": key,
                 "question": line.question,
                 "category": line.category,
                 "weight": line.weight,
                 "required": line.required,
             }
-        return self.places[line.id]
+        return self.places[key]
 
-    def _more(self, line: ItemScore) -> dict[str, Any]:
-        first = self.items[line.id]
+    def _more(self, key: str, line: ItemScore) -> dict[str, Any]:
+        first = self.items[key]
         probabilities = line.probabilities or {}
         details = {
             "weight": line.weight if line.weight != first["weight"] else None,
@@ -252,6 +253,7 @@ class Table:
             "judges": self.judges,
             "methods": self.methods,
             "reasons": self.reasons,
+            "states": self.states,
             "rows": {name: column for name, column in self.rows.items()},
             "cells": {name: column for name, column in self.cells.items()},
             "more": self.more,

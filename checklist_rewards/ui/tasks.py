@@ -18,7 +18,7 @@ from checklist_rewards.checklists import CANNOT_ASSESS, NO, YES, Checklist, Chec
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import read_scored
 from checklist_rewards.files.rows import read_rows
-from checklist_rewards.scores import DEFAULT_THRESHOLD, ItemScore, Score
+from checklist_rewards.scores import DEFAULT_THRESHOLD, ItemScore, Score, item_keys
 from checklist_rewards.scores.table import SCORE_COLUMN
 from checklist_rewards.ui.records import CHECKLIST, ID, INPUTS, TARGETS, shown_prompt
 
@@ -135,17 +135,8 @@ def _unscored(path: Path) -> list[Task]:
             continue
         items = Checklist.parse(row.data[CHECKLIST], f"{row.where}, checklist").items
         target = _target(row.data, row.where)
-        tasks.append(Task(name, _prompt(row.data), target, items, _keys(items), group=_group(row.data)))
+        tasks.append(Task(name, _prompt(row.data), target, items, item_keys(items), group=_group(row.data)))
     return tasks
-
-
-def _keys(items: Sequence[ChecklistItem]) -> tuple[str, ...]:
-    seen: dict[str, int] = {}
-    keys = []
-    for item in items:
-        seen[item.id] = seen.get(item.id, 0) + 1
-        keys.append(item.id if seen[item.id] == 1 else f"{item.id}#{seen[item.id]}")
-    return tuple(keys)
 
 
 def _prompt(data: Mapping[str, Any]) -> str | None:

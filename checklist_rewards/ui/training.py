@@ -6,6 +6,9 @@ first and the last third of the steps.
 
 The checklist of a prompt may change during a run (`evolving/`). Rewards under different checklists are not comparable,
 so the curves are interrupted at steps where a prompt comes with another checklist than before.
+
+A completion without an answer counts in rewards and scores. It is left out of lengths and of what was learned: the
+judge was not asked about it.
 """
 
 from __future__ import annotations
@@ -16,9 +19,11 @@ from dataclasses import dataclass, field
 from statistics import fmean, pstdev
 from typing import Any
 
+from checklist_rewards.evaluation.stored_scores import recorded_state
 from checklist_rewards.rewards.shaping import length
+from checklist_rewards.scores import NO_ANSWER_STATES, TargetState
 from checklist_rewards.scores.tally import PassRate, Tally
-from checklist_rewards.ui.figures import rates
+from checklist_rewards.ui.figures import STATES, rates
 from checklist_rewards.ui.records import Record, draw
 
 MIN_ANSWERS = 5
@@ -35,6 +40,8 @@ class _Step:
     rewards: list[float] = field(default_factory=list)
     words: list[int] = field(default_factory=list)
     completions: int = 0
+    states: Counter[TargetState] = field(default_factory=Counter)
+    """Number of completions by state, if that is recorded."""
     patterns: dict[str, PassRate] = field(default_factory=dict)
     checklists: dict[int, str] = field(default_factory=dict)
     """Hash of the checklist by prompt."""
@@ -56,11 +63,16 @@ class TrainingFigures:
             group.append(record.reward)
         if record.checklist_hash is not None and record.prompt is not None:
             step.checklists[draw(record.prompt, 0)] = record.checklist_hash
-        if record.target is not None:
+        state = recorded_state(record.score)
+        if state is not None:
+            step.states[state] += 1
+        if record.target is not None and state not in NO_ANSWER_STATES:
             step.words.append(length(record.target))
         if record.score is None:
             return
         step.tally.add(record.score)
+        if record.score.no_answer:
+            return
         for line in record.score.items:
             rate = step.patterns.setdefault(pattern_of(line.question), PassRate())
             if line.passed is not None:
@@ -86,6 +98,11 @@ class TrainingFigures:
                 "groups_without_variance": [
                     _mean([float(len(set(group)) < 2) for group in step.groups.values()]) for step in steps
                 ],
+            },
+            "states": {
+                state: [step.states[state] / step.states.total() if step.states else None for step in steps]
+                for state in STATES
+                if any(step.states[state] for step in steps)
             },
             "categories": {name: [_rate(step.tally.by_category.get(name)) for step in steps] for name in categories},
             "learned": self._learned(steps),

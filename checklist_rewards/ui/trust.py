@@ -88,7 +88,7 @@ def between(
 def _per_item(units: Sequence[Unit], against: bool) -> list[dict[str, Any]]:
     members: dict[str, list[Unit]] = {}
     for unit in units:
-        members.setdefault(unit.item.id, []).append(unit)
+        members.setdefault(unit.key[1], []).append(unit)
     lines = []
     for id, own in members.items():
         answered = [(u.one.label, u.other.label) for u in own if u.one is not None and u.other is not None]

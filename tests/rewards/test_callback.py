@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 from datasets import Dataset
 from tensorboard.backend.event_processing import event_accumulator
 
@@ -12,6 +13,7 @@ from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.rewards.callback import ChecklistEvalCallback, as_markdown, show_table, win_rate
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
+from tests.families import FAMILIES, model, tokenizer
 from tests.ranks import on_two_ranks
 from tests.rewards.test_trainers import ON_CPU, SMALL, by_hash, rows
 
@@ -69,13 +71,49 @@ def test_a_training_run_logs_held_out_scores_beside_its_own(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("trainers")
+@pytest.mark.parametrize("name", ["gptoss", "magistral", "qwen3_5_think"])
+def test_answers_are_judged_without_their_thoughts(name, tmp_path):
+    import trl
+
+    family = FAMILIES[name]
+    tokens = tokenizer(family)
+    args = trl.GRPOConfig(output_dir=str(tmp_path), **{**ON_CPU, **SMALL}, chat_template_kwargs=dict(family.kwargs))
+    judge = FakeBackend(lambda prefix, tail: 0.9 if "Plan" not in prefix and "It is 42." in prefix else 0.2)
+    scorer = ChecklistScorer(backend=judge, store=False)
+    trainer = trl.GRPOTrainer(
+        model=model(family, tokens), processing_class=tokens, reward_funcs=ChecklistReward(scorer), args=args,
+        train_dataset=Dataset.from_list(rows(conversational=True)),
+    )  # fmt: skip
+    callback = ChecklistEvalCallback(trainer, scorer, HELD_OUT, every=1, batch_size=3)
+    written = [family.thought("Plan.", "It is 42."), family.cut_thought("Plan: so many"), family.plain("No.")]
+    ids = [tokens(text, add_special_tokens=False)["input_ids"] for text in written]
+    callback.generation.max_new_tokens = length = max(map(len, ids))
+    padded = [row + [tokens.pad_token_id] * (length - len(row)) for row in ids]
+
+    def generate(input_ids, **settings):
+        return torch.cat([input_ids, torch.tensor(padded)], dim=1)
+
+    trainer.model.generate = generate
+    assert [(a.text.strip(), a.state) for a in callback._answers()] == [
+        ("It is 42.", "answered"),
+        ("", "cut_in_thought"),
+        ("No.", "answered"),
+    ]
+    numbers = callback.evaluate()
+    assert numbers["checklist_eval/cut_in_thought"] == pytest.approx(1 / 3)
+    assert not any("Plan" in prefix for prefix, _ in judge.asked)
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("trainers")
 def test_greedy_answers_do_not_depend_on_the_batch_and_a_judge_that_fails_gives_no_means(tmp_path):
     trainer, _ = trainer_in(tmp_path)
     dead = ChecklistScorer(backend=FakeBackend(fails=lambda prefix, tail: True), store=False)
     callbacks = [ChecklistEvalCallback(trainer, dead, HELD_OUT, every=1, batch_size=size) for size in (1, 3)]
     one, three = (callback._answers() for callback in callbacks)
-    assert one == three and all(one)
-    assert callbacks[0].evaluate() == {"checklist_eval/unscored": 1.0}
+    assert one == three and all(answer.text for answer in one)
+    shares = {f"checklist_eval/{state}": 0.0 for state in ("empty", "cut_in_thought", "cut")}
+    assert callbacks[0].evaluate() == {"checklist_eval/unscored": 1.0, **shares}
 
 
 @pytest.mark.slow
@@ -89,7 +127,7 @@ def test_an_answer_to_a_prompt_that_opens_the_thinking_block_is_thinking_until_i
             trainer, scorer, [{"prompt": prompt, "checklist": ["Is it?"]}], every=1, **options
         )
         callback.generation.max_new_tokens = 8
-        return callback._answers()
+        return [answer.text for answer in callback._answers()]
 
     chat = [{"role": "user", "content": "Say hello."}]
     [plain], [whole] = answers(), answers(chat)

@@ -56,6 +56,18 @@ class TestReward:
         as_pairs = {} if options else {"trainer_state": object()}
         assert self.reward(**options)(**batch, **as_pairs) == [None, 0.5, None, 0.5]
 
+    @pytest.mark.parametrize("version", ["0.29.1", "1.5.4", "1.5.0.dev0"])
+    def test_trl_before_1_6_counts_none_as_0_even_alone_so_the_group_abstains(self, monkeypatch, caplog, version):
+        monkeypatch.setattr("trl.__version__", version)
+        reward = self.reward()
+        assert reward(**self.batch) == [None, 0.5, None, 0.5] and reward.exchanges(None)
+        assert f"TRL {version} counts None as 0 even for a single reward" in caplog.text
+
+    @pytest.mark.parametrize("version", ["1.6.0", "1.16.0", "2.0", "unknown"])
+    def test_newer_versions_leave_none_out(self, monkeypatch, version):
+        monkeypatch.setattr("trl.__version__", version)
+        assert self.reward()(**self.batch) == [0.5, 0.5, None, 0.5]
+
     def test_or_training_stops(self):
         with pytest.raises(BackendError, match="1 of 4 completions could not be scored: backend_error .1 reads."):
             self.reward(on_failure="raise")(**self.batch)

@@ -3,15 +3,22 @@
 import importlib
 import multiprocessing
 import pickle
+import sys
 from contextlib import contextmanager
 from itertools import groupby
+from types import ModuleType
 
 import pytest
 
 from checklist_rewards import ChecklistScorer
+from checklist_rewards.backends import Engine, engine
+from checklist_rewards.backends.deadline import time_left
 from checklist_rewards.errors import BackendError, ModelError
+from checklist_rewards.judges import LogprobJudge, PanelJudge
+from checklist_rewards.rewards import placement
 from checklist_rewards.rewards.placement import in_process, load
 from checklist_rewards.rewards.trl import ChecklistReward
+from tests.fakes import FakeBackend
 from tests.rewards.test_trainers import train
 
 SERVED = dict(model="judge", base_url="http://127.0.0.1:9/v1")
@@ -36,12 +43,15 @@ def test_trls_worker_refuses_a_judge_in_this_process_before_it_starts_a_child(mo
 
 
 def test_a_served_judge_goes_into_a_child(module):
-    child = multiprocessing.get_context("spawn").Process(
-        target=callable, args=(ChecklistReward(**SERVED, store=False),), daemon=True
-    )
+    reward = ChecklistReward(**SERVED, store=False)
+    child = multiprocessing.get_context("spawn").Process(target=_has_reward, args=(reward,), daemon=True)
     child.start()
-    child.kill()
-    child.join()
+    child.join(300)
+    assert child.exitcode == 0
+
+
+def _has_reward(reward):
+    assert reward.scorer.judge.name == "judge"
 
 
 def test_other_pickles_are_nobodys_business(module):
@@ -57,7 +67,6 @@ def test_every_mode_knows_where_its_engine_is(mode):
 
 
 def test_a_panel_and_what_is_put_around_a_judge_are_looked_into():
-    from checklist_rewards.judges import LogprobJudge, PanelJudge
     from checklist_rewards.judges.checked import CheckedJudge
 
     served = LogprobJudge("judge", base_url="http://127.0.0.1:9/v1", store=None)
@@ -66,13 +75,59 @@ def test_a_panel_and_what_is_put_around_a_judge_are_looked_into():
     assert in_process(CheckedJudge(served)) is None
 
 
+def test_an_engine_behind_a_budget_is_found(monkeypatch):
+    budget = {"dollars": 1, "prices": {"pocket": [1, 1]}}
+    reward = ChecklistReward(model="pocket", backend="transformers", store=False, budget=budget)
+    assert in_process(reward.scorer.judge) == "pocket"
+    monkeypatch.setitem(sys.modules, "trl.experimental.async_grpo.async_rollout_worker", ModuleType("worker"))
+    monkeypatch.setattr(placement, "get_spawning_popen", object)
+    with pytest.raises(ModelError, match="in a process without a GPU, where the judge 'pocket' cannot run"):
+        pickle.dumps(reward)
+
+
+def test_the_deadline_starts_after_an_engine_behind_a_budget_is_loaded(monkeypatch):
+    loaded = []
+
+    def slow_load(model, *_):
+        loaded.append((model, time_left()))
+        return FakeBackend()
+
+    monkeypatch.setattr(engine, "load_backend", slow_load)
+    budget = {"dollars": 1, "prices": {"pocket": [1, 1]}}
+    judge = ChecklistScorer("pocket", backend="transformers", store=False, budget=budget).judge
+    with placement.within(judge, 1.0):
+        assert loaded == [("pocket", None)]
+
+
+def test_sleep_mode_works_behind_a_budget(monkeypatch):
+    sleeper = Napping(None)
+    monkeypatch.setattr(engine, "load_backend", lambda *_: sleeper)
+    budget = {"dollars": 1, "prices": {"judge": [1, 1]}}
+    asleep = {"backend": "vllm", "engine": {"enable_sleep_mode": True}}
+    monkeypatch.setattr("checklist_rewards.judges.settings.check_installed", lambda *_: None)
+    judge = ChecklistScorer("judge", store=False, budget=budget, **asleep).judge
+    with placement.keep_awake(judge):
+        assert sleeper.up
+    assert sleeper.events == ["wakes", "sleeps"]
+
+
+def test_an_engine_goes_back_to_sleep_if_another_cannot_be_loaded(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    sleeper = Napping(None)
+    broken = Engine(str(tmp_path), "transformers", settings={"enable_sleep_mode": True})
+    judge = PanelJudge([LogprobJudge("a", backend=sleeper), LogprobJudge(broken)])
+    with pytest.raises(ModelError, match="unknown engine setting"), placement.keep_awake(judge):
+        pass
+    assert sleeper.events == ["wakes", "sleeps"] and not sleeper.up
+
+
 class Napping:
     """The pocket engine as one that sleeps between two scorings; asleep it answers nothing."""
 
     chunk_reads = 4  # so a scoring takes several calls
 
     def __init__(self, engine):
-        self.engine, self.identity, self.events, self.up = engine, engine.identity, [], False
+        self.engine, self.identity, self.events, self.up = engine, getattr(engine, "identity", "fake"), [], False
 
     @contextmanager
     def stay_awake(self):

@@ -3,8 +3,8 @@
 import pytest
 
 from checklist_rewards import ChecklistScorer
+from checklist_rewards.chat import transcript_text
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rewards.transcript import transcript_text
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
 
@@ -45,7 +45,7 @@ def test_what_is_no_completion_is_refused():
         transcript_text(7)
 
 
-@pytest.mark.parametrize(("target", "reward"), [("last", 0.1), ("transcript", 0.9)])
+@pytest.mark.parametrize(("target", "reward"), [("answer", 0.1), ("transcript", 0.9)])
 def test_the_reward_judges_the_last_text_or_all_of_it(target, reward):
     backend = FakeBackend(lambda prefix, tail: 0.9 if "tool weather: rain" in prefix else 0.1)
     judged = ChecklistReward(ChecklistScorer(backend=backend, store=False), target=target)

@@ -8,7 +8,7 @@ import math
 import pickle
 import random
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from checklist_rewards import Checklist, ChecklistScorer, Sample, Score
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.pipelines import pipeline
+from checklist_rewards.rewards import reward as reward_module
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import rescore
 from tests.fakes import FakeBackend
@@ -93,8 +94,8 @@ def test_thinking_is_not_judged_unless_asked_for():
     assert reward_on(keep_thinking=True)(**thought) == pytest.approx([0.9])
     cut = dict(prompts=[user("A")], completions=[assistant("red, I think")], checklist=[["Is red?"]])
     assert reward_on()(**cut) == pytest.approx([0.9])
-    assert reward_on(thinking_opened=True)(**cut) == pytest.approx([0.1])
-    assert reward_on()(**cut | {"prompts": ["A<think>\n"], "completions": ["red, I think"]}) == pytest.approx([0.1])
+    assert reward_on(thinking_opened=True)(**cut) == [0.0]
+    assert reward_on()(**cut | {"prompts": ["A<think>\n"], "completions": ["red, I think"]}) == [0.0]
 
 
 def test_the_judge_sees_the_last_user_message_and_the_turns_before_it():
@@ -253,6 +254,7 @@ def test_metrics_are_logged_once_per_completion_so_that_means_weigh_completions(
         "r/unanswered": [pytest.approx(1 / 3)] * 2,
         "r/abstained": [0.0, 0.0],
         "r/mass": [pytest.approx(0.8)] * 2,
+        **{f"r/{state}": [0.0, 0.0] for state in ("empty", "cut_in_thought", "unfinished", "cut")},
         "r/category/colour": [0.5, 0.0],
     }, "no read of the category 'fate' was answered, so it has no number"
 
@@ -276,6 +278,10 @@ def test_metric_names_depend_on_the_settings_only_and_a_number_that_does_not_exi
         "r/unanswered",
         "r/abstained",
         "r/mass",
+        "r/empty",
+        "r/cut_in_thought",
+        "r/unfinished",
+        "r/cut",
         "r/category/colour",
     ]
 
@@ -300,6 +306,18 @@ def test_a_pipeline_gives_its_scorer_and_its_scale(name):
     }
 
 
+def test_a_checklist_that_completions_share_is_put_on_a_scale_and_shown_once(monkeypatch):
+    calls = Counter()
+    monkeypatch.setattr(Checklist, "__repr__", lambda self: f"shown {calls.update(['shown'])} {self.id}")
+    scaled = reward_module.on_scale
+    monkeypatch.setattr(reward_module, "on_scale", lambda *given: calls.update(["scaled"]) or scaled(*given))
+    pipe = pipeline("rlcf_direct", backend=Scripted(), store=False, scorer={"mode": "item"})
+    prompts = ["A", "B"] * 8
+    checklist = [[{"question": f"Is red in {prompt}?"}] for prompt in prompts]
+    ChecklistReward(pipe, on_failure="group")(prompts=prompts, completions=["red"] * 16, checklist=checklist)
+    assert calls == {"scaled": 2, "shown": 2}
+
+
 def test_a_pipeline_whose_scorer_is_another_object_is_refused():
     pipe = pipeline("tick", store=False)
     pipe.scorer = object()
@@ -313,7 +331,7 @@ def test_a_pipeline_whose_scorer_is_another_object_is_refused():
         ({"metric": "mean"}, "metric='mean'.*weighted"),
         ({"metric": "quality"}, "metric='quality' requires a scorer with mode='quality'; its mode is 'item'"),
         ({"reference": "completion_ids"}, "reference='completion_ids'"),
-        ({"target": "first"}, "target='first' is not known; allowed: 'last', 'transcript'"),
+        ({"target": "first"}, "target='first' is not known; allowed: 'answer', 'transcript'"),
         ({"on_failure": "zero"}, "on_failure='zero' is not known; allowed: 'row', 'group', 'raise'"),
         ({"name": "reward"}, "name='reward'"),
         ({"name": ""}, "name=''"),
@@ -341,6 +359,15 @@ def test_trl_sees_the_name_and_the_kind_of_each_form():
     for form in (reward, reward.as_async(), functools.partial(reward)):
         assert get_callable_name(form) == "tone"
     assert not is_async_callable(reward) and is_async_callable(reward.as_async())
+
+
+def test_the_async_form_is_a_coroutine_function_as_trl_up_to_1_12_requires():
+    reward = ChecklistReward(name="tone", store=False)
+    form = pickle.loads(pickle.dumps(reward.as_async()))
+    assert inspect.iscoroutinefunction(form) and asyncio.iscoroutinefunction(form)
+    assert inspect.iscoroutinefunction(functools.partial(form, other=1))
+    assert not inspect.iscoroutinefunction(reward)
+    assert list(inspect.signature(form).parameters) == ["prompts", "completions", "kwargs"]
 
 
 def test_a_pickled_reward_is_its_settings(tmp_path):

@@ -36,6 +36,8 @@ class Signal:
     """None: CUSUM."""
     relative: bool = True
     """Whether the size is relative to the first steps."""
+    found: Callable[[Observation], str] | None = None
+    """What a step shows, as a sentence that an alarm adds to `doc`."""
 
     def detector(self, settings: MonitorSettings) -> Detector:
         """A new detector for this signal."""

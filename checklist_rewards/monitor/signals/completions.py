@@ -1,22 +1,26 @@
-"""Signals from the texts: steering, copied questions, repetition, length, and what length earns."""
+"""Signals from the texts: steering, copied questions, repetition, length, and what length earns.
+
+Only completions with an answer count: an empty text is neither short nor free of repetition.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from checklist_rewards.monitor.detectors import Sums, changed
 from checklist_rewards.monitor.seen import Observation, Seen
-from checklist_rewards.monitor.signals.base import Signal, over
+from checklist_rewards.monitor.signals.base import Signal, mean_of
 
 
 def within_groups(observation: Observation) -> Sums | None:
-    """Sums of products of words and reward around the means of their group, and of words and reward themselves.
+    """Sums of products of words and reward around the means of their group, and of words and reward themselves, over
+    the completions with an answer.
 
     Returns:
         tuple of `float`: Sxy, Sxx, Syy (x words, y reward, centred in each group), sum of x, sum of y, count.
     """
-    groups = observation.rewarded
+    groups = Observation(observation.step, observation.answered).rewarded
     if not groups:
         return None
     totals = [0.0] * 6
@@ -56,8 +60,13 @@ def _mean_reward(sums: Sums) -> float | None:
     return sums[4] / sums[5] if sums[5] else None
 
 
+def _over_texts(number: Callable[[Seen], float | None]) -> Callable[[Observation], Sums | None]:
+    """The measure that is the mean of a number over the completions with an answer."""
+    return lambda observation: mean_of(map(number, observation.answered))
+
+
 def _long(one: Seen) -> float | None:
-    return None if one.reward is None else one.words * one.reward
+    return None if one.reward is None or not one.answered else one.words * one.reward
 
 
 def _copied(one: Seen) -> float | None:
@@ -74,7 +83,7 @@ SIGNALS: Sequence[Signal] = (
         "steering",
         "hacking",
         "More completions have a phrase that addresses the grader or praises the response than at the start.",
-        over(steered),
+        _over_texts(steered),
         lambda one: steered(one) or None,
         "has a steering phrase",
     ),
@@ -82,7 +91,7 @@ SIGNALS: Sequence[Signal] = (
         "copied",
         "hacking",
         "Completions copy the questions of their checklist more than at the start.",
-        over(lambda one: one.copied if one.lines else None),
+        _over_texts(lambda one: one.copied if one.lines else None),
         _copied,
         "share of the questions that are copied",
     ),
@@ -90,7 +99,7 @@ SIGNALS: Sequence[Signal] = (
         "prompt_copied",
         "hacking",
         "Completions copy their prompt more than at the start.",
-        over(lambda one: one.prompt_copied),
+        _over_texts(lambda one: one.prompt_copied),
         lambda one: one.prompt_copied or None,
         "share of the prompt that is copied",
     ),
@@ -98,7 +107,7 @@ SIGNALS: Sequence[Signal] = (
         "repetition",
         "hacking",
         "Completions repeat themselves more than at the start.",
-        over(lambda one: one.repetition),
+        _over_texts(lambda one: one.repetition),
         lambda one: one.repetition or None,
         "share of repeated trigrams",
     ),
@@ -106,8 +115,8 @@ SIGNALS: Sequence[Signal] = (
         "length_change",
         "training",
         "Completions are much longer or shorter than at the start.",
-        over(lambda one: float(one.words)),
-        lambda one: float(one.words),
+        _over_texts(lambda one: float(one.words)),
+        lambda one: float(one.words) if one.answered else None,
         "words",
         size=changed(),
     ),

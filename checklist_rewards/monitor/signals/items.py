@@ -9,6 +9,7 @@ from checklist_rewards.evolving.buffer import EVOLVING_CATEGORY
 from checklist_rewards.monitor.detectors import Sums, fallen, reached
 from checklist_rewards.monitor.seen import Line, Observation, Seen
 from checklist_rewards.monitor.signals.base import Signal, mean_of, over
+from checklist_rewards.scores import item_keys
 
 _LEAST_ITEMS = 3
 
@@ -82,9 +83,9 @@ def _answers(group: Iterable[Seen]) -> list[list[bool]]:
     """The answers to each item that two completions of a group have an answer to."""
     answers: dict[str, list[bool]] = {}
     for one in group:
-        for line in one.lines:
+        for key, line in zip(item_keys(one.lines), one.lines, strict=True):
             if line.passed is not None:
-                answers.setdefault(line.id, []).append(line.passed)
+                answers.setdefault(key, []).append(line.passed)
     return [each for each in answers.values() if len(each) > 1]
 
 
@@ -134,7 +135,7 @@ SIGNALS = (
         "training",
         "Almost all items are failed by all completions of a group, so they teach nothing.",
         _alike(False),
-        lambda one: None if one.reward is None else -one.reward,
+        lambda one: None if one.reward is None or not one.lines else -one.reward,
         "-reward",
         size=reached(),
         relative=False,

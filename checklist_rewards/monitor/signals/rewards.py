@@ -41,7 +41,7 @@ SIGNALS = (
         "saturation",
         "training",
         "Almost all completions get the full score, so the checklist no longer separates them.",
-        over(lambda one: None if one.score is None else float(one.score >= _FULL)),
+        over(lambda one: None if one.score is None or not one.answered else float(one.score >= _FULL)),
         lambda one: one.score,
         "score",
         size=reached(),

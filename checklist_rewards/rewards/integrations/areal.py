@@ -63,7 +63,8 @@ def checklist_reward(
         Unscored: If the judge answered too few items.
     """
     reward = configured()
-    return reward.reward(reward.scores(*_columns(prompt, completions, row))[0])
+    scores = reward.scores(*_columns(prompt, completions, row), special=True, rendered=[prompt])
+    return reward.reward(scores[0])
 
 
 async def checklist_reward_async(
@@ -71,7 +72,8 @@ async def checklist_reward_async(
 ) -> float:
     """[`checklist_reward`] as a coroutine. Concurrent calls are batched."""
     reward = configured()
-    return reward.reward((await reward.scores_async(*_columns(prompt, completions, row)))[0])
+    scores = await reward.scores_async(*_columns(prompt, completions, row), special=True, rendered=[prompt])
+    return reward.reward(scores[0])
 
 
 def _columns(prompt: str | None, completion: str, row: dict[str, Any]) -> tuple[list[Any], list[Any], list[Any]]:

@@ -28,8 +28,22 @@ def _configured(path: str | None) -> SamplewiseReward:
     for name, value, default, advice in (
         ("metric", reward.metric, None, "set primary_metric instead"),
         ("shaping", reward.shaping.steps, (), "omit it, these frameworks receive unshaped scores"),
-        ("target", reward.target, "last", "omit it, these frameworks pass a single text"),
+        ("target", reward.readers.part, "answer", "omit it, these frameworks pass a single text"),
+        ("deadline", reward.deadline, None, "set the engine's timeout instead"),
+        ("retries", reward.retries, 1, "omit it, these frameworks repeat a call themselves or not at all"),
+        ("on_failure", reward.on_failure, "row", "omit it; a sample without a score raises Unscored"),
+        ("log", reward.log.path, None, "omit it, or log the metrics that the framework collects"),
+        ("reference", reward.reference, None, "put `reference` into the label"),
+        ("column", reward.column, "checklist", "omit it, these frameworks pass the checklist as a label"),
+        ("categories", reward.categories, (), "omit it"),
     ):
         if value != default:
             raise SampleError(f"{CONFIG_VARIABLE}: {path}: {name} is supported by TRL trainers only; {advice}.")
-    return SamplewiseReward(reward.scorer, keep_thinking=reward.keep_thinking, thinking_opened=reward.thinking_opened)
+    readers = reward.readers
+    return SamplewiseReward(
+        reward.scorer,
+        keep_thinking=readers.keep_thinking,
+        thinking_opened=readers.thinking_opened,
+        tokenizer=readers.tokenizer,
+        thinking_tags=readers.thinking_tags,
+    )

@@ -14,21 +14,18 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from checklist_rewards.chat import completion_text, opens_thinking, prompt_text
+from checklist_rewards.chat import Target, prompt_text, without_end_tokens
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT, MicroBatcher
+from checklist_rewards.rewards.readers import Readers
 from checklist_rewards.scorer import ChecklistScorer, Sample
-from checklist_rewards.scores import Score
+from checklist_rewards.scores import NO_ANSWER_STATES, Score
 
 _CONTEXT_FIELDS = ("input", "reference", "history")
-_END_TOKENS = re.compile(
-    r"(?:(?:<\|(?:im_end|endoftext|end_of_text|eot_id|eom_id|end|return)\|>|</s>|<eos>|<end_of_turn>)\s*)+\Z"
-)
 
 
 class Unscored(BackendError):
@@ -48,8 +45,9 @@ class SamplewiseReward:
         unscored (`float`, *optional*):
             Reward of a sample that could not be scored. By default [`Unscored`] is raised, because any number would
             change the policy for a failure of the judge.
-        keep_thinking, thinking_opened (`bool`, *optional*, default to `False`):
-            As in `rewards.trl.ChecklistReward`.
+        keep_thinking, thinking_opened, tokenizer, thinking_tags (*optional*):
+            As in `rewards.trl.ChecklistReward`. Frameworks do not pass the policy's tokenizer: without `tokenizer`,
+            the answer is found in the text alone.
         **scorer_arguments:
             Keyword arguments of [`ChecklistScorer`].
     """
@@ -62,7 +60,9 @@ class SamplewiseReward:
         max_batch: int = DEFAULT_MAX_BATCH,
         unscored: float | None = None,
         keep_thinking: bool = False,
-        thinking_opened: bool = False,
+        thinking_opened: bool | None = None,
+        tokenizer: Any = None,
+        thinking_tags: Sequence[str] | None = None,
         **scorer_arguments: Any,
     ):
         if scorer is not None and scorer_arguments:
@@ -75,10 +75,20 @@ class SamplewiseReward:
             scorer or ChecklistScorer(**scorer_arguments), max_wait=max_wait, max_batch=max_batch
         )
         self.unscored = unscored
-        self.keep_thinking, self.thinking_opened = keep_thinking, thinking_opened
+        self.readers = Readers("answer", keep_thinking, thinking_opened, tokenizer, thinking_tags)
 
-    def scores(self, labels: Sequence[Any], completions: Sequence[Any], prompts: Sequence[Any]) -> list[Score]:
-        """Score samples, blocking until they are done.
+    def scores(
+        self,
+        labels: Sequence[Any],
+        completions: Sequence[Any],
+        prompts: Sequence[Any],
+        *,
+        ids: Sequence[Sequence[int]] | None = None,
+        special: bool = False,
+        rendered: Sequence[Any] | None = None,
+    ) -> list[Score]:
+        """Score samples, blocking until they are done. A completion without an answer is scored as the scorer's
+        `no_answer` says, without the judge.
 
         Args:
             labels (sequence):
@@ -87,6 +97,13 @@ class SamplewiseReward:
                 Completions to score.
             prompts (sequence of `str`, lists of messages or `None`):
                 Their prompts.
+            ids (sequence of token ids, *optional*):
+                The completions as the policy wrote them; they are read with `tokenizer`.
+            special (`bool`, *optional*, defaults to `False`):
+                Whether the framework decodes completions with their special tokens.
+            rendered (sequence of `str`, *optional*):
+                The prompts as the policy got them, if `prompts` are others. Their ends show whether a completion
+                begins inside a thought.
 
         Returns:
             `list[Score]`: One score per completion, in order.
@@ -94,13 +111,23 @@ class SamplewiseReward:
         Raises:
             SampleError, ChecklistError: For an invalid row, with its number from 1. The judge has not been called yet.
         """
-        return [future.result() for future in self.queue.submit(self._samples(labels, completions, prompts))]
+        samples = self._samples(labels, completions, prompts, ids, special, rendered or prompts)
+        return [future.result() for future in self.queue.submit(samples)]
 
     async def scores_async(
-        self, labels: Sequence[Any], completions: Sequence[Any], prompts: Sequence[Any]
+        self,
+        labels: Sequence[Any],
+        completions: Sequence[Any],
+        prompts: Sequence[Any],
+        *,
+        ids: Sequence[Sequence[int]] | None = None,
+        special: bool = False,
+        rendered: Sequence[Any] | None = None,
     ) -> list[Score]:
         """Score samples without blocking the event loop; see [`scores`]."""
-        return await self.queue.score_async(self._samples(labels, completions, prompts))
+        return await self.queue.score_async(
+            self._samples(labels, completions, prompts, ids, special, rendered or prompts)
+        )
 
     def reward(self, score: Score) -> float:
         """The reward for the framework. Raises [`Unscored`] if the score has no number and `unscored` is None."""
@@ -114,23 +141,32 @@ class SamplewiseReward:
         """Metrics to log with a reward; see [`score_details`]."""
         return score_details(score)
 
-    def _samples(self, labels: Sequence[Any], completions: Sequence[Any], prompts: Sequence[Any]) -> list[Sample]:
+    def _samples(
+        self,
+        labels: Sequence[Any],
+        completions: Sequence[Any],
+        prompts: Sequence[Any],
+        ids: Sequence[Sequence[int]] | None,
+        special: bool,
+        rendered: Sequence[Any],
+    ) -> list[Sample]:
         if not len(labels) == len(completions) == len(prompts):
             raise SampleError(
                 f"expected one label and one prompt per completion, got {len(completions)} completions, "
                 f"{len(labels)} labels and {len(prompts)} prompts."
             )
-        rows = enumerate(zip(labels, completions, prompts, strict=True), start=1)
-        return [self._sample(label, text, prompt, f"row {row}") for row, (label, text, prompt) in rows]
+        if special:
+            reader, opened = self.readers.of(), self.readers.thinking_opened
+            begun = [opened if opened is not None or p is None else reader.opened(p) for p in rendered]
+            targets = [reader.read(c, raw=c, opened=o) for c, o in zip(completions, begun, strict=True)]
+        else:
+            targets = self.readers.read(completions, rendered, ids)
+        rows = enumerate(zip(labels, targets, prompts, strict=True), start=1)
+        return [labelled_sample(label, target, prompt, f"row {row}") for row, (label, target, prompt) in rows]
 
-    def _sample(self, label: Any, completion: Any, prompt: Any, where: str) -> Sample:
-        opened = self.thinking_opened or (prompt is not None and opens_thinking(prompt))
-        target = completion_text(completion, keep_thinking=self.keep_thinking, opened=opened)
-        return labelled_sample(label, target, prompt, where)
 
-
-def labelled_sample(label: Any, target: str, prompt: Any, where: str) -> Sample:
-    """The [`Sample`] of a label, a text and a prompt (or None).
+def labelled_sample(label: Any, target: Target | str, prompt: Any, where: str) -> Sample:
+    """The [`Sample`] of a label, what the policy answered, and a prompt (or None).
 
     Raises:
         SampleError, ChecklistError: For an invalid label. The message starts with `where`.
@@ -159,7 +195,9 @@ def labelled_sample(label: Any, target: str, prompt: Any, where: str) -> Sample:
     input, history = (None, None) if prompt is None else prompt_text(prompt)
     if context.get("input") is not None:
         input, history = context["input"], None
-    return Sample(checklist, target, input, context.get("reference"), context.get("history") or history)
+    target = Target(target) if isinstance(target, str) else target
+    history = context.get("history") or history
+    return Sample(checklist, target.text, input, context.get("reference"), history, state=target.state)
 
 
 def answer_after(prompt: str, query: str, where: str) -> str:
@@ -180,7 +218,7 @@ def answer_after(prompt: str, query: str, where: str) -> str:
             f"{where}: the query does not contain its prompt {prompt!r:.60}, so the answer cannot be extracted; was "
             "the prompt truncated?"
         )
-    return _END_TOKENS.sub("", answer)
+    return without_end_tokens(answer)
 
 
 def score_details(score: Score) -> dict[str, float]:
@@ -189,12 +227,16 @@ def score_details(score: Score) -> dict[str, float]:
         "pass_rate": score.pass_rate,
         "answered_weight": score.answered_weight,
         "scored": float(score.primary_score is not None),
+        "no_answer": float(score.state in NO_ANSWER_STATES),
+        "cut": float(score.state == "cut"),
     }
     return {f"checklist/{name}": -1.0 if value is None else value for name, value in numbers.items()}
 
 
 def unscored_reason(score: Score) -> str:
     """Why a score has no number, as one sentence."""
+    if score.no_answer:
+        return f"the completion has no answer ({score.state}), and no_answer='unscored' gives it no reward."
     why = ", ".join(f"{count} {reason}" for reason, count in score.unanswered.most_common())
     return (
         f"the judge answered {score.answered} of {score.total} items ({why or 'none unanswered'}), too few to score."

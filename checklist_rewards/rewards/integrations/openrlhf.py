@@ -53,7 +53,7 @@ class ChecklistRewardFunc(SamplewiseReward):
         rows = enumerate(zip(prompts, queries, strict=True), start=1)
         try:
             answers = [answer_after(prompt, query, f"row {row}") for row, (prompt, query) in rows]
-            scores = self.scores(labels, answers, prompts)
+            scores = self.scores(labels, answers, prompts, special=True)
         except (SampleError, ChecklistError) as error:
             logger.error("OpenRLHF gets no reward for an invalid row: %s", error)  # OpenRLHF hides the exception
             raise

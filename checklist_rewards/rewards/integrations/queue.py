@@ -21,6 +21,7 @@ A server may name the client of each call, an estimate of its tokens and a deadl
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
@@ -39,6 +40,8 @@ from checklist_rewards.errors import (
 from checklist_rewards.rewards.integrations.fair_queue import FairQueue, Waiting
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_MAX_WAIT = 0.005
 DEFAULT_MAX_BATCH = 256
@@ -111,7 +114,8 @@ class MicroBatcher:
         max_tokens (`int`, *optional*):
             Maximum number of tokens of the waiting samples; None for no limit.
         on_batch (`Callable[[BatchReport], None]`, *optional*):
-            Called after each call of the scorer, before its callers get their scores. Not pickled.
+            Called after each call of the scorer, before its callers get their scores. If it raises, the error is
+            logged. Not pickled.
 
     Raises:
         SampleError: For a setting outside its range.
@@ -317,8 +321,12 @@ class MicroBatcher:
                 waiting.future.set_result(score)
 
     def _report(self, report: BatchReport) -> None:
-        if self._on_batch is not None:
+        if self._on_batch is None:
+            return
+        try:
             self._on_batch(report)
+        except Exception:  # the callers of the batch and of all later ones wait for this thread
+            logger.exception("on_batch failed; the scores of its batch are not affected.")
 
 
 def _sample_error(error: Exception) -> Exception:

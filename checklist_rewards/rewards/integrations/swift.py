@@ -64,7 +64,7 @@ class ChecklistORM(ORM):
             messages (sequence of lists of messages):
                 Conversations that end with the completions.
             **columns:
-                The other columns, among them `checklist`.
+                The other columns, among them `checklist`, and `response_token_ids` where ms-swift has them.
 
         Returns:
             `list[float | None]`: One reward per completion.
@@ -76,6 +76,9 @@ class ChecklistORM(ORM):
         if messages is None:
             raise SampleError(f"{NAME}: expected a column 'messages' that ends with the completions, got none.")
         prompts = [conversation[:-1] for conversation in messages]
+        turns = columns.get("response_token_ids")
+        if turns is not None and all(turns):  # one list per turn; the last one is the completion
+            columns["completion_ids"] = [ids[-1] if isinstance(ids[-1], list) else ids for ids in turns]
         return self.reward(prompts=prompts, completions=completions, log_metric=_no_log, **columns)
 
 

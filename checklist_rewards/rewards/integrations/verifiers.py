@@ -15,8 +15,8 @@ or in its own code:
 Settings are read from the YAML file in `CHECKLIST_REWARDS_CONFIG`. Instances are cheap and share one scorer.
 
 Run inside verifiers 0.4.0 (`make test-frameworks`): `Task.score` calls decorated and configured rewards, and
-`Judge.score(task, trace)` returns a float; `trace.last_reply` is the completion and `task.prompt_text` the prompt. An
-exception becomes a `TaskError` and the reward stays None, so unscored samples raise [`Unscored`].
+`Judge.score(task, trace)` returns a float; the last message of the assistant is the completion and `task.prompt_text`
+the prompt. An exception becomes a `TaskError` and the reward stays None, so unscored samples raise [`Unscored`].
 """
 
 from __future__ import annotations
@@ -54,8 +54,20 @@ class ChecklistJudge(Judge):
         label = getattr(task, "checklist", None)
         if label is None:
             raise SampleError(f"the task data requires a field 'checklist', got {type(task).__name__} without it.")
-        scores = await self.reward.scores_async([label], [trace.last_reply], [task.prompt_text or None])
+        scores = await self.reward.scores_async([label], [completion_of(trace)], [task.prompt_text or None])
         return self.reward.reward(scores[0])
+
+
+def completion_of(trace: Any) -> str | list[dict[str, Any]]:
+    """The completion in a trace: the reply of the root agent, or the last message of the assistant. `last_reply` alone
+    does not show whether that message is an answer or the text before a tool call."""
+    messages = getattr(trace, "assistant_messages", None)
+    if getattr(trace, "root_reply", None) is not None or not messages:
+        return trace.last_reply or ""
+    last = messages[-1]
+    calls = [{"function": {"name": c.name, "arguments": c.arguments}} for c in getattr(last, "tool_calls", None) or ()]
+    thought = getattr(last, "reasoning_content", None)
+    return [{"role": "assistant", "content": last.content, "tool_calls": calls, "reasoning_content": thought}]
 
 
 async def checklist_reward(task: Any, trace: Any) -> float:

@@ -19,6 +19,7 @@ export function comparisonTables(comparison) {
       "Coverage ", figure(comparison.coverage), ` of ${count(comparison.units)} items.`,
       comparison.unmatched_rows ? ` ${count(comparison.unmatched_rows)} rows are on one side only.` : "",
       comparison.unmatched_items ? ` ${count(comparison.unmatched_items)} items are on one side only.` : "",
+      comparison.no_answer ? ` ${count(comparison.no_answer)} rows have no answer and are left out.` : "",
     ),
     table(["", ...sections.map(([name]) => [name, "n"])], rows, { "aria-label": "Agreement" }),
     el("div", { class: "columns" }, confusions),

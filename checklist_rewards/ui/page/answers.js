@@ -1,12 +1,15 @@
 // One answer of the judge while a score arrives, as text: nothing that a model wrote is read as HTML.
 
 import { el, fixed, num, written } from "./dom.js";
+import { stateTag } from "./states.js";
 
 /** An answer with its probability, label mass and reason. */
 export function answerLine(line) {
-  const kind = line.passed === true ? "pass" : line.passed === false ? "fail" : "open";
-  const word = line.passed === true ? "passes" : line.passed === false ? "fails" : "";
-  const shown = line.answer ?? "unanswered";
+  const unread = line.unanswered?.startsWith("no_answer"); // the judge was not asked
+  const passed = unread ? null : line.passed;
+  const kind = passed === true ? "pass" : passed === false ? "fail" : "open";
+  const word = passed === true ? "passes" : passed === false ? "fails" : "";
+  const shown = line.answer ?? (unread ? "not asked" : "unanswered");
   const p = line.probabilities?.yes ?? line.confidence;
   const name = line.probabilities && "yes" in line.probabilities ? "P(yes)" : `P(${shown})`;
   return [
@@ -25,7 +28,7 @@ const METRICS = ["pass_rate", "weighted_score", "expected_score", "normalized_sc
 export function scoreLine(score) {
   const known = METRICS.filter((name) => score[name] !== null);
   return [
-    el("div", { class: "fact" }, el("span", { class: "muted" }, `score (${score.primary_metric})`), el("strong", { class: "score" }, num(score.primary_score, 4)), score.lower !== score.upper && score.lower !== null ? el("small", {}, `from ${fixed(score.lower, 4)} to ${fixed(score.upper, 4)}, whatever the missing answers`) : null),
+    el("div", { class: "fact" }, el("span", { class: "muted" }, `score (${score.primary_metric})`), el("strong", { class: "score" }, num(score.primary_score, 4)), stateTag(score.state), score.lower !== score.upper && score.lower !== null ? el("small", {}, `from ${fixed(score.lower, 4)} to ${fixed(score.upper, 4)}, whatever the missing answers`) : null),
     el("dl", { class: "metrics" }, known.map((name) => el("div", {}, el("dt", {}, name.replaceAll("_", " ")), el("dd", {}, num(score[name], 4))))),
   ];
 }

@@ -1,6 +1,7 @@
 // One completion of a training run: its advantage, the answers as marks, and its text.
 
 import { el, fixed, num, written } from "./dom.js";
+import { stateTag } from "./states.js";
 
 /** A card. `text` replaces the completion's text, for example by one with its changes marked. */
 export function card(file, row, open, { heading = null, text = null } = {}) {
@@ -15,6 +16,7 @@ export function card(file, row, open, { heading = null, text = null } = {}) {
       { class: "given" },
       el("strong", { class: advantage >= 0 ? "good" : "bad" }, Number.isNaN(advantage) ? "no reward" : `${advantage >= 0 ? "+" : ""}${fixed(advantage)}`),
       el("span", { class: "muted" }, "reward ", num(rows.reward[row])),
+      stateTag(file.state(row)),
       el("button", { class: "link", onclick: () => open(row) }, "details"),
     ),
     marks(file, row),

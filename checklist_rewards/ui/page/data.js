@@ -1,6 +1,6 @@
 // The data of a report. Views read it through Report and RunFile only, so that a server can take the place of the embedded table.
 
-const ROW_INTEGERS = ["id", "prompt", "target", "counts", "words", "step", "group"];
+const ROW_INTEGERS = ["id", "prompt", "target", "counts", "words", "step", "group", "state"];
 const CELL_INTEGERS = ["item", "answer", "passed", "reason", "judge", "method", "reasoning", "label"];
 
 /** The report in this page: gzip in base64, in the element with the id "data". */
@@ -72,6 +72,8 @@ export class RunFile {
     this.judges = table.judges;
     this.methods = table.methods;
     this.reasons = table.reasons;
+    this.states = table.states;
+    this.unread = this.reasons.indexOf("no_answer"); // the reason of cells that no judge has read
     this.more = table.more;
     this.pairs = table.pairs;
     this.shaping = table.shaping;
@@ -99,6 +101,21 @@ export class RunFile {
   }
   rowOf(id) {
     return this.places.get(id);
+  }
+
+  /** What the policy made of its turn: "answered", "cut", ...; null if the file does not say. */
+  state(row) {
+    return this.rows.state[row] < 0 ? null : this.states[this.rows.state[row]];
+  }
+
+  /** Whether the row has no answer, so that the judge was not asked. */
+  isUnread(row) {
+    return this.rows.counts[row] > 0 && this.unread >= 0 && this.cells.reason[this.starts[row]] === this.unread;
+  }
+
+  /** Whether a row has a state other than "answered". */
+  get hasStates() {
+    return this.states.some((name) => name !== "answered");
   }
 
   /** The row that an earlier version of this file had as `row`: rows of other ranks, and of samples, change their numbers. */

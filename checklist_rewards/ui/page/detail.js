@@ -2,8 +2,10 @@
 
 import { el, fixed, num, table, written } from "./dom.js";
 import { evidenceLine, evidenceOf, withEvidence } from "./evidence.js";
+import { stateName } from "./states.js";
 
 const GRPO_EPSILON = 1e-4; // GRPOTrainer adds it to the standard deviation
+const UNREAD = "no_answer"; // the reason of items that the judge was not asked
 const SCORES = ["pass", "weighted", "expected", "normalized", "quality"];
 const METRICS = [
   ["pass_rate", "pass rate"],
@@ -31,12 +33,14 @@ export function detail(file, row, partner, advice) {
       reward ? fact("reward", num(rows.reward[row], 4), shaped(file, row)) : null,
       reward ? fact("advantage", num(rows.advantage[row], 4), "reward minus the mean of its group") : null,
       reward ? fact("step", String(rows.step[row])) : null,
+      file.hasStates && file.state(row) ? fact("state", stateName(file.state(row))) : null,
       fact("words", String(rows.words[row])),
     ),
     el("dl", { class: "metrics" }, known.map(([name, shown]) => el("div", {}, el("dt", {}, shown), el("dd", {}, num(rows[name][row], 4))))),
     file.prompt(row) === null ? null : part("Prompt", written(file.prompt(row))),
     part("Response", withEvidence(file, row, found)),
     reward ? makingOf(file, row) : null,
+    file.isUnread(row) ? el("p", { class: "note" }, "The response has no answer, so the judge was not asked.") : null,
     file.rows.counts[row] ? part("Answers", answers(file, row, partner, advice, found)) : el("p", { class: "note" }, "This row has no answers."),
   ];
 }
@@ -128,10 +132,10 @@ function answer(file, line, theirs, advice, evidence) {
       line.agreement === undefined ? null : el("span", { class: "muted" }, "agreement ", num(line.agreement)),
       line.judge || line.method ? el("span", { class: "muted" }, [line.judge, line.method].filter(Boolean).join(", ")) : null,
     ),
-    line.label === null ? null : compared("people", line.label, line.label !== line.answer),
+    line.label === null ? null : compared("people", line.label, line.label !== line.answer && line.reason !== UNREAD),
     line.shadow === undefined ? null : compared("shadow judge", line.shadow, line.shadow !== line.answer),
     theirs === null ? null : compared(theirs[0], theirs[1].answer ?? `unanswered: ${theirs[1].reason}`, theirs[1].answer !== line.answer, theirs[1]),
-    line.reason === null ? null : el("p", { class: "reason" }, [advice[line.reason], line.detail].filter(Boolean).join(": ")),
+    line.reason === null || line.reason === UNREAD ? null : el("p", { class: "reason" }, [advice[line.reason], line.detail].filter(Boolean).join(": ")),
     line.probabilities ? el("p", { class: "muted" }, Object.entries(line.probabilities).map(([name, p]) => [`${name} `, num(p), "  "])) : null,
     line.uncalibrated ? el("p", { class: "muted" }, "before calibration: ", Object.entries(line.uncalibrated).map(([name, p]) => [`${name} `, num(p), "  "])) : null,
     line.reasoning === null ? null : written(line.reasoning, { class: "written reasoning" }),
@@ -153,7 +157,7 @@ function voted(file, vote) {
 /** The answer with the colour of its outcome, and a word for it: colour alone says nothing to some readers. */
 function pill(line) {
   const kind = line.passed === 1 ? "pass" : line.passed === 0 ? "fail" : "open";
-  const shown = line.answer ?? `unanswered: ${line.reason ?? "no reason"}`;
+  const shown = line.answer ?? (line.reason === UNREAD ? "not asked" : `unanswered: ${line.reason ?? "no reason"}`);
   return el("span", { class: `pill ${kind}` }, shown, kind === "open" ? null : el("small", {}, kind === "pass" ? " passes" : " fails"));
 }
 

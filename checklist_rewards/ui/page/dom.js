@@ -89,5 +89,5 @@ export function note(...children) {
 
 /** Text a model or a user wrote. */
 export function written(text, attributes = {}) {
-  return el("div", { class: "written", dir: "auto", ...attributes }, text === null ? el("em", {}, "no text") : text);
+  return el("div", { class: "written", dir: "auto", ...attributes }, text === null || text === "" ? el("em", {}, "no text") : text);
 }

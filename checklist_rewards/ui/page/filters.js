@@ -5,6 +5,7 @@ export const EMPTY = {
   item: "", // the id of an item
   answer: "", // "" any, or "pass", "fail", "unanswered", or "=" and an answer
   reason: "",
+  state: "",
   low: "",
   high: "",
   from: "", // steps
@@ -19,6 +20,7 @@ export function matching(file, filter, partner) {
   const inText = filter.text ? textMatches(file, filter.text) : null;
   const item = filter.item === "" ? -1 : file.items.findIndex((one) => one.id === filter.item);
   const reason = filter.reason === "" ? -1 : file.reasons.indexOf(filter.reason);
+  const state = filter.state === "" ? -1 : file.states.indexOf(filter.state);
   const answer = filter.answer.startsWith("=") ? file.answers.indexOf(filter.answer.slice(1)) : -1;
   const passed = { pass: 1, fail: 0 }[filter.answer];
   const limit = (text, other) => (text === "" ? other : Number(text));
@@ -30,6 +32,7 @@ export function matching(file, filter, partner) {
   const kept = [];
   for (let row = 0; row < file.length; row++) {
     if (inText && !inText[rows.prompt[row] + 1] && !inText[rows.target[row] + 1] && !inText[rows.id[row] + 1]) continue;
+    if (state >= 0 && rows.state[row] !== state) continue;
     if (byScore && !(rows.score[row] >= low && rows.score[row] <= high)) continue;
     if (rows.step[row] >= 0 && !(rows.step[row] >= from && rows.step[row] <= to)) continue;
     if (byCell) {
@@ -40,8 +43,8 @@ export function matching(file, filter, partner) {
           (reason < 0 || cells.reason[cell] === reason) &&
           (answer < 0 || cells.answer[cell] === answer) &&
           (passed === undefined || cells.passed[cell] === passed) &&
-          (filter.answer !== "unanswered" || cells.reason[cell] >= 0) &&
-          (!filter.peopleDiffer || (cells.label[cell] >= 0 && cells.label[cell] !== cells.answer[cell])) &&
+          (filter.answer !== "unanswered" || (cells.reason[cell] >= 0 && cells.reason[cell] !== file.unread)) &&
+          (!filter.peopleDiffer || peopleDiffer(file, cell)) &&
           (differs === null || differs[cell] === 1);
       }
       if (!found) continue;
@@ -73,6 +76,11 @@ export function sorted(file, kept, key, descending) {
     if (Number.isNaN(one) || Number.isNaN(other)) return Number.isNaN(one) - Number.isNaN(other) || a - b;
     return sign * (one - other) || a - b;
   });
+}
+
+/** Whether people give another answer than the judge. Where no judge has read the row, they do not. */
+export function peopleDiffer({ cells, unread }, cell) {
+  return cells.label[cell] >= 0 && cells.label[cell] !== cells.answer[cell] && (unread < 0 || cells.reason[cell] !== unread);
 }
 
 /** Per cell of `file`: 1 where the other file has another answer to the same item of the same row. */

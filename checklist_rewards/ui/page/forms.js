@@ -83,6 +83,7 @@ export function settingsForm(choices, changed = () => {}) {
     threshold: number("threshold", 0.6),
     min_answered: number("min_answered", 0.5),
     abstention: choice([["", shown("abstention", "skip")], "skip", "zero", "partial", "fail"]),
+    no_answer: choice([["", shown("no_answer", "lowest")], "lowest", "unscored", "judge"]),
     scale: number("scale", "yes/no"),
     capture_reasoning: choice([["", shown("capture_reasoning", "no")], ["true", "yes"], ["false", "no"]]),
     samples: number("samples", 1),

@@ -4,6 +4,7 @@ import { get } from "./api.js";
 import { count, el, num, note, plural, section, written } from "./dom.js";
 import { alertOf, choice, field } from "./forms.js";
 import { keeping } from "./keep.js";
+import { stateTag } from "./states.js";
 import { curves, learnedTable } from "./training.js";
 
 const POLLED = 2000;
@@ -65,10 +66,10 @@ export async function live(main, project) {
       "article",
       { class: "card" },
       el("h3", {}, `Step ${one.step}`),
-      el("div", {}, "reward ", num(one.reward)),
+      el("div", {}, "reward ", num(one.reward), " ", stateTag(one.state)),
       el("div", { class: "muted two-lines", dir: "auto" }, one.prompt ?? ""),
       written(one.completion),
-      el("ul", { class: "passed" }, one.items.map((item) => el("li", {}, el("span", { class: `pill ${item.passed === null ? "open" : item.passed ? "pass" : "fail"}` }, item.passed === null ? "no answer" : item.passed ? "pass" : "fail"), ` ${item.question}`))),
+      el("ul", { class: "passed" }, one.items.map((item) => el("li", {}, el("span", { class: `pill ${item.passed === null ? "open" : item.passed ? "pass" : "fail"}` }, item.passed === null ? "unanswered" : item.passed ? "pass" : "fail"), ` ${item.question}`))),
     );
   }
 }

@@ -2,8 +2,9 @@
 
 import { detail } from "./detail.js";
 import { el, fixed, note, count } from "./dom.js";
-import { EMPTY, differingCells, matching, sorted } from "./filters.js";
+import { EMPTY, differingCells, matching, peopleDiffer, sorted } from "./filters.js";
 import { sampled } from "./overview.js";
+import { stateName, stateTag } from "./states.js";
 
 const ROW_HEIGHT = 30;
 const SPARE_ROWS = 8;
@@ -167,7 +168,8 @@ export function matrix(report, file, state, opened) {
     el("span", { class: "sample", "data-passed": "0", "data-step": "5" }, "fails"),
     " ",
     el("span", { class: "sample", "data-passed": "-1" }, "–"),
-    " unanswered. The number is P(yes); the line below it is the label mass.",
+    file.unread >= 0 ? " unanswered, or not asked because the response has no answer (see the state)." : " unanswered.",
+    " The number is P(yes); the line below it is the label mass.",
     differs ? " A dot marks answers that the other file does not give." : "",
     file.hasCells("label") ? " A corner marks answers that people do not give." : "",
     " Keys: arrows, Enter to open, Esc to close, / to search.",
@@ -199,6 +201,8 @@ export function matrix(report, file, state, opened) {
       result.push({ ...number("step", "step", "Training step", 0), width: 56, falling: false });
       if (!narrow) result.push(number("reward", "reward", "Reward", 3), number("advantage", "adv.", "Reward minus the mean of its group", 3));
     }
+    if (file.hasStates)
+      result.push({ key: "state", name: "state", title: "What the policy made of its turn", falling: true, width: narrow ? 110 : 122, draw: (row, a) => el("div", { ...a, class: "name" }, stateTag(file.state(row))) });
     const response = { key: "words", name: "response", title: "Length of the response in words", falling: true, width: 240, grows: true, draw: (row, a) => el("div", { ...a, class: "snippet", dir: "auto" }, snippet(file.target(row) ?? file.prompt(row) ?? "")) };
     if (!narrow) result.push(response);
     const dense = cells.item.length >= DENSE * items.length * file.length && items.length <= MOST_COLUMNS;
@@ -226,11 +230,12 @@ export function matrix(report, file, state, opened) {
     const shown = answer === null ? "–" : answer === "yes" || answer === "no" ? (Number.isNaN(p) ? answer : fixed(p, 2).replace(/^0/, "")) : answer;
     const sure = Number.isNaN(p) ? STEPS : Math.min(STEPS, 1 + Math.floor((answer === "yes" || answer === "no" ? Math.abs(p - 0.5) * 2 : p) * STEPS));
     const question = file.items[cells.item[cell]].question;
-    const outcome = answer === null ? `unanswered: ${file.reasons[cells.reason[cell]] ?? ""}` : `${answer}${Number.isNaN(p) ? "" : ", P(yes) " + fixed(p)}${Number.isNaN(mass) ? "" : ", mass " + fixed(mass)}`;
+    const unread = file.unread >= 0 && cells.reason[cell] === file.unread;
+    const outcome = unread ? "not asked: the response has no answer" : answer === null ? `unanswered: ${file.reasons[cells.reason[cell]] ?? ""}` : `${answer}${Number.isNaN(p) ? "" : ", P(yes) " + fixed(p)}${Number.isNaN(mass) ? "" : ", mass " + fixed(mass)}`;
     const marks = [
       answer !== null && answer !== "yes" && answer !== "no" ? "word" : "",
       differs && differs[cell] ? "other" : "",
-      cells.label[cell] >= 0 && cells.label[cell] !== cells.answer[cell] ? "people" : "",
+      peopleDiffer(file, cell) ? "people" : "",
     ].join(" ");
     return el(
       "div",
@@ -270,6 +275,7 @@ function filterForm(file, filter, partner, refresh) {
     field("item", select("item", [["", "any item"], ...items])),
     field("answer", select("answer", [["", "any answer"], ["pass", "passes"], ["fail", "fails"], ["unanswered", "unanswered"], ...answers])),
     file.reasons.length ? field("reason", select("reason", [["", "any reason"], ...file.reasons.map((name) => [name, name])])) : null,
+    file.hasStates ? field("state", select("state", [["", "any state"], ...file.states.map((name) => [name, stateName(name)])])) : null,
     field("score from", text("low", number)),
     field("to", text("high", number)),
     file.kind === "rewards" ? [field("step from", text("from", number)), field("to", text("to", number))] : null,

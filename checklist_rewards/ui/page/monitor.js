@@ -2,11 +2,13 @@
 
 import { lines } from "./charts.js";
 import { count, el, note, num, plural, section, table, written } from "./dom.js";
+import { stateTag } from "./states.js";
 
 const PAIRS = [
   ["Rewarded and held-out items", [["reward_rewarded", "mean credit of rewarded items"], ["reward_held_out", "of held-out items"]]],
   ["Judge and shadow judge", [["shadow_own", "judge"], ["shadow_reward", "shadow judge"]]],
   ["Reward at the length of the start", [["reward_mean", "reward"], ["length_matched", "at the length of the start"]]],
+  ["Completions without an answer, or cut", [["empty", "empty"], ["cut_in_thought", "cut in thought"], ["unfinished", "unfinished"], ["cut", "cut"]]],
   ["Label mass and unanswered reads", [["label_mass", "label mass"], ["unanswered", "unanswered"]]],
 ];
 const ABOUT = { hacking: "reward hacking", judge: "the judge", training: "training" };
@@ -32,7 +34,7 @@ function alarms(one) {
 }
 
 function completion(shown) {
-  return el("div", {}, el("p", { class: "muted two-lines", dir: "auto" }, shown.prompt), written(shown.completion), el("p", { class: "muted" }, "reward ", num(shown.reward), `, ${shown.why} `, num(shown.evidence)));
+  return el("div", {}, el("p", { class: "muted two-lines", dir: "auto" }, shown.prompt), written(shown.completion), el("p", { class: "muted" }, "reward ", num(shown.reward), `, ${shown.why} `, num(shown.evidence), " ", stateTag(shown.state)));
 }
 
 function curves({ steps, statistics }) {
@@ -54,7 +56,8 @@ function signals(one) {
     num(signal.threshold, 2),
     signal.alarm.some(Boolean) ? el("span", { class: "flag" }, plural(signal.alarm.filter(Boolean).length, "step")) : "",
   ]);
-  return section("Signals", note("Size: what is compared with the threshold, mostly the change since the first steps, with its standard error."), table(["signal", "about", ["last value", "n"], ["size", "n"], ["largest", "n"], ["threshold", "n"], "above it"], rows, { "aria-label": "Signals" }));
+  const missing = one.not_evaluated.length ? note(`Not evaluated, because there were no data for them: ${one.not_evaluated.map((name) => name.replaceAll("_", " ")).join(", ")}.`) : null;
+  return section("Signals", note("Size: what is compared with the threshold, mostly the change since the first steps, with its standard error."), missing, table(["signal", "about", ["last value", "n"], ["size", "n"], ["largest", "n"], ["threshold", "n"], "above it"], rows, { "aria-label": "Signals" }));
 }
 
 function canaries(one) {

@@ -2,6 +2,7 @@
 
 import { histogram, rateBar } from "./charts.js";
 import { bounds, count, el, note, num, plural, section, table } from "./dom.js";
+import { stateName } from "./states.js";
 
 const MOST_ITEMS = 50;
 
@@ -13,7 +14,8 @@ export function overview(report, file, open) {
     tile("mean score", num(facts.mean, 4), facts.unscored ? `${plural(facts.unscored, "row")} without a score` : null),
     tile("macro (mean pass rate)", num(facts.macro, 4)),
     tile("micro (DRFR)", num(facts.micro, 4), bounds(facts.micro_interval)),
-    tile("answered", `${count(facts.answered)} of ${count(facts.reads)}`),
+    noAnswer(facts),
+    tile("reads answered", `${count(facts.answered)} of ${count(facts.reads)}`),
     tile("label mass", num(facts.mass, 4), facts.masses ? "mean of the reads" : "not reported by this judge"),
   ];
   if (file.kind === "pairs") return [section("Pairs", el("p", {}, `${plural(facts.rows, "pair")}.`))];
@@ -26,6 +28,7 @@ export function overview(report, file, open) {
       section("Scores", facts.scored ? histogram(facts.score_bins, { label: `Distribution of ${count(facts.scored)} scores` }) : note("No row has a score.")),
       facts.mass_bins ? section("Label mass", histogram(facts.mass_bins, { label: "Distribution of the label mass" })) : null,
     ),
+    states(facts, open),
     unanswered(facts, open),
     facts.categories.length ? section("Categories", rates(facts.categories, "category", (line) => line.category)) : null,
     items(facts, open),
@@ -44,6 +47,25 @@ export function sampled(file) {
     `The matrix shows a random sample of ${count(file.length)} of the ${count(file.total)} rows (${what}seed ${file.seed}). `,
     "All figures of this page are computed over all rows.",
   );
+}
+
+/** The number of responses without an answer; files of earlier versions do not say. */
+function noAnswer(facts) {
+  if (!facts.with_state) return tile("without an answer", num(null), "not recorded in this file");
+  const without = facts.states.filter((line) => line.state !== "cut").reduce((sum, line) => sum + line.count, 0);
+  return tile("without an answer", `${count(without)} of ${count(facts.with_state)}`, facts.without_state ? `${plural(facts.without_state, "row")} without a state` : null);
+}
+
+function states(facts, open) {
+  if (!facts.states.length) return null;
+  const rows = facts.states.map((line) => [
+    el("button", { class: "link", onclick: () => open("matrix", { state: line.state }) }, stateName(line.state)),
+    count(line.count),
+    num(line.count / facts.with_state),
+    line.meaning,
+  ]);
+  const asked = facts.not_asked ? note(`The judge was not asked about ${plural(facts.not_asked, "row")} without an answer. Their scores count in the means, and not in reads and items.`) : null;
+  return section("Responses without an answer, or cut", asked, table(["state", ["rows", "n"], ["share", "n"], "what it means"], rows, { "aria-label": "Responses without an answer, or cut" }));
 }
 
 function unanswered(facts, open) {

@@ -47,7 +47,7 @@ function ofPrompt(file, rows, open) {
     ["step", ["completions", "n"], ["lowest", "n"], ["median", "n"], ["highest", "n"], "the completion with the median reward"],
     steps.map((number, place) => {
       const own = at.get(number), rewards = known(number), middle = RANKS[1][1](own);
-      return [el("button", { class: "link", onclick: () => go(place) }, `step ${number}`), count(own.length), num(rewards.at(-1)), num(reward[middle]), num(rewards[0]), [marks(file, middle), el("div", { class: "two-lines", dir: "auto" }, file.target(middle) ?? "no text")]];
+      return [el("button", { class: "link", onclick: () => go(place) }, `step ${number}`), count(own.length), num(rewards.at(-1)), num(reward[middle]), num(rewards[0]), [marks(file, middle), el("div", { class: "two-lines", dir: "auto" }, file.target(middle) || "no text")]];
     }),
     { "aria-label": "Completions of the prompt", class: "short-table" },
   );

@@ -4,6 +4,7 @@ import { lines, sparkline } from "./charts.js";
 import { card, shorter } from "./completion.js";
 import { bounds, el, fixed, note, num, plural, section, table, written } from "./dom.js";
 import { sampled } from "./overview.js";
+import { stateName } from "./states.js";
 import { promptHistory } from "./prompt.js";
 
 const MOST_LEARNED = 30;
@@ -27,11 +28,12 @@ export function curves(figures) {
   const changed = figures.changed ?? [];
   const breaks = changed.some(Boolean) ? changed : [];
   const line = (name, shown = name) => ({ name: shown, values: series[name] });
-  const names = Object.keys(categories);
+  const names = Object.keys(categories), states = Object.keys(figures.states);
   return [
     lines(steps, [line("reward"), line("score"), line("pass_rate", "pass rate")], { label: breaks.length ? "Reward, score and pass rate, interrupted where checklists changed" : "Reward, score and pass rate", low: 0, high: 1, breaks }),
     names.length ? lines(steps, names.slice(0, 6).map((name) => ({ name, values: categories[name] })), { label: "Pass rate by category", low: 0, high: 1 }) : null,
-    lines(steps, [line("words", "words")], { label: "Length of the completions", digits: 1 }),
+    lines(steps, [line("words", "words")], { label: states.length ? "Length of the completions with an answer" : "Length of the completions", digits: 1 }),
+    states.length ? lines(steps, states.map((name) => ({ name: stateName(name), values: figures.states[name] })), { label: "Completions without an answer, or cut", low: 0, high: 1 }) : null,
     lines(steps, [line("reward_std_in_group", "standard deviation of the reward in a group"), line("groups_without_variance", "groups without variance"), line("without_reward", "completions without a reward")], { label: "Variance and failures", low: 0 }),
   ];
 }

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from checklist_rewards import ChecklistScorer
+from checklist_rewards.chat import CompletionReader
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.rewards.integrations import areal
 from checklist_rewards.rewards.integrations.areal import checklist_reward
@@ -54,12 +55,16 @@ def test_a_number_for_the_unscored_is_the_users_choice_and_is_logged():
         "checklist/pass_rate": 0.0,
         "checklist/answered_weight": 1.0,
         "checklist/scored": 1.0,
+        "checklist/no_answer": 0.0,
+        "checklist/cut": 0.0,
     }
     assert failed == {
         "score": 0.25,
         "checklist/pass_rate": -1.0,
         "checklist/answered_weight": 0.0,
         "checklist/scored": 0.0,
+        "checklist/no_answer": 0.0,
+        "checklist/cut": 0.0,
     }
     for wrong in (True, "0", float("nan")):
         with pytest.raises(SampleError, match="unscored="):
@@ -181,6 +186,12 @@ def test_the_configured_reward_is_one_per_process_and_needs_its_file(adapter, mo
         ("metric: pass", "metric is supported by TRL trainers only; set primary_metric"),
         ("shaping: [clipped]", "shaping is supported by TRL trainers only"),
         ("target: transcript", "target is supported by TRL trainers only"),
+        ("deadline: 60", "deadline is supported by TRL trainers only; set the engine's timeout"),
+        ("retries: 3", "retries is supported by TRL trainers only"),
+        ("on_failure: raise", "on_failure is supported by TRL trainers only"),
+        ("log: rewards.jsonl", "log is supported by TRL trainers only"),
+        ("reference: answer", "reference is supported by TRL trainers only; put `reference` into the label"),
+        ("column: rubric", "column is supported by TRL trainers only"),
     ],
 )
 def test_a_setting_that_these_hosts_would_not_follow_is_refused(tmp_path, monkeypatch, setting, words):
@@ -189,3 +200,32 @@ def test_a_setting_that_these_hosts_would_not_follow_is_refused(tmp_path, monkey
     monkeypatch.setenv("CHECKLIST_REWARDS_CONFIG", str(config))
     with pytest.raises(SampleError, match=f"reward.yaml: {words}"):
         configured()
+
+
+def test_a_trace_that_ends_with_a_call_has_no_answer(adapter):
+    """`last_reply` is the text before the call there."""
+    completion_of = adapter("verifiers").completion_of
+    call = SimpleNamespace(name="look", arguments='{"word": "a"}')
+    preamble = SimpleNamespace(content="Let me look.", tool_calls=[call], reasoning_content=None)
+    answer = SimpleNamespace(content="It is 12.", tool_calls=None, reasoning_content="Two words?")
+
+    def trace(*messages, root_reply=None):
+        last = messages[-1].content
+        return SimpleNamespace(assistant_messages=list(messages), root_reply=root_reply, last_reply=root_reply or last)
+
+    read = CompletionReader().read
+    assert read(completion_of(trace(preamble))).state == "unfinished"
+    assert read(completion_of(trace(preamble, answer))).text == "It is 12."
+    assert read(completion_of(trace(preamble, root_reply="Done."))).text == "Done."
+    assert completion_of(SimpleNamespace(last_reply="x")) == "x"
+
+
+def test_areal_knows_from_the_decoded_prompt_that_a_thought_is_open(adapter, tmp_path, monkeypatch):
+    """With `messages` for the judge, only the decoded prompt shows it."""
+    config = tmp_path / "reward.yaml"
+    config.write_text("model: pocket\nbackend: transformers\nstore: false\n")
+    monkeypatch.setenv("CHECKLIST_REWARDS_CONFIG", str(config))
+    row = {"checklist": ["Does the response contain no digit?"], "messages": [{"role": "user", "content": "Hi"}]}
+    prompt = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<think>\n"
+    assert checklist_reward(prompt, "So I greet", **row) == 0.0
+    assert checklist_reward(prompt, "So I greet.\n</think>\n\nHello.<|im_end|>", **row) > 0.0

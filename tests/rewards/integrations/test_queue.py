@@ -56,6 +56,28 @@ def test_calls_from_many_threads_get_the_scores_of_score_batch(samples):
     queue.close()
 
 
+@pytest.mark.parametrize("broken", [False, True], ids=["scores", "errors"])
+def test_an_error_in_on_batch_reaches_the_log_and_not_the_callers(samples, caplog, broken):
+    def report(batch):
+        raise RuntimeError("the metrics broke")
+
+    class Broken(ChecklistScorer):
+        def score_batch(self, samples, progress=None):
+            raise ModelError("the judge broke")
+
+    scorer = Broken(backend=FakeBackend(knows), store=False) if broken else scorer_on()
+    queue = MicroBatcher(scorer, on_batch=report)
+    for _ in range(2):
+        [future] = queue.submit(samples[:1])
+        if broken:
+            with pytest.raises(ModelError, match="the judge broke"):
+                future.result(HANG)
+        else:
+            assert [future.result(HANG)] == scorer_on().score_batch(samples[:1])
+    assert "the metrics broke" in caplog.text
+    queue.close()
+
+
 def test_coroutines_share_a_batch(samples):
     queue = MicroBatcher(scorer_on(), max_wait=HANG, max_batch=24)
 

@@ -1,0 +1,349 @@
+"""The markers with which models set off thoughts, answers and tool calls, and how a turn is split at them.
+
+[`SECTIONS`] lists the markers of all known families. A [`Grammar`] splits one turn of a model into its [`Parsed`]
+parts; the grammar of a tokenizer may have further sections, such as those that its `response_template` declares.
+
+A marker opens a section only where a model puts one: at the start of a turn, after another section, or after the end
+of a sentence or line. In the middle of a sentence it is a mention, and stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from checklist_rewards.scores.reasons import TargetState
+
+
+class Section(NamedTuple):
+    """A part of a turn between two markers."""
+
+    kind: Literal["thought", "answer", "call"]
+    open: str
+    """Regular expression. Its named group `tag` is repeated in the closing marker."""
+    close: str
+    """Regular expression; `{tag}` stands for the text of that group."""
+    implied: bool = True
+    """Whether the closing marker alone, without an opening one, shows that everything before it is a thought."""
+    tools: bool = False
+    """Whether the marker is text unless the policy has tools."""
+
+
+_TAGS = r"think(?::[^\s<>]+)?|seed:think|mm:think|ifm\|think(?:_fast(?:er)?)?"
+_HARMONY_END = r"<\|(?:end|return|call)\|>|(?=<\|start\|>)|(?=<\|channel\|>final)"
+_HARMONY_START = r"(?:<\|start\|>assistant\s*)?"
+_STARTS = r"[<\[\]◁]|/think|Here (?:is|are)\b|Here's|to=(?=\w)"
+"""How the markers of [`SECTIONS`] start."""
+_MUSE_END = r"<\|eo[mt]\|>|(?=<\|start\|>)"
+SECTIONS = (
+    # Qwen, DeepSeek, GLM, Kimi K2, MiniMax, SmolLM, Phi, OLMo, Nemotron; Seed-OSS; K2 Horizon; Hunyuan
+    Section("thought", rf"<(?P<tag>{_TAGS})>", r"</{tag}>"),
+    Section("thought", r"\[THINK\]", r"\[/THINK\]"),  # Magistral, Ministral
+    Section("thought", "◁think▷", "◁/think▷"),  # Kimi-VL
+    Section("thought", r"<\|START_THINKING\|>", r"<\|END_THINKING\|>"),  # Cohere
+    Section("answer", r"<\|START_(?P<tag>RESPONSE|TEXT)\|>", r"<\|END_{tag}\|>"),
+    Section("thought", r"<\|channel>(?:thought\b)?\n?", r"<channel\|>"),  # Gemma 4
+    # gpt-oss: every message names its channel, and a call also its recipient.
+    Section("call", rf"{_HARMONY_START}to=[\w.]+\s*<\|channel\|>[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>",
+             _HARMONY_END),
+    Section("call", rf"{_HARMONY_START}<\|channel\|>\w+\s+to=[^<]*(?:<\|constrain\|>[^<]*)?(?:<\|message\|>|\Z)",
+             _HARMONY_END),
+    Section("answer", rf"{_HARMONY_START}<\|channel\|>final[^<]*(?:<\|constrain\|>[^<]*)?(?:<\|message\|>|\Z)",
+             r"<\|(?:end|return|call)\|>|(?=<\|start\|>)"),
+    Section("thought", rf"{_HARMONY_START}<\|channel\|>[^<]*(?:<\|message\|>|\Z)", _HARMONY_END, implied=False),
+    # Muse Glimmer: every message names its recipient.
+    Section("thought", rf"{_HARMONY_START}to=self<\|message\|>", _MUSE_END, implied=False),
+    Section("answer", rf"{_HARMONY_START}to=user<\|message\|>", _MUSE_END),
+    Section("call", rf"{_HARMONY_START}to=[\w.]+<\|message\|>", _MUSE_END),
+    Section("thought", r"<\|open\|>think<\|sep\|>", r"<\|close\|>think<\|sep\|>"),  # Kimi K3
+    Section("answer", r"<\|open\|>response<\|sep\|>", r"<\|close\|>(?:response|message)<\|sep\|>"),
+    Section("call", r"<\|open\|>tools<\|sep\|>", r"<\|close\|>tools<\|sep\|>"),
+    Section("thought", r"(?:<\|message_model\|>)?<\|content_thinking\|>", r"<\|end_message\|>", implied=False),
+    Section("answer", r"(?:<\|message_model\|>)?<\|content_text\|>",  # Inkling
+             r"<\|end_message\|>|<\|content_model_end_sampling\|>"),
+    Section("call", r"(?:<\|message_model\|>)?<\|content_invoke_tool_\w+\|>", r"<\|end_message\|>"),
+    Section("thought", r"<\|plamo:begin_think:plamo\|>", r"<\|plamo:end_think:plamo\|>"),
+    Section("thought", r"<\|inner_prefix\|>", r"<\|inner_suffix\|>"),  # Apertus
+    Section("thought", r"<\|think\|>", r"<\|end\|>", implied=False),  # Solar Open
+    Section("thought", r"/think\n", r"<\|im_end\|>\s*<\|im_start\|>assistant\n?"),  # HyperCLOVA X
+    Section("answer", r"(?:<\|begin\|>assistant)?<\|content\|>", r"<\|(?:flush|end)\|>"),
+    Section("thought", r"Here(?: is|'s) my thought process:", r"Here(?: is|'s) my response:"),  # Granite 3.2
+    Section("thought", r"Here are my reasoning steps:", r"\[BEGIN FINAL RESPONSE\]"),  # Apriel
+    Section("answer", r"<response>\n?", r"\n?</response>"),  # Granite 3.3, Ernie
+    Section("call", r"(?:\]<\]minimax\[>\[)?<(?P<tag>(?:seed:|minimax:|longcat_|ifm\|)?tool_calls?(?::[^\s<>]+)?"
+             r"|(?:atem:)?function_calls|｜DSML｜(?:function|tool)_?calls)>",
+             r"(?:\]<\]minimax\[>\[)?</{tag}>", tools=True),
+    Section("call", r"<\|tool_call>", r"<tool_call\|>", tools=True),  # Gemma 4
+    Section("call", r"<\|tool_calls?(?P<tag>(?:_section)?)_(?:start|begin)\|>",
+             r"<\|tool_calls?{tag}_end\|>", tools=True),
+    Section("call", r"<｜tool▁(?P<tag>calls?)▁begin｜>", r"<｜tool▁{tag}▁end｜>", tools=True),  # DeepSeek
+    Section("call", r"<\|plamo:begin_tool_requests:plamo\|>", r"<\|plamo:end_tool_requests:plamo\|>", tools=True),
+    Section("call", r"<\|START_ACTION\|>", r"<\|END_ACTION\|>", tools=True),  # Cohere
+    Section("call", r"\[TOOL_CALLS\]|<\|python_tag\|>|<\|action_start\|>|<function=", r"\Z", tools=True),
+)  # fmt: skip
+"""The markers of thoughts, answers and tool calls. Where several match at one place, the first one counts."""
+
+OPENING_TAG = re.compile(
+    r"(?:<\|?|\[|◁)(?![\w:.|]*(?<![a-z])end(?![a-z]))[\w:.|]*(?:think|thought|reason)[\w:.|]*[>\]▷]", re.IGNORECASE
+)
+"""A tag that opens a thought, recognized by its name: `<think>`, `<seed:think>`, `[THINK]`, `<|START_THINKING|>`."""
+
+PIECES = frozenset(
+    """<|channel|> <|message|> <|constrain|> <|channel> <channel|> <|open|> <|close|> <|sep|> <|content_thinking|>
+    <|content_text|> <|message_model|> <|eom|> <|plamo:begin_ <|plamo:end_ :plamo|> <|content|> <|flush|>""".split()
+)
+"""Tokens that are part of a marker of [`SECTIONS`]."""
+LIKE_THOUGHTS = re.compile(r"think|thought|reason|ponder|reflect|deliberat|rationale|scratchpad|(?<![a-z])cot", re.I)
+"""What the name of a token for thoughts looks like."""
+
+MARKERS = re.compile(r"<+[^<>\s]+>+|\[[^\[\]\s]+(?: [^\[\]\s]+)*\]|◁[^▷\s]+▷")
+
+CONTROL = (
+    r"<[|｜][^<>\s]{1,40}[|｜]>|<\|?(?:turn\|?|(?:start|end)_of_\w+|eos|bos|s|/s|seed:[be]os)>|\]~!?b[\[\]]|\[e~\["
+    r"|<BOS_TOKEN>"
+)
+"""Tokens with which chat templates structure a conversation."""
+_RESIDUE = re.compile(
+    r"(?:<\|start\|>(?:assistant)?(?:\s*to=[\w.]*)?|<\|close\|>(?:response|message)<\|sep\|>|\[END FINAL RESPONSE\])"
+    r"(?:\s|<\|(?:end_of_msg|end)\|>|<\|close\|>message<\|sep\|>)*\Z"
+)
+"""Markers that may remain at the end of an answer: of the next message, or of an answer that the prompt has opened."""
+END_TOKENS = re.compile(rf"(?:(?:{CONTROL}|<\|?endoftext\|?>|<turn\|>|\[EOS\])\s*)+\Z")
+LEADING = re.compile(rf"(?:\s|{CONTROL}|\[gMASK\]|<sop>)*\Z")
+_BETWEEN_SENTENCES = re.compile(r"(?:[.!?…。！？>\]▷]\s*|\n\s*)\Z")
+DROPPED_CHANNELS = re.compile(
+    r"\A\s*(?:(?:analysis|commentary)(?P<thought>(?=[A-Z\"'(\d]).*?|.*?(?=assistantfinal))(?:assistantfinal|\Z)|final)"
+    r"(?=[^a-z\s]|\Z)",
+    re.S,
+)
+"""gpt-oss without its special tokens: "analysisPlan.assistantfinalThe answer", or "finalThe answer"."""
+
+
+class Parsed(NamedTuple):
+    """The parts of one turn."""
+
+    answer: str
+    thought: str | None = None
+    open_thought: bool = False
+    """Whether a thought is never closed."""
+    called: bool = False
+    """Whether the turn contains a tool call."""
+    marked: bool = False
+    """Whether any section was found, so that the answer differs from the text."""
+
+    @property
+    def state(self) -> TargetState:
+        """The state of the turn, if it did not reach its length limit."""
+        if self.called:
+            return "unfinished"
+        if self.answer.strip():
+            return "cut" if self.open_thought else "answered"
+        return "cut_in_thought" if self.open_thought and self.thought else "empty"
+
+
+class Grammar:
+    """The sections of which a turn may consist.
+
+    Args:
+        sections (sequence of `Section`): Where several match at one place, the first one counts.
+    """
+
+    def __init__(self, sections: Sequence[Section]):
+        self.sections = tuple((section, re.compile(section.open, re.S)) for section in sections)
+        thoughts = [section for section in sections if section.kind == "thought"]
+        self.thought_opening = _any_of([section.open for section in thoughts])
+        self.closing = _any_of([s.close.replace("{tag}", f"(?:{_TAGS})") for s in thoughts if s.implied])
+        self._candidates = _any_of([_STARTS, *(s.open for s in sections if s not in SECTIONS)])
+
+    def parse(self, text: str, opened: Section | bool | None = None, *, calls: bool = False) -> Parsed:
+        """Split one turn of a model into its parts.
+
+        Args:
+            text (`str`): The turn, with its markers.
+            opened (`Section` or `bool`, *optional*): Whether the prompt has opened the thought, and by which section.
+                None if that is not known: a closing marker without an opening one then shows it.
+            calls (`bool`, *optional*, defaults to `False`): Whether the policy has tools.
+        """
+        begun = self._begun(text, opened)
+        outside: list[str] = []
+        answers: list[str] = []
+        thoughts: list[str] = []
+        called = open_thought = False
+        position = 0
+        if begun is not None:
+            end, position = begun
+            thoughts.append(text[:end])
+            open_thought = position < 0
+        while position >= 0:
+            found = self._next(text, position, calls)
+            if found is None:
+                outside.append(text[position:])
+                break
+            section, opening = found
+            if (between := text[position : opening.start()]).strip():
+                outside.append(between)
+            pattern = _closing(section, opening)
+            closing = pattern.search(text, opening.end())
+            if closing is not None and section.kind == "thought" and section.implied:
+                closing = self._last_closing(text, closing, pattern)
+            body = text[opening.end() : closing.start() if closing else len(text)]
+            if section.kind == "thought":
+                thoughts.append(body)
+                open_thought = closing is None
+            elif section.kind == "answer":
+                answers.append(body)
+            called |= section.kind == "call"
+            position = _after_space(text, closing.end()) if closing else -1
+        if not (thoughts or answers or called):
+            answer = _RESIDUE.sub("", text) if "|>" in text or "]" in text else text
+            return Parsed(answer, marked=answer != text)
+        if open_thought and calls:
+            called |= self._next(thoughts[-1], 0, calls, "call") is not None
+        answer = _RESIDUE.sub("", "".join(answers or outside))
+        return Parsed(answer, "\n".join(thoughts).strip() if thoughts else None, open_thought, called, True)
+
+    def opened_by(self, prompt: str) -> Section | None:
+        """The section of a thought that a prompt opens at its end, with the closing marker of this one."""
+        tail = prompt[-200:].rstrip()
+        for section, pattern in self.sections:
+            if section.kind == "thought":
+                for opening in pattern.finditer(tail):
+                    if opening.end() == len(tail):
+                        return section._replace(close=_closing(section, opening).pattern)
+        return None
+
+    def starts(self, marker: str) -> bool:
+        """Whether a marker opens a section, or is the beginning of such a marker."""
+        return any(pattern.match(marker) for _, pattern in self.sections)
+
+    def _begun(self, text: str, opened: Section | bool | None) -> tuple[int, int] | None:
+        """Where a thought ends with which the text begins, and where the rest starts (-1: nowhere). None if the text
+        does not begin inside a thought."""
+        if self.thought_opening.match(text, len(text) - len(text.lstrip())):
+            return None
+        pattern = re.compile(opened.close, re.S) if isinstance(opened, Section) else self.closing
+        for closing in pattern.finditer(text):
+            before, after = text[: closing.start()], text[closing.end() :]
+            alone = not before.strip() or before.endswith("\n") or not after.strip() or after.startswith("\n")
+            if before.endswith("`") and after.startswith("`"):
+                continue
+            if not opened and (_is_mention(before, after) or (opened is False and not alone)):
+                continue
+            if not opened and self.thought_opening.search(before):
+                return None  # the thought that this closes is found by its opening marker
+            if not isinstance(opened, Section) or opened.implied:
+                closing = self._last_closing(text, closing, pattern)
+            return closing.start(), _after_space(text, closing.end())
+        return (len(text), -1) if opened else None
+
+    def _last_closing(self, text: str, first: re.Match[str], pattern: re.Pattern[str]) -> re.Match[str]:
+        """The marker at which a thought ends. A policy may close a thought and go on thinking: then it ends at the
+        last closing marker before another thought, unless that is a mention."""
+        last = first
+        for closing in pattern.finditer(text, first.end()):
+            between = text[last.end() : closing.start()]
+            if self.thought_opening.search(between) or text[: closing.start()].count("```") % 2:
+                break
+            if not _is_mention(text[: closing.start()], text[closing.end() :]):
+                last = closing
+        return last
+
+    def _next(
+        self, text: str, position: int, calls: bool, kind: str | None = None
+    ) -> tuple[Section, re.Match[str]] | None:
+        """The next section (of one kind) that begins at `position` or later, and its opening marker."""
+        for candidate in self._candidates.finditer(text, position):
+            before = text[position : candidate.start()]
+            for section, pattern in self.sections:
+                if (section.tools and not calls) or kind not in (None, section.kind):
+                    continue
+                opening = pattern.match(text, candidate.start())
+                if opening is not None and _opens(section, before, opening, text):
+                    return section, opening
+        return None
+
+
+def _any_of(patterns: Sequence[str]) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{re.sub(r'[?]P<[a-zA-Z_]+>', '?:', p)})" for p in dict.fromkeys(patterns)), re.S)
+
+
+def _opens(section: Section, before: str, opening: re.Match[str], text: str) -> bool:
+    """Whether a marker after the text `before` opens a section, and is not merely mentioned."""
+    if not before.strip():
+        return True
+    if section.kind == "call":
+        return not before.endswith("`")
+    after = text[opening.end() :]
+    if before.count("```") % 2:
+        return False
+    if _BETWEEN_SENTENCES.search(before):
+        return re.match(r" [a-z]", after) is None
+    # In the middle of a sentence, only a whole thought counts, such as "about <think>Let me see.</think>".
+    closing = _closing(section, opening).search(text, opening.end())
+    return section.kind == "thought" and closing is not None and re.match(r"\w|\n", after) is not None
+
+
+def _is_mention(before: str, after: str) -> bool:
+    """Whether a closing marker between two texts is only mentioned."""
+    quoted = before.endswith("`") and after.startswith("`")
+    return quoted or (before.endswith(" ") and re.match(r" [a-z]|[,.;:]", after) is not None)
+
+
+def _closing(section: Section, opening: re.Match[str]) -> re.Pattern[str]:
+    tag = opening.groupdict().get("tag")
+    return re.compile(section.close if tag is None else section.close.replace("{tag}", re.escape(tag)), re.S)
+
+
+def _after_space(text: str, position: int) -> int:
+    return len(text) - len(text[position:].lstrip())
+
+
+GRAMMAR = Grammar(SECTIONS)
+"""The sections of all known families."""
+
+
+def closing_tag(tag: str) -> str:
+    """The tag that closes what a tag of [`OPENING_TAG`] opens.
+
+    >>> closing_tag("<seed:think>"), closing_tag("<|START_THINKING|>")
+    ('</seed:think>', '<|END_THINKING|>')
+    """
+    for begin, end in (("START", "END"), ("start", "end"), ("begin", "end")):
+        if begin in tag:
+            return tag.replace(begin, end, 1)
+    return re.sub(r"\A(<\|?|\[|◁)", r"\1/", tag)
+
+
+def literal(kind: Literal["thought", "answer", "call"], opening: str, closing: str) -> Section:
+    """A section between two given strings."""
+    return Section(kind, re.escape(opening), re.escape(closing), tools=kind == "call")
+
+
+def declared(template: Any) -> list[Section]:
+    """The sections of a tokenizer's `response_template`."""
+    fields = template.get("fields") if isinstance(template, Mapping) else None
+    sections = []
+    for name, field in (fields or {}).items():
+        opening, closing = _pattern(field, "open"), _pattern(field, "close")
+        kind: Any = "answer" if name == "content" else "call" if "call" in name or "tool" in name else "thought"
+        if opening is None:
+            continue  # the text outside of all sections
+        try:
+            if re.search(opening, "") or opening.startswith("(?="):
+                if kind != "thought":
+                    continue
+                opening = "(?!)"  # the prompt opens it
+            re.compile(closing or "")
+        except re.error:
+            continue
+        sections.append(Section(kind, opening, closing or r"\Z", closing is not None, tools=kind == "call"))
+    return sections
+
+
+def _pattern(field: Mapping[str, Any], name: str) -> str | None:
+    """The opening or closing of a field of a `response_template`, as a regular expression."""
+    if field.get(f"{name}_pattern"):
+        return str(field[f"{name}_pattern"])
+    literal = field.get(name)
+    return None if not literal else "|".join(map(re.escape, [literal] if isinstance(literal, str) else literal))

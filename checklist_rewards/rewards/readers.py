@@ -1,0 +1,125 @@
+"""How a reward reads the completions of the trainer that calls it.
+
+The trainer's tokenizer, its `chat_template_kwargs`, its tools and its length limit decide which part of a completion
+is the answer. A [`CompletionReader`] is built once per tokenizer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from checklist_rewards.chat import CompletionReader, Part, Target
+from checklist_rewards.errors import SampleError
+from checklist_rewards.validation import import_extra
+
+logger = logging.getLogger(__name__)
+
+
+class Readers:
+    """Reads completions with the tokenizer of the trainer that passes them.
+
+    Args:
+        part, keep_thinking, thinking_opened, tokenizer, thinking_tags: As in [`ChecklistReward`].
+
+    Raises:
+        SampleError: For a value that is not allowed.
+    """
+
+    def __init__(
+        self,
+        part: Part = "answer",
+        keep_thinking: bool = False,
+        thinking_opened: bool | None = None,
+        tokenizer: Any = None,
+        thinking_tags: Sequence[str] | None = None,
+    ):
+        if not isinstance(keep_thinking, bool):
+            raise SampleError(f"keep_thinking={keep_thinking!r} is not allowed; it must be True or False.")
+        if thinking_opened is not None and not isinstance(thinking_opened, bool):
+            raise SampleError(f"thinking_opened={thinking_opened!r} is not allowed; it must be True, False or None.")
+        if thinking_tags is not None and (
+            isinstance(thinking_tags, str)
+            or len(thinking_tags) not in (0, 2)
+            or not all(isinstance(tag, str) and tag.strip() for tag in thinking_tags)
+        ):
+            raise SampleError(
+                f"thinking_tags={thinking_tags!r} is not allowed; it must be two strings, the opening and the closing "
+                "marker of a thought, or empty if the policy writes no thoughts."
+            )
+        if tokenizer is not None and not isinstance(tokenizer, str) and not hasattr(tokenizer, "apply_chat_template"):
+            raise SampleError(
+                f"tokenizer={tokenizer!r:.60} is not allowed; it must be a tokenizer, a processor, or the name of a "
+                "model."
+            )
+        self.part: Part = part
+        self.keep_thinking, self.thinking_opened = keep_thinking, thinking_opened
+        self.tokenizer = tokenizer
+        self.thinking_tags = None if thinking_tags is None else tuple(thinking_tags)
+        self._warned = False
+        self._readers: dict[Any, tuple[Any, CompletionReader]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_readers": {}}
+
+    def read(
+        self,
+        completions: Sequence[Any],
+        prompts: Sequence[Any] | None = None,
+        ids: Sequence[Sequence[int]] | None = None,
+        trainer: Any = None,
+    ) -> list[Target]:
+        """Read the completions of one call; see [`CompletionReader.read_batch`].
+
+        Args:
+            trainer (*optional*): The trainer that called the reward. The tokenizer of this object, if any, is used in
+                place of the trainer's.
+        """
+        reader = self.of_trainer(trainer)
+        if ids is not None and reader.tokenizer is None and not self._warned:
+            self._warned = True
+            logger.warning(
+                "the reward got completion_ids but knows no tokenizer, so it reads the decoded completions. If the "
+                "policy marks its thoughts with special tokens (gpt-oss, Gemma 4, Magistral, Cohere and others), "
+                "decoding has dropped the markers: pass tokenizer=..."
+            )
+        limit = getattr(trainer, "max_completion_length", None)
+        if limit is None:
+            limit = getattr(getattr(trainer, "args", None), "max_new_tokens", None)
+        tools = bool(getattr(trainer, "tools", None))
+        return reader.read_batch(
+            completions, prompts=prompts, ids=ids, limit=limit, tools=tools, opened=self.thinking_opened
+        )
+
+    def of_trainer(self, trainer: Any) -> CompletionReader:
+        """The reader for a trainer, or for None."""
+        return self.of(getattr(trainer, "processing_class", None), getattr(trainer, "chat_template_kwargs", None))
+
+    def of(self, tokenizer: Any = None, chat_template_kwargs: Mapping[str, Any] | None = None) -> CompletionReader:
+        """The reader for a tokenizer, built at the first call."""
+        tokenizer = tokenizer if self.tokenizer is None else self.tokenizer
+        settings = dict(chat_template_kwargs or {})
+        key = tokenizer if isinstance(tokenizer, str) else id(tokenizer), repr(settings)
+        if key not in self._readers:
+            loaded = _loaded(tokenizer) if isinstance(tokenizer, str) else tokenizer
+            reader = CompletionReader(
+                loaded,
+                chat_template_kwargs=settings,
+                part=self.part,
+                keep_thinking=self.keep_thinking,
+                thinking_tags=self.thinking_tags,
+            )
+            reader.check()
+            self._readers = {key: (tokenizer, reader)}  # the tokenizer is kept, so that its id stays its own
+        return self._readers[key][1]
+
+
+def _loaded(name: str) -> Any:
+    [transformers] = import_extra("transformers", extra="trl")
+    from checklist_rewards.backends.models import resolve_model
+
+    try:
+        return transformers.AutoTokenizer.from_pretrained(resolve_model(name))
+    except (OSError, ValueError) as error:
+        raise SampleError(f"tokenizer={name!r} not found ({str(error).splitlines()[0]:.120}).") from None

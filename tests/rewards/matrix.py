@@ -1,0 +1,504 @@
+"""Which text the judge reads: every chat format in TRL's own trainers, with scripted generations.
+
+A case is a prompt, the texts that a model generates for it, and the right outcome. [`seen`] runs cases in a real
+trainer: the trainer renders and tokenizes the prompt, the script replaces its generation, and the trainer decodes or
+parses the generated tokens, runs tools, and calls the reward. The engine behind the reward records its prompts, which
+contain what the judge saw. Columns of the matrix are groups of cases; a cell is "right", "refused", or "wrong" with
+what happened.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import json
+import re
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.errors import SampleError
+from checklist_rewards.rewards.trl import ChecklistReward
+from tests.fakes import FakeBackend
+from tests.families import ARGUMENT, Family, model, tokenizer
+
+Trainer = Literal["GRPO", "RLOO", "OnlineDPO"]
+Kind = Literal["chat", "off", "string", "rendered", "parsed", "tools", "environment", "no tokenizer"]
+
+RIGHT, REFUSED, ABSENT = "right", "refused", "–"
+THOUGHT = "Plan: the user asks for a number, so I count the letters of the question first and add them up."
+ANSWER = "It is 42."
+FILLER = "Nothing."
+PREAMBLE = "Let me look it up."
+EVERYTHING = "everything"
+"""Argument for which the tool returns more than fits into a completion."""
+OBSERVATION = " The shelf holds 3 apples."
+LENGTH, LENGTH_WITH_TOOLS = 320, 3000
+"""`max_completion_length`. A token is a byte or a marker."""
+COLUMNS: dict[Trainer, tuple[str, ...]] = {
+    "GRPO": (
+        "plain", "thought", "variants", "cut answer", "cut thought", "endless", "empty", "mention", "system tag",
+        "thinking off", "string prompt", "rendered string", "parsed", "parsed cut",
+        "tool rollout", "tool cut", "tool empty", "tool call cut", "tool iterations", "environment",
+    ),
+    "RLOO": (
+        "plain", "thought", "variants", "cut answer", "cut thought", "endless", "empty", "mention", "system tag",
+        "string prompt", "rendered string", "parsed", "parsed cut",
+    ),
+    "OnlineDPO": (
+        "plain", "thought", "variants", "cut answer", "cut thought", "endless", "empty", "mention", "system tag",
+        "string prompt", "rendered string", "no tokenizer",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """A prompt, what a model generates, and what is right.
+
+    Args:
+        column: Column of the matrix.
+        prompt: The prompt as in a dataset.
+        turns: Text of each generation. What exceeds `max_completion_length` is cut.
+        answer: Text that the judge must see, up to white space at its ends.
+        state: State in the log of a completion that must not reach the judge.
+        shows: Words that the target must contain in this order, where `answer` is not given.
+        hides: Words that the target must not contain.
+        given: Words that the input or the history must contain.
+        bare: Whether input and history must be free of the family's tokens.
+    """
+
+    column: str
+    prompt: str | list[dict[str, Any]]
+    turns: tuple[str, ...]
+    answer: str | None = None
+    state: str | None = None
+    shows: tuple[str, ...] = ()
+    hides: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
+    bare: bool = False
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What became of a case.
+
+    Args:
+        judged: Target, input and history that the judge saw, as far as the prompt has them. None if the judge was not
+            asked.
+        reward: The reward.
+        state: State in the log; None if the log has none.
+        arrived: Arguments that the trainer passed to the reward for the completion.
+        error: What was raised instead.
+    """
+
+    judged: dict[str, str] | None = None
+    reward: float | None = None
+    state: str | None = None
+    arrived: dict[str, Any] = field(default_factory=dict)
+    error: Exception | None = None
+
+
+def matrix(family: Family, trainer: Trainer, folder: Path) -> dict[str, str]:
+    """The cells of a family by column. Columns that do not apply to it are missing."""
+    cells: dict[str, str] = {}
+    for kind in _kinds(family, trainer):
+        rows = cases(family, kind)
+        for case, what in zip(rows, seen(family, trainer, kind, rows, folder), strict=True):
+            if cells.get(case.column, RIGHT) == RIGHT:
+                cells[case.column] = cell(family, case, what)
+    return {column: cells[column] for column in COLUMNS[trainer] if column in cells}
+
+
+def cell(family: Family, case: Case, what: Seen) -> str:
+    """Compare what happened with what is right."""
+    if what.error is not None:
+        text = " ".join(str(what.error).split())
+        return REFUSED if isinstance(what.error, SampleError) else f"wrong: {type(what.error).__name__}: {text:.80}"
+    target = None if what.judged is None else what.judged.get("target", "")
+    if case.state is not None:
+        if target is not None:
+            return f"wrong: judged {target!r:.70}"
+        if what.state != case.state:
+            return f"wrong: state {what.state!r}, not {case.state!r}"
+        return RIGHT if what.reward == 0.0 else f"wrong: reward {what.reward}"
+    if what.judged is None or target is None:
+        return f"wrong: not judged (state {what.state!r}, reward {what.reward})"
+    in_order = re.search(".*".join(map(re.escape, case.shows)), target, re.DOTALL)
+    if (
+        not in_order
+        or any(words in target for words in case.hides)
+        or target.strip() != (case.answer or target.strip())
+    ):
+        return f"wrong: judged {target!r:.70}"
+    if what.state not in (None, "answered", "cut"):
+        return f"wrong: judged with state {what.state!r}"
+    context = "\n".join(what.judged.get(name, "") for name in ("history", "input"))
+    lost = [words for words in case.given if words not in context]
+    if lost:
+        return f"wrong: the judge was not given {lost[0]!r}"
+    found = [token for token in family.tokens if token in context] if case.bare else []
+    return f"wrong: the judge was given {found[0]!r}" if found else RIGHT
+
+
+# --- cases
+
+
+def cases(family: Family, kind: Kind) -> list[Case]:
+    """The cases of a family for one kind of run.
+
+    Args:
+        family: The family.
+        kind: "chat": messages, not parsed. "off": messages, thinking switched off. "string": prompts that are plain
+            text. "rendered": prompts that are rendered chat templates. "parsed": messages, and a tokenizer with a
+            response template. "tools", "environment": messages, parsed, with tools. "no tokenizer": as "chat".
+    """
+    asks = _Asks(family)
+    if kind == "off":
+        return _off(family, asks)
+    if kind in ("string", "rendered"):
+        return _strings(family, asks, kind == "rendered")
+    if kind == "tools":
+        return _tools(family, asks)
+    if kind == "environment":
+        call = family.calling("lookup", {"word": ARGUMENT}, preamble=PREAMBLE)
+        turns = (call, family.thought(THOUGHT, ANSWER, after_tool=True))
+        return [Case("environment", asks(), turns, ANSWER, given=(OBSERVATION.strip(),))]
+    return _messages(family, asks, kind)
+
+
+class _Asks:
+    """Makes the messages of prompts. The last user message of each is unique."""
+
+    def __init__(self, family: Family):
+        self.family = family
+        self.tokens = tokenizer(family)
+        self.numbers = itertools.count(1)
+
+    def __call__(self, *before: tuple[str, str]) -> list[dict[str, Any]]:
+        turns = [*before, ("user", self.question())]
+        return [
+            {"role": role, "content": [{"type": "text", "text": text}] if self.family.blocks else text}
+            for role, text in turns
+        ]
+
+    def question(self) -> str:
+        return f"Question {next(self.numbers)}: what is the number?"
+
+    def rendered(self, **kwargs: Any) -> str:
+        return self.tokens.apply_chat_template(self(), tokenize=False, add_generation_prompt=True, **kwargs)
+
+
+def _messages(family: Family, ask: _Asks, kind: Kind) -> list[Case]:
+    if kind == "no tokenizer":
+        answered, unanswered = partial(Case, "no tokenizer"), partial(Case, "no tokenizer")
+        return [
+            answered(ask(), (family.plain(ANSWER),), ANSWER),
+            answered(ask(), (family.thought(THOUGHT, ANSWER),), ANSWER),
+            unanswered(ask(), (family.cut_thought(THOUGHT),), state="cut_in_thought"),
+        ]
+    mention = f"Put {family.tag} in front, then it is 42."
+    seen_mention: dict[str, Any] = {"shows": ("Put ", " in front, then it is 42."), "hides": (THOUGHT[:5],)}
+    given = ("Always answer in French.", "Keep it short.")
+    before = [
+        ("system", f"Open your reasoning with {family.tag}. {given[0]}"),
+        ("user", f"What does {family.tag} mean? {given[1]}"),
+        ("assistant", "It opens a thought."),
+    ]
+    again = family.opens + family.thought(THOUGHT, ANSWER)  # the model repeats what the prompt has opened
+    variants = (*family.variants, again) if family.opened else family.variants
+    rows = [
+        Case("plain", ask(), (family.plain(ANSWER),), ANSWER),
+        Case("thought", ask(), (family.thought(THOUGHT, ANSWER),), ANSWER),
+        *(Case("variants", ask(), (text,), ANSWER) for text in variants),
+        Case("cut answer", ask(), (family.cut_answer(THOUGHT, "It is 4"),), "It is 4"),
+        Case("cut thought", ask(), (family.cut_thought(THOUGHT),), state="cut_in_thought"),
+        Case("endless", ask(), (family.cut_thought(THOUGHT * LENGTH),), state="cut_in_thought"),
+        Case("empty", ask(), (family.end,), state="empty"),
+        Case("mention", ask(), (family.plain(mention),), **seen_mention),
+        Case("mention", ask(), (family.thought(THOUGHT, mention),), **seen_mention),
+        Case(
+            "system tag",
+            ask(*before[not family.system :]),
+            (family.thought(THOUGHT, ANSWER),),
+            ANSWER,
+            given=given[not family.system :],
+        ),
+    ]
+    if kind != "parsed":
+        return rows
+    columns = {"cut thought": "parsed cut", "endless": "parsed cut", "empty": "parsed cut"}
+    return [
+        Case(**{**vars(row), "column": columns.get(row.column, "parsed")})
+        for row in rows
+        if row.column != "system tag"
+    ]
+
+
+def _off(family: Family, ask: _Asks) -> list[Case]:
+    """Answers where the chat template was told not to think."""
+    prompt = ask.rendered(**family.off or {})
+    opened = prompt.rfind(family.tag) > max(prompt.rfind(family.closes.strip()), prompt.rfind("what is the number?"))
+    answered = bool(family.answer_opens) and prompt.endswith(family.answer_opens)
+    text = (family.closes if opened else "") + ("" if answered else family.answer_opens)
+    text += ANSWER + family.answer_closes + family.end
+    return [Case("thinking off", ask(), (text,), ANSWER)]
+
+
+def _strings(family: Family, ask: _Asks, rendered: bool) -> list[Case]:
+    def case(text: str, **right: Any) -> Case:
+        if not rendered:
+            return Case("string prompt", ask.question(), (text,), **right)
+        prompt = ask.rendered(**family.kwargs)
+        words = re.search(r"Question \d+: what is the number\?", prompt)
+        assert words is not None, f"{family.name} does not render the user's words"
+        return Case("rendered string", prompt, (text,), **right, given=(words.group(),), bare=True)
+
+    return [
+        case(family.thought(THOUGHT, ANSWER, rendered=rendered), answer=ANSWER),
+        case(family.plain(ANSWER, rendered=rendered), answer=ANSWER),
+        case(family.cut_thought(THOUGHT, rendered=rendered), state="cut_in_thought"),
+    ]
+
+
+def _tools(family: Family, ask: _Asks) -> list[Case]:
+    call = partial(family.calling, "lookup", {"word": ARGUMENT})
+    endless = partial(family.calling, "lookup", {"word": ARGUMENT * LENGTH_WITH_TOOLS})
+    first, later = call(preamble=PREAMBLE), call(thought=THOUGHT, preamble=PREAMBLE, after_tool=True)
+    too_much = family.calling("lookup", {"word": EVERYTHING}, preamble=PREAMBLE)
+    answer = family.thought(THOUGHT, ANSWER, after_tool=True)
+    rows = [
+        Case("tool rollout", ask(), (first, answer), ANSWER),
+        Case("tool rollout", ask(), (call(thought=THOUGHT), later, answer), ANSWER),
+        Case("tool rollout", ask(), (call(), family.plain(ANSWER, after_tool=True)), ANSWER),
+        Case("tool rollout", ask(), (family.thought(THOUGHT, ANSWER),), ANSWER),
+        Case("tool cut", ask(), (first, family.cut_thought(THOUGHT, after_tool=True)), state="cut_in_thought"),
+        Case("tool cut", ask(), (family.cut_thought(THOUGHT),), state="cut_in_thought"),
+        Case("tool empty", ask(), (first, family.end), state="empty"),
+        Case("tool empty", ask(), (family.end,), state="empty"),
+        Case("tool call cut", ask(), (endless(preamble=PREAMBLE),), state="unfinished"),
+        Case("tool call cut", ask(), (endless(thought=THOUGHT),), state="unfinished"),
+        Case("tool call cut", ask(), (first, endless(preamble=PREAMBLE, after_tool=True)), state="unfinished"),
+        Case("tool iterations", ask(), (first, later, later), state="unfinished"),  # two iterations are allowed
+        Case("tool iterations", ask(), (first, ""), state="unfinished"),  # the last message is a tool result
+        Case("tool iterations", ask(), (too_much,), state="unfinished"),  # TRL takes the result back
+    ]
+    if family.odd_call is not None:
+        rows.append(Case("tool call cut", ask(), (family.odd_call,), state="unfinished"))
+    return rows
+
+
+# --- runs
+
+
+class Recorded(ChecklistReward):
+    """Keeps what the trainer passed and what it got."""
+
+    def __call__(self, prompts: Any, completions: Any, **columns: Any) -> list[float | None]:
+        self.passed: dict[str, Any] = {"prompts": prompts, "completions": completions, **columns}
+        self.rewards = super().__call__(prompts, completions, **columns)
+        return self.rewards
+
+
+class Shelf:
+    """An environment with one tool."""
+
+    def reset(self, **columns: Any) -> str:
+        """Begin a rollout."""
+        return OBSERVATION
+
+    def lookup(self, word: str) -> str:
+        """Look up a word.
+
+        Args:
+            word: The word.
+        """
+        return lookup(word)
+
+
+def lookup(word: str) -> str:
+    """Look up a word.
+
+    Args:
+        word: The word.
+    """
+    return f"{word}: a fruit." * (LENGTH_WITH_TOOLS if word == EVERYTHING else 1)
+
+
+def seen(family: Family, trainer: Trainer, kind: Kind, rows: Sequence[Case], folder: Path) -> list[Seen]:
+    """Run cases in a trainer, in one call of the reward.
+
+    An error of one case is an error of all cases of the call. If the reward did not refuse, the cases run one by one.
+    In OnlineDPO each case has its own call.
+    """
+    run = _online_dpo if trainer == "OnlineDPO" else _grpo_or_rloo
+    if trainer == "OnlineDPO" and len(rows) > 1:
+        return [seen(family, trainer, kind, [row], folder)[0] for row in rows]
+    tokens = tokenizer(family, parses=kind == "parsed" or _parses_calls(family, kind))
+    backend = FakeBackend(lambda prefix, tail: 0.9)
+    log = Path(tempfile.mkdtemp(dir=folder)) / "log.jsonl"
+    # A version without the argument is given no tokenizer.
+    takes = "tokenizer" in inspect.signature(ChecklistReward).parameters
+    named = {"tokenizer": tokens} if takes and trainer == "OnlineDPO" and kind != "no tokenizer" else {}
+    reward = Recorded(ChecklistScorer(backend=backend, store=False), log=log, **named)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            run(family, trainer, kind, tokens, reward, rows, folder)
+    except Exception as error:
+        if isinstance(error, SampleError) or len(rows) == 1:
+            return [Seen(error=error)] * len(rows)
+        return [seen(family, trainer, kind, [row], folder)[0] for row in rows]
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    each = [name for name, value in reward.passed.items() if isinstance(value, list)]
+    return [
+        Seen(
+            judged=_judged(backend, _question(place)),
+            reward=reward.rewards[place],
+            state=lines[place].get("state"),
+            arrived={name: reward.passed[name][place] for name in each},
+        )
+        for place in range(len(rows))
+    ]
+
+
+def _kinds(family: Family, trainer: Trainer) -> list[Kind]:
+    kinds: list[Kind] = ["chat", "string", "rendered"]
+    if trainer == "OnlineDPO":
+        return [*kinds, "no tokenizer"]
+    if family.response_template is not None and not family.declares:
+        kinds.append("parsed")
+    if trainer == "GRPO":
+        kinds += ["off"] if family.off is not None else []
+        kinds += ["tools", "environment"] if family.call is not None else []
+    return kinds
+
+
+def _parses_calls(family: Family, kind: Kind) -> bool:
+    """Whether the tokenizer needs a response template of its own for tools; TRL sets those that it knows."""
+    return kind in ("tools", "environment") and family.response_template != "trl"
+
+
+def _question(place: int) -> str:
+    return f"Is answer {place} right?"
+
+
+def _judged(backend: FakeBackend, question: str) -> dict[str, str] | None:
+    for prefix, tail in backend.asked:
+        if tail.startswith(question):
+            fenced = re.finditer(r"<(target|input|history)-(\d+)>\n(.*?)\n</\1-\2>", prefix, re.DOTALL)
+            texts = {match.group(1): match.group(3) for match in fenced}
+            if FILLER not in texts.get("target", ""):  # the other completion of a pair
+                return texts
+    return None
+
+
+def _row(place: int, prompt: Any) -> dict[str, Any]:
+    return {"prompt": prompt, "checklist": [_question(place)]}
+
+
+def _grpo_or_rloo(
+    family: Family,
+    trainer: Trainer,
+    kind: Kind,
+    tokens: Any,
+    reward: Recorded,
+    rows: Sequence[Case],
+    folder: Path,
+) -> None:
+    import trl
+    from datasets import Dataset
+
+    if len(rows) % 2:  # groups have two completions
+        prompt = (
+            "Say nothing." if isinstance(rows[0].prompt, str) else _Asks(family)(("user", "Hi"), ("assistant", "Hi"))
+        )
+        rows = [*rows, Case("", prompt, (family.plain(FILLER),))]
+    tools: dict[str, Any] = {"tools": {"tools": [lookup]}, "environment": {"environment_factory": Shelf}}.get(kind, {})
+    made = getattr(trl, f"{trainer}Trainer")(
+        model=model(family, tokens),
+        reward_funcs=reward,
+        processing_class=tokens,
+        train_dataset=Dataset.from_list([{"prompt": "", "checklist": [""]}]),
+        args=getattr(trl, f"{trainer}Config")(
+            **_settings(folder),
+            max_completion_length=LENGTH_WITH_TOOLS if tools else LENGTH,
+            num_generations=2,
+            beta=0.0,
+            chat_template_kwargs=dict(family.off or {}) if kind == "off" else dict(family.kwargs),
+            **({"max_tool_calling_iterations": 2} if tools else {}),
+        ),
+        **tools,
+    )
+    made._generate_single_turn = _scripted(rows, partial(_encoded, tokens, made.max_completion_length), trainer)
+    made.model.train()
+    made._generate_and_score_completions([_row(place, row.prompt) for place, row in enumerate(rows)])
+
+
+def _online_dpo(
+    family: Family,
+    trainer: Trainer,
+    kind: Kind,
+    tokens: Any,
+    reward: Recorded,
+    rows: Sequence[Case],
+    folder: Path,
+) -> None:
+    import torch
+    from datasets import Dataset
+    from trl.experimental.online_dpo import OnlineDPOConfig, OnlineDPOTrainer
+
+    (row,) = rows
+    made = OnlineDPOTrainer(
+        model=model(family, tokens),
+        reward_funcs=reward,
+        processing_class=tokens,
+        train_dataset=Dataset.from_list([{"prompt": "", "checklist": [""]}]),
+        args=OnlineDPOConfig(**_settings(folder), max_new_tokens=LENGTH),
+    )
+
+    def generate(input_ids: Any, **kwargs: Any) -> Any:
+        texts = row.turns[0], family.plain(FILLER, rendered=not isinstance(row.prompt, str))
+        pair = [torch.tensor(_encoded(tokens, LENGTH, text)) for text in texts]
+        padded = torch.nn.utils.rnn.pad_sequence(pair, batch_first=True, padding_value=tokens.pad_token_id)
+        return torch.cat([input_ids, padded], dim=1)
+
+    made.model.generate = generate
+    made.training_step(made.model, {"prompt": [row.prompt], "checklist": [[_question(0)]]})
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    return dict(
+        output_dir=str(folder),
+        use_cpu=True,
+        bf16=False,
+        report_to="none",
+        save_strategy="no",
+        gradient_checkpointing=False,
+        per_device_train_batch_size=2,
+        max_steps=1,
+    )
+
+
+def _scripted(rows: Sequence[Case], encoded: Callable[[str], list[int]], trainer: Trainer) -> Callable[..., Any]:
+    """Replaces `_generate_single_turn`. A prompt after tool calls begins with the first prompt of its row."""
+    prompts: list[list[int]] = []
+    turns = [iter(row.turns) for row in rows]
+
+    def generate(prompt_ids: list[list[int]], *args: Any, **kwargs: Any) -> Any:
+        if not prompts:
+            prompts.extend(map(list, prompt_ids))
+        places = [next(p for p, start in enumerate(prompts) if list(ids[: len(start)]) == start) for ids in prompt_ids]
+        ids = [encoded(next(turns[place])) for place in places]
+        return (ids, None) if trainer == "GRPO" else ids
+
+    return generate
+
+
+def _encoded(tokens: Any, length: int, text: str) -> list[int]:
+    return tokens(text, add_special_tokens=False)["input_ids"][:length]

@@ -1,0 +1,252 @@
+"""The judge reads the answer and nothing but the answer: every chat format, in GRPO, RLOO and OnlineDPO.
+
+`python -m tests.rewards.test_families` writes the tables of `docs/answers.md`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.errors import SampleError
+from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
+from checklist_rewards.rewards.trl import ChecklistReward
+from tests.fakes import FakeBackend
+from tests.families import (
+    DECLARED,
+    FAMILIES,
+    HIDDEN,
+    INVENTED,
+    KNOWN,
+    RENDERED,
+    Family,
+    chat_template,
+    roles,
+    tokenizer,
+)
+from tests.rewards.matrix import ABSENT, COLUMNS, REFUSED, RIGHT, THOUGHT, Trainer, cases, cell, matrix, seen
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("families")]
+
+FIVE = ("gptoss", "gemma4_v5", "qwen3", "deepseek_r1_distill", "magistral")
+"""Families that run in RLOO and OnlineDPO."""
+
+
+LABEL = json.dumps(["Is it so?"])
+
+
+def judged_text(prefix: str) -> str:
+    """The target in a rendered judge prompt: the text of its last fence."""
+    return re.findall(r"<(target-\d+)>\n(.*?)\n</\1>", prefix, re.S)[-1][1]
+
+
+def names(families: Sequence[Family]) -> list[str]:
+    return [family.name for family in families]
+
+
+def faults(cells: Mapping[str, str], *allowed: str) -> dict[str, str]:
+    return {column: text for column, text in cells.items() if text not in (RIGHT, *allowed)}
+
+
+# --- the data
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_data_describes_the_template(name):
+    family = FAMILIES[name]
+    tokens = tokenizer(family)
+
+    def content(text: str):
+        return [{"type": "text", "text": text}] if family.blocks else text
+
+    turns = [("user", "Hello."), ("assistant", "Hi."), ("user", "Again.")]
+    messages = [{"role": role, "content": content(text)} for role, text in turns]
+    prompt = tokens.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **family.kwargs)
+    assert all(text in prompt for _, text in turns)
+    assert prompt.rstrip().endswith(family.tag) == family.opened
+    assert not family.answer_opened or prompt.endswith(family.answer_opens)
+    written = family.thought(THOUGHT, "It is 42.")
+    ids = tokens(written, add_special_tokens=False)["input_ids"]
+    assert tokens.decode(ids) == written
+    decoded = tokens.decode(ids, skip_special_tokens=True)
+    assert all(token in decoded for token in family.added if token in written)
+    assert not any(token in decoded for token in (family.end, *family.special))
+
+
+# --- the matrix
+
+
+@pytest.mark.parametrize("name", names(KNOWN))
+def test_grpo_judges_the_answer(name, tmp_path):
+    assert not faults(matrix(FAMILIES[name], "GRPO", tmp_path))
+
+
+@pytest.mark.parametrize("name", FIVE)
+def test_rloo_judges_the_answer(name, tmp_path):
+    assert not faults(matrix(FAMILIES[name], "RLOO", tmp_path))
+
+
+@pytest.mark.parametrize("name", FIVE)
+def test_online_dpo_judges_the_answer(name, tmp_path):
+    """Without `tokenizer=` the reward may refuse."""
+    cells = matrix(FAMILIES[name], "OnlineDPO", tmp_path)
+    without = cells.pop("no tokenizer")
+    assert not faults(cells) and without in (RIGHT, REFUSED)
+
+
+@pytest.mark.parametrize("name", [name for name in FIVE if FAMILIES[name].drops_markers])
+def test_a_reward_that_cannot_know_the_tokenizer_says_what_to_pass(name, tmp_path, caplog):
+    family = FAMILIES[name]
+    reward = ChecklistReward(ChecklistScorer(backend=FakeBackend(), store=False))
+    rows = cases(family, "chat")
+    arrived = [what.arrived for what in seen(family, "GRPO", "chat", rows, tmp_path)]
+    columns = {key: [row[key] for row in arrived] for key in ("prompts", "completions", "completion_ids", "checklist")}
+    reward(**columns)  # as a loop of one's own may do: nothing leads to the tokenizer
+    assert [record.message for record in caplog.records if "pass tokenizer=..." in record.message]
+    caplog.clear()
+    reward(**columns)
+    assert not [record for record in caplog.records if "pass tokenizer=..." in record.message]  # said once
+
+
+# --- invented families
+
+
+@pytest.mark.parametrize("trainer", COLUMNS)
+@pytest.mark.parametrize("family", [DECLARED, RENDERED], ids=lambda family: family.name)
+def test_markers_that_a_template_shows_are_found(family, trainer, tmp_path):
+    assert not faults(matrix(family, trainer, tmp_path), *([REFUSED] if trainer == "OnlineDPO" else []))
+
+
+MARKERS = [
+    ("<|cot_begin|>", "<|cot_end|>"), ("[[musing]]", "[[/musing]]"), ("⟦inner⟧", "⟦/inner⟧"), ("{mull}", "{/mull}"),
+    ("<|channel=self|>", "<|endchannel|>"), ("<%R%>", "<%/R%>"), ("<monologue>\n", "\n</monologue>\n\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("opened", [False, True], ids=["", "opened by the prompt"])
+@pytest.mark.parametrize("how", ["declared", "rendered"])
+@pytest.mark.parametrize("special", [False, True], ids=["text", "special tokens"])
+@pytest.mark.parametrize("markers", MARKERS, ids=lambda markers: markers[0].strip())
+def test_any_markers_that_a_template_shows_are_found(markers, special, how, opened, tmp_path):
+    opens, closes = markers
+    if special and opens.endswith("\n"):
+        pytest.skip("a token with a line break")
+    turns = {**roles("<|role|>ROLE\nTEXT<|done|>\n"), "prompt": "<|role|>assistant\n" + (opens if opened else "")}
+    thought = {"thought": f"{opens}THOUGHT{closes}"} if how == "rendered" else {}
+    field = {"open": opens.strip(), "close": closes.strip(), "content": "text"}
+    family = replace(
+        DECLARED if how == "declared" else RENDERED,
+        opens=opens,
+        closes=closes,
+        opened=opened,
+        special=("<|role|>", *([opens.strip(), closes.strip()] if special else [])),
+        template=chat_template(**turns, **thought),
+    )
+    if family.response_template is not None:
+        fields = {**family.response_template["fields"], "reasoning_content": field}
+        family = replace(family, response_template={**family.response_template, "fields": fields})
+    assert not faults(matrix(family, "GRPO", tmp_path))
+
+
+def test_an_unknown_token_at_the_start_of_most_completions_is_refused(tmp_path):
+    """No name tells that these tokens are about thoughts, and nothing in the template shows what they are for."""
+    family = replace(HIDDEN, special=("<|role|>", "<|lane_a|>", "<|lane_b|>"), opens="<|lane_a|>", closes="<|lane_b|>")
+    tokens = tokenizer(family)
+    ids = [tokens(family.thought(THOUGHT, "It is 42."), add_special_tokens=False)["input_ids"]] * 8
+    texts = tokens.batch_decode(ids, skip_special_tokens=True)
+    columns = dict(prompts=["A"] * 8, completions=texts, completion_ids=ids, checklist=[["Is it so?"]] * 8)
+    scorer = ChecklistScorer(backend=FakeBackend(), store=False)
+    with pytest.raises(SampleError, match="8 of 8 completions start with the special token '<|lane_a|>', which"):
+        ChecklistReward(scorer, tokenizer=tokens)(**columns)
+    tagged = ChecklistReward(scorer, tokenizer=tokens, thinking_tags=("<|lane_a|>", "<|lane_b|>"))
+    assert {sample.target for sample in tagged._samples(["A"] * 8, texts, columns, None)} == {"It is 42."}
+    assert ChecklistReward(scorer, tokenizer=tokens, thinking_tags=())(**columns) == pytest.approx([0.5] * 8)
+
+
+# --- the same text wherever a completion comes from
+
+
+@pytest.mark.parametrize("name", names(KNOWN))
+def test_frameworks_that_decode_with_special_tokens_judge_the_answer(name):
+    """OpenRLHF and AReaL, with the policy's tokenizer and without."""
+    family = FAMILIES[name]
+    tokens = tokenizer(family)
+    prompt = tokens.apply_chat_template(
+        [{"role": "user", "content": [{"type": "text", "text": "How many?"}] if family.blocks else "How many?"}],
+        tokenize=False,
+        add_generation_prompt=True,
+        **family.kwargs,
+    )
+    answered, cut = family.thought(THOUGHT, "It is 42."), family.cut_thought(THOUGHT)
+    by_tokenizer = [True] if family.answer_opens == "<answer>\n" else [True, False]  # that tag is often the user's own
+    for known in by_tokenizer:
+        backend = FakeBackend()
+        reward = ChecklistRewardFunc(
+            ChecklistScorer(backend=backend, store=False), tokenizer=tokens if known else None
+        )
+        found = reward([prompt + answered, prompt + cut], [prompt] * 2, [LABEL] * 2)
+        assert found["rewards"].tolist() == [0.5, 0.0]
+        assert [judged_text(prefix) for prefix, _ in backend.asked] == ["It is 42."]
+
+
+def test_markers_that_nothing_shows_are_refused_or_found(tmp_path):
+    cells = matrix(HIDDEN, "GRPO", tmp_path)
+    assert not faults(cells, REFUSED)
+    rows = cases(HIDDEN, "chat")
+    for case, what in zip(rows, seen(HIDDEN, "GRPO", "chat", rows, tmp_path), strict=True):
+        assert cell(HIDDEN, case, what) == RIGHT or str(what.error).endswith(".")
+
+
+def test_the_documentation_lists_every_family():
+    page = PAGE.read_text(encoding="utf-8")
+    assert [name for name in FAMILIES if f"| {name} |" not in page] == []
+
+
+# --- the matrix as a table
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "answers.md"
+_BEGIN, _END = "<!-- families: begin -->\n", "<!-- families: end -->\n"
+
+
+def row_of(family: Family, cells: Mapping[Trainer, Mapping[str, Mapping[str, str]]]) -> str:
+    """A family's line of the table: its markers, and how many groups of cases are right in each trainer."""
+    shown = []
+    for of_trainer in cells.values():
+        texts = of_trainer.get(family.name, {}).values()
+        right, refused = sum(text == RIGHT for text in texts), sum(text == REFUSED for text in texts)
+        shown.append(f"{right} of {len(texts)}{f', {refused} refused' if refused else ''}" if texts else ABSENT)
+    opens = family.tag.replace("|", "\\|").replace("\n", " ")
+    return f"| {family.name} | `{opens}` | {'yes' if family.drops_markers else 'no'} | {' | '.join(shown)} |\n"
+
+
+def tables() -> str:
+    """The tables of the page: per family, and per group of cases."""
+    folder = Path(tempfile.mkdtemp())
+    some = [*(FAMILIES[name] for name in FIVE), *INVENTED]
+    rows: dict[Trainer, Sequence[Family]] = {"GRPO": (*KNOWN, *INVENTED), "RLOO": some, "OnlineDPO": some}
+    cells = {
+        trainer: {family.name: matrix(family, trainer, folder) for family in families}
+        for trainer, families in rows.items()
+    }
+    text = "| family | opening marker | dropped by decoding | GRPO | RLOO | OnlineDPO |\n|---|---|---|---|---|---|\n"
+    text += "".join(row_of(family, cells) for family in FAMILIES.values())
+    text += "\n| cases in GRPO | right | refused | wrong |\n|---|---|---|---|\n"
+    for column in COLUMNS["GRPO"]:
+        found = [row[column] for row in cells["GRPO"].values() if column in row]
+        right, refused = found.count(RIGHT), found.count(REFUSED)
+        text += f"| {column} | {right} | {refused} | {len(found) - right - refused} |\n"
+    return text
+
+
+if __name__ == "__main__":
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(_BEGIN)
+    after = rest.partition(_END)[2]
+    PAGE.write_text(f"{before}{_BEGIN}\n{tables()}\n{_END}{after}", encoding="utf-8")
