@@ -5,14 +5,19 @@
 #   make docs    the documentation, as pages in site/
 #   make test-frameworks    the adapters inside verl, ms-swift and others, each in an environment of its own (7 GB);
 #                           some of them: make test-frameworks FRAMEWORKS="verl areal"
+#   make test-versions      the short trainings with other versions of TRL, transformers, datasets and openai, and the base
+#                           package at its lowest bounds; some of them: make test-versions VERSIONS="trl=1.14.0 base"
+#   make mutants    a sample of mutants of the core modules, each against its tests: make mutants MUTANTS=30 SEED=1
 
 PYTHON ?= python3
+MUTANTS ?= 100
+SEED ?= 1
 VENV := .venv
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
 CAPPED := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-$$(nproc 2>/dev/null || echo 2)} HF_HUB_OFFLINE=1
 
-.PHONY: demo test test-frameworks bench docs lint clean
+.PHONY: demo test test-frameworks test-versions mutants bench docs lint clean
 
 demo: $(VENV)/.installed
 	$(CAPPED) $(RUN) -m checklist_rewards.cli demo --output runs/demo
@@ -29,6 +34,13 @@ test: $(VENV)/.installed-test
 test-frameworks: $(VENV)/.installed-test
 	$(CAPPED) $(RUN) tests/frameworks/run.py $(FRAMEWORKS)
 
+test-versions: $(VENV)/.installed-test
+	$(CAPPED) $(RUN) tests/versions/run.py $(VERSIONS)
+
+mutants: $(VENV)/.installed-test
+	$(PIP) -c constraints-cpu.txt -e '.[mutants]'
+	$(CAPPED) $(RUN) tests/mutants/run.py --number $(MUTANTS) --seed $(SEED)
+
 bench: $(VENV)/.installed-test
 	$(CAPPED) $(RUN) -P recipes/benchmarks/reads.py
 	$(CAPPED) $(RUN) -P recipes/benchmarks/served.py
@@ -44,7 +56,7 @@ lint: $(VENV)/.installed-test
 	$(VENV)/bin/ruff format . && $(VENV)/bin/ruff check . && $(VENV)/bin/mypy && $(VENV)/bin/lint-imports
 
 clean:
-	rm -rf $(VENV) .venv-frameworks runs site .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) .venv-frameworks .venv-versions runs site .pytest_cache .ruff_cache .mypy_cache .hypothesis
 
 $(RUN):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -5,6 +5,11 @@ and selects one by the [`Rule`], or returns the reason why there is none. [`mine
 counts the reasons. [`rows_of`] converts a pair to the columns of a trainer: `prompt/chosen/rejected` for `DPOTrainer`,
 the same with the `margin` used in the loss of `RewardTrainer`, or one labelled completion per row for `KTOTrainer`.
 
+A candidate is the full text of a policy, with its thought. The scores are those of its answer ([`Candidate`]), and the
+rows have the full text, because a policy that is trained on it must learn its own format. Candidates with the same
+answer make no pair. The score of a candidate without an answer (cut in its thought, empty) is the lowest one, and no
+judge was asked. It may be rejected, but it is never chosen over a candidate with an answer.
+
 Unanswered items never decide a pair. With `unanswered="shared"`, two candidates are compared on the items answered for
 *both*. With `unanswered="bounds"`, they make a pair only if no answer to the unanswered items could reverse the order:
 the lower bound of one score is above the upper bound of the other.
@@ -23,7 +28,17 @@ from typing import Any, Literal, get_args
 
 from checklist_rewards.checklists import Checklist, content_hash
 from checklist_rewards.errors import SampleError
-from checklist_rewards.scores import Aggregation, Reason, Score, Unanswered, Verdict, item_credits, score_checklist
+from checklist_rewards.replies import Candidate
+from checklist_rewards.scores import (
+    EQUAL,
+    Aggregation,
+    Reason,
+    Score,
+    Unanswered,
+    Verdict,
+    item_credits,
+    score_checklist,
+)
 from checklist_rewards.validation import fraction, one_of
 from checklist_rewards.version import __version__
 
@@ -33,11 +48,10 @@ UnansweredItems = Literal["shared", "bounds"]
 Form = Literal["dpo", "kto", "reward"]
 FORMS: tuple[str, ...] = get_args(Form)
 RLCF_FRACTION = 0.4
-_EQUAL = 1e-9
 
 REASONS = {
     "no_checklist": "the prompt has no checklist",
-    "too_few": "fewer than two different candidates have a score",
+    "too_few": "fewer than two candidates with different answers have a score",
     "unanswered": "too many items are unanswered to decide which candidate is better",
     "tie": "the candidates have the same score",
     "margin": "the score difference is below min_margin",
@@ -53,8 +67,8 @@ class ScoredPool:
     Args:
         prompt (`str` or list of messages): copied to the rows unchanged. Completions have the same format.
         checklist ([`Checklist`]): the checklist that the candidates were scored with.
-        candidates (sequence of `str`): the texts.
-        scores (sequence of [`Score`], one per candidate): their scores, in the same order.
+        candidates (sequence of `str`): the full texts; a [`Candidate`] has its answer with it.
+        scores (sequence of [`Score`], one per candidate): the scores of their answers, in the same order.
     """
 
     prompt: Any
@@ -80,7 +94,8 @@ class Rule:
     min_margin: float = 0.0
     """Least difference of the two scores, in [0, 1]."""
     ties: Ties = "drop"
-    """`"drop"`: equal scores make no pair. `"keep"`: they do, and the earlier candidate is chosen."""
+    """`"drop"`: equal scores make no pair. `"keep"`: they do, and the earlier candidate is chosen, but one with an
+    answer before one without."""
     unanswered: UnansweredItems = "shared"
     """`"shared"`: compare on the items answered for both. `"bounds"`: compare the lower bound of one score with the
     upper bound of the other."""
@@ -133,6 +148,7 @@ class Pair:
 
     prompt: Any
     chosen: str
+    """The full text, with its thought."""
     rejected: str
     score_chosen: float
     """Score of the chosen candidate used in the comparison: over the items answered for both, or its lower bound."""
@@ -178,10 +194,11 @@ def mine_pairs(pools: Iterable[ScoredPool], rule: Rule | None = None) -> Mined:
 def choose_pair(pool: ScoredPool, rule: Rule) -> Pair | str:
     """The pair of one pool, or the reason for none: "too_few", "unanswered", "tie" or "margin".
 
-    Candidates with equal texts never make a pair.
+    Candidates with equal answers never make a pair.
     """
     scored = [position for position, score in enumerate(pool.scores) if score.primary_score is not None]
-    both = [(a, b) for a, b in combinations(scored, 2) if pool.candidates[a] != pool.candidates[b]]
+    answers = {position: Candidate(pool.candidates[position]).target.text for position in scored}
+    both = [(a, b) for a, b in combinations(scored, 2) if answers[a] != answers[b]]
     if not both:
         return "too_few"
     decisions = [decision for a, b in both if (decision := _compared(pool, a, b, rule)) is not None]
@@ -190,12 +207,12 @@ def choose_pair(pool: ScoredPool, rule: Rule) -> Pair | str:
     best = max(decisions, key=lambda decision: decision.margin)  # the first maximum: the earliest candidates
     if best.margin == 0 and rule.ties == "drop":
         return "tie"
-    least = max(rule.min_margin, 0.0 if rule.ties == "keep" else 2 * _EQUAL)
-    if best.margin < least - _EQUAL:
+    least = max(rule.min_margin, 0.0 if rule.ties == "keep" else 2 * EQUAL)
+    if best.margin < least - EQUAL:
         return "margin"
     if rule.select == "random":
         generator = random.Random(content_hash(str(rule.seed), json.dumps(pool.prompt, default=str), *pool.candidates))
-        best = generator.choice([decision for decision in decisions if decision.margin >= least - _EQUAL])
+        best = generator.choice([decision for decision in decisions if decision.margin >= least - EQUAL])
     return _pair(pool, best)
 
 
@@ -204,7 +221,7 @@ def keep_top(pairs: Sequence[Pair], fraction: float) -> list[Pair]:
 
     Among equal differences, earlier pairs are kept first.
     """
-    count = math.ceil(fraction * len(pairs) - _EQUAL)
+    count = math.ceil(fraction * len(pairs) - EQUAL)
     order = sorted(range(len(pairs)), key=lambda n: -pairs[n].largest_difference)
     return [pairs[n] for n in sorted(order[:count])]
 
@@ -286,18 +303,20 @@ class _Decision:
     def margin(self) -> float:
         # Floating-point sums in a different order differ in the last digit; that is not a preference.
         margin = self.score_better - self.score_worse
-        return 0.0 if margin < _EQUAL else round(margin, 9)
+        return 0.0 if margin < EQUAL else round(margin, 9)
 
 
 def _compared(pool: ScoredPool, a: int, b: int, rule: Rule) -> _Decision | None:
     """The two candidates in order of preference; None if it depends on unanswered items."""
     one, other = pool.scores[a], pool.scores[b]
-    if one.answered == one.total and other.answered == other.total:
+    is_complete = all(score.no_answer or score.answered == score.total for score in (one, other))
+    # Every item of a candidate without an answer counts as bad, so it has the same score on any of them.
+    if is_complete or (rule.unanswered == "shared" and (one.no_answer or other.no_answer)):
         values = one.primary_score, other.primary_score
     elif rule.unanswered == "bounds":
         bounds = ((a, b, one.lower, other.upper), (b, a, other.lower, one.upper))
         for better, worse, low, high in bounds:
-            if low is not None and high is not None and low - high > _EQUAL:
+            if low is not None and high is not None and low - high > EQUAL:
                 return _Decision(better, worse, low, high)
         return None
     else:
@@ -306,7 +325,7 @@ def _compared(pool: ScoredPool, a: int, b: int, rule: Rule) -> _Decision | None:
     first, second = values
     if first is None or second is None:
         return None
-    if second - first > _EQUAL:
+    if second - first > EQUAL or (first - second <= EQUAL and one.no_answer and not other.no_answer):
         return _Decision(b, a, second, first)
     return _Decision(a, b, first, second)
 

@@ -8,6 +8,8 @@ candidates with greedy decoding. Without `--data`, the prompts are held-out prom
 computes a gold score (the fraction of constraints met), so the summary also has the precision of the choice. With
 `--data` (written by `checklist-rewards generate` or `build_checklists`) only the judge's score is reported.
 
+The judge and the gold score read the answer of a candidate, without its thought. `ranked.jsonl` has the full texts.
+
 Writes `summary.json` and `ranked.jsonl` under `--output_dir`.
 """
 
@@ -18,24 +20,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pocket.world import Task, satisfaction, tasks
 from rich.console import Console
 from rich.table import Table
 from trl import TrlParser
 
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.backends import Engine, Sampling
-from checklist_rewards.chat import prompt_text
+from checklist_rewards.chat import completion_text, prompt_text
 from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
 from checklist_rewards.files.rows import read_rows, write_rows
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.generators import DirectGenerator
-from checklist_rewards.rerank import Pool, Ranking, rank, rerank_batch, sample_candidates, selection
+from checklist_rewards.rerank import Pool, Ranking, ranks_of, rerank_batch, sample_candidates, selection
+
+if TYPE_CHECKING:
+    from pocket.world import Task
 
 Gold = Callable[[int, str], float]
-"""How good a text is as an answer to the prompt at this position."""
+"""How good an answer is to the prompt at this position."""
 
 
 @dataclass
@@ -52,7 +56,9 @@ class BestOfNArguments:
     judge_base_url: str | None = field(default=None, metadata={"help": "Server of the judge, if it is served."})
     n: int = field(default=8, metadata={"help": "Candidates per prompt."})
     temperature: float = 1.0
-    max_tokens: int = 96
+    max_tokens: int | None = field(
+        default=None, metadata={"help": "Most tokens of a reply. Defaults to 96 for the pocket policy, else to 1024."}
+    )
     seed: int = 0
     store: str | None = field(default=None, metadata={"help": "Store file. Defaults to the user cache."})
     output_dir: str = "runs/best_of_n"
@@ -101,7 +107,7 @@ def compare(
         },
     }
     if gold is not None:
-        truths = [[gold(number, text) for text in ranking.candidates] for number, ranking in enumerate(rankings)]
+        truths = [[gold(number, completion_text(text)) for text in r.candidates] for number, r in enumerate(rankings)]
         result["selection"] = asdict(selection(rankings, truths))
     return rankings, result
 
@@ -113,13 +119,12 @@ def _asked(prompt: Any) -> tuple[str | None, None, str | None]:
 
 def _without_last(ranking: Ranking) -> Ranking:
     scores = ranking.scores[:-1]
-    return Ranking(ranking.candidates[:-1], scores, tuple(rank([score.primary_score for score in scores])))
+    return Ranking(ranking.candidates[:-1], scores, tuple(ranks_of(scores)))
 
 
 def _best_of(ranking: Ranking, size: int) -> list[int]:
     """Positions of the best among the first `size` candidates, including ties."""
-    ranks = rank([score.primary_score for score in ranking.scores[:size]])
-    return [position for position, place in enumerate(ranks) if place == 1]
+    return [position for position, place in enumerate(ranks_of(ranking.scores[:size])) if place == 1]
 
 
 def _at(ranking: Ranking, positions: Sequence[int], number: int, gold: Gold | None) -> dict[str, float]:
@@ -129,7 +134,7 @@ def _at(ranking: Ranking, positions: Sequence[int], number: int, gold: Gold | No
         {"proxy": fmean(score for score in scores if score is not None)} if any(s is not None for s in scores) else {}
     )
     if gold is not None and positions:
-        known["gold"] = fmean(gold(number, ranking.candidates[position]) for position in positions)
+        known["gold"] = fmean(gold(number, completion_text(ranking.candidates[position])) for position in positions)
     return known
 
 
@@ -140,6 +145,8 @@ def _mean(rows: Sequence[dict[str, float]]) -> dict[str, float]:
 
 def world(count: int, store: str | bool) -> tuple[list[Task], list[str], list[Checklist]]:
     """Held-out pocket tasks with checklists written by the pocket model; tasks without a checklist are dropped."""
+    from pocket.world import tasks
+
     items = tasks(count, seed=3, split="test")
     made = DirectGenerator("pocket", store=store).generate_batch([task.instruction for task in items])
     kept = [(task, found) for task, found in zip(items, made, strict=True) if not isinstance(found, GenerationError)]
@@ -181,12 +188,19 @@ def main(arguments: BestOfNArguments) -> dict[str, Any]:
     if arguments.data is not None:
         prompts, checklists = read_data(arguments.data)
     else:
+        try:
+            from pocket.world import satisfaction
+        except ImportError:
+            raise SampleError(
+                "without --data the prompts are those of recipes/pocket, which is not beside this file; set --data."
+            ) from None
         items, prompts, checklists = world(arguments.prompts, store)
 
         def gold(number: int, text: str) -> float:
             return satisfaction(items[number], text)
 
-    sampling = Sampling(arguments.max_tokens, arguments.temperature, n=arguments.n, seed=arguments.seed)
+    max_tokens = arguments.max_tokens or (96 if arguments.policy == "pocket" else 1024)
+    sampling = Sampling(max_tokens, arguments.temperature, n=arguments.n, seed=arguments.seed)
     rankings, result = compare(scorer, policy, prompts, checklists, sampling, gold, open_store(store))
     output = Path(arguments.output_dir)
     with write_rows(output / "ranked.jsonl") as rows:

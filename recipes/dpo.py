@@ -10,7 +10,6 @@ also be given on the command line. The pairs are validated before the policy is 
 from __future__ import annotations
 
 from datasets import Dataset
-from splits import DataArguments, load_splits
 from trl import (
     DPOConfig,
     DPOTrainer,
@@ -21,6 +20,7 @@ from trl import (
 )
 
 from checklist_rewards.backends import resolve_model
+from checklist_rewards.datasets.splits import DataArguments, load_splits
 from checklist_rewards.errors import SampleError
 
 COLUMNS = ("prompt", "chosen", "rejected")
@@ -46,9 +46,10 @@ def preferences(dataset: Dataset, where: str) -> Dataset:
 
 
 def main(script: DataArguments, training: DPOConfig, model: ModelConfig) -> DPOTrainer:
-    splits = load_splits(script)
-    names = [script.dataset_train_split] + [script.dataset_test_split] * (training.eval_strategy != "no")
-    data = [preferences(splits[name], f"{script.dataset_name} ({name})") for name in names]
+    train, test = load_splits(script, evaluates=training.eval_strategy != "no")
+    train = preferences(train, f"{script.dataset_name} ({script.dataset_train_split})")
+    if test is not None:
+        test = preferences(test, f"{script.dataset_name} ({script.dataset_test_split})")
 
     training.model_init_kwargs = {
         "revision": model.model_revision,
@@ -59,8 +60,8 @@ def main(script: DataArguments, training: DPOConfig, model: ModelConfig) -> DPOT
     trainer = DPOTrainer(
         model=resolve_model(model.model_name_or_path),
         args=training,
-        train_dataset=data[0],
-        eval_dataset=data[1] if len(data) > 1 else None,
+        train_dataset=train,
+        eval_dataset=test,
         quantization_config=get_quantization_config(model),
         peft_config=get_peft_config(model),
     )

@@ -21,7 +21,6 @@ from itertools import chain
 from typing import Any
 
 from datasets import Dataset
-from splits import DataArguments, load_splits
 from trl import (
     GRPOConfig,
     GRPOTrainer,
@@ -33,6 +32,7 @@ from trl import (
 
 from checklist_rewards import Checklist
 from checklist_rewards.backends import resolve_model
+from checklist_rewards.datasets.splits import DataArguments, load_splits
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evolving.configured import evolving_of
 from checklist_rewards.monitor.configured import monitor_of
@@ -85,9 +85,7 @@ def check_checklists(dataset: Dataset, column: str, where: str) -> None:
 def main(script: ScriptArguments, training: GRPOConfig, model: ModelConfig) -> GRPOTrainer:
     reward = ChecklistReward(**script.reward)
     reward.scorer.check()
-    splits = load_splits(script)
-    train = splits[script.dataset_train_split]
-    test = splits[script.dataset_test_split] if training.eval_strategy != "no" else None
+    train, test = load_splits(script, evaluates=training.eval_strategy != "no")
     for name, dataset in ((script.dataset_train_split, train), (script.dataset_test_split, test)):
         if dataset is not None:
             check_checklists(dataset, reward.column, f"{script.dataset_name} ({name})")

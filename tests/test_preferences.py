@@ -16,7 +16,9 @@ from checklist_rewards.preferences import (
     preference_card,
     rows_of,
 )
+from checklist_rewards.rerank import rerank
 from checklist_rewards.scores import Aggregation, Verdict, score_checklist
+from tests.fakes import FakeBackend
 
 TWO = Checklist.parse(["Short?", "Funny?"])
 LOST = None
@@ -37,6 +39,46 @@ def pool(*rows, checklist=TWO, prompt="Say it.", texts=None, least=0.5):
 
 def texts(found):
     return (found.chosen, found.rejected) if isinstance(found, Pair) else found
+
+
+# --- which text is judged, and which is written --------------------------------------------------------------------
+
+
+def scored_pool(*candidates, rule=lambda prefix, tail: 0.5, **settings):
+    scorer = ChecklistScorer(backend=FakeBackend(rule), store=False, **settings)
+    ranking = rerank(scorer, TWO, candidates)
+    return ScoredPool("Say it.", TWO, ranking.candidates, ranking.scores)
+
+
+def test_rows_have_the_full_text_of_what_was_judged_by_its_answer():
+    thinking = "<think>funny funny</think>dull"
+    pair = choose_pair(scored_pool(thinking, "funny", rule=lambda p, t: 0.9 if "funny" in p else 0.1), Rule())
+    assert texts(pair) == ("funny", thinking)
+    assert rows_of(pair)[0]["rejected"] == thinking and rows_of(pair, "kto")[1]["completion"] == thinking
+
+
+@pytest.mark.parametrize("unanswered", ["shared", "bounds"])
+@pytest.mark.parametrize("text", ["", "<think>Hm", "<think>Hm</think>"])
+def test_a_candidate_without_an_answer_is_rejected_and_never_chosen(text, unanswered):
+    rule = Rule(unanswered=unanswered)
+    pair = choose_pair(scored_pool(text, "an answer"), rule)
+    assert texts(pair) == ("an answer", text) and (pair.score_chosen, pair.score_rejected) == (0.5, 0.0)
+    bad = scored_pool(text, "an answer", rule=lambda prefix, tail: 0.0)
+    assert choose_pair(bad, rule) == "tie"
+    kept = choose_pair(bad, Rule(unanswered=unanswered, ties="keep"))
+    assert texts(kept) == ("an answer", text) and kept.margin == 0
+
+
+def test_a_candidate_without_an_answer_is_compared_with_one_that_lost_an_item():
+    lost = scored_pool("<think>Hm", "an answer", rule=lambda p, t: None if "Funny" in t else 0.8)
+    assert texts(choose_pair(lost, Rule())) == ("an answer", "<think>Hm")
+    assert choose_pair(lost, Rule()).score_chosen == pytest.approx(0.8)
+
+
+def test_unscored_candidates_and_equal_answers_make_no_pair():
+    assert choose_pair(scored_pool("", "an answer", no_answer="unscored"), Rule()) == "too_few"
+    assert choose_pair(scored_pool("", "<think>Hm"), Rule(ties="keep")) == "too_few"
+    assert choose_pair(scored_pool("<think>A</think>Yes", "<think>B</think>Yes"), Rule(ties="keep")) == "too_few"
 
 
 # --- rules ----------------------------------------------------------------------------------------------------------

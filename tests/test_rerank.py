@@ -1,13 +1,27 @@
 """Best-of-N: ties stay ties, what has no score has no rank, and everything is scored in one batch."""
 
+import pickle
+
 import pytest
 
 from checklist_rewards import ChecklistScorer, Sample
-from checklist_rewards.backends import Engine, Sampling
+from checklist_rewards.backends import Engine, Reply, Sampling
+from checklist_rewards.chat import Target
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
-from checklist_rewards.rerank import Pool, Ranking, rank, rerank, rerank_batch, sample_candidates, selection
+from checklist_rewards.rerank import (
+    Candidate,
+    Pool,
+    Ranking,
+    rank,
+    ranks_of,
+    rerank,
+    rerank_batch,
+    sample_candidates,
+    selection,
+)
 from tests.fakes import FakeBackend
+from tests.generators.fakes import Replies
 
 
 def likes(prefix: str, tail: str) -> float | None:
@@ -58,6 +72,68 @@ def test_ranks_come_from_the_scores_that_score_batch_gives(pocket):
     scores = scorer.score_batch([Sample(checklist, text, "Write a note.") for text in texts])
     assert [score.primary_score for score in ranking.scores] == [score.primary_score for score in scores]
     assert list(ranking.ranks) == rank([score.primary_score for score in scores])
+
+
+# --- which text is judged
+
+
+THINKING = "<think>red red red red</think>plain"
+
+
+def test_the_answer_is_judged_and_the_full_text_is_returned():
+    backend = FakeBackend(likes)
+    ranking = rerank(scorer_on(backend), ["Is it red?"], [THINKING, "red", "<think>plain</think>\n\nred red"])
+    assert ranking.ranks == (3, 2, 1) and ranking.best == ("<think>plain</think>\n\nred red",)
+    assert ranking.candidates[0] == THINKING and not any("red red red" in prefix for prefix, _ in backend.asked)
+
+
+@pytest.mark.parametrize("text", ["", "<think>red red", "<think>red</think>"])
+def test_a_candidate_without_an_answer_is_not_judged_and_never_wins(text):
+    """It has the score of the worst answer, and ranks after it. "Is it free of red?" would be true of no text."""
+    for rule, without_rank in (("lowest", 2), ("unscored", None)):
+        backend = FakeBackend(lambda prefix, tail: 0.0)
+        scorer = ChecklistScorer(backend=backend, store=False, no_answer=rule)
+        ranking = rerank(scorer, ["Is it free of red?"], [text, "a red answer"])
+        assert ranking.ranks == (without_rank, 1) and ranking.best == ("a red answer",)
+        assert len(backend.asked) == 1 and ranks_of(ranking.scores) == list(ranking.ranks)
+    judged = ChecklistScorer(backend=FakeBackend(likes), store=False, no_answer="judge")
+    assert rerank(judged, ["Is it red?"], [text, "plain"]).ranks == (1, 1)
+
+
+def test_candidates_that_all_have_no_answer_share_a_rank():
+    assert rerank(scorer_on(), ["Is it red?"], ["", "<think>red"]).ranks == (1, 1)
+
+
+def test_the_shortest_answer_is_not_that_with_the_shortest_thought():
+    candidates = ["red, it is", "<think>What shall I write?</think>red"]
+    ranking = rerank(scorer_on(), ["Is it red?"], candidates, ties="shortest")
+    assert ranking.ranks == (2, 1)
+
+
+def test_a_candidate_keeps_what_is_known_of_its_answer():
+    cut = Candidate("a red", Target("a red", "cut"))
+    assert Candidate(cut).target == cut.target and str(cut) == "a red"
+    assert pickle.loads(pickle.dumps([cut]))[0].target == Target("a red", "cut")
+    assert rerank(scorer_on(), ["Is it red?"], [cut]).scores[0].state == "cut"
+
+
+@pytest.mark.parametrize(
+    ("reply", "target"),
+    [
+        (Reply("red", "stop"), Target("red")),
+        (Reply("red", "length"), Target("red", "cut")),
+        (Reply("<think>red", "length"), Target("", "cut_in_thought", "red")),
+        (Reply("<think>red</think>", "length"), Target("", "cut_in_thought", "red")),
+        (Reply("", "length"), Target("", "empty")),
+        (Reply("", "length", thought="red"), Target("", "cut_in_thought", "red")),  # a server has parsed the thought
+        (Reply("a <think> tag", "stop", thought="red"), Target("a <think> tag", "answered", "red")),
+    ],
+)
+def test_a_sampled_candidate_that_the_token_limit_cut_is_known_as_such(reply, target):
+    engine = Engine("m", Replies(lambda text, sampling: reply))
+    [[candidate]] = sample_candidates(["Say a."], engine, Sampling(n=1))
+    assert (candidate, candidate.target) == (reply.text, target)
+    assert rerank(scorer_on(), ["Is it red?"], [candidate]).scores[0].state == target.state
 
 
 @pytest.mark.parametrize(
@@ -131,3 +207,9 @@ def test_sampled_candidates_of_the_pocket_policy_differ_and_are_ranked(pocket):
     assert len(texts) == 4 and len(set(texts)) > 1
     ranking = rerank(scorer_on(pocket), ["Does the response end with a question mark?"], texts, prompts[0])
     assert sorted(r for r in ranking.ranks if r is not None)[0] == 1
+
+
+def test_a_rounding_error_picks_no_candidate():
+    assert rank([0.5000000000000001, 0.5, 0.4]) == [1, 1, 3]
+    assert rank([0.5, 0.5 - 1e-6]) == [1, 2]
+    assert rank([0.5, 0.5000000000000001], ties="first") == [1, 2]

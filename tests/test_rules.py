@@ -20,7 +20,7 @@ QUESTIONS = [
     "Does the response contain a digit?",
     "Is the response written in lower case only?",
 ]
-TEXTS = ["the old lamo sees a bako?", "My 3 keno like this red tisa.", "", "a deko is small"]
+TEXTS = ["the old lamo sees a bako?", "My 3 keno like this red tisa.", "?", "a deko is small"]
 
 
 @pytest.mark.parametrize("lost", ["good?", "bad?", "must?"])

@@ -1,5 +1,6 @@
 """The scorer: what it refuses before asking, and that samples come back in order whatever the engine did."""
 
+import json
 import pickle
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.errors import ChecklistError, ModelError, PromptError, SampleError
 from checklist_rewards.judges import BatchJudge, LogprobJudge, QualityJudge, ReasonedJudge
-from checklist_rewards.scores import Verdict
+from checklist_rewards.scores import Verdict, rescore
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Script
 
@@ -46,11 +47,11 @@ def test_scores_come_back_in_the_order_of_the_samples():
     samples = [
         Sample(["Is red?", "Is blue?"], "a red thing"),
         Sample(["Is blue?"], "a blue thing"),
-        Sample(["Is x?"], ""),
+        Sample(["Is x?"], "-"),
     ]
     scores = scorer_on().score_batch(samples)
     assert [[item.answer for item in score.items] for score in scores] == [["yes", "no"], ["yes"], ["no"]]
-    assert scorer_on().score(["a", "b"], target="") == scorer_on().score_batch([Sample(["a", "b"], "")])[0]
+    assert scorer_on().score(["a", "b"], target="x") == scorer_on().score_batch([Sample(["a", "b"], "x")])[0]
 
 
 def test_order_and_batch_size_do_not_change_a_score():
@@ -61,9 +62,42 @@ def test_order_and_batch_size_do_not_change_a_score():
     assert scorer_on(FakeBackend(knows, chunk_reads=1)).score_batch(samples) == together
 
 
-def test_an_empty_target_is_scored_like_any_other():
-    score = scorer_on().score(["Is red?"], target="")
-    assert score.answered == 1 and score.primary_score == pytest.approx(0.1)
+GRADED = {"question": "How good?", "options": [{"label": "low", "value": 0.25}, {"label": "high", "value": 1}]}
+SHORT = {"question": "Is it short?", "check": json.dumps({"type": "words", "at_most": 3})}
+
+
+@pytest.mark.parametrize("state", ["empty", "cut_in_thought", "unfinished"])
+def test_a_target_without_an_answer_is_the_lowest_and_never_judged(state):
+    backend = FakeBackend(knows)
+    samples = [Sample(["Is red?"], "", state=state), Sample(["Is blue?"], "a blue thing")]
+    lowest, judged = scorer_on(backend).score_batch(samples)
+    assert (lowest.primary_score, lowest.state, lowest.answered) == (0.0, state, 0) and lowest.no_answer
+    assert lowest.items[0].unanswered == f"no_answer: {state}" and not lowest.unanswered
+    assert judged.primary_score == pytest.approx(0.9) and judged.state == "answered"
+    assert len(backend.asked) == 1 and rescore(Checklist.parse(["Is red?"]), lowest) == lowest
+
+
+def test_the_lowest_score_includes_penalties_checks_and_options():
+    penalty = {"question": "Is rude?", "weight": -2}
+    score = scorer_on().score(["Is red?", penalty, GRADED, SHORT], target=" \n")
+    assert score.state == "empty" and [line.passed for line in score.items] == [False] * 4
+    assert score.primary_score == score.lower == score.upper == 0.0
+    assert [line.value for line in score.items] == [0.0, 1.0, 0.25, 0.0]
+    assert scorer_on().score([{"question": "Is rude?", "weight": -1}], target="").primary_score == 0.0
+    assert scorer_on().score([GRADED], target="").primary_score == 0.25
+
+
+def test_a_target_without_an_answer_may_stay_unscored_or_be_judged():
+    assert scorer_on(no_answer="unscored").score(["Is red?"], target="").primary_score is None
+    judged = scorer_on(no_answer="judge").score(["Is red?"], target="")
+    assert judged.primary_score == pytest.approx(0.1) and judged.state == "empty" and not judged.no_answer
+    with pytest.raises(SampleError, match="no_answer='worst' is not known; allowed: 'lowest', 'unscored', 'judge'"):
+        scorer_on(no_answer="worst")
+
+
+def test_an_answer_that_was_cut_is_judged():
+    score = scorer_on().score_batch([Sample(["Is red?"], "a red thi", state="cut")])[0]
+    assert score.primary_score == pytest.approx(0.9) and score.state == "cut"
 
 
 @pytest.mark.parametrize(

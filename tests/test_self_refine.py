@@ -159,6 +159,81 @@ def test_bad_tasks_are_refused_before_anything_is_asked(tasks, options, error, w
         refine(lambda text, sampling: pytest.fail("asked"), tasks, **options)
 
 
+# --- replies without an answer
+
+
+NO_ANSWER = [
+    (Reply("<think>red", "length"), "cut_in_thought", "reached its length limit before the answer began"),
+    (Reply("", "stop"), "empty", "The response is empty."),
+    (Reply("", "length", thought="red"), "cut_in_thought", "reached its length limit before the answer began"),
+]
+
+
+@pytest.mark.parametrize("method", ["checklist", "critique"])
+@pytest.mark.parametrize(("reply", "state", "words"), NO_ANSWER)
+def test_a_round_without_an_answer_never_passes_and_the_model_is_told(reply, state, words, method):
+    """No text passes "Is it free of digits?", so an empty answer would be the best one."""
+
+    def rule(text, sampling):
+        if "write only the review" in text:
+            return "Too many digits."
+        return "7" if "digits" in text else "77" if words in text else reply
+
+    scorer = scorer_on(lambda prefix, tail: 0.1 if "7" in prefix[prefix.rindex("<target-") :] else 0.9)
+    (done,), engine = refine(rule, [Task("Draw.", ["Is it free of digits?"])], scorer=scorer, rounds=2, method=method)
+    assert [(step.text, step.state) for step in done.rounds] == [("", state), ("77", "answered"), ("7", "answered")]
+    assert (done.stopped, done.best, done.text) == ("rounds", 1, "77")
+    assert [step.score.primary_score for step in done.rounds] == pytest.approx([0.0, 0.1, 0.1])
+    assert words in done.rounds[1].feedback and "Right:" not in done.rounds[1].feedback
+    told = engine.sampled[1][0][0]
+    assert words in told and "## Response" not in told, "nothing is shown as the response"
+
+
+@pytest.mark.parametrize("rule", ["lowest", "unscored", "judge"])
+def test_a_round_without_an_answer_is_not_the_best_under_any_rule(rule):
+    replies = iter([Reply("<think>red round", "length"), "a thing", "a thing"])
+    backend = FakeBackend(lambda prefix, tail: 0.9 if "\n\n</target" in prefix else 0.1)
+    scorer = ChecklistScorer(backend=backend, store=False, no_answer=rule)
+    (done,), _ = refine(lambda text, sampling: next(replies), scorer=scorer, rounds=2)
+    assert (done.stopped, done.best, done.text) == ("rounds", 1, "a thing")
+    assert done.rounds[0].score.primary_score == {"lowest": 0.0, "unscored": None, "judge": 0.9}[rule]
+
+
+def test_without_any_answer_there_is_no_text():
+    (done,), _ = refine(lambda text, sampling: Reply("<think>red", "length"), rounds=1)
+    assert (done.stopped, done.best, done.text) == ("rounds", 0, "") and len(done.rounds) == 2
+    unscored = ChecklistScorer(backend=FakeBackend(knows), store=False, no_answer="unscored")
+    (done,), _ = refine(lambda text, sampling: Reply("<think>red", "length"), scorer=unscored, rounds=1)
+    assert (done.stopped, done.best, done.text) == ("rounds", None, "")
+
+
+def test_a_cut_answer_is_judged_and_the_model_is_told_that_it_was_cut():
+    (done,), _ = refine(lambda text, sampling: Reply("a red thing", "length"), rounds=1)
+    assert [step.state for step in done.rounds] == ["cut", "cut"] and done.rounds[0].score.pass_rate == 0.5
+    assert done.rounds[1].feedback.startswith("The response was cut off at its length limit. Write a shorter one.")
+    assert "Is it round? no, but it should be yes." in done.rounds[1].feedback
+
+
+@pytest.mark.parametrize(
+    ("critique", "stopped"),
+    [
+        (Reply("<think>Hm, it is", "length"), "no_reply: the critique has no answer (cut_in_thought)"),
+        (Reply("<think>Hm.</think>", "stop"), "no_reply: the critique has no answer (empty)"),
+    ],
+)
+def test_a_critique_without_an_answer_ends_refinement(critique, stopped):
+    (done,), _ = refine(lambda text, sampling: critique if "only the review" in text else "a thing", method="critique")
+    assert (done.stopped, len(done.rounds), done.text) == (stopped, 1, "a thing")
+
+
+def test_the_thought_of_a_critique_is_no_feedback():
+    def rule(text, sampling):
+        return "<think>SECRET</think>Too plain." if "write only the review" in text else "a thing"
+
+    (done,), _ = refine(rule, method="critique", rounds=1)
+    assert done.rounds[1].feedback == "Too plain."
+
+
 # --- again, and really
 
 

@@ -17,6 +17,7 @@ from checklist_rewards.backends.base import (
     ReadResult,
     Reply,
     Sampling,
+    is_finite,
     is_kept,
 )
 from checklist_rewards.backends.engine import Engine
@@ -57,6 +58,7 @@ __all__ = [
     "choose_backend",
     "engine_identity",
     "is_encoder",
+    "is_finite",
     "is_kept",
     "is_transient",
     "load_backend",

@@ -12,6 +12,7 @@ engine fails, it raises [`BackendError`].
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -130,8 +131,15 @@ Arrived = Callable[[int, list[Reply]], None]
 
 
 def is_kept(outcome: LabelRead | Reply) -> bool:
-    """Whether to store this result, because a retry would give the same one."""
+    """Whether to store this result, because a retry would give the same one. NaN is never stored."""
+    if isinstance(outcome, LabelRead) and not is_finite(outcome):
+        return False
     return outcome.keep and not is_transient(outcome.unanswered)
+
+
+def is_finite(read: LabelRead) -> bool:
+    """Whether no log-probability of a read is NaN or +inf. -inf is the logarithm of 0."""
+    return all(logprob < math.inf for logprob in read.logprobs or ())
 
 
 def check_continues(backend: Any) -> None:

@@ -80,12 +80,16 @@ class Engine:
         return self.backend.identity
 
     @property
-    def backend_name(self) -> str | None:
-        """Name of the backend, also of one behind a wrapper that limits or counts calls. None for other objects."""
-        if isinstance(self.backend, str):
-            return self.backend
+    def unwrapped(self) -> Engine:
+        """The engine behind wrappers that limit or count calls ([`Wrapper`]); this engine itself without one."""
         wrapped = getattr(self.backend, "engine", None)
-        return wrapped.backend_name if isinstance(wrapped, Engine) else getattr(self.backend, "name", None)
+        return wrapped.unwrapped if isinstance(wrapped, Engine) else self
+
+    @property
+    def backend_name(self) -> str | None:
+        """Name of the backend, also of one behind wrappers. None for other backend objects."""
+        backend = self.unwrapped.backend
+        return backend if isinstance(backend, str) else getattr(backend, "name", None)
 
     def load(self) -> Backend:
         """The backend, built at the first call. Raises [`ModelError`] if it cannot be loaded."""

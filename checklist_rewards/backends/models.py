@@ -19,6 +19,7 @@ from checklist_rewards.errors import ModelError
 POCKET = "pocket"
 _WHOLE = 64 * 2**20
 _FILES = ("*.safetensors", "*.bin", "*.gguf", "*.json", "*.jinja", "*.model", "*.txt")
+_CODE = ("**/*.py",)
 
 _NEUTRAL = frozenset(
     # transformers
@@ -105,14 +106,16 @@ def is_encoder(model: str | Path) -> bool:
 def model_identity(model: str | Path, settings: Mapping[str, Any] | None = None) -> str:
     """Compute a hash that changes whenever the model's answers may change.
 
-    For a Hub model it depends on the commit. For a local folder it depends on the content of the files; of a weight
-    file above 64 MB, only the size, the modification time, and the first and last MB are hashed, which is fast. For a
-    packaged model it depends on the packages, so the model is not prepared for it.
+    For a Hub model it depends on the commit. For a local folder it depends on the content of the files, including
+    those of `subfolder` and, with `trust_remote_code`, the Python files; of a weight file above 64 MB, only the size,
+    the modification time, and the first and last MB are hashed, which is fast. For a packaged model it depends on the
+    packages, so the model is not prepared for it.
 
     Args:
         model (`str` or `Path`): The model, as in [`resolve_model`].
         settings (mapping, *optional*): The engine settings. `revision` determines the commit, and an `adapter` is
-            hashed by content. All other settings are included unless they affect only speed or memory.
+            hashed by content, as is a local `tokenizer`. All other settings are included unless they affect only
+            speed or memory.
 
     Raises:
         ModelError: If the model or the adapter does not exist.
@@ -125,6 +128,7 @@ def model_identity(model: str | Path, settings: Mapping[str, Any] | None = None)
     relevant = {name: settings[name] for name in sorted(settings) if name not in _NEUTRAL}
     if relevant:
         parts.append(json.dumps(relevant, sort_keys=True, default=str))
+    parts += _other_files(model, relevant)
     return parts[0] if len(parts) == 1 else hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
@@ -133,6 +137,26 @@ def _identity(model: str | Path, revision: str | None) -> str:
         return hashlib.sha256(packaged_key(str(model)).encode()).hexdigest()[:32]
     resolved = resolve_model(model, revision)
     return _folder_hash(resolved) if Path(resolved).is_dir() else f"{resolved}@{hub_commit(resolved, revision)}"
+
+
+def _other_files(model: str | Path, settings: Mapping[str, Any]) -> list[str]:
+    """The hashes of the files that settings add to those at the top of a local model folder. Nothing for settings that
+    add no file."""
+    folders: list[tuple[str, Path, tuple[str, ...]]] = []
+    folder = Path(model).expanduser()
+    if model not in PACKAGED and folder.is_dir():
+        if settings.get("trust_remote_code"):
+            folders.append(("code", folder, _CODE))
+        if subfolder := settings.get("subfolder"):
+            folders.append(("subfolder", folder / str(subfolder), _FILES))
+        if gguf := settings.get("gguf_file"):
+            folders.append(("gguf_file", (folder / str(gguf)).parent, _FILES))
+    if tokenizer := settings.get("tokenizer"):
+        folders.append(("tokenizer", Path(str(tokenizer)).expanduser(), _FILES))
+    found = [
+        (name, _files(path, patterns), path) for name, path, patterns in folders if path != folder or name == "code"
+    ]
+    return [f"{name} {_hash_of(files, path)}" for name, files, path in found if files]
 
 
 def adapter_dir(adapter: str | Path) -> str:
@@ -144,10 +168,18 @@ def adapter_dir(adapter: str | Path) -> str:
 
 
 def _folder_hash(folder: str) -> str:
+    return _hash_of(_files(Path(folder), _FILES), Path(folder))
+
+
+def _files(folder: Path, patterns: Sequence[str]) -> list[Path]:
+    return sorted({file for pattern in patterns for file in folder.glob(pattern) if file.is_file()})
+
+
+def _hash_of(files: Sequence[Path], folder: Path) -> str:
     digest = hashlib.sha256()
-    for file in sorted({file for pattern in _FILES for file in Path(folder).glob(pattern)}):
+    for file in files:
         size = file.stat().st_size
-        digest.update(f"{file.name}\0{size}\0".encode())
+        digest.update(f"{file.relative_to(folder).as_posix()}\0{size}\0".encode())
         with file.open("rb") as stream:
             if size <= _WHOLE:
                 digest.update(hashlib.file_digest(stream, "sha256").digest())

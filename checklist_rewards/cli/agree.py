@@ -15,7 +15,8 @@ from rich.table import Table
 
 from checklist_rewards.checklists import YES
 from checklist_rewards.cli.groups import grouped
-from checklist_rewards.cli.labels import LABELS, Json, Labelled, Plots, Resamples, Seed, check_outputs
+from checklist_rewards.cli.labels import LABELS, Json, Labelled, Plots, Resamples, Seed
+from checklist_rewards.cli.outputs import check_outputs
 from checklist_rewards.cli.report import bars, write_json
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import (
@@ -86,7 +87,7 @@ def agree(
     checklist-rewards agree candidates_scored.jsonl --label-key stars --label-range 1,5 --input-key prompt_id
     ```
     """
-    check_outputs([*files, *filter(None, [labelled.labels])], json=json, plots=plots)
+    check_outputs([*files, labelled.labels], folders={"--plots": plots}, json=json)
     if len(files) < 2 and not labelled.named:
         raise SampleError(
             f"{files[0]} is the only file and has no labels to compare with; set --label-key or --labels, or add "

@@ -14,8 +14,8 @@ from rich.table import Table
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.options.generated import group_of, setting
+from checklist_rewards.cli.outputs import check_outputs
 from checklist_rewards.cli.report import console, write_json
-from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.monitor import Audit, MonitorSettings, audit
 from checklist_rewards.monitor.signals import SIGNALS, About
@@ -70,6 +70,8 @@ def audit_log(
     other ranks (rewards.rank1.jsonl) are included. The log of a monitored reward also has the signals of its held-out
     items, its shadow judge and its retests.
 
+    Signals without data in the log are named as not evaluated.
+
     Exit code 0: nothing found; 1: an alarm; 2: invalid input.
 
     **Example**
@@ -78,9 +80,7 @@ def audit_log(
     checklist-rewards audit rewards.jsonl --json audit.json
     ```
     """
-    for path in (output, json):
-        if path is not None and path.resolve() in [log.resolve() for log in logs]:
-            raise SampleError(f"{path} is one of the logs; choose a different file name for the result.")
+    check_outputs(logs, output=output, json=json)
     for name in about or ():
         one_of("--about", name, get_args(About))
     settings = thresholds.settings()
@@ -93,6 +93,9 @@ def audit_log(
         console.print(escape(str(alarm)), style="yellow" if alarm.about == "training" else "red")
     found = f"{len(counted)} alarms" if counted else "nothing found"
     console.print(f"{result.completions} completions in {result.steps} steps: {found}.")
+    if result.not_evaluated:
+        names = ", ".join(result.not_evaluated)
+        console.print(f"Not evaluated, because the log has no data or too few steps for them: {names}.")
     if json is not None:
         write_json(json, result.as_json())
     if counted:

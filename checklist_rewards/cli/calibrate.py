@@ -14,7 +14,8 @@ from rich.table import Table
 
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.groups import grouped
-from checklist_rewards.cli.labels import Json, Labelled, Plots, Resamples, Seed, check_outputs
+from checklist_rewards.cli.labels import Json, Labelled, Plots, Resamples, Seed
+from checklist_rewards.cli.outputs import check_outputs
 from checklist_rewards.cli.report import bars, write_json
 from checklist_rewards.cli.report import console as stderr
 from checklist_rewards.cli.work import Work
@@ -105,8 +106,7 @@ def calibrate(
     checklist-rewards score answers.jsonl -o calibrated.jsonl --model org/judge --calibration map.json
     ```
     """
-    check_outputs([rows, *filter(None, [labelled.labels])], json=json, plots=plots)
-    _check_output(output, rows, labelled.labels, json)
+    check_outputs([rows, labelled.labels, store_options.store], folders={"--plots": plots}, output=output, json=json)
     threshold = None if fit_threshold is None else ThresholdChoice(fit_threshold, *_costs(costs))
     scored = labelled.read(rows)
     given, _ = labelled.of(scored)
@@ -140,14 +140,6 @@ def calibrate(
             plot_reliability(plots / f"reliability_{name}.png", curves, f"{report.kind} items, held out")
     if json is not None:
         write_json(json, _record(calibration, reports, reads.left_out))
-
-
-def _check_output(output: Path, rows: Path, labels: Path | None, json: Path | None) -> None:
-    taken = [path.resolve() for path in (rows, labels, json) if path is not None]
-    if output.is_dir() or output.resolve() in taken:
-        raise SampleError(
-            f"--output {output} is a folder or another file of this command; choose a different file name."
-        )
 
 
 def _costs(text: str) -> tuple[float, float]:

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.groups import grouped
+from checklist_rewards.cli.outputs import check_outputs
 from checklist_rewards.cli.report import console, write_json
 from checklist_rewards.datasets.rows import read_checklist
 from checklist_rewards.errors import SampleError
@@ -73,11 +74,7 @@ def cascade(
     checklist-rewards cascade small.jsonl large.jsonl --label-key human --cheap-cost 0.05 --plot curve.png
     ```
     """
-    for path in (plot, json):
-        if path is not None and path.is_dir():
-            raise SampleError(f"{path} is a folder, expected a file name.")
-        if path is not None and path.resolve() in (cheap.resolve(), strong.resolve()):
-            raise SampleError(f"{path} is one of the scored files; choose a different file name for the result.")
+    check_outputs([cheap, strong, checklist], plot=plot, json=json)
     shared = None if checklist is None else read_checklist(checklist)
     files = [read_scored(path, id_key=id_key, checklist_key=checklist_key, shared=shared) for path in (cheap, strong)]
     pairs, unpaired = pairs_of(files[0], files[1], (str(cheap), str(strong)))

@@ -7,11 +7,12 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from checklist_rewards.cli.files import RowFile
+from checklist_rewards.cli.outputs import check_outputs
 from checklist_rewards.cli.report import console
 from checklist_rewards.datasets.columns import PROMPT
 from checklist_rewards.datasets.importing import imported_rows, listed_fields, write_imported
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.rows import file_format
 
 Format = Literal["auto", "rows", "autorubric", "rubric", "healthbench", "rar", "autochecklist"]
 
@@ -86,10 +87,9 @@ def import_(
         --checklist-key rubric --item-key question=criterion --item-key weight=points
     ```
     """
-    if output.suffix.lower() == ".json":
-        _check_output(file, output)
-    else:
-        RowFile(file, output)
+    check_outputs([file], output=output)
+    if output.suffix.lower() != ".json":
+        file_format(output)
     imported = imported_rows(
         file,
         format=format,
@@ -105,13 +105,6 @@ def import_(
     console.print(f"{imported.format}: {what} in {output}", highlight=False)
     if imported.left_out:
         console.print(f"Dropped fields that items cannot hold: {listed_fields(imported.left_out)}", style="yellow")
-
-
-def _check_output(file: Path, output: Path) -> None:
-    if output.is_dir():
-        raise SampleError(f"--output {output} is a folder, expected a file name.")
-    if file.exists() and output.exists() and file.samefile(output):
-        raise SampleError(f"--output {output} is the input file; choose a different file name for the result.")
 
 
 def _fields(named: list[str]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import typer
@@ -10,10 +9,11 @@ import typer
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import prices_from
+from checklist_rewards.cli.outputs import check_outputs
 from checklist_rewards.cli.report import DISK_FULL, RunReport, bars, console, refuse, warn_if_pocket
 from checklist_rewards.cli.work import Work
 from checklist_rewards.datasets.rows import Columns
-from checklist_rewards.datasets.shards import Shard, find_shards, first_row
+from checklist_rewards.datasets.shards import find_shards, first_row
 from checklist_rewards.datasets.tasks import Source
 from checklist_rewards.errors import SampleError
 from checklist_rewards.validation import import_extra
@@ -46,7 +46,9 @@ def run_on_ray(
         if value is not None:
             raise SampleError(f"{name} counts the calls of one process, so it cannot be combined with --ray; omit it.")
     shards = find_shards(files.rows)
-    _check_summary(files, shards)
+    check_outputs(
+        [files.rows, *(shard.source for shard in shards)], folders={"--output": files.output}, summary=files.summary
+    )
     first = first_row(shards)
     blank = first.where.split(", ")[0].lower().endswith(".csv")
     task = command.task(Columns.of(first.data, blank_is_null=blank, **columns), scores=scores, checklists=checklists)
@@ -81,17 +83,6 @@ def run_on_ray(
         raise typer.Exit(1) from None
     command.account(report, prices)
     raise typer.Exit(report.finish(files.output, report.judged, files.summary))
-
-
-def _check_summary(files: o.Files, shards: Sequence[Shard]) -> None:
-    """Raises [`SampleError`] if the summary would be written to a folder or over a shard."""
-    if files.summary is None:
-        return
-    path = files.summary.resolve()
-    if path.is_dir() or path == files.output.resolve():
-        raise SampleError(f"--summary {files.summary} is a folder, expected a file name.")
-    if path in {shard.source for shard in shards}:
-        raise SampleError(f"--summary {files.summary} is an input file; choose a different file name.")
 
 
 def stores_of(cluster: o.Cluster, store: o.StoreOptions) -> o.StoreOptions:

@@ -13,8 +13,9 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from checklist_rewards.cli import options as o
-from checklist_rewards.cli.labels import Json, Resamples, Seed, check_outputs
+from checklist_rewards.cli.labels import Json, Resamples, Seed
 from checklist_rewards.cli.options.rows import InputKey
+from checklist_rewards.cli.outputs import check_outputs
 from checklist_rewards.cli.report import bars, console, write_json
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
@@ -76,12 +77,8 @@ def diff(
     ```
     """
     files = [one, other]
-    check_outputs(files, json=json, plots=None)
+    check_outputs(files, output=output, json=json)
     if output is not None:
-        if output.is_dir():
-            raise SampleError(f"--output {output} is a folder, expected a file name.")
-        if output.resolve() in [path.resolve() for path in (*files, *([] if json is None else [json]))]:
-            raise SampleError(f"--output {output} is another file of this command; choose a different file name.")
         file_format(output)
     sources = [RecordFile(path, input_key, target_key, id_key) for path in files]
     for source in sources:
@@ -117,7 +114,9 @@ def _load(matching: Matching, side: int, source: RecordFile, named: bool, advanc
         prompt = json_text.dumps([record.step, record.prompt])
         # A row without a prompt is a group of its own.
         group = prompt if record.prompt is not None else f"{prompt} {record.target}"
-        key = record.id if named else json_text.dumps([record.step, record.prompt, record.target])
+        # A row without an id among rows with ids is matched by its texts: its number may be the id of another row.
+        texts = json_text.dumps([record.step, record.prompt, record.target])
+        key = texts if not named else f"id {record.id}" if record.has_id else f"texts {texts}"
         matching.add(side, _digest(key), _digest(group), _stored(record).dumped())
         advance(1)
 

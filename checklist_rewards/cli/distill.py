@@ -13,7 +13,8 @@ from rich.table import Table
 
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.groups import grouped
-from checklist_rewards.cli.labels import Json, Resamples, Seed, check_outputs
+from checklist_rewards.cli.labels import Json, Resamples, Seed
+from checklist_rewards.cli.outputs import check_outputs
 from checklist_rewards.cli.report import bars, refuse, write_json
 from checklist_rewards.distill.folds import cross_validate, held_out_figures, model_card, no_better_than_chance
 from checklist_rewards.distill.labels import LabelledPair, folds_of, read_labels
@@ -121,8 +122,8 @@ def distill(
     from checklist_rewards.backends.encoder import EncoderBackend
     from checklist_rewards.distill.training import Training, TrainingStep, check_installed, train_encoder
 
-    check_outputs([labels], json=json, plots=None)
     _check_output(output)
+    check_outputs([labels], folders={"--output": output}, json=json)
     training = Training(epochs=epochs, learning_rate=learning_rate, targets=targets, layout=layout, seed=seed)
     pairs = read_labels(
         labels, target_key=target_key, question_key=question_key, label_key=label_key, group_key=group_key

@@ -86,10 +86,7 @@ def forecast(
             if batch and not chunk:
                 checklists = [shared if shared is not None else sample.checklist for sample in batch]
             pipe.score_batch(
-                [
-                    Sample(checklist, sample.target, sample.input, sample.reference, sample.history)
-                    for checklist, sample in zip(checklists, batch, strict=bool(batch))
-                ]
+                [replace(sample, checklist=c) for c, sample in zip(checklists, batch, strict=bool(batch))]
             )
     if missing:
         notes += [_REFINED] * bool(pipe.refiners)

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from checklist_rewards.cli.outputs import check_outputs
 from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import Row, file_format, read_rows_for
@@ -22,21 +23,17 @@ class RowFile:
     """The file of rows that a command reads, and the files that it writes.
 
     Raises:
-        SampleError: If an output is a folder or would overwrite another file of the command.
+        SampleError: If an output is a folder or would overwrite another file of the command; see [`check_outputs`].
     """
 
     path: Path
     output: Path
     summary: Path | None = None
+    others: tuple[Path | None, ...] = ()
+    """Other files that the command reads, such as a checklist or the store."""
 
     def __post_init__(self) -> None:
-        if self.path.exists() and self.output.exists() and self.path.samefile(self.output):
-            raise SampleError(f"--output {self.output} is the input file; choose a different file name.")
-        for option, file in (("--output", self.output), ("--summary", self.summary)):
-            if file is not None and file.is_dir():
-                raise SampleError(f"{option} {file} is a folder, expected a file name.")
-        if self.summary is not None and self.summary.resolve() in (self.output.resolve(), self.path.resolve()):
-            raise SampleError(f"--summary {self.summary} is the input or output file; choose a different file name.")
+        check_outputs([self.path, *self.others], output=self.output, summary=self.summary)
         file_format(self.output)
 
     def __iter__(self) -> Iterator[Row]:

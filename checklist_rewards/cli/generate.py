@@ -15,6 +15,7 @@ from checklist_rewards.cli.examples import ExampleInput
 from checklist_rewards.cli.files import RowFile
 from checklist_rewards.cli.forecast import prices_from
 from checklist_rewards.cli.groups import grouped
+from checklist_rewards.cli.outputs import check_outputs
 from checklist_rewards.cli.report import RunReport, bars, warn_if_pocket, write_json
 from checklist_rewards.cli.work import Work
 from checklist_rewards.datasets.tasks import RowWork, Source
@@ -77,7 +78,7 @@ def generate(
         return run_on_ray(
             work, report, files, cluster, dry, store_options, model, columns=named, scores=False, checklists=source
         )
-    file = RowFile(files.rows, files.output, files.summary)
+    file = RowFile(files.rows, files.output, files.summary, (store_options.store,))
     columns = file.columns(**named)
     rows = RowWork(pipe, columns, report, scores=False, checklists=Source.WRITTEN)
     total = sum(1 for _ in map(rows.prepare, file))
@@ -100,6 +101,7 @@ def _shared(work: Work, writer: o.Writer, files: o.Files, dry: o.Dry) -> None:
     name = work.config.name
     if files.output.suffix.lower() != ".json":
         raise SampleError(f"--output {files.output}: {name} writes a single checklist; choose a .json file.")
+    check_outputs([files.rows], output=files.output, summary=files.summary)
     source = source_from(work.config, files.rows)
     prices = prices_from(dry.price)
     if dry.dry_run:

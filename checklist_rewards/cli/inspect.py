@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from itertools import zip_longest
+from dataclasses import asdict, dataclass, replace
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +15,7 @@ from rich.table import Table
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.groups import grouped
+from checklist_rewards.cli.outputs import check_outputs
 from checklist_rewards.cli.report import bars, console, warn_if_pocket, write_json
 from checklist_rewards.cli.work import Work
 from checklist_rewards.datasets.rows import Columns
@@ -102,7 +103,7 @@ def inspect(
     checklist-rewards inspect scored.jsonl --meta --paraphrases 2 --model org/judge
     ```
     """
-    _check_outputs(rows, output, json)
+    check_outputs([rows, *(analyses.repeat or ()), store_options.store], output=output, json=json)
     embedder = SentenceEmbedder() if analyses.embed else None
     if embedder is not None:
         embedder.check()
@@ -194,16 +195,6 @@ class _Collected:
         return tagged, truth
 
 
-def _check_outputs(rows: Path, *outputs: Path | None) -> None:
-    given = [path for path in outputs if path is not None]
-    for path in given:
-        if path.is_dir():
-            raise SampleError(f"{path} is a folder, expected a file name.")
-    taken = [path.resolve() for path in (rows, *given)]
-    if len(set(taken)) < len(taken):
-        raise SampleError("--output, --json and the scored file must be different files.")
-
-
 def _first(path: Path) -> dict[str, Any]:
     row = next(iter(read_rows(path)), None)
     if row is None:
@@ -263,7 +254,8 @@ def _paraphrase(
         count=analyses.paraphrases,
         store=store_options.open() or False,
     )
-    picked = [(row, score) for row, score, _ in _scores(path, ()) if score is not None][: analyses.paraphrase_rows]
+    answered = ((row, score) for row, score, _ in _scores(path, ()) if score is not None and not score.no_answer)
+    picked = list(islice(answered, analyses.paraphrase_rows))
     lists = [columns.checklist_of(row.data, row.where) for row, _ in picked]
     items = {item.id: item for checklist in lists if checklist is not None for item in checklist.items}
     wordings = dict(zip(items, writer.reword(list(items.values())), strict=True))
@@ -275,7 +267,7 @@ def _paraphrase(
         sample = columns.sample_of(row.data, row.where, checklist)
         for number in range(analyses.paraphrases):
             other = reworded(checklist, [wordings[item.id] for item in checklist.items], number)
-            again.append((score, Sample(other, sample.target, sample.input, sample.reference, sample.history)))
+            again.append((score, replace(sample, checklist=other)))
     with bars() as bar:
         progress = bar("paraphrases", sum(len(sample.checklist) for _, sample in again))
         scores = scorer.score_batch([sample for _, sample in again], progress)
@@ -301,8 +293,9 @@ def _print(
         table.add_row(escape(line.question), str(line.answered), *shown, ", ".join(line.flags))
     console.print(table)
     console.print(
-        f"{len(reports)} items over {analysis.targets} targets ({collected.unscored} rows without a score); "
-        f"{len(flagged_items)} flagged" + (f", {_SHOWN} shown." if len(flagged_items) > _SHOWN else ".")
+        f"{len(reports)} items over {analysis.targets} targets ({collected.unscored} rows without a score, "
+        f"{analysis.no_answer} without an answer); {len(flagged_items)} flagged"
+        + (f", {_SHOWN} shown." if len(flagged_items) > _SHOWN else ".")
     )
     for heading, values in figures.items():
         shown_values = ", ".join(
@@ -318,6 +311,7 @@ def _print(
             {
                 "targets": analysis.targets,
                 "without_score": collected.unscored,
+                "no_answer": analysis.no_answer,
                 "flags": FLAGS,
                 "items": [asdict(line) for line in reports],
                 "figures": figures,

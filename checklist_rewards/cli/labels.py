@@ -138,13 +138,3 @@ Plots = Annotated[
     Path | None,
     typer.Option("--plots", show_default=False, rich_help_panel=o.OUTPUT, help="Folder to write plots to."),
 ]
-
-
-def check_outputs(inputs: Sequence[Path], *, json: Path | None, plots: Path | None) -> None:
-    """Raise [`SampleError`] for outputs that cannot be written or would overwrite an input."""
-    if json is not None and json.is_dir():
-        raise SampleError(f"--json {json} is a folder, expected a file name.")
-    if json is not None and json.resolve() in [path.resolve() for path in inputs]:
-        raise SampleError(f"--json {json} is an input file; choose a different file name.")
-    if plots is not None and plots.exists() and not plots.is_dir():
-        raise SampleError(f"--plots {plots} is a file, expected a folder.")

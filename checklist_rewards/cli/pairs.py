@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.files import CHUNK_ROWS, RowFile
 from checklist_rewards.cli.groups import grouped
+from checklist_rewards.cli.outputs import check_outputs
 from checklist_rewards.cli.report import RunReport, bars, warn_if_pocket
 from checklist_rewards.cli.work import Work
 from checklist_rewards.datasets.rows import PROMPT, Columns, read_checklist
@@ -32,7 +34,7 @@ from checklist_rewards.preferences import (
     preference_card,
     rows_of,
 )
-from checklist_rewards.rerank import check_candidates
+from checklist_rewards.rerank import Candidate, check_candidates
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -100,6 +102,9 @@ def pairs(
     both scores, the checklist, and the items that **flipped** between the two texts. Unanswered items never decide a
     pair.
 
+    Only the answers of the candidates are judged, without their thoughts. The pairs have the full texts, so that the
+    policy learns its own format. A candidate without an answer gets the lowest score (see --no-answer).
+
     **Examples**
 
     ```
@@ -117,8 +122,8 @@ def pairs(
         top_fraction,
         seed,
     )
-    file = RowFile(files.rows, files.output, files.summary)
-    card = _card_path(card, files)
+    file = RowFile(files.rows, files.output, files.summary, (checklist, store_options.store))
+    card = _card_path(card, files, file.others)
     columns = file.columns(
         inputs=keys.input_key,
         checklist=checklist_key,
@@ -133,7 +138,8 @@ def pairs(
         for item in items:
             scorer.check_item(item, row.where)
         _prompt(columns, row)
-        reads += len(_samples(columns, row, candidates_key, row_checklist)) * len(items)
+        columns.reference_of(row.data, row.where)
+        reads += len(_candidates(columns, row, candidates_key)) * len(items)
     scorer.check()
     warn_if_pocket(judge.shown)
     report, dropped, selected = RunReport("pairs"), Counter[str](), list[Pair]()
@@ -141,17 +147,17 @@ def pairs(
         progress = bar("reads", reads)
         for chunk in file.chunks(_ROWS_AT_ONCE):
             checklists = [columns.checklist_of(row.data, row.where) for row in chunk]
-            samples = [_samples(columns, row, candidates_key, c) for row, c in zip(chunk, checklists, strict=True)]
+            candidates = [_candidates(columns, row, candidates_key) for row in chunk]
+            samples = [_samples(columns, *of_row) for of_row in zip(chunk, candidates, checklists, strict=True)]
             scores = iter(scorer.score_batch([sample for row_samples in samples for sample in row_samples], progress))
-            for row, row_checklist, row_samples in zip(chunk, checklists, samples, strict=True):
+            for row, row_checklist, texts in zip(chunk, checklists, candidates, strict=True):
                 if row_checklist is None:
                     report.miss(Unanswered(Reason.NO_CHECKLIST), row.number)
                     dropped["no_checklist"] += 1
                     continue
-                row_scores = [next(scores) for _ in row_samples]
+                row_scores = [next(scores) for _ in texts]
                 for score in row_scores:
                     report.add(row.number, score)
-                texts = [sample.target for sample in row_samples]
                 pair_or_reason = choose_pair(ScoredPool(_prompt(columns, row), row_checklist, texts, row_scores), rule)
                 if isinstance(pair_or_reason, Pair):
                     selected.append(pair_or_reason)
@@ -169,15 +175,11 @@ def pairs(
     raise typer.Exit(report.finish(files.output, scorer.receipt, files.summary))
 
 
-def _card_path(card: Path | None, files: o.Files) -> Path:
+def _card_path(card: Path | None, files: o.Files, others: Sequence[Path | None]) -> Path:
     if file_format(files.output) == ".csv":
         raise SampleError(f"--output {files.output}: CSV cannot hold the lists of a pair; allowed: .jsonl, .parquet.")
     card = files.output.with_suffix(".md") if card is None else card
-    if card.is_dir():
-        raise SampleError(f"--card {card} is a folder, expected a file name.")
-    others = [path.resolve() for path in (files.rows, files.output, files.summary) if path is not None]
-    if card.resolve() in others:
-        raise SampleError(f"--card {card} is another file of this command; choose a different file name.")
+    check_outputs([files.rows, *others], output=files.output, summary=files.summary, card=card)
     return card
 
 
@@ -190,13 +192,18 @@ def _prompt(columns: Columns, row: Row) -> str | list[dict[str, str]]:
     return prompt
 
 
-def _samples(columns: Columns, row: Row, key: str, checklist: Checklist | None) -> list[Sample]:
-    """The row's candidates as samples; empty without a checklist. Raises [`SampleError`] for invalid candidates."""
-    value = columns.list_of(row.data, key, "--candidates-key", row.where)
-    texts = check_candidates(value, row.where)
+def _candidates(columns: Columns, row: Row, key: str) -> list[Candidate]:
+    """The row's candidates with their answers. Raises [`SampleError`] for invalid candidates."""
+    texts = check_candidates(columns.list_of(row.data, key, "--candidates-key", row.where), row.where)
+    return [Candidate(text, columns.answer_of(row.data, text)) for text in texts]
+
+
+def _samples(columns: Columns, row: Row, candidates: Sequence[Candidate], checklist: Checklist | None) -> list[Sample]:
+    """The answers of the row's candidates; empty without a checklist."""
     input, history = columns.input_of(row.data, row.where)
     reference = columns.reference_of(row.data, row.where)
-    return [] if checklist is None else [Sample(checklist, text, input, reference, history) for text in texts]
+    targets = [] if checklist is None else [candidate.target for candidate in candidates]
+    return [Sample(checklist, target.text, input, reference, history, state=target.state) for target in targets]
 
 
 def _summary(pairs: list[Pair], dropped: Counter[str]) -> dict[str, Any]:

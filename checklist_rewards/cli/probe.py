@@ -12,6 +12,7 @@ from rich.table import Table
 
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.groups import grouped
+from checklist_rewards.cli.outputs import check_outputs
 from checklist_rewards.cli.report import refuse, write_json
 from checklist_rewards.judges.probe import DEFAULT_MARGIN, ProbeReport
 from checklist_rewards.judges.probe import probe as ask
@@ -46,6 +47,7 @@ def probe(
     checklist-rewards probe --model org/judge --base-url http://localhost:8000/v1
     ```
     """
+    check_outputs([], summary=summary)
     report = ask(judge.engine, margin=margin, **judge.settings)
     out = Console()
     out.print(_items(report))

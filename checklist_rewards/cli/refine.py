@@ -68,8 +68,11 @@ def refine(
 
     Adds to every row **refined** (the answer with the highest score; the earliest of equal ones), **refined_round**
     (the round of that answer; 0 is the first answer), **refined_stopped** (why refinement ended) and
-    **refined_rounds** (every answer with its score and the feedback). For a row without a checklist one is written,
-    in the same columns as by `generate`.
+    **refined_rounds** (every answer with its state, its score and the feedback). For a row without a checklist one is
+    written, in the same columns as by `generate`.
+
+    Thoughts are removed from the answers. A reply without an answer (cut in its thought, empty) never passes, and the
+    model is told what is missing.
 
     **Examples**
 
@@ -86,7 +89,7 @@ def refine(
             f"--pipeline {work.config.name} writes one checklist for all rows; write it with `generate`, then set "
             "--checklist."
         )
-    file = RowFile(files.rows, files.output, files.summary)
+    file = RowFile(files.rows, files.output, files.summary, (checklist, store_options.store))
     columns = file.columns(
         inputs=keys.input_key,
         checklist=checklist_key,
@@ -143,11 +146,13 @@ class _RefineTotals:
     def add(self, refinement: Refinement) -> None:
         score = None if refinement.best is None else refinement.rounds[refinement.best].score
         # `stopped` does not tell: method="critique" continues after an answer that passes.
-        self.passed += score is not None and all(line.passed for line in score.items)
+        answered = refinement.best is not None and refinement.rounds[refinement.best].has_answer
+        self.passed += answered and score is not None and all(line.passed for line in score.items)
         self.answers += len(refinement.rounds)
-        values = [None if step.score is None else step.score.primary_score for step in refinement.rounds]
-        if values and values[0] is not None:
-            self.scores.append((values[0], max(value for value in values if value is not None)))
+        best = None if score is None else score.primary_score
+        plain = refinement.rounds[0].score if refinement.rounds else None
+        if plain is not None and plain.primary_score is not None and best is not None:
+            self.scores.append((plain.primary_score, best))
 
     def summary(self) -> dict[str, Any]:
         lines: dict[str, Any] = {"answers": self.answers, "rows that pass": self.passed}
@@ -188,6 +193,7 @@ def _refined_columns(refinement: Refinement) -> dict[str, Any]:
         "refined_rounds": [
             {
                 "text": step.text,
+                "state": step.state,
                 "score": None if step.score is None else step.score.model_dump(),
                 "feedback": step.feedback,
             }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from dataclasses import replace as changed
 from itertools import chain, islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 from rich.console import Console
@@ -18,7 +18,8 @@ from checklist_rewards.cli.dry import forecast
 from checklist_rewards.cli.files import CHUNK_ROWS, RowFile
 from checklist_rewards.cli.forecast import prices_from
 from checklist_rewards.cli.groups import grouped
-from checklist_rewards.cli.labels import Json, Resamples, Seed, check_outputs
+from checklist_rewards.cli.labels import Json, Resamples, Seed
+from checklist_rewards.cli.outputs import check_outputs
 from checklist_rewards.cli.report import RunReport, bars, console, warn_if_pocket, write_json
 from checklist_rewards.cli.variance import show_variance
 from checklist_rewards.cli.work import Work
@@ -34,7 +35,7 @@ from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.variants import MOST_REPEATS, how_repeated
 from checklist_rewards.rewards.content import content_key
 from checklist_rewards.scorer import ChecklistScorer
-from checklist_rewards.scores import Aggregation, Score
+from checklist_rewards.scores import Aggregation, Score, TargetState
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.scores.table import SCORE_COLUMN, score_from
 from checklist_rewards.ui.records import RecordFile
@@ -103,8 +104,9 @@ def replay(
     checklist-rewards replay rewards.jsonl -o again.jsonl --model org/judge --repeat 4 --json variance.json
     ```
     """
-    file = RowFile(files.rows, files.output, files.summary)
-    check_outputs([files.rows, files.output], json=json, plots=None)
+    read = (checklist, weights, store_options.store)
+    file = RowFile(files.rows, files.output, files.summary, read)
+    check_outputs([files.rows, *read], output=files.output, summary=files.summary, json=json)
     if precision <= 0:
         raise SampleError(f"--precision {precision:g} is not allowed; it must be above 0.")
     if json is not None and repeat == 1:
@@ -220,7 +222,9 @@ class StoredFile:
             given = self.new_weights.of(given, where)
         sample = self.columns.sample_of(data, where, given)
         if self.is_log:
-            sample = changed(sample, target=data["completion"])  # the text that was judged, with or without thinking
+            # The text that was judged, with or without thinking, and what is known of it.
+            state: TargetState = data["state"] if data.get("state") in get_args(TargetState) else "answered"
+            sample = changed(sample, target=data["completion"], state=state)
         return StoredRow(sample, score, where)
 
     def prompt_of(self, row: Row) -> str:

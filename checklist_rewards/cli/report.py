@@ -23,7 +23,7 @@ from checklist_rewards.datasets.totals import Totals
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.judges import Receipt
 from checklist_rewards.progress import AddBar, progress_on
-from checklist_rewards.scores.reasons import ADVICE
+from checklist_rewards.scores.reasons import ADVICE, Reason
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Write errors for lack of space: a full disk, an exceeded quota, a file size limit."""
@@ -87,6 +87,7 @@ class RunReport(Totals):
                 "micro (DRFR)": _number(self.tally.micro),
                 "answered": f"{answered} of {self.tally.reads}",
             }
+        lines |= self._states()
         for judge, count in (+self.silent).items():
             lines[f"votes of {judge}"] = f"{count} of {self.votes[judge]} unanswered"
         lines |= self.extra
@@ -98,6 +99,23 @@ class RunReport(Totals):
         for name, value in {**lines, "written": output}.items():
             table.add_row(escape(name), escape(_number(value) if isinstance(value, float) else str(value)))
         return table
+
+    def _states(self) -> dict[str, str]:
+        """The targets that are not whole answers."""
+        total, lines = self.tally.scored + self.tally.unscored, {}
+        if without := self.no_answer:
+            states = ", ".join(f"{count} {state}" for state, count in without.items())
+            lines["without an answer"] = f"{sum(without.values())} of {total} targets ({states}); {self._treatment}"
+        if cut := self.states["cut"]:
+            lines["cut"] = f"{cut} of {total} targets reached the length limit"
+        return lines
+
+    @property
+    def _treatment(self) -> str:
+        """What became of the targets without an answer."""
+        if not self.not_asked:
+            return "judged like other texts"
+        return "not scored" if Reason.NO_ANSWER in self.unanswered else "scored as the lowest"
 
     def _missing(self) -> Table:
         table = Table("reason", "count", "rows", "why", title="unanswered", title_justify="left")
@@ -118,6 +136,8 @@ class RunReport(Totals):
             "macro": self.tally.macro,
             "micro": self.tally.micro,
             "reads": self.tally.reads,
+            "no_answer": self.no_answer,
+            "cut": self.states["cut"],
             "unanswered": {reason: missing.count for reason, missing in sorted(self.unanswered.items())},
             "silent_votes": dict(+self.silent),
             "receipt": None if receipt is None else asdict(receipt),

@@ -11,6 +11,7 @@ from checklist_rewards.cli import options as o
 from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.labels import Labelled, Resamples, Seed
 from checklist_rewards.cli.options.rows import InputKey
+from checklist_rewards.cli.outputs import check_outputs
 from checklist_rewards.cli.report import bars, console
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
@@ -70,11 +71,8 @@ def report(
     checklist-rewards report scored.jsonl agreement.json calibration.json summary.json
     ```
     """
-    if output.is_dir():
-        raise SampleError(f"--output {output} is a folder, expected a file name.")
+    check_outputs([*files, labelled.labels], output=output)
     inputs = [path.resolve() for path in [*files, *filter(None, [labelled.labels])]]
-    if output.resolve() in inputs:
-        raise SampleError(f"--output {output} is an input file; choose a different file name.")
     if len(set(inputs)) < len(inputs):
         raise SampleError(f"each file may be given only once, got {', '.join(map(str, files))}.")
     with bars() as bar:

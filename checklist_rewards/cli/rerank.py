@@ -20,6 +20,7 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import Row, write_rows
 from checklist_rewards.judges import Progress
 from checklist_rewards.rerank import (
+    Candidate,
     Pool,
     Ranking,
     Ties,
@@ -91,6 +92,9 @@ def rerank(
     scores have equal ranks, null for a candidate without a score) and **checklist_scores**. Sampled candidates are
     added too. With gold scores, the summary reports the precision of the choice.
 
+    Only the answers of the candidates are judged, without their thoughts; the columns have the full texts. A candidate
+    without an answer gets the lowest score and ranks after all others (see --no-answer).
+
     **Examples**
 
     ```
@@ -107,7 +111,7 @@ def rerank(
             f"--gold-key {gold_key} scores the candidates in the rows, but --policy {policy} samples new ones; omit "
             "one of the two."
         )
-    file = RowFile(files.rows, files.output, files.summary)
+    file = RowFile(files.rows, files.output, files.summary, (checklist, store_options.store))
     columns = file.columns(
         inputs=keys.input_key,
         checklist=checklist_key,
@@ -197,10 +201,11 @@ def _checked(judge: ChecklistScorer, columns: Columns, row: Row) -> Checklist | 
     return checklist
 
 
-def _candidates(columns: Columns, row: Row, key: str) -> list[str]:
-    return check_candidates(
-        columns.list_of(row.data, key, "--candidates-key, or sample with --policy", row.where), row.where
-    )
+def _candidates(columns: Columns, row: Row, key: str) -> list[Candidate]:
+    """The row's candidates with their answers. Raises [`SampleError`] for invalid candidates."""
+    value = columns.list_of(row.data, key, "--candidates-key, or sample with --policy", row.where)
+    texts = check_candidates(value, row.where)
+    return [Candidate(text, columns.answer_of(row.data, text)) for text in texts]
 
 
 def _gold(columns: Columns, row: Row, key: str, candidates: Sequence[str]) -> list[float]:
@@ -220,7 +225,7 @@ def _rankings(
     judge: ChecklistScorer,
     columns: Columns,
     rows: Sequence[Row],
-    texts: Sequence[Sequence[str]],
+    texts: Sequence[Sequence[Candidate]],
     ties: Ties,
     progress: Progress,
 ) -> list[Ranking | None]:

@@ -25,7 +25,7 @@ from checklist_rewards.datasets.tasks import RowWork, Source
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.pipelines import Pipeline, source_from
-from checklist_rewards.pipelines.requests import TRIED
+from checklist_rewards.pipelines.requests import TRIED, a_few
 from checklist_rewards.scorer import Sample
 
 
@@ -46,8 +46,10 @@ def score(
     r"""Score texts by their checklists.
 
     Adds the column **checklist_score** to every row: the primary score, all other metrics, and the answer and
-    probability of each item. Rows with a null checklist are kept without a score. As in training, thinking
-    (`<think>…</think>`) is removed from the text before it is judged.
+    probability of each item. Rows with a null checklist are kept without a score.
+
+    As in training, only the answer of a text is judged, without its thought. A text without an answer (empty, cut in
+    its thought, ending with a tool call) is scored as --no-answer says, and the judge is not asked.
 
     With --pipeline, the judge settings of that pipeline apply, unless other options override them.
 
@@ -74,7 +76,7 @@ def score(
     report = RunReport("score")
     if cluster.ray:
         return run_on_ray(command, report, files, cluster, dry, store_options, judge.shown, columns=named)
-    file = RowFile(files.rows, files.output, files.summary)
+    file = RowFile(files.rows, files.output, files.summary, (checklist, store_options.store))
     columns = file.columns(**named)
     work = RowWork(pipe, columns, report, scores=True, checklists=Source.COLUMN)
     reads = sum(len(row.checklist or ()) for row in map(work.prepare, file))
@@ -168,7 +170,7 @@ def run(
         return run_on_ray(
             command, report, files, cluster, dry, store_options, *models, columns=named, checklists=checklists
         )
-    file = RowFile(files.rows, files.output, files.summary)
+    file = RowFile(files.rows, files.output, files.summary, (checklist, source, store_options.store))
     columns = file.columns(**named)
     work = RowWork(pipe, columns, report, scores=True, checklists=checklists)
     total = sum(1 for _ in map(work.prepare, file))
@@ -183,7 +185,7 @@ def run(
     warn_if_pocket(judge.shown, engine.model)
     if loaded_source is not None:
         step = max(1, -(-total // TRIED))
-        texts = [columns.sample_of(row.data, row.where, ()) for row in islice(file, 0, None, step)]
+        texts = a_few([columns.sample_of(row.data, row.where, ()) for row in islice(file, 0, None, step)])
         trial_texts = texts if pipe.tries_texts else []
         checklists = write_shared(pipe, loaded_source, report, trial_texts)
         work = RowWork(pipe, columns, report, scores=True, checklists=checklists)

@@ -4,6 +4,9 @@ A column named by the user must exist in every row. Otherwise the first row deci
 (`prompt` or `input`, `target` or `completion`), and all rows must have the same column. Chat messages are handled as
 in training (`chat.py`).
 
+Of a target, the answer is judged, without its thought. Text that a person has written (inputs, histories, references)
+is never changed. An input that a chat template has rendered to a string is split into its messages.
+
 Further fields of a writer prompt (reference, candidates, ...) are read from columns of the same name. They are
 optional, unless the user named the column.
 """
@@ -16,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from checklist_rewards.chat import completion_text, prompt_text
+from checklist_rewards.chat import CompletionReader, Target, opens_thinking, prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.generators import Request
@@ -26,6 +29,7 @@ from checklist_rewards.scorer import Sample
 PROMPT, HISTORY, REFERENCE = "prompt", "history", "reference"
 INPUTS, TARGETS = (PROMPT, "input"), ("target", "completion")
 _TEXT = "a string or chat messages"
+_READER = CompletionReader()
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,9 @@ class Columns:
     def messages_of(self, row: Mapping[str, Any], where: str) -> str | list[dict[str, str]] | None:
         """The prompt as the policy receives it: chat messages are returned as chat messages."""
         value = row.get(self.inputs[0]) if len(self.inputs) == 1 else None
-        if isinstance(value, str) or value is None:
+        if isinstance(value, str):
+            return value
+        if value is None:
             return self.input_of(row, where)[0]
         input, history = self.input_of(row, where)  # raises if the value is not a conversation
         return [dict(message) for message in value] if input or history else None
@@ -118,15 +124,22 @@ class Columns:
     def sample_of(self, row: Mapping[str, Any], where: str, checklist: Any) -> Sample:
         """The row as a [`Sample`] with this checklist. Raises [`SampleError`] for invalid columns."""
         input, history = self.input_of(row, where)
-        return Sample(checklist, self.target_of(row, where), input, self.reference_of(row, where), history)
+        target = self.target_of(row, where)
+        return Sample(checklist, target.text, input, self.reference_of(row, where), history, state=target.state)
 
-    def target_of(self, row: Mapping[str, Any], where: str) -> str:
-        """The text to score, without thinking, as in training. Raises [`SampleError`] if it is missing."""
+    def target_of(self, row: Mapping[str, Any], where: str) -> Target:
+        """The answer to score, as in training. Raises [`SampleError`] if the column is missing."""
         target = self.get(row, self.target, "--target-key", where)
         try:
-            return completion_text(None if target == [] else target)  # an empty list of messages has no text
+            return self.answer_of(row, target)
         except SampleError:
             raise SampleError(f"{where}: {self.target!r} must be {_TEXT}, got {_shown(target)}.") from None
+
+    def answer_of(self, row: Mapping[str, Any], completion: Any) -> Target:
+        """What a completion answers to the prompt of a row. Raises [`SampleError`] unless it is a string or a list of
+        messages."""
+        prompt = row.get(self.inputs[0]) if len(self.inputs) == 1 else None
+        return _READER.read(completion, opened=_READER.opened(prompt) if _opens_thinking(prompt) else None)
 
     def checklist_of(self, row: Mapping[str, Any], where: str) -> Checklist | None:
         """The row's checklist; None if the column is null, for example after a failed generation."""
@@ -171,8 +184,8 @@ class Columns:
 
     def _input(self, row: Mapping[str, Any], key: str, where: str) -> tuple[str | None, str | None]:
         value = self.get(row, key, "--input-key", where)
-        if value is None or isinstance(value, str):
-            return value, None
+        if value is None:
+            return None, None
         try:
             return prompt_text(value)
         except SampleError:
@@ -186,6 +199,14 @@ def read_checklist(path: Path) -> Checklist:
     except (OSError, UnicodeDecodeError) as error:
         raise ChecklistError(f"{path}: cannot read the checklist as UTF-8 text ({error}).") from None
     return Checklist.parse(text, str(path))
+
+
+def _opens_thinking(prompt: Any) -> bool:
+    """Whether a prompt opens the thought of its completion: a list of messages whose last one begins a thought, or a
+    string that a chat template has rendered. Any other string that ends with such a marker only mentions it."""
+    if isinstance(prompt, str) and prompt_text(prompt) == (prompt, None):
+        return False
+    return prompt is not None and opens_thinking(prompt)
 
 
 def _shown(value: Any) -> str:

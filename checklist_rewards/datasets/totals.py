@@ -1,5 +1,8 @@
 """Totals of a run over rows: scores, written checklists, missing answers with their reasons, and the cost.
 
+A target without an answer (empty, cut in its thought, ending with a tool call) is the failure of a policy. It is
+counted by its state, and is missing only if it has no score.
+
 [`Totals`] keep counts only, so their size does not depend on the number of rows. Totals of parts of a run are added
 up, and are saved as JSON.
 """
@@ -16,7 +19,7 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.judges import Receipt
 from checklist_rewards.replies import NoReply
-from checklist_rewards.scores import Score
+from checklist_rewards.scores import NO_ANSWER_STATES, Score
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.scores.tally import Tally
 
@@ -59,6 +62,10 @@ class Totals:
     """Checklists that were written; None for runs that write none."""
     tally: Tally = field(default_factory=Tally)
     unanswered: dict[str, Count] = field(default_factory=dict)
+    states: Counter[str] = field(default_factory=Counter)
+    """Targets that are not whole answers, by state; see [`Target`]."""
+    not_asked: int = 0
+    """Targets without an answer about which the judge was not asked."""
     transient: int = 0
     """Missing results that may not be missing if the run is repeated."""
     silent: Counter[str] = field(default_factory=Counter)
@@ -72,8 +79,11 @@ class Totals:
     def add(self, row: int | str, score: Score) -> None:
         """Count a score of the row with this number or name."""
         self.tally.add(score)
+        if score.state != "answered":
+            self.states[score.state] += 1
+        self.not_asked += score.no_answer
         for item in score.items:
-            if item.unanswered is not None:
+            if item.unanswered is not None and item.value is None:
                 self.miss(item.unanswered, row)
             for vote in item.votes or ():
                 self.votes[vote.judge or ""] += 1
@@ -81,6 +91,11 @@ class Totals:
                 # The item has an answer from other judges, but the run still stopped at its budget.
                 if vote.unanswered is not None and vote.unanswered.reason == Reason.BUDGET and item.unanswered is None:
                     self.miss(vote.unanswered, row)
+
+    @property
+    def no_answer(self) -> dict[str, int]:
+        """Targets without an answer, by state."""
+        return {state: count for state, count in sorted(self.states.items()) if state in NO_ANSWER_STATES}
 
     def add_checklist(self, row: int | str, result: Checklist | GenerationError | None) -> None:
         """Count the generator's result for the row with this number or name."""
@@ -102,6 +117,8 @@ class Totals:
         self.tally += other.tally
         for reason, count in other.unanswered.items():
             self.unanswered.setdefault(reason, Count()).__iadd__(count)
+        self.states.update(other.states)
+        self.not_asked += other.not_asked
         self.transient += other.transient
         self.silent.update(other.silent)
         self.votes.update(other.votes)

@@ -8,7 +8,7 @@
 A grade is an item with the grades as options; a preference is an item with the options first, second and same. Any
 judge can answer them: a [`ReasonedJudge`] reasons first, as in TICK, and a [`LogprobJudge`] reads the grade as one
 token and returns its mean. Storage, usage and failures are handled by the judge. An unanswered grade is None, never a
-low grade.
+low grade. A target without an answer is not graded.
 
     >>> judge = ReasonedJudge("pocket", prompt=DIRECT_PROMPT)
     >>> [grade] = direct_scores(judge, [Sample(["Is it short?"], "Hi.", "Greet me.")])  # doctest: +SKIP
@@ -25,8 +25,16 @@ from checklist_rewards.judges import Judge, Progress, Read
 from checklist_rewards.judges.batch import numbered
 from checklist_rewards.prompts import fence
 from checklist_rewards.scorer import Sample
-from checklist_rewards.scores import BEST_QUALITY, LEAST_QUALITY, Score, Verdict, score_checklist
-from checklist_rewards.scores.reasons import Unanswered
+from checklist_rewards.scores import (
+    BEST_QUALITY,
+    LEAST_QUALITY,
+    NO_ANSWER_STATES,
+    Reason,
+    Score,
+    Unanswered,
+    Verdict,
+    score_checklist,
+)
 from checklist_rewards.validation import string
 
 Winner = Literal["first", "second", "tie"]
@@ -143,15 +151,18 @@ def preferred(first: float | None, second: float | None) -> Winner | None:
 def _grades(
     judge: Judge, samples: Sequence[Sample], items: Sequence[ChecklistItem], progress: Progress | None
 ) -> list[Grade]:
-    reads = []
+    reads = {}
     for index, (sample, item) in enumerate(zip(samples, items, strict=True)):
         string(f"sample {index + 1}: target", sample.target)
-        reads.append(Read(item, sample.target, sample.input, sample.reference, sample.history, index))
+        if sample.target_state not in NO_ANSWER_STATES:
+            reads[index] = Read(item, sample.target, sample.input, sample.reference, sample.history, index)
+    read = dict(zip(reads, _judged(judge, list(reads.values()), progress), strict=True))
     grades = []
-    for item, verdict in zip(items, _judged(judge, reads, progress), strict=True):
+    for index, (sample, item) in enumerate(zip(samples, items, strict=True)):
+        verdict = read.get(index) or Verdict(unanswered=Unanswered(Reason.NO_ANSWER, sample.target_state))
         score = _alone(item, verdict)
         [line] = score.items
-        soft = score.expected_score
+        soft = None if score.no_answer else score.expected_score
         grades.append(
             Grade(
                 None if line.answer is None else int(line.answer),

@@ -6,7 +6,8 @@
 At each margin, reads whose cheap verdict has a smaller margin are escalated to the strong judge (the rule of
 [`CascadeJudge`]). A point of the curve has the fraction of escalated reads, the cost relative to asking the strong
 judge everything, and the agreement of the outcome with the truth: the labels if given, otherwise the strong judge.
-Agreement is over the reads with both an outcome and a truth; `coverage` is the fraction of such reads.
+Agreement is over the reads with both an outcome and a truth; `coverage` is the fraction of such reads. Targets without
+an answer are left out: a judge did not read them.
 """
 
 from __future__ import annotations
@@ -89,6 +90,8 @@ def replay(
         ids = [item.id for item in of_target]
         if [line.id for line in one.items] != ids or [line.id for line in two.items] != ids:
             raise SampleError(f"target {number}: the two scores do not have the same items.")
+        if one.no_answer or two.no_answer:
+            continue
         truth: Sequence[str | None] | None = None
         if labels is not None:
             truth = labels[number - 1] or [None] * len(of_target)
@@ -96,7 +99,7 @@ def replay(
             answers = first.verdict(), second.verdict()
             reads.append(_double_read(item, *answers, truth is None, truth[place] if truth else None, threshold))
     if not reads:
-        raise SampleError("the scores have no items, so there is nothing to simulate.")
+        raise SampleError("the scores have no items that a judge has read, so there is nothing to simulate.")
     return [_point(reads, margin, cheap_cost) for margin in margins]
 
 

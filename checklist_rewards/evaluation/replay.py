@@ -6,12 +6,15 @@ again, and no engine is used.
 
 Metric, threshold, `min_answered` and `abstention` stay those of the stored score unless they are changed. The answers
 of code checks are kept if the row has no longer the check itself, as in a reward log: they do not depend on the judge.
+
+A text without an answer is never sent to the judge, unless `no_answer` is `judge`. Its state is that of the stored
+score.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -19,11 +22,22 @@ from typing import Any
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.scored import stored_items
+from checklist_rewards.evaluation.stored_scores import recorded_state
 from checklist_rewards.judges import Progress, Receipt
 from checklist_rewards.judges.calibration import Calibration, kind_of, read_alike
 from checklist_rewards.judges.variants import how_repeated, repeated
 from checklist_rewards.scorer import ChecklistScorer, Sample
-from checklist_rewards.scores import Aggregation, Reason, Score, Unanswered, Verdict, score_checklist
+from checklist_rewards.scores import (
+    NO_ANSWER_STATES,
+    Aggregation,
+    ItemScore,
+    Reason,
+    Score,
+    Unanswered,
+    Verdict,
+    item_keys,
+    score_checklist,
+)
 from checklist_rewards.scores.scales import on_scale
 
 _NOT_READ = Verdict(unanswered=Unanswered(Reason.NOT_READ))
@@ -34,17 +48,31 @@ class StoredRow:
     """A text with its checklist and the score that it has."""
 
     sample: Sample
-    """`checklist` is a [`Checklist`]."""
+    """`checklist` is a [`Checklist`]. Its `state` is that of the score, if that records one."""
     score: Score | None
     where: str
 
+    def __post_init__(self) -> None:
+        state = recorded_state(self.score)
+        if state is not None:
+            object.__setattr__(self, "sample", replace(self.sample, state=state))
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether there is a text to judge."""
+        return self.sample.target_state not in NO_ANSWER_STATES
+
     @property
     def kept(self) -> dict[str, Verdict]:
-        """The stored answers of code checks whose check is not in the file, by item id."""
-        if self.score is None:
-            return {}
-        lost = {item.id for item in self.sample.checklist.items if item.check is None}
-        return {line.id: line.verdict() for line in self.score.items if line.method == "check" and line.id in lost}
+        """The stored answers of code checks whose check is not in the file, by item key."""
+        lost = {key for key, item in _keyed(self.sample.checklist) if item.check is None}
+        return {key: line.verdict() for key, line in self.lines.items() if line.method == "check" and key in lost}
+
+    @property
+    def lines(self) -> dict[str, ItemScore]:
+        """The stored answers by item key; see [`item_keys`]."""
+        lines = () if self.score is None else self.score.items
+        return dict(zip(item_keys(lines), lines, strict=True))
 
 
 @dataclass(frozen=True)
@@ -91,8 +119,8 @@ class Replay:
         if self.scorer is None:
             self._from_store(row)
             return 0
-        asked = [item for item in row.sample.checklist.items if item.id not in row.kept]
-        for item in asked:
+        asked = self._asked(row)
+        for item in asked.values():
             self.scorer.check_item(item, row.where)
         return len(asked) * self.repeats
 
@@ -100,23 +128,34 @@ class Replay:
         """The scores of every row, one per repeat."""
         if self.scorer is None:
             return [(self._from_store(row),) for row in rows]
-        kept = [row.kept for row in rows]
-        asked = [
-            tuple(item for item in row.sample.checklist.items if item.id not in answers)
-            for row, answers in zip(rows, kept, strict=True)
-        ]
+        asked = [self._asked(row) for row in rows]
         samples = [
-            replace(row.sample, checklist=_readable(items)) for row, items in zip(rows, asked, strict=True) if items
+            replace(row.sample, checklist=_readable(items.values()))
+            for row, items in zip(rows, asked, strict=True)
+            if items
         ]
         scores: list[list[Score]] = [[] for _ in rows]
         for scorer in self._scorers:
             answered = iter(scorer.score_batch(samples, progress))
             for number, (row, items) in enumerate(zip(rows, asked, strict=True)):
                 score = next(answered) if items else None
-                fresh = {} if score is None else {line.id: line.verdict() for line in score.items}
+                lines = () if score is None else score.items
+                fresh = {key: line.verdict() for key, line in zip(items, lines, strict=True)}
                 quality = None if score is None else score.quality
-                scores[number].append(self._aggregated(row, kept[number] | fresh, quality))
+                answers = row.kept | fresh if self._judged(row) else _missing(row)
+                scores[number].append(self._aggregated(row, answers, quality))
         return [tuple(of_row) for of_row in scores]
+
+    def _judged(self, row: StoredRow) -> bool:
+        """Whether the judge is asked about a row."""
+        return row.has_answer or self._rules(row).no_answer == "judge"
+
+    def _asked(self, row: StoredRow) -> dict[str, ChecklistItem]:
+        """The items that the judge is asked about, by key."""
+        if not self._judged(row):
+            return {}
+        kept = row.kept
+        return {key: item for key, item in _keyed(row.sample.checklist) if key not in kept}
 
     @cached_property
     def _scorers(self) -> list[ChecklistScorer]:
@@ -125,12 +164,20 @@ class Replay:
     def _from_store(self, row: StoredRow) -> Score:
         if row.score is None:
             raise SampleError(f"{row.where}: the row has no stored answers; set --model to ask a judge.")
-        answers = {line.id: line.verdict() for line in row.score.items}
+        rule = self.aggregation.get("no_answer")
+        if row.score.no_answer and rule == "judge":
+            raise SampleError(
+                f"{row.where}: no judge has read this text, because it has no answer ({row.score.state}); set "
+                "--model to ask one."
+            )
+        if row.score.no_answer or (rule not in (None, "judge") and not row.has_answer):
+            return self._aggregated(row, _missing(row), None)
+        answers = {key: line.verdict() for key, line in row.lines.items()}
         if self.calibration is not None:
             answers = {
-                item.id: self._calibrated(item, answers[item.id], row.where)
-                for item in row.sample.checklist.items
-                if item.id in answers
+                key: self._calibrated(item, answers[key], row.where)
+                for key, item in _keyed(row.sample.checklist)
+                if key in answers
             }
         return self._aggregated(row, answers, row.score.quality)
 
@@ -157,18 +204,27 @@ class Replay:
         raw = verdict.uncalibrated or verdict.probabilities
         return calibration.apply(item, replace(verdict, probabilities=raw, uncalibrated=None))
 
-    def _aggregated(self, row: StoredRow, answers: Mapping[str, Verdict], quality: float | None) -> Score:
+    def _rules(self, row: StoredRow) -> Aggregation:
+        """The rules of the stored score, with the changes."""
         rules = Aggregation()
         if row.score is not None:
             rules = row.score.aggregation or Aggregation(primary_metric=row.score.primary_metric)  # type: ignore[arg-type]
         changes = dict(self.aggregation)
         if self.calibration is not None and self.calibration.threshold is not None:
             changes.setdefault("threshold", self.calibration.threshold)
-        if rules.primary_metric == "quality" and quality is None:
-            changes.setdefault("primary_metric", Aggregation.primary_metric)  # this judge does not grade
-        verdicts = [answers.get(item.id, _NOT_READ) for item in row.sample.checklist.items]
         try:
-            return score_checklist(row.sample.checklist, verdicts, replace(rules, **changes), quality=quality)
+            return replace(rules, **changes)
+        except ValueError as error:
+            raise SampleError(f"{row.where}: {error}.") from None
+
+    def _aggregated(self, row: StoredRow, answers: Mapping[str, Verdict], quality: float | None) -> Score:
+        sample, rules = row.sample, self._rules(row)
+        ungraded = quality is None and (self.scorer is not None or row.has_answer)
+        if ungraded and rules.primary_metric == "quality" and "primary_metric" not in self.aggregation:
+            rules = replace(rules, primary_metric=Aggregation.primary_metric)  # this judge does not grade
+        verdicts = [answers.get(key, _NOT_READ) for key in item_keys(sample.checklist.items)]
+        try:
+            return score_checklist(sample.checklist, verdicts, rules, quality=quality, state=sample.target_state)
         except ValueError as error:
             raise SampleError(f"{row.where}: {error}.") from None
 
@@ -195,7 +251,7 @@ def stored_checklist(score: Score | None, column: Checklist | None, where: str) 
     known = {item.id for item in column.items}
     for line in score.items:
         if line.id not in known and line.probabilities is not None and "yes" not in line.probabilities:
-            [scaled] = (item for item in stored_items(score, column, where) if item.id == line.id)
+            scaled = next(item for item in stored_items(score, column, where) if item.id == line.id)
             candidate = on_scale(column, scaled.options or ())
             return candidate if line.id in {item.id for item in candidate.items} else column
     return column
@@ -233,7 +289,17 @@ class Weights:
         return {"weight": self.weights[name]}
 
 
-def _readable(items: Sequence[ChecklistItem]) -> Checklist:
+def _missing(row: StoredRow) -> dict[str, Verdict]:
+    """The verdicts of a text without an answer."""
+    missing = Verdict(unanswered=Unanswered(Reason.NO_ANSWER, row.sample.target_state))
+    return dict.fromkeys(item_keys(row.sample.checklist.items), missing)
+
+
+def _keyed(checklist: Checklist) -> list[tuple[str, ChecklistItem]]:
+    return list(zip(item_keys(checklist.items), checklist.items, strict=True))
+
+
+def _readable(items: Iterable[ChecklistItem]) -> Checklist:
     # Weights change no answer, except by their sign in a panel's ties; a checklist of weights 0 would be refused.
     return Checklist(items=tuple(item.model_copy(update={"weight": item.weight or 1.0}) for item in items))
 
@@ -241,4 +307,5 @@ def _readable(items: Sequence[ChecklistItem]) -> Checklist:
 def _with_judge(scorer: ChecklistScorer, number: int) -> ChecklistScorer:
     again = copy.copy(scorer)
     again.judge = repeated(scorer.judge, number)
+    again.aggregation = replace(scorer.aggregation, no_answer="judge")  # it gets only what it should read
     return again

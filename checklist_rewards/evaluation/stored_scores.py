@@ -1,13 +1,18 @@
-"""Scored texts as `diff` compares them: small enough to keep many on disk."""
+"""Scores from files: the state that they record, and scored texts as `diff` compares them, small enough to keep many
+on disk."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import Any, NamedTuple
 
 from checklist_rewards.checklists import NO, YES
-from checklist_rewards.scores import Score
+from checklist_rewards.scores import Score, TargetState, item_keys
+
+
+def recorded_state(score: Score | None) -> TargetState | None:
+    """What the policy made of its turn; None for a score that an earlier version wrote, which had no states."""
+    return score.state if score is not None and "state" in score.model_fields_set else None
 
 
 class StoredRead(NamedTuple):
@@ -15,7 +20,7 @@ class StoredRead(NamedTuple):
 
     question: str
     answer: str | None
-    """None if unanswered."""
+    """None if unanswered, or if the judge was not asked because the text has no answer."""
     p: float | None
     """P(yes), or the expected value of an item with options; None without probabilities."""
     value: float | None
@@ -47,18 +52,21 @@ class StoredScore(NamedTuple):
 
 def stored_reads(score: Score | None) -> dict[str, StoredRead]:
     """The answers of a score, by item."""
-    seen: Counter[str] = Counter()
     reads = {}
-    for line in () if score is None else score.items:
-        seen[line.id] += 1
-        key = line.id if seen[line.id] == 1 else f"{line.id}#{seen[line.id]}"
+    lines = () if score is None else score.items
+    for key, line in zip(item_keys(lines), lines, strict=True):
         answered = line.unanswered is None
         p = None
         if answered and line.probabilities is not None:
             p = line.probabilities.get(YES) if line.probabilities.keys() == {YES, NO} else line.soft
         value = (line.value if line.soft is None else line.soft) if answered else None
-        reads[key] = StoredRead(line.question, line.answer if answered else None, p, value)
+        reads[_encodable(key)] = StoredRead(_encodable(line.question), line.answer if answered else None, p, value)
     return reads
+
+
+def _encodable(text: str) -> str:
+    """The text with half surrogate pairs as escapes: the database of a comparison stores UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def record_of(one: StoredScore, other: StoredScore, advantages: tuple[float, float] | None) -> dict[str, Any]:

@@ -11,8 +11,9 @@ analysis-of-variance estimates of random effects (Searle, Casella and McCulloch 
 - *All reads*: text x item x repeat, crossed within the texts of a prompt, which have the same items. The mean squares
   of all prompts are pooled. If no prompt has two texts, up to ten texts with the same checklist form a block.
 
-Intervals resample prompts. A text is left out of an estimate if one of its repeats is unanswered. Only sums are kept:
-a few numbers per prompt, and one per item and repeat of it.
+Intervals resample prompts. A text is left out of an estimate if one of its repeats is unanswered. A text without an
+answer, which no judge has read, is left out of all estimates. Only sums are kept: a few numbers per prompt, and one
+per item and repeat of it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pydantic import BaseModel, ConfigDict
 
 from checklist_rewards.evaluation.agreement.bootstrap import Bootstrap, Figure
 from checklist_rewards.evaluation.agreement.totals import Totals
-from checklist_rewards.scores import ItemScore, Score
+from checklist_rewards.scores import ItemScore, Score, item_keys
 from checklist_rewards.validation import np
 
 MOST_ITEMS = 1000
@@ -78,6 +79,8 @@ class VarianceReport(BaseModel):
     rows: int
     incomplete: int
     """Rows without a score in one of the repeats."""
+    no_answer: int
+    """Rows that no judge has read, because the text has no answer."""
     scores: Components | None
     reads: Components | None
     """None if no two texts have the same items."""
@@ -205,7 +208,7 @@ class Variance:
 
     def __init__(self, repeats: int, by_prompt: bool = True):
         self.repeats, self.by_prompt = repeats, by_prompt
-        self.rows = self.incomplete = 0
+        self.rows = self.incomplete = self.no_answer = 0
         self._scores = _Nested(repeats)
         self._items: dict[str, _Nested] = {}
         self._questions: dict[str, str] = {}
@@ -220,6 +223,9 @@ class Variance:
             scores (sequence of [`Score`]): one per repeat, of the same items.
         """
         self.rows += 1
+        if any(score.no_answer for score in scores):
+            self.no_answer += 1
+            return
         values = [score.primary_score for score in scores]
         if None in values:
             self.incomplete += 1
@@ -227,17 +233,17 @@ class Variance:
             self._scores.add(prompt, np.array(values, dtype=float))
         read: dict[str, np.ndarray] = {}
         complete = True
-        for lines in zip(*(score.items for score in scores), strict=True):
+        keys = item_keys(scores[0].items)
+        for key, *lines in zip(keys, *(score.items for score in scores), strict=True):
             if all(line.method == "check" for line in lines):
                 continue
             answers = [_value(line) for line in lines]
             if None in answers:
                 complete = False
                 continue
-            id = lines[0].id
-            self._questions.setdefault(id, lines[0].question)
-            read[id] = np.array(answers, dtype=float)
-            self._items.setdefault(id, _Nested(self.repeats)).add(prompt, read[id])
+            self._questions.setdefault(key, lines[0].question)
+            read[key] = np.array(answers, dtype=float)
+            self._items.setdefault(key, _Nested(self.repeats)).add(prompt, read[key])
         if complete and read:
             self._block(prompt, tuple(read)).add(np.array(list(read.values())))
 
@@ -265,6 +271,7 @@ class Variance:
             repeats=self.repeats,
             rows=self.rows,
             incomplete=self.incomplete,
+            no_answer=self.no_answer,
             scores=scores,
             reads=self._reads(bootstrap),
             items=tuple(

@@ -167,7 +167,7 @@ class EvolvingChecklistReward(StagedReward):
         with within(self.scorer.judge, self.deadline):
             if rows is None:  # the reward reports what is wrong with the column
                 return self.reward.judged(prompts, completions, columns, log_extra, log_metric, trainer_state)
-            hooks = Call(prompts, (), (), 0.0, False, log_extra, log_metric, trainer_state)
+            hooks = Call(prompts, (), (), (), 0.0, False, log_extra, log_metric, trainer_state)
             if hooks.training:
                 self._begin(hooks)
             current = [None if row is None else self.buffer.checklist(row.key, row.base) for row in rows]

@@ -1,8 +1,9 @@
 """Files that are written completely or not at all.
 
 A file is written under a hidden name in the same folder and renamed at the end. After an error, no new file exists and
-an old one is unchanged. A process that is killed leaves its hidden file behind; the next process that writes the same
-file removes it.
+an old one is unchanged. The new file has the permissions of the old one. Of a symbolic link, the target is replaced,
+and the link stays. A process that is killed leaves its hidden file behind; the next process that writes the same file
+removes it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import glob
 import os
 import secrets
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,11 +36,14 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     if path.is_dir():
         raise SampleError(f"{path}: cannot be written, it is a folder.")
     try:
+        if path.is_symlink():
+            path = path.resolve()
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(path)
         temporary, lock = _temporary(path)
-    except OSError as error:
-        raise SampleError(f"{path}: cannot be written ({error.strerror or error}).") from error
+    except (OSError, RuntimeError) as error:  # RuntimeError: links that form a loop, before Python 3.13
+        reason = getattr(error, "strerror", None) or error
+        raise SampleError(f"{path}: cannot be written ({reason}).") from error
     try:
         yield temporary
         with temporary.open("rb") as stream:
@@ -50,9 +55,12 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a text file in UTF-8. Raises [`SampleError`] if it cannot be written."""
+    """Write a text file in UTF-8. Raises [`SampleError`] if it cannot be written.
+
+    Half a surrogate pair is not valid UTF-8 and is written as its escape, which JSON reads as the same character.
+    """
     with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
 def _temporary(path: Path) -> tuple[Path, int]:
@@ -60,7 +68,10 @@ def _temporary(path: Path) -> tuple[Path, int]:
     ends."""
     while True:
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
+        if mode is not None:
+            temporary.chmod(mode)
         if _locked(descriptor) is not False and temporary.exists():
             return temporary, descriptor
         os.close(descriptor)  # another process removed it as abandoned before it was locked

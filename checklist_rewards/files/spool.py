@@ -85,6 +85,8 @@ class ArrowSpool(Spool):
         self._known = dict(types or {})
         self._inferred: dict[str, pa.DataType] = {}
         self._as_text: set[str] = set()
+        self._promoted: set[str] = set()
+        """Columns with a leaf whose type changed between batches. Earlier values may not fit the new type."""
         self._batch: list[dict[str, Any]] = []
         self._batch_bytes = 0
 
@@ -105,6 +107,7 @@ class ArrowSpool(Spool):
         import pyarrow as pa
 
         self._infer()
+        self._check_promoted()
         types = self._inferred | dict.fromkeys(self._as_text, pa.string()) | self._known
         return pa.schema([(name, types[name]) for name in self.columns])
 
@@ -138,13 +141,32 @@ class ArrowSpool(Spool):
             if name in self._as_text or name in self._known:
                 continue
             try:
+                before = self._inferred.get(name, pa.null())
                 seen = _array([row.get(name) for row in batch], None).type
-                unified = _unified(self._inferred.get(name, pa.null()), seen)
+                unified = _unified(before, seen)
             except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
-                logger.warning("column %r is written as JSON text: its values have no common type (%s).", name, error)
-                self._as_text.add(name)
+                self._write_as_text(name, error)
             else:
                 self._inferred[name] = unified
+                if _changes(before, unified) or _changes(seen, unified):
+                    self._promoted.add(name)
+
+    def _check_promoted(self) -> None:
+        """Write the columns as text whose values do not all fit the final type: 2**53 + 1 is not a float."""
+        import pyarrow as pa
+
+        self._promoted -= self._as_text
+        for rows in self._batches_of_rows() if self._promoted else ():
+            for name in sorted(self._promoted - self._as_text):
+                try:
+                    _array([row.get(name) for row in rows], self._inferred[name])
+                except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
+                    self._write_as_text(name, error)
+        self._promoted.clear()
+
+    def _write_as_text(self, name: str, error: Exception) -> None:
+        logger.warning("column %r is written as JSON text: its values have no common type (%s).", name, error)
+        self._as_text.add(name)
 
 
 def check_names(names: Iterable[str]) -> None:
@@ -235,6 +257,19 @@ def _fields(type: pa.DataType) -> int:
     if type.num_fields == 0:
         raise ValueError("an empty mapping")
     return sum(_fields(type.field(index).type) for index in range(type.num_fields))
+
+
+def _changes(type: pa.DataType, other: pa.DataType) -> bool:
+    """Whether a leaf of `type` has a different type in `other`. Null has no values that could not fit."""
+    import pyarrow as pa
+
+    if pa.types.is_null(type) or type == other:
+        return False
+    if isinstance(type, pa.StructType) and isinstance(other, pa.StructType):
+        return any(_changes(field.type, other.field(field.name).type) for field in type)
+    if hasattr(type, "value_type") and hasattr(other, "value_type"):
+        return _changes(type.value_type, other.value_type)
+    return True
 
 
 def _full(batch: Sequence[Any], size: int) -> bool:

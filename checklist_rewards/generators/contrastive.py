@@ -11,6 +11,9 @@ A chosen and a rejected response can also be used as two candidates or as a rank
 
 If a candidate cannot be sampled, its request fails with the model and the reason. The checklist is not written from
 the remaining candidates, because a rerun would then give a different one. Everything else is as in `direct.py`.
+
+Responses are compared by their answers, without thoughts. A candidate without an answer (cut in its thought, empty) is
+left out. If no sampled candidate has an answer, the request fails.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from pydantic import BaseModel
 from typing_extensions import override
 
 from checklist_rewards.backends import Backend, Engine, Messages, Progress, Sampling
-from checklist_rewards.chat import strip_thinking
+from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError, PromptError, SampleError
 from checklist_rewards.files.store import Store
@@ -31,10 +34,11 @@ from checklist_rewards.generators.base import Request, check_numbers
 from checklist_rewards.generators.direct import DirectGenerator
 from checklist_rewards.generators.shapes import WeightedQuestions
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.replies import NoReply, sample_replies
+from checklist_rewards.replies import NoReply, sample_replies, target_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
 DEFAULT_PROMPT = "generators/rlcf_candidate"
+_READER = CompletionReader()
 ONE_MODEL_TEMPERATURE, SEVERAL_MODELS_TEMPERATURE = 0.9, 0.7
 
 
@@ -51,7 +55,7 @@ class ContrastiveGenerator(DirectGenerator):
         candidate_temperature (`float`, *optional*): sampling temperature of candidates. Defaults to 0.9 for one model
             and 0.7 for several.
         candidate_max_tokens (`int`, *optional*, defaults to `1024`): tokens per candidate. Truncated candidates are
-            used.
+            used if they have an answer.
 
     Raises:
         ChecklistRewardsError: If an argument is not valid.
@@ -139,7 +143,9 @@ class ContrastiveGenerator(DirectGenerator):
         self, requests: Sequence[Request], progress: Progress | None = None
     ) -> list[Checklist | GenerationError]:
         bare: list[int] = []
-        if self.needs != "pair":
+        if self.needs == "pair":
+            requests = [replace(r, chosen=_answer(r.chosen), rejected=_answer(r.rejected)) for r in requests]
+        else:
             requests = [replace(request, candidates=_candidates(request)) for request in requests]
             bare = [index for index, request in enumerate(requests) if not request.candidates]
         sampled = dict(zip(bare, self._sample([requests[i] for i in bare]), strict=True))
@@ -169,8 +175,13 @@ class ContrastiveGenerator(DirectGenerator):
                 for model, reply in named
                 if reply.text is None
             ]
-            texts = dict.fromkeys(strip_thinking(reply.text) for _, reply in named if reply.text is not None)
-            results.append(lost[0] if lost else tuple(texts))
+            answers = [(model, target_of(reply)) for model, reply in named if reply.text is not None]
+            texts = dict.fromkeys(answer.text for _, answer in answers if answer.has_answer)
+            if lost or texts:
+                results.append(lost[0] if lost else tuple(texts))
+            else:
+                states = ", ".join(dict.fromkeys(f"{model}: {answer.state}" for model, answer in answers))
+                results.append(GenerationError(f"no sampled candidate has an answer ({states})."))
         return results
 
 
@@ -190,10 +201,16 @@ def _needs(prompt: PromptTemplate) -> str:
 
 
 def _candidates(request: Request) -> Sequence[str]:
-    """The candidates of a request. Without any, a chosen and a rejected response are the candidates."""
-    if not request.candidates and request.chosen is not None and request.rejected is not None:
-        return (request.chosen, request.rejected)
-    return request.candidates
+    """The answers of the candidates of a request. Without any, a chosen and a rejected response are the candidates."""
+    texts = request.candidates
+    if not texts and request.chosen is not None and request.rejected is not None:
+        texts = (request.chosen, request.rejected)
+    answers = [_READER.read(text) for text in texts]
+    return tuple(answer.text for answer in answers if answer.has_answer)
+
+
+def _answer(response: str | None) -> str | None:
+    return None if response is None else _READER.read(response).text
 
 
 def _plain(request: Request) -> Messages:

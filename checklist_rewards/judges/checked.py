@@ -20,11 +20,13 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from checklist_rewards.backends import Progress
+from checklist_rewards.backends.deadline import MISSED, is_over, time_left
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.checks import Check, parse_check, sandbox
 from checklist_rewards.errors import CheckError, ChecklistError
@@ -39,6 +41,7 @@ Checks = Literal["only", "mean", "judge"]
 AllowCode = bool | Literal["unsafe"]
 CODE = "code"
 """Judge name in the verdict of a check."""
+_MISSED = Verdict(unanswered=MISSED, judge=CODE, method="check")
 
 
 @dataclass(frozen=True)
@@ -99,32 +102,48 @@ class CheckedJudge:
         only = set(by_code) if self.checks == "only" else set()
         by_judge = [index for index in range(len(reads)) if index not in only]
         verdicts: dict[int, Verdict] = {}
-        if by_judge:
-            judge_reads = [replace(reads[index], item=without_check(reads[index].item)) for index in by_judge]
-            verdicts = dict(zip(by_judge, self.inner.judge(judge_reads, progress), strict=True))
         by_key: dict[tuple[str | None, ...], list[int]] = {}
         for index in by_code:
             read = reads[index]
             by_key.setdefault((read.item.check, read.target, read.input), []).append(index)
-        for indices, code in zip(by_key.values(), self._run([reads[i] for i, *_ in by_key.values()]), strict=True):
-            for index in indices:
-                verdicts[index] = _mean(code, verdicts[index]) if self.checks == "mean" else code
-            if progress is not None and self.checks == "only":
-                progress(len(indices))
+        with self._running([reads[index] for index, *_ in by_key.values()]) as codes:
+            if by_judge:
+                judge_reads = [replace(reads[index], item=without_check(reads[index].item)) for index in by_judge]
+                verdicts = dict(zip(by_judge, self.inner.judge(judge_reads, progress), strict=True))
+            for indices, code in zip(by_key.values(), codes, strict=True):
+                for index in indices:
+                    verdicts[index] = _mean(code, verdicts[index]) if self.checks == "mean" else code
+                if progress is not None and self.checks == "only":
+                    progress(len(indices))
         return [verdicts[index] for index in range(len(reads))]
 
-    def _run(self, reads: Sequence[Read]) -> Iterator[Verdict]:
+    @contextmanager
+    def _running(self, reads: Sequence[Read]) -> Iterator[Iterator[Verdict]]:
+        """Context manager in which checks run, code while the judge answers. Gives their verdicts, in order: those
+        that the deadline of the call leaves no time for are unanswered."""
+
         def run(read: Read) -> Verdict:
             return run_check(read.item, read.target, read.input, self.allow_code)
 
         if not self.allow_code:
-            yield from map(run, reads)
-        else:  # sandboxed code runs in its own thread or process, so these threads only wait
-            with ThreadPoolExecutor(os.cpu_count()) as pool:
-                yield from pool.map(run, reads)
+            yield iter([_MISSED if is_over() else run(read) for read in reads])
+            return
+        # Sandboxed code runs in its own thread or process, so these threads only wait.
+        pool = ThreadPoolExecutor(os.cpu_count())
+        try:
+            yield map(_in_time, [pool.submit(run, read) for read in reads])
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # what still runs ends at its own limits
 
     def _by_code(self, item: ChecklistItem) -> bool:
         return item.check is not None and self.checks != "judge"
+
+
+def _in_time(check: Future[Verdict]) -> Verdict:
+    try:
+        return check.result(time_left())
+    except TimeoutError:
+        return _MISSED
 
 
 def usable_check(item: ChecklistItem, where: str, allow_code: AllowCode) -> Check:

@@ -72,7 +72,7 @@ class EncoderJudge(LogprobJudge):
 
 
 def _context_of(engine: Engine) -> tuple[str, ...]:
+    engine = engine.unwrapped
     if isinstance(engine.backend, str):
         return context_of(config_of(engine.model, engine.settings.get("revision")))
-    wrapped = getattr(engine.backend, "engine", None)  # of a backend that limits or counts calls
-    return _context_of(wrapped) if isinstance(wrapped, Engine) else getattr(engine.backend, "context", ())
+    return getattr(engine.backend, "context", ())

@@ -24,7 +24,7 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
-from checklist_rewards.backends import Backend, Engine, LabelRead, Progress, is_kept
+from checklist_rewards.backends import Backend, Engine, LabelRead, Progress, is_finite, is_kept
 from checklist_rewards.backends.deadline import MISSED, is_over, time_left
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import BackendError
@@ -45,7 +45,7 @@ Labels = Mapping[str, str]
 DEFAULT_PROMPT = "judges/item"
 OPTIONS_PROMPT = "judges/options"
 DEFAULT_MASS_FLOOR = 0.5
-_FORMAT = "label-read-2"
+_FORMAT = "label-read-3"
 
 
 class LogprobJudge(Paid):
@@ -243,6 +243,8 @@ class LogprobJudge(Paid):
             if read.answer is not None:
                 return Verdict(answer=labels[read.answer], judge=self.name, method="word")
             return Verdict(unanswered=read.unanswered, judge=self.name)
+        if not is_finite(read):
+            return Verdict(unanswered=Unanswered(Reason.NOT_FINITE), judge=self.name)
         top = max(read.logprobs)
         if not math.isfinite(top):
             return Verdict(unanswered=Unanswered(Reason.OFF_LABEL), mass=0.0, judge=self.name)

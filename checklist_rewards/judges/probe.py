@@ -253,7 +253,7 @@ def probe(
         ProbeLine(item, (v.probabilities or {}).get(YES), v.mass, v.unanswered, opening)
         for item, v, opening in zip(PROBE_ITEMS, verdicts, openings, strict=True)
     )
-    tokens = getattr(engine, "tokens", None)
+    tokens = getattr(asked.unwrapped.load(), "tokens", None)
     tail = None if tokens is None else _tail(tokens, judge.prompt)
     return ProbeReport(
         model=judge.name,

@@ -1,8 +1,9 @@
 """The judge behind a reward server (`checklist-rewards serve`), and the client of that server.
 
 [`RemoteJudge`] sends the reads of a target as one row and takes the verdicts from the server's scores: probabilities,
-label mass, reasons, judge and method. Weights, thresholds and the primary metric are those of this process. The model,
-prompt, mode and samples of the judge, and the store of its answers, are set on the server.
+label mass, reasons, judge and method. Weights, thresholds, the primary metric and `no_answer` are those of this
+process: its targets were read here, so the server judges them as they are. The model, prompt, mode and samples of the
+judge, and the store of its answers, are set on the server.
 
 [`RewardServer`] sends requests of [`ROWS`] rows, several at a time. Requests are repeated with growing pauses while
 the server is busy (429), fails (5xx) or cannot be reached, until their deadline. A request that is too large, or whose
@@ -194,11 +195,13 @@ class RewardServer:
 
     def judge(self) -> str:
         """The name of the server's judge; requested once. Raises [`ModelError`] if no reward server answers."""
-        from checklist_rewards.backends.openai.failures import Failure
+        from checklist_rewards.backends.openai.failures import NOT_SERVED, Failure
         from checklist_rewards.backends.openai.loop import run
 
         if self._judge is None:
             health = run(self._connected().get("/health", None))
+            if isinstance(health, Failure) and health.status in NOT_SERVED:
+                raise ModelError(f"the server at {self.address} is not a reward server: it has no /health.")
             if isinstance(health, Failure):
                 raise NoServerError(
                     f"no reward server answers at {self.address} ({health.unanswered}); give another base_url, or "
@@ -217,7 +220,8 @@ class RewardServer:
 
         Args:
             rows (sequence of mappings):
-                With `checklist` and `target`, and optionally `input`, `reference` and `history`.
+                With `checklist` and `target`, and optionally `input`, `reference`, `history` and `as_is` (true for a
+                target whose thought is removed already).
 
         Returns:
             `tuple[list[Score | Unanswered], int]`: A score or the reason for its absence per row, in order; and the
@@ -270,7 +274,7 @@ class RewardServer:
 def _row(reads: Sequence[Read]) -> dict[str, Any]:
     """The row of one target."""
     first = reads[0]
-    row: dict[str, Any] = {"checklist": [_item(read.item) for read in reads], "target": first.target}
+    row: dict[str, Any] = {"checklist": [_item(read.item) for read in reads], "target": first.target, "as_is": True}
     context = {"input": first.input, "reference": first.reference, "history": first.history}
     return row | {name: text for name, text in context.items() if text is not None}
 

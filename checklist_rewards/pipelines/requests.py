@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from checklist_rewards.chat import completion_text
+from checklist_rewards.chat import CompletionReader, completion_text
 from checklist_rewards.errors import SampleError
 from checklist_rewards.generators import Request
 from checklist_rewards.scorer import Sample
+from checklist_rewards.scores import NO_ANSWER_STATES
 from checklist_rewards.validation import string
 
 TEXTS = ("reference", "history", "context", "chosen", "rejected")
 """The text fields of a row that a generator may use in addition to `input`."""
 CANDIDATES = "candidates"
 TRIED = 20
+_READER = CompletionReader()
 
 
 def request_from(row: Mapping[str, Any], where: str) -> Request:
@@ -29,8 +31,8 @@ def fields_of(values: Mapping[str, Any], where: str, keys: Mapping[str, str] | N
     """Fields of a [`Request`] from values of a row.
 
     Args:
-        values (mapping): field to value: a string, or chat messages whose last assistant message is used; for
-            `candidates` a list of strings. None and blank strings count as missing.
+        values (mapping): field to value: a string, which is not changed, or chat messages, of which the answer is
+            used; for `candidates` a list of strings. None and empty strings count as missing.
         where (`str`): the row, for error messages.
         keys (mapping, *optional*): field to column name, for error messages.
 
@@ -44,7 +46,7 @@ def fields_of(values: Mapping[str, Any], where: str, keys: Mapping[str, str] | N
             fields[name] = candidates_of(value, where, key)
             continue
         try:
-            fields[name] = None if value is None else completion_text(value, keep_thinking=True) or None
+            fields[name] = (value if value is None or isinstance(value, str) else completion_text(value)) or None
         except SampleError:
             got = f"{type(value).__name__} {value!r:.60}"
             raise SampleError(f"{where}: {key!r} must be a string or chat messages, got {got}.") from None
@@ -74,19 +76,28 @@ def joined(texts: Sequence[str | None]) -> str | None:
 
 
 def sample_from(row: Mapping[str, Any], where: str, checklist: Any) -> Sample | None:
-    """A sample of the row's target with `checklist`; None if the row has no target."""
-    target, *others = (text_of(row, name, where) for name in ("target", "input", "reference", "history"))
-    return None if target is None else Sample(checklist, target, *others)
+    """A sample of the answer in the row's target with `checklist`; None if the row has no target."""
+    text, input, reference, history = (text_of(row, name, where) for name in ("target", "input", *TEXTS[:2]))
+    if text is None:
+        return None
+    target = _READER.read(text)
+    return Sample(checklist, target.text, input, reference, history, state=target.state)
 
 
 def a_few(samples: Sequence[Sample]) -> list[Sample]:
-    """At most `TRIED` evenly spaced samples, to limit the reads of unit tests (every question on every sample)."""
+    """At most `TRIED` evenly spaced samples, to limit the reads of unit tests (every question on every sample).
+    Samples without an answer are used only if there are no others."""
+    samples = [sample for sample in samples if sample.target_state not in NO_ANSWER_STATES] or samples
     step = max(1, -(-len(samples) // TRIED))
     return list(samples[::step])
 
 
 def samples_of(request: Request, checklist: Any) -> list[Sample]:
-    """The responses in a request, as samples for refiners that test a checklist on texts."""
+    """The answers of the responses in a request, as samples for refiners that test a checklist on texts."""
     texts = (*request.candidates, request.chosen, request.rejected)
-    distinct = dict.fromkeys(text for text in texts if text is not None)
-    return [Sample(checklist, text, request.input, request.reference, request.history) for text in distinct]
+    targets = [_READER.read(text) for text in texts if text is not None]
+    distinct = {target.text: target.state for target in targets if target.has_answer}
+    return [
+        Sample(checklist, text, request.input, request.reference, request.history, state=state)
+        for text, state in distinct.items()
+    ]

@@ -13,7 +13,8 @@ Errors have the body `{"error": sentence, "errors": [{"row", "field", "message"}
 - 404: a decision names another model.
 - 408: the body did not arrive in time.
 - 413: the body is too large, or has more tokens than the queue may hold.
-- 422: no row of `/score`, or not every row of `/reward`, is valid.
+- 422: no row of `/score`, or not every row of `/reward`, is valid; or a row of `/reward` has no answer and
+  `no_answer="unscored"` is set.
 - 429: too many tokens are waiting. `Retry-After` is the time after which there is room at the measured rate.
 - 500: the judge failed for the whole request.
 - 503: the judge could not score a row of `/reward` or answer a decision, or the server is shutting down. `/ready`: the
@@ -22,6 +23,9 @@ Errors have the body `{"error": sentence, "errors": [{"row", "field", "message"}
 A request may carry the header `X-Deadline-Ms`, the milliseconds that its client waits. Rows that cannot be started
 within this time are not scored: their reads are unanswered with the reason `timeout`. Clients (an address with an API
 key) take turns, so one with many rows does not delay the others.
+
+A target without an answer (empty, cut in its thought, ending with a tool call) is scored as the scorer's `no_answer`
+says, without the judge. Its state is part of its score, and `target_state` of the answer to a decision.
 
 An invalid row of `/score` does not affect the others: its place in `scores` is null and `errors` has the row (from 1)
 and the field. The response of `/reward` has no place for errors, so a single invalid or unscored row fails the
@@ -65,7 +69,7 @@ from checklist_rewards.server.decisions import (
 )
 from checklist_rewards.server.drain import Drain
 from checklist_rewards.server.metrics import PATHS
-from checklist_rewards.server.middleware import AuthAndMetrics
+from checklist_rewards.server.middleware import AuthAndMetrics, check_token
 from checklist_rewards.server.responses import AsciiJson, error_response, score_content
 from checklist_rewards.server.rows import (
     ErrorRecord,
@@ -85,7 +89,7 @@ Answers = Callable[[DecisionRequest, Score, str], dict[str, Any]]
 DEFAULT_MAX_BODY = 16 * 2**20
 BODY_SECONDS = 60.0
 """Longest time for a request body to arrive."""
-CLOSE_SECONDS = 5.0
+CLOSE_SECONDS = 3.0
 """Longest time to wait at exit for a batch whose clients are gone."""
 _LARGE = 2**16
 """Request size in bytes from which scores are serialized in a thread, so that small requests do not wait."""
@@ -114,14 +118,16 @@ def build_app(
         max_body (`int`, *optional*, defaults to `16 * 2**20`):
             Maximum size of a request body in bytes.
         token (`str`, *optional*):
-            Bearer token that clients must send.
+            Bearer token that clients must send. It must not be blank.
 
     Returns:
         `FastAPI`: The application.
 
     Raises:
         ChecklistRewardsError: If the judge cannot be used.
+        SampleError: If the token is blank.
     """
+    check_token(token)
     scorer.check()
     queue = LocalQueue(scorer, max_wait=max_wait, max_batch=max_batch, max_queue=max_queue, max_tokens=max_tokens)
     return app_of(scorer, queue, Drain(), max_body=max_body, token=token)
@@ -208,6 +214,9 @@ def app_of(scorer: ChecklistScorer, queue: ScoringQueue, drain: Drain, *, max_bo
         for number, outcome in enumerate(await _scored(request, queue, samples, "query"), start=1):
             if not isinstance(outcome, Score):
                 errors.append(error_record(number, "query", outcome.message))
+            elif outcome.primary_score is None and outcome.no_answer:
+                message = f"row {number}: the query has no answer ({outcome.state}), which is not scored."
+                errors.append(error_record(number, "query", message))
             elif outcome.primary_score is None:
                 unscored.append(error_record(number, "query", unscored_reason(outcome)))
             else:

@@ -5,8 +5,8 @@ and on shutdown it waits for requests whose body never ends. [`TimedConnection`]
 limit for request bodies is in `app`.
 
 On SIGTERM, [`Drain`] refuses new work while connections are still accepted: `/ready` returns 503, so that a load
-balancer sends no more requests, and requests for scores get 503 too. When the requests under way are answered, or
-after [`GRACE_SECONDS`], the server exits with status 0.
+balancer sends no more requests, and requests for scores get 503 too. When the requests under way are answered, but not
+before [`NOTICE_SECONDS`] and not after [`GRACE_SECONDS`], the server exits with status 0.
 """
 
 from __future__ import annotations
@@ -29,9 +29,12 @@ from checklist_rewards.server.drain import Drain
 
 IDLE_SECONDS = 30
 """Longest time from the start of a connection, or the last response, until the headers of a request are complete."""
-GRACE_SECONDS = 30
+GRACE_SECONDS = 25
 """Time after SIGTERM or Ctrl-C until requests that are still being scored are answered with 503. Kubernetes kills a
-process after the same time."""
+process after 30 s."""
+NOTICE_SECONDS = 5
+"""Shortest time after SIGTERM in which `/ready` returns 503, so that a load balancer notices before connections are
+refused."""
 MAX_CONNECTIONS = 4096
 """Maximum number of connections of a process; requests on further connections get 503."""
 
@@ -79,7 +82,7 @@ class DrainingServer(uvicorn.Server):
         self.drain, self.ignores_interrupt = drain, ignores_interrupt
         self.on_started: Callable[[], None] = lambda: None
         """Called when connections are accepted."""
-        self._end: float | None = None
+        self._drained_since: float | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and report it."""
@@ -96,12 +99,13 @@ class DrainingServer(uvicorn.Server):
             super().handle_exit(sig, frame)
 
     async def on_tick(self, counter: int) -> bool:
-        """Exit when the requests under way are answered."""
+        """Exit when the requests under way are answered and load balancers have had time to notice."""
         if self.drain.requested.is_set() and not self.should_exit:
             now = time.monotonic()
-            self._end = now + GRACE_SECONDS if self._end is None else self._end
-            if not self.drain.working or now >= self._end:
-                self.config.timeout_graceful_shutdown = max(1, round(self._end - now))
+            since = self._drained_since = now if self._drained_since is None else self._drained_since
+            left = since + GRACE_SECONDS - now
+            if (not self.drain.working and now >= since + NOTICE_SECONDS) or left <= 0:
+                self.config.timeout_graceful_shutdown = max(1, round(left))
                 self.should_exit = True
         return await super().on_tick(counter)
 

@@ -8,6 +8,10 @@ The target is the input. If the input is a list of messages, the last one is the
 the instruction, and all earlier messages are the history. A state may be a JSON object with the string `target` and
 optionally `input`, `reference` and `history`. Any other JSON state is judged as JSON text.
 
+Of a target, the answer is judged, without its thought, as in training. The message of a user and JSON text are judged
+as they are. So is a judge prompt of this package, which [`DecisionsJudge`] sends as text: its target was read already.
+A target without an answer gives refusals, unless the scorer has `no_answer="judge"`; `target_state` has its state.
+
 An answer without probabilities, from a judge that writes its answers, has the probability 1. An unanswered read is a
 refusal, with two exceptions: a transient failure is status 503, and a text that is too long for the judge status 400.
 A read below the judge's mass floor is a refusal in OpenAI's format; System One's answer has the label mass, so it is
@@ -17,6 +21,7 @@ returned.
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -26,8 +31,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from checklist_rewards.backends import is_transient
 from checklist_rewards.backends.decisions.question import DecisionQuestion
+from checklist_rewards.chat import CompletionReader, Target, prompt_text
 from checklist_rewards.checklists import YES, Checklist, ChecklistItem, Option
 from checklist_rewards.errors import ChecklistRewardsError
+from checklist_rewards.prompts import fence
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import ItemScore, Reason, Score
 from checklist_rewards.server.rows import Refused, parsed_body
@@ -35,6 +42,8 @@ from checklist_rewards.validation import one_sentence
 
 MOST_QUESTIONS = 400
 _FIELDS = ("target", "input", "reference", "history")
+_READER = CompletionReader()
+_FENCED = re.compile(r"<target-(\d+)>\n(.*?)\n</target-\1>", re.DOTALL)
 _TEXT_PARTS = ("input_text", "output_text", "text")
 _USAGE = {"input_tokens": 0, "output_tokens": 0}
 """Clients require the tokens of a request. The engine counts those of a batch, which may hold several requests."""
@@ -182,7 +191,7 @@ def decision_answers(request: DecisionRequest, score: Score, model: str) -> dict
         score.items, request.questions, request.names, request.choices, strict=True
     ):
         answers.append({"name": name} | _answer(line, question, values))
-    return {"model": model, "answers": answers, "usage": _OPENAI_USAGE}
+    return {"model": model, "answers": answers, "target_state": score.state, "usage": _OPENAI_USAGE}
 
 
 def system_one_answers(request: DecisionRequest, score: Score, model: str) -> dict[str, Any]:
@@ -202,6 +211,7 @@ def system_one_answers(request: DecisionRequest, score: Score, model: str) -> di
         "model": model,
         "answers": answers,
         "diagnostics": diagnostics,
+        "target_state": score.state,
         "usage": _USAGE,
     }
 
@@ -304,7 +314,7 @@ def _system_one_question(name: str, asked: _SystemOneQuestion) -> DecisionQuesti
     return DecisionQuestion("predicate", "\n".join([asked.instructions, *sides]))
 
 
-def _sample(fields: Mapping[str, str], questions: Sequence[DecisionQuestion], scorer: ChecklistScorer) -> Sample:
+def _sample(fields: Mapping[str, Any], questions: Sequence[DecisionQuestion], scorer: ChecklistScorer) -> Sample:
     items = []
     for number, question in enumerate(questions, start=1):
         try:
@@ -327,41 +337,67 @@ def _options(question: DecisionQuestion) -> tuple[Option, ...] | None:
     return tuple(Option(label=label, value=value) for label, value in zip(question.labels, values, strict=True))
 
 
-def _of_state(state: Any) -> dict[str, str]:
+def _of_state(state: Any) -> dict[str, Any]:
     """The fields of a sample from a state."""
     if isinstance(state, str):
-        return {"target": state}
+        return _answered(Target(state) if _is_judge_prompt(state) else _READER.read(state))
     own = isinstance(state, Mapping) and "target" in state and state.keys() <= set(_FIELDS)
     if own and all(isinstance(text, str) for text in state.values()):
-        return dict(state)
+        return {**state, **_answered(_READER.read(state["target"]))}
     return {"target": json.dumps(state, ensure_ascii=False)}
 
 
-def _of_messages(given: Any) -> dict[str, str]:
+def _of_messages(given: Any) -> dict[str, Any]:
     """The fields of a sample from an input of OpenAI's format."""
     if not isinstance(given, list):
         return _of_state(given)
     if not given:
         raise Refused(400, "input must be a text or a list of at least one message.", "input")
-    turns = [_turn(entry) for entry in given]
-    (_, target), earlier = turns[-1], turns[:-1]
-    fields = {"target": target}
-    if earlier and turns[-1][0] == "assistant" and earlier[-1][0] == "user":
-        fields["input"] = earlier.pop()[1]
-    if earlier:
-        fields["history"] = "\n\n".join(f"{role}: {text}" for role, text in earlier)
-    return fields
+    *earlier, last = [_message(entry) for entry in given]
+    own = last["role"] == "assistant"
+    fields = _answered(_READER.read([last]) if own else Target(last["content"]))
+    earlier = [message for message in earlier if message["content"] or "reasoning" not in message]
+    if earlier and own and earlier[-1]["role"] == "user":
+        fields["input"] = earlier.pop()["content"]
+    _, history = prompt_text([*earlier, {"role": "user", "content": ""}])  # all turns, as in training
+    return fields if history is None else fields | {"history": history}
 
 
-def _turn(entry: Any) -> tuple[str, str]:
-    """The role and the text of a message, or of a call of a tool and its output."""
+def _answered(target: Target) -> dict[str, Any]:
+    return {"target": target.text, "state": target.state}
+
+
+def _is_judge_prompt(text: str) -> bool:
+    """Whether a text contains a target as judge prompts do: in tags with the hash of the target."""
+    return any(fence("target", fenced[2]) == fenced[0] for fenced in _FENCED.finditer(text))
+
+
+def _message(entry: Any) -> dict[str, Any]:
+    """A message with its content as text. A thought, and a call of a tool or its output, become messages too."""
     if not isinstance(entry, Mapping):
         raise Refused(400, f"input must be a list of messages, got {type(entry).__name__}.", "input")
-    if "role" not in entry:
-        return str(entry.get("type", "item")), json.dumps(dict(entry), ensure_ascii=False)
-    content = entry.get("content")
+    if "role" in entry:
+        calls = entry.get("tool_calls") or []
+        if not isinstance(calls, list) or not all(map(_is_call, calls)):
+            raise Refused(400, f"tool_calls must be a list of calls, got {calls!r:.60}.", "input")
+        return {**entry, "role": str(entry["role"]), "content": _content(entry), "tool_calls": calls}
+    text = json.dumps(dict(entry), ensure_ascii=False)
+    if entry.get("type") == "reasoning":
+        return {"role": "assistant", "content": "", "reasoning": text}
+    return {"role": str(entry.get("type", "item")), "content": text}
+
+
+def _is_call(call: Any) -> bool:
+    return isinstance(call, Mapping) and isinstance(call.get("function") or {}, Mapping)
+
+
+def _content(message: Mapping[str, Any]) -> str:
+    """The text of a message."""
+    content = message.get("content")
     if isinstance(content, str):
-        return str(entry["role"]), content
+        return content
+    if content is None and message.get("tool_calls"):
+        return ""
     parts = content if isinstance(content, list) else [content]
     texts = []
     for part in parts:
@@ -372,7 +408,7 @@ def _turn(entry: Any) -> tuple[str, str]:
             texts.append(part["text"])
         else:
             raise Refused(400, f"this judge reads text only, got a part of type {part.get('type')!r:.40}.", "input")
-    return str(entry["role"]), "\n".join(texts)
+    return "\n".join(texts)
 
 
 def _label(value: str | bool) -> str:

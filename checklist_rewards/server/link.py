@@ -2,13 +2,16 @@
 
 Each worker has a pair of connected sockets with the process of the judge, inherited and without a path, so no other
 process can use it. Both ends have a thread that reads and a thread that writes, so that neither the event loop nor the
-judge waits for the other process. Messages are pickled: a request in one, its scores in another.
+judge waits for the other process. A message is a header with its kind and number, and its pickled content: a request
+in one, its scores in another. The header of an unreadable message identifies the request that waits for it.
 """
 
 from __future__ import annotations
 
 import itertools
+import logging
 import pickle
+import struct
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
@@ -20,6 +23,9 @@ from typing import Any
 from checklist_rewards.server.rows import Refused
 from checklist_rewards.server.scoring import Outcome, ScoringQueue, Status, Work
 
+logger = logging.getLogger(__name__)
+
+_HEADER = struct.Struct("!BQ")
 _GONE = "the process of the judge is gone; send the request again later."
 
 
@@ -42,6 +48,7 @@ class Kind(Enum):
     """To the worker: finish what is under way and exit."""
 
 
+_KINDS = tuple(Kind)
 Message = tuple[Kind, int, Any]
 
 
@@ -55,8 +62,10 @@ class Link:
             Called with each message, in the reading thread.
         unsent (`Callable[[Message, Exception], None]`):
             Called with a message that cannot be pickled.
+        unread (`Callable[[Kind, int, Exception], None]`):
+            Called with kind and number of a received message that cannot be unpickled.
         lost (`Callable[[], None]`):
-            Called once when the other process is gone.
+            Called once when the other process is gone, or when messages can no longer be read.
     """
 
     def __init__(
@@ -64,9 +73,11 @@ class Link:
         connection: Connection,
         receive: Callable[[Message], None],
         unsent: Callable[[Message, Exception], None],
+        unread: Callable[[Kind, int, Exception], None],
         lost: Callable[[], None],
     ):
-        self._connection, self._receive, self._unsent, self._lost = connection, receive, unsent, lost
+        self._connection, self._receive, self._lost = connection, receive, lost
+        self._unsent, self._unread = unsent, unread
         self._out: SimpleQueue[Message | None] = SimpleQueue()
         for work in (self._read, self._write):
             threading.Thread(target=work, name=f"checklist-link{work.__name__}", daemon=True).start()
@@ -82,20 +93,35 @@ class Link:
     def _read(self) -> None:
         try:
             while True:
-                self._receive(pickle.loads(self._connection.recv_bytes()))
-        except (EOFError, OSError):
-            self._out.put(None)
-            self._lost()
+                self._received(self._connection.recv_bytes())
+        except (EOFError, OSError):  # the other process is gone
+            pass
+        except Exception:
+            logger.exception("a message between the processes of the reward server cannot be handled.")
+            self._connection.close()  # the other process notices
+        self._out.put(None)
+        self._lost()
+
+    def _received(self, data: bytes) -> None:
+        place, number = _HEADER.unpack_from(data)
+        kind = _KINDS[place]
+        try:
+            content = pickle.loads(memoryview(data)[_HEADER.size :])
+        except Exception as error:  # pickle raises many types of errors
+            self._unread(kind, number, error)
+        else:
+            self._receive((kind, number, content))
 
     def _write(self) -> None:
         while (message := self._out.get()) is not None:
             try:
-                content = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+                kind, number, content = message
+                data = _HEADER.pack(_KINDS.index(kind), number) + pickle.dumps(content, pickle.HIGHEST_PROTOCOL)
             except Exception as error:  # pickle raises many types of errors, such as for data nested too deeply
                 self._unsent(message, error)
                 continue
             try:
-                self._connection.send_bytes(content)
+                self._connection.send_bytes(data)
             except OSError:  # the reading thread notices too
                 return
 
@@ -115,7 +141,7 @@ class RemoteQueue:
         self._numbers = itertools.count(1)
         self._answers: dict[int, Future[Any]] = {}
         self._gone = False
-        self._link = Link(connection, self._receive, self._unsent, self._lost)
+        self._link = Link(connection, self._receive, self._unsent, self._unread, self._lost)
 
     def submit(self, work: Work) -> Future[list[Outcome]]:
         """Queue the rows of a request; see [`ScoringQueue`]."""
@@ -167,6 +193,10 @@ class RemoteQueue:
         if (answer := self._answers.get(message[1])) is not None:
             _complete(answer, Refused(400, f"the rows cannot be passed to the judge ({error})."))
 
+    def _unread(self, kind: Kind, number: int, error: Exception) -> None:
+        if (answer := self._answers.get(number)) is not None:
+            _complete(answer, Refused(500, f"the answer of the judge's process cannot be read ({error})."))
+
     def _lost(self) -> None:
         self._gone = True
         for answer in list(self._answers.values()):
@@ -189,7 +219,7 @@ class Served:
     def __init__(self, connection: Connection, queue: ScoringQueue, started: Callable[[], None]):
         self._queue, self._started = queue, started
         self._answers: dict[int, Future[Any]] = {}
-        self._link = Link(connection, self._receive, self._unsent, self._lost)
+        self._link = Link(connection, self._receive, self._unsent, self._unread, self._lost)
 
     def drain(self) -> None:
         """Tell the worker to finish what is under way and to exit."""
@@ -227,6 +257,9 @@ class Served:
 
     def _unsent(self, message: Message, error: Exception) -> None:
         self._link.send(Kind.ANSWER, message[1], Refused(500, f"the scores cannot be passed to the worker ({error})."))
+
+    def _unread(self, kind: Kind, number: int, error: Exception) -> None:
+        self._link.send(Kind.ANSWER, number, Refused(500, f"the judge's process cannot read the rows ({error})."))
 
     def _lost(self) -> None:
         for answer in list(self._answers.values()):

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from checklist_rewards.judges import Receipt
 from checklist_rewards.rewards.integrations.queue import BatchReport, MicroBatcher
-from checklist_rewards.scores import Score
+from checklist_rewards.scores import NO_ANSWER_STATES, Score
 
 SCORING_PATHS = ("/score", "/reward", "/v1/decisions", "/v1/systemone")
 PATHS = (*SCORING_PATHS, "/v1/models", "/health", "/ready", "/metrics")
@@ -48,7 +48,8 @@ class ServerMetrics:
         self.queue_seconds = histogram("queue_seconds", "Time a row waited for its batch.", _SECONDS)
         self.batch_reads = histogram("batch_reads", "Reads of a batch.", _READS)
         self.samples = counter("samples", "Scored rows.")
-        self.unscored = counter("unscored", "Rows without a score, because too few reads were answered.")
+        self.unscored = counter("unscored", "Rows without a score.")
+        self.no_answer = counter("no_answer", "Rows whose target has no answer.", ("state",))
         self.unanswered = counter("unanswered", "Reads without an answer.", ("reason",))
         self.refused = counter("refused", "Rows that were not queued or not started.", ("reason",))
         self.reads = counter("reads", "Reads of all batches, by where the answer came from.", ("source",))
@@ -95,6 +96,8 @@ class ServerMetrics:
         reasons: Counts[str] = Counts()
         for score in scores:
             self.unscored.inc(score.primary_score is None)
+            if score.state in NO_ANSWER_STATES:
+                self.no_answer.labels(score.state).inc()
             reasons.update(score.unanswered)
         for reason, reads in reasons.items():
             self.unanswered.labels(reason).inc(reads)

@@ -9,11 +9,18 @@ from collections.abc import Callable
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from checklist_rewards.errors import SampleError
 from checklist_rewards.server.responses import error_response
 from checklist_rewards.server.rows import error_record
 
 _OPEN_PATHS = ("/health", "/ready")
 """Paths without a token, for the probes of an orchestrator."""
+
+
+def check_token(token: str | None) -> None:
+    """Raise [`SampleError`] for a blank token, which every client could send."""
+    if token is not None and not token.strip():
+        raise SampleError("the token is blank; set one, or token=None to accept requests without a token.")
 
 
 class AuthAndMetrics:

@@ -3,6 +3,9 @@
 An error is a mapping of `row` (from 1; null if it concerns the whole request), `field` and `message`, as clients see
 it in `errors`. [`Refused`] rejects the whole request. An invalid row becomes an error and does not affect the other
 rows; each endpoint decides whether to score the others.
+
+Of a target, the answer is judged, without its thought, as in training. A row of `/score` with `"as_is": true` has a
+target that its client has read already; see [`AsItIs`].
 """
 
 from __future__ import annotations
@@ -12,15 +15,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from checklist_rewards.chat import opens_thinking, strip_thinking
+from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.rewards.integrations.labelled import answer_after, labelled_sample
 from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.scores import TargetState
 
 ErrorRecord = dict[str, Any]
 _ROWS = "samples"
-_FIELDS = ("checklist", "target", "input", "reference", "history")
+_TEXTS = ("target", "input", "reference", "history")
+_FIELDS = ("checklist", *_TEXTS, "as_is")
+_READER = CompletionReader()
 _COLUMNS = ("query", "prompts", "labels")
 
 
@@ -56,6 +62,17 @@ class Refused(Exception):
     def __reduce__(self) -> tuple[type[Refused], tuple[Any, ...]]:
         """Pickled with all arguments, because a worker gets it from another process."""
         return type(self), (self.status, self.message, self.field, self.errors, self.retry_after)
+
+
+class AsItIs(Sample):
+    """A sample whose target a client has read already: it is judged as it is, even if it is blank."""
+
+    __slots__ = ()
+
+    @property
+    def target_state(self) -> TargetState:
+        """Always `answered`, so that the judge is asked."""
+        return "answered"
 
 
 class _RowError(Exception):
@@ -171,26 +188,34 @@ def _sample(row: Any, where: str, scorer: ChecklistScorer) -> Sample:
     for field in row:
         if field not in _FIELDS:
             raise _RowError(field, f"unknown field; allowed: {', '.join(_FIELDS)}.")
-    for field in _FIELDS[1:]:
+    for field in _TEXTS:
         text = row.get(field)
         if not isinstance(text, str) and (text is not None or field == "target"):
             got = "nothing" if field not in row else _shown(text)
             raise _RowError(field, f"must be a string, got {got}.")
+    as_is = row.get("as_is")
+    if not isinstance(as_is, bool | None):
+        raise _RowError("as_is", f"must be true or false, got {_shown(as_is)}.")
     if "checklist" not in row:
         raise _RowError("checklist", "must be a list of questions, got nothing.")
     with _errors_in("checklist"):
         checklist = Checklist.parse(row["checklist"], where)
         for item in checklist.items:
             scorer.check_item(item, where)
-    return Sample(checklist, row["target"], *(row.get(field) for field in _FIELDS[2:]))
+    context = [row.get(field) for field in _TEXTS[1:]]
+    if as_is:
+        return AsItIs(checklist, row["target"], *context)
+    target = _READER.read(row["target"])
+    return Sample(checklist, target.text, *context, state=target.state)
 
 
 def _labelled(row: tuple[Any, Any, Any], where: str, scorer: ChecklistScorer) -> Sample:
     query, prompt, label = row
     with _errors_in("query" if isinstance(prompt, str) else "prompts"):
-        answer = strip_thinking(answer_after(prompt, query, where), opened=opens_thinking(prompt))
+        answer = answer_after(prompt, query, where)
+        target = _READER.read(answer, raw=answer, opened=_READER.opened(prompt))
     with _errors_in("labels"):
-        sample = labelled_sample(label, answer, prompt, where)
+        sample = labelled_sample(label, target, prompt, where)
         for item in sample.checklist.items:
             scorer.check_item(item, where)
     return sample

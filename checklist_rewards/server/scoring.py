@@ -15,7 +15,7 @@ import threading
 import time
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 from checklist_rewards.errors import BackendError, ChecklistRewardsError, ConfigError, ModelError, StoreError
 from checklist_rewards.judges import Receipt
@@ -31,6 +31,7 @@ from checklist_rewards.rewards.integrations.queue import (
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score, Verdict, score_checklist
 from checklist_rewards.scores.reasons import Reason, Unanswered
+from checklist_rewards.server.blame import BlamingScorer
 from checklist_rewards.server.metrics import ServerMetrics
 from checklist_rewards.server.rows import Refused
 
@@ -40,7 +41,7 @@ READ_TOKENS = 16
 FAILING_SECONDS = 10.0
 """How long the server is not ready after a batch in which the judge answered nothing. Then it is tried again."""
 _BYTES_PER_TOKEN = 4
-_NO_ANSWER = (Reason.BACKEND_ERROR, Reason.TIMEOUT)
+_SILENT = (Reason.BACKEND_ERROR, Reason.TIMEOUT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ class LocalQueue:
     ):
         self.scorer = scorer
         self.batcher = MicroBatcher(
-            scorer,
+            cast(ChecklistScorer, BlamingScorer(scorer)),
             max_wait=max_wait,
             max_batch=max_batch,
             max_queue=max_queue,
@@ -140,6 +141,7 @@ class LocalQueue:
         self.counts = ServerMetrics(lambda: self.batcher)
         self._paid: Receipt = scorer.receipt
         self._failing_until = 0.0
+        self._failure = ""
 
     def submit(self, work: Work) -> Future[list[Outcome]]:
         """Queue the rows of a request; see [`ScoringQueue`]."""
@@ -175,7 +177,7 @@ class LocalQueue:
         ]
         problem = "the queue is full" if any(full) else None
         if time.monotonic() < self._failing_until:
-            problem = "the judge answered nothing in the last batch"
+            problem = self._failure
         return _done(Status(len(self.batcher), problem))
 
     def metrics(self) -> Future[str]:
@@ -199,7 +201,8 @@ class LocalQueue:
             self.counts.refused.labels("deadline").inc()
             verdict = Verdict(unanswered=Unanswered(Reason.TIMEOUT, str(late)), judge=self.scorer.judge.name)
             items = sample.checklist.items
-            score = score_checklist(sample.checklist, [verdict] * len(items), self.scorer.aggregation)
+            verdicts, state = [verdict] * len(items), sample.target_state
+            score = score_checklist(sample.checklist, verdicts, self.scorer.aggregation, state=state)
             self.counts.scored([score])
             return score
         except CancelledError:  # its neighbours were cancelled too: the client is gone
@@ -218,11 +221,11 @@ class LocalQueue:
     def _measure(self, report: BatchReport) -> None:
         before, self._paid = self._paid, self.scorer.receipt
         self.counts.batch(report, self._paid - before)
-        is_silent = report.scores is None or all(
-            item.unanswered is not None and item.unanswered.reason in _NO_ANSWER
-            for score in report.scores
-            for item in score.items
-        )
+        items = [item for score in report.scores or () if not score.no_answer for item in score.items]
+        if report.scores is not None and not items:
+            return  # the judge was not asked
+        self._failure = f"the judge {'failed' if report.scores is None else 'answered nothing'} in the last batch"
+        is_silent = all(item.unanswered is not None and item.unanswered.reason in _SILENT for item in items)
         self._failing_until = time.monotonic() + FAILING_SECONDS if is_silent else 0.0
 
 

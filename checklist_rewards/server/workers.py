@@ -33,6 +33,7 @@ from checklist_rewards.server.app import CLOSE_SECONDS, app_of
 from checklist_rewards.server.connections import GRACE_SECONDS, run_server, server_of
 from checklist_rewards.server.drain import Drain
 from checklist_rewards.server.link import RemoteQueue, Served
+from checklist_rewards.server.middleware import check_token
 from checklist_rewards.server.scoring import ScoringQueue
 
 logger = logging.getLogger(__name__)
@@ -52,7 +53,9 @@ class AppSettings:
 
     @classmethod
     def of(cls, scorer: ChecklistScorer, *, max_body: int, token: str | None) -> AppSettings:
-        """Settings with a scorer that is not loaded yet. Raises [`SampleError`] if it cannot be pickled."""
+        """Settings with a scorer that is not loaded yet. Raises [`SampleError`] if it cannot be pickled, or if the
+        token is blank."""
+        check_token(token)
         try:
             return cls(pickle.dumps(scorer), max_body, token)
         except Exception as error:  # pickle raises many types of errors
@@ -171,7 +174,7 @@ class Workers:
         # In a daemon thread, so that the process can exit even if the engine never returns.
         closing = threading.Thread(target=self.queue.close, daemon=True)
         closing.start()
-        closing.join(CLOSE_SECONDS)
+        closing.join(max(0.0, end - time.monotonic()))
 
 
 def _work(settings: AppSettings, listening: socket.socket, connection: Connection) -> None:

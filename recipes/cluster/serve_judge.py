@@ -1,5 +1,6 @@
 """A judge behind Ray Serve: replicas of the reward server on the GPUs of a cluster, under one address.
 
+    export CHECKLIST_REWARDS_TOKEN=$(openssl rand -hex 32)
     serve run --working-dir recipes/cluster --app-dir recipes/cluster \\
         serve_judge:app model=org/judge replicas=4 gpus=1
     checklist-rewards score answers.jsonl -o scored.jsonl --backend remote --base-url http://localhost:8000
@@ -8,8 +9,9 @@ Every replica is one process with one engine, and the application of `checklist-
 replicas where GPUs are free, sends each request to one of the two that are less busy, and replaces a replica that
 dies; clients repeat its requests. A replica gets requests when its judge is loaded.
 
-Set `CHECKLIST_REWARDS_TOKEN` here and for the clients. The address is that of this machine only, unless Ray Serve was
-started with `serve start --http-host 0.0.0.0`. `/metrics` are those of the replica that answers.
+`CHECKLIST_REWARDS_TOKEN` is required, here and for the clients: this file cannot see whether Ray Serve listens to
+other machines (`serve start --http-host 0.0.0.0`). Without that option the address is that of this machine only.
+`/metrics` are those of the replica that answers.
 """
 
 import os
@@ -21,6 +23,7 @@ from ray import serve
 from ray.serve import Application
 
 from checklist_rewards import ChecklistScorer
+from checklist_rewards.errors import SampleError
 from checklist_rewards.judges.remote import TOKEN_VARIABLE
 from checklist_rewards.rewards.placement import load
 from checklist_rewards.server import build_app
@@ -47,8 +50,13 @@ class Arguments(BaseModel):
 
 
 def app(arguments: Arguments) -> Application:
-    """The application that `serve run` starts."""
-    token = os.environ.get(TOKEN_VARIABLE)
+    """The application that `serve run` starts. Raises [`SampleError`] without a token."""
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    if not token.strip():
+        raise SampleError(
+            f"{TOKEN_VARIABLE} is not set or is blank; set the same token here and for the clients: Ray Serve may "
+            "accept connections from other machines."
+        )
 
     def judge() -> FastAPI:
         """The reward server of one replica, called in its process."""

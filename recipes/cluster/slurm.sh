@@ -3,6 +3,10 @@
 #
 #     sbatch recipes/cluster/slurm.sh /shared/answers /shared/scored /shared/judge
 #
+# Adapt the numbers of #SBATCH, and gpus_per_node with them. On all nodes, the environment of the job needs
+# `checklist-rewards[ray,vllm]`; the package is not on a public index yet, so install its wheel
+# (`pip wheel --no-deps -w dist .`). The paths must be on a file system that all nodes share.
+#
 # A job that reaches its time limit is submitted again with the same arguments and resumes.
 #SBATCH --job-name=checklist-rewards
 #SBATCH --nodes=4

@@ -241,7 +241,9 @@ def fit(
         save_only_model=True,
         report_to="none",
         reward_weights=[*weights, 0.0],
-        # The default sum would count a completion without a score as 0 instead of leaving it out.
+        # Gold is a second reward (of weight 0), so the default sum would make all completions of a prompt abstain with
+        # one. With a single trained reward this also multiplies advantages as groups lose their variance; see
+        # docs/training.md. The published figures of the pocket model were measured with it.
         multi_objective_aggregation="normalize_then_sum",
         seed=seed,
     )

@@ -20,6 +20,8 @@ class BrokenServer(BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path == "/metrics":
             return self.answer(200, self.server.metrics(), "text/plain")
+        if self.server.listing != 200:
+            return self.answer(self.server.listing, {"error": {"message": "no list"}})
         if self.server.card is None:
             return self.answer(200, {"object": "list", "data": []})
         card = {"id": SERVED_NAME, "object": "model"} | self.server.card
@@ -83,7 +85,7 @@ def serving() -> Iterator[_Server]:
     server.spoil, server.refuses = lambda choices: choices, lambda asked: False
     server.changed, server.active, server.most = threading.Condition(), 0, 0
     server.answers = lambda server: True
-    server.finish = "stop"
+    server.finish, server.listing = "stop", 200  # the latter is the status of the list of models
     server.usage, server.metrics = lambda asked: {}, lambda: ""
     server.card = {"root": str(pocket_dir()), "max_model_len": 2048}  # {}: not vLLM; None: it lists no model
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()

@@ -1,13 +1,16 @@
 """What a server computed: by its responses, by its counters, or not known."""
 
+import threading
+
 import pytest
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import ReadGroup
-from checklist_rewards.backends.openai import OpenAIBackend
+from checklist_rewards.backends.openai import OpenAIBackend, connection
 from checklist_rewards.backends.openai.cached import Counts, counts_in
 from checklist_rewards.judges import Receipt
 from tests.backends.brokenserver import SERVED_NAME, connect
+from tests.conftest import HANG
 
 LABELS = ("yes", "no")
 GROUPS = [ReadGroup(None, "Hello there. ", ("Is it short?", "Is it long?"))]
@@ -57,6 +60,37 @@ def test_what_cannot_be_told_is_not_known(broken_server, counters):
     assert scorer.receipt.computed_tokens is None
     assert scorer.receipt.prompt_tokens > scorer.receipt.floor_tokens > 0
     assert str(scorer.receipt).endswith("completion tokens; computed tokens not reported by the server")
+
+
+def test_one_slow_answer_does_not_switch_the_counters_off(broken_server, monkeypatch):
+    monkeypatch.setattr(connection, "_TEXT_SECONDS", 0.2)
+    counting(broken_server)
+    judge = connect(broken_server)
+    judge.read(GROUPS, LABELS)  # the first one tries a prompt of its own
+    quick, late = broken_server.metrics, threading.Event()
+
+    def slow():
+        late.wait(HANG)
+        return quick()
+
+    broken_server.metrics = slow
+    assert judge.read(GROUPS, LABELS).computed_tokens is None
+    late.set()
+    assert judge.read(GROUPS, LABELS).computed_tokens is not None
+
+
+@pytest.mark.parametrize(
+    ("metrics", "requests"),
+    [(lambda: "vllm:num_requests_running 1.0", 1), (lambda: METRICS.format(5, 0), 3 * (1 + 3))],
+    ids=["no counters", "counters that stay the same"],
+)
+def test_counters_that_say_nothing_are_not_asked_for_again(broken_server, metrics, requests):
+    asked = []
+    broken_server.metrics = lambda: asked.append(1) or metrics()
+    judge = connect(broken_server)
+    for _ in range(6):
+        assert judge.read(GROUPS, LABELS).computed_tokens is None
+    assert len(asked) == requests
 
 
 def test_chat_reads_are_counted_by_their_responses(broken_server):

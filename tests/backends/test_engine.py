@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import Engine, ReadGroup, Sampling, load_backend, pocket_dir
+from checklist_rewards.backends import Engine, ReadGroup, Sampling, load_backend, model_identity, pocket_dir
 from checklist_rewards.errors import ModelError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import LogprobJudge
@@ -55,6 +55,46 @@ def test_settings_that_change_answers_change_the_identity_and_no_others_do():
     different = [{"dtype": "bfloat16"}, {"quantization": "fp8"}, {"trust_remote_code": True}, {"setting_of_2027": 1}]
     identities = [transformers_engine(**settings).identity for settings in different]
     assert len({plain, *identities}) == len(different) + 1
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("modeling_x.py", {"trust_remote_code": True}),
+        ("parts/layers.py", {"trust_remote_code": True}),
+        ("best/model.safetensors", {"subfolder": "best"}),
+        ("quantized/model.gguf", {"gguf_file": "quantized/model.gguf"}),
+    ],
+)
+def test_a_local_model_counts_by_all_files_that_its_settings_load(tmp_path, name, settings):
+    (tmp_path / "config.json").write_text("{}")
+    file = tmp_path / name
+    file.parent.mkdir(exist_ok=True)
+    identities = []
+    for content in ("a = 1", "a = 2"):
+        file.write_text(content)
+        identities.append([model_identity(tmp_path, settings), model_identity(tmp_path)])
+    (first, plain), (second, also_plain) = identities
+    assert first != second and plain == also_plain
+
+
+def test_a_local_tokenizer_counts_by_its_content(tmp_path):
+    first = model_identity("pocket", {"tokenizer": str(tmp_path)})
+    (tmp_path / "tokenizer.json").write_text("{}")
+    assert model_identity("pocket", {"tokenizer": str(tmp_path)}) != first
+
+
+def test_identities_of_earlier_versions_are_valid(tmp_path):
+    # Of the version before files of settings were hashed; stored reads depend on them.
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "modeling_x.py").write_text("a = 1")
+    (tmp_path / "model.gguf").write_text("weights")
+    given = [None, {"dtype": "bfloat16"}, {"gguf_file": "model.gguf"}]
+    assert [model_identity(tmp_path, settings) for settings in given] == [
+        "2a4644710ece07acb9d1f5ad38278007",
+        "f946cbc66253a7e12b5ef3bb605cb454",
+        "20ed7f67911a97f81ee46f15e24ad726",
+    ]
 
 
 def test_an_adapter_counts_by_its_content(adapter, tmp_path):

@@ -204,6 +204,13 @@ def test_a_request_that_is_refused_later_costs_its_own_read(broken_server):
     assert [read.unanswered for read in reads] == [None, "backend_error: status 400: status 400", None]
 
 
+@pytest.mark.parametrize("status", [404, 405, 501])
+def test_a_server_that_does_not_list_its_models_is_used_as_it_is(broken_server, status):
+    broken_server.listing = status
+    [[read]] = connect(broken_server).read([ReadGroup(None, "Hello. ", ("Is it short?",))], ("yes", "no")).reads
+    assert read.logprobs == (-0.5, -1.5)
+
+
 @pytest.mark.parametrize("status", [401, 402, 404])
 def test_what_no_retry_can_mend_stops_at_once(broken_server, status):
     broken_server.statuses, broken_server.card = [status], {}

@@ -1,6 +1,7 @@
 """The transformers engine on the pocket model: packed reads are the separate ones, and memory is bounded."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -79,6 +80,32 @@ def test_no_forward_pass_is_larger_than_the_token_budget(own_pocket, world_reads
     assert len(shapes) >= 4
     assert all(rows * width <= longest // 4 for rows, width in shapes)
     assert (whole - bounded).abs().max() < 1e-4
+
+
+def test_only_rows_with_several_reads_get_a_mask_and_they_keep_to_the_token_budget(own_pocket, world_reads):
+    passes = []
+
+    def note(module, args, kwargs):
+        mask = kwargs["attention_mask"]
+        passes.append((None if mask is None else mask.shape[-1], *kwargs["input_ids"].shape))
+
+    groups = [*world_reads, *one_by_one(world_reads[:3])]
+    expected = [*own_pocket.read(world_reads, LABELS).reads]
+    expected += [(read,) for group in expected[:3] for read in group]
+    hook = own_pocket.model.register_forward_pre_hook(note, with_kwargs=True)
+    own_pocket.max_batch_tokens, before = 64, own_pocket.max_batch_tokens  # less than some prompts have
+    try:
+        small = own_pocket.read(groups, LABELS)
+        own_pocket.max_batch_tokens = before
+        whole = own_pocket.read(groups, LABELS)
+    finally:
+        own_pocket.max_batch_tokens = before
+        hook.remove()
+    assert any(mask is None and rows == 1 and width > 64 for mask, rows, width in passes)
+    assert any(mask is not None for mask, _, _ in passes)
+    assert all(mask is None or rows * mask <= before for mask, rows, _ in passes)
+    for result in (small, whole):
+        assert (flat(result) - flat(replace(whole, reads=expected))).abs().max() < 1e-4
 
 
 def test_what_does_not_fit_is_too_long_and_costs_no_other_read(pocket):

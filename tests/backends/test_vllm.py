@@ -227,6 +227,51 @@ def test_a_script_without_a_main_guard_is_told_what_to_do(monkeypatch):
         vllm.VLLMBackend("pocket")
 
 
+UNGUARDED = """
+import threading
+from checklist_rewards.backends.vllm import _refuse_unguarded_script
+
+def train():
+    thread = threading.Thread(target=score)  # as a reward that trainers await
+    thread.start()
+    thread.join()
+
+def score():
+    try:
+        _refuse_unguarded_script()
+        print("starts")
+    except Exception as error:
+        print(error)
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "starts"),
+    [
+        ("train()", False),
+        ("score()", False),
+        ("if 1 > 0:\n    train()", False),
+        ("if __name__ == '__main__':\n    train()", True),
+        ("if '__main__' == __name__ and 1 > 0:\n    score()", True),
+    ],
+)
+def test_a_script_without_a_main_guard_is_refused_before_the_engine_starts(tmp_path, call, starts):
+    script = tmp_path / "script.py"
+    script.write_text(UNGUARDED + call)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=240, check=True)
+    if starts:
+        assert done.stdout == "starts\n"
+    else:
+        assert f"imports {script} again: put the code that scores (line " in done.stdout
+        assert "if __name__ == '__main__':`." in done.stdout
+
+
+def test_an_interactive_session_needs_no_main_guard():
+    done = subprocess.run([sys.executable, "-c", UNGUARDED + "train()"], capture_output=True, text=True, timeout=240)
+    assert done.stdout == "starts\n", done.stderr
+
+
 def test_a_judge_beside_a_policy_engine_or_other_ranks_is_warned_about(monkeypatch, caplog):
     from checklist_rewards.backends import vllm
 

@@ -1,5 +1,7 @@
 """What counts as a word, a sentence, a paragraph, a bullet ..."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,5 +96,7 @@ REPEATED = '* [ < . !? \n **a e.g.\t - " 1, ```\n p .) \\boxed{ x.\t \n\t'.split
 def test_every_check_comes_back_from_a_text_that_repeats_itself(name):
     """A policy that is trained on checks will repeat itself; a quadratic pattern would take minutes here."""
     loose = check_of({"type": "bullets", "exactly": 1, "loose": True})
+    started = time.monotonic()
     for check in (parse_check(example_of(CHECKS[name]), "here"), loose):
         assert {check.holds(unit * 50_000, "x") for unit in REPEATED} <= {True, False}
+    assert time.monotonic() - started < 30  # the slowest takes one second

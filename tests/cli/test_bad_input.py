@@ -55,10 +55,10 @@ BAD_OPTIONS = {
     "unknown extension": (["rows.txt", "-o", "out.jsonl"], ["rows.txt", ".jsonl, .csv, .parquet"]),
     "unknown output": (["rows.jsonl", "-o", "out.xlsx"], ["out.xlsx", ".jsonl, .csv, .parquet"]),
     "output is a folder": (["rows.jsonl", "-o", "."], ["folder"]),
-    "output is the input": (["rows.jsonl", "-o", "rows.jsonl"], ["rows.jsonl", "is the input file"]),
+    "output is the input": (["rows.jsonl", "-o", "rows.jsonl"], ["rows.jsonl", "is an input file"]),
     "summary is the output": (
         ["rows.jsonl", "-o", "out.jsonl", "--summary", "out.jsonl"],
-        ["--summary", "input or output file"],
+        ["--summary out.jsonl is also --output"],
     ),
     "summary is a folder": (["rows.jsonl", "-o", "out.jsonl", "--summary", "."], ["--summary", "folder"]),
     "no such model": (["rows.jsonl", "-o", "out.jsonl", "--model", "./none"], ["'./none'", "pocket"]),

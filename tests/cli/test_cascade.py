@@ -45,7 +45,7 @@ def test_rows_of_one_file_only_are_told(run, files):
     ("arguments", "complaint"),
     [
         (["--label-key", "grade"], "labels an item"),
-        (["--json", "cheap.jsonl"], "cheap.jsonl is one of the scored files"),
+        (["--json", "cheap.jsonl"], "--json cheap.jsonl is an input file of this command"),
     ],
 )
 def test_bad_input_is_one_sentence(run, files, arguments, complaint):

@@ -54,7 +54,7 @@ def test_a_rubric_without_a_prompt_becomes_one_checklist_for_all_rows(run, engin
         ([DATA / "rar.jsonl", "-o", "rows.jsonl", "--format", "healthbench"], "line 1: key 'rubrics' not found"),
         ([DATA / "rar.jsonl", "-o", "rows.jsonl", "--item-key", "weight"], "--item-key 'weight': expected FIELD=KEY"),
         (["empty.jsonl", "-o", "rows.jsonl"], "empty.jsonl has no rows"),
-        (["empty.jsonl", "-o", "empty.jsonl"], "--output empty.jsonl is the input file"),
+        (["empty.jsonl", "-o", "empty.jsonl"], "--output empty.jsonl is an input file"),
         (["bad.jsonl", "-o", "rows.jsonl"], "bad.jsonl, line 2, item 1: weight: .* got 'x'"),
     ],
 )

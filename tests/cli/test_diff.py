@@ -51,6 +51,18 @@ def difference(run, one, other, *arguments):
     return json.loads(Path("diff.json").read_text()), done.output
 
 
+def test_the_number_of_a_row_without_an_id_is_not_the_id_of_another_row(run):
+    def row(id, text, yes):
+        score = score_checklist(ITEMS, [Verdict({"yes": yes, "no": 1 - yes})] * 2).model_dump()
+        return {"id": id, "input": "A", "target": text, "checklist_score": score}
+
+    one = [row("2", "first", 0.9), row(None, "second", 0.1)]
+    other = [row("2", "first", 0.9), row("x", "another", 0.5), row(None, "second", 0.2)]
+    found, _ = difference(run, one, other)
+    assert found["rows"] == 2 and found["counts"]["changed"] == 1
+    assert [found["only_one"]["rows"], found["only_other"]["rows"]] == [0, 1]
+
+
 def test_a_file_and_itself_do_not_differ(run):
     found, _ = difference(run, ONE, ONE)
     assert found["rows"] == 5 and found["reads"] == []
@@ -144,7 +156,7 @@ def test_the_output_has_a_row_per_text(run, extension):
     [
         ((ONE, [line("Z", "z", 0.5, 0.5)]), [], "have no row in common: the first rows are one.jsonl, line 1 and"),
         ((ONE, [{"prompt": "x", "chosen": "a", "rejected": "b"}]), [], "other.jsonl has pairs"),
-        ((ONE, ONE), ["-o", "one.jsonl"], "is another file of this command"),
+        ((ONE, ONE), ["-o", "one.jsonl"], "--output one.jsonl is an input file of this command"),
         ((ONE, ONE), ["-o", "rows.txt"], "unknown extension"),
     ],
 )
@@ -153,3 +165,13 @@ def test_bad_input_is_one_sentence(run, files, arguments, complaint):
     write_jsonl("other.jsonl", *files[1])
     done = run("diff", "one.jsonl", "other.jsonl", *arguments)
     assert done.exit_code == 2 and complaint in done.output, done.output
+
+
+def test_half_a_surrogate_pair_in_a_question(run):
+    row = line("A", "a \ud800", 0.9, 0.2)
+    row["score"]["items"][0]["question"] = "Is it \ud800?"
+    for name in ("one.jsonl", "other.jsonl"):
+        Path(name).write_text(json.dumps(row) + "\n")
+    done = run("diff", "one.jsonl", "other.jsonl", "--json", "diff.json", "-o", "diff.parquet")
+    assert done.exit_code == 0, done.output
+    assert "Is it \\ud800?" in [item["question"] for item in json.loads(Path("diff.json").read_text())["items"]]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from checklist_rewards.files.rows import read_rows
 from checklist_rewards.ui.bundle import read_data
 from tests.cli.conftest import read_jsonl, write_jsonl
 
@@ -58,6 +59,22 @@ def test_repeats_show_what_is_unstable(run, scored):
         assert "unstable" in item["flags"]
 
 
+def test_a_text_without_an_answer_is_left_out(run, scored, engine):
+    write_jsonl("rows.jsonl", *ROWS, {**ROWS[0], "target": " "}, {**ROWS[0], "target": ""})
+    engine(lambda prefix, tail: 0.9)
+    assert run("score", "rows.jsonl", "-o", "scored.jsonl", "--no-store").exit_code == 0
+    asked = engine(lambda prefix, tail: 0.9, replies=['{"wordings": ["Is its length great?", "Has it length?"]}'])
+    done = run(
+        "inspect", "scored.jsonl", "--paraphrases", "2", "--json", "items.json", "--no-embed", "--no-store"
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    record = json.loads(open("items.json").read())
+    assert (record["targets"], record["no_answer"]) == (6, 2) and "2 without an answer" in done.output
+    assert [item["answered"] for item in record["items"]] == [6, 6]
+    assert [item["repeats"] for item in record["items"]] == [12, 12]
+    assert len(asked.asked) == 5 * 2  # of five different texts, each question in two wordings
+
+
 def test_the_meta_checklist_and_people_s(run, scored, engine):
     scored("scored.jsonl")
     asked = engine(lambda prefix, tail: 0.9)
@@ -83,6 +100,22 @@ def test_other_wordings_are_read_by_the_judge(run, scored, engine):
     assert [item["repeats"] for item in json.loads(open("items.json").read())["items"]] == [6, 6]
 
 
+def test_only_the_rows_with_paraphrases_are_read_for_them(run, scored, engine, monkeypatch):
+    scored("scored.jsonl")
+    engine(lambda prefix, tail: 0.9, replies=['{"wordings": ["Is its length great?"]}'])
+    read = []
+
+    def counted(path):
+        for row in read_rows(path):
+            read.append(row.number)
+            yield row
+
+    monkeypatch.setattr("checklist_rewards.cli.inspect.read_rows", counted)
+    options = ("--paraphrases", "1", "--paraphrase-rows", "2", "--no-embed", "--no-store")
+    assert run("inspect", "scored.jsonl", *options).exit_code == 0
+    assert read == [1, *range(1, 7), 1, 2]
+
+
 def test_unanswered_meta_reads_are_told(run, scored, engine):
     scored("scored.jsonl")
     engine(lambda prefix, tail: None)
@@ -101,7 +134,7 @@ def test_unanswered_meta_reads_are_told(run, scored, engine):
             [],
             "line 1: checklist_score is not a score: primary_score is missing",
         ),
-        ([{"checklist_score": None}], ["--json", "scored.jsonl"], "must be different files"),
+        ([{"checklist_score": None}], ["--json", "scored.jsonl"], "--json scored.jsonl is an input file"),
         ([{"checklist_score": None}], ["--json", "."], ". is a folder"),
     ],
 )
@@ -122,3 +155,19 @@ def test_repeats_must_have_the_same_rows(run, scored):
     write_jsonl("fewer.jsonl", *read_jsonl("scored.jsonl")[:2])
     done = run("inspect", "scored.jsonl", "--repeat", "fewer.jsonl", "--no-embed")
     assert done.exit_code == 2 and "row counts differ" in done.output
+
+
+def test_a_repeated_question_is_shown_by_inspect_report_and_the_app(run, engine):
+    rows = [row | {"checklist": ["Is it long?", "Is it red?", "Is it long?"]} for row in ROWS]
+    write_jsonl("rows.jsonl", *rows)
+    engine(lambda prefix, tail: 0.9 if ("long" if "long" in tail else "red") in prefix.lower() else 0.1)
+    assert run("score", "rows.jsonl", "-o", "scored.jsonl", "--no-store").exit_code == 0
+    done = run("inspect", "scored.jsonl", "--json", "items.json", "--no-embed")
+    assert done.exit_code == 0, done.output
+    items = json.loads(open("items.json").read())["items"]
+    assert [item["answered"] for item in items] == [6, 6, 6] and items[2]["id"] == f"{items[0]['id']}#2"
+    done = run("report", "scored.jsonl", "-o", "page.html")
+    assert done.exit_code == 0, done.output
+    [file] = json.loads(read_data(Path("page.html")))["files"]
+    assert [item["id"] for item in file["overview"]["items"]] == [item["id"] for item in items]
+    assert [item["counted"] for item in file["overview"]["items"]] == [6, 6, 6]

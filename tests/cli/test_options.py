@@ -24,6 +24,7 @@ def test_help_and_default_are_those_of_the_setting():
     assert options["--mass-floor"].help == "Lowest P(yes) + P(no), from 0 to 1, for a read to count as answered."
     assert options["--mass-floor"].show_default == str(JudgeSettings.mass_floor)
     assert options["--min-answered"].show_default == str(Aggregation.min_answered)
+    assert options["--no-answer"].show_default == Aggregation.no_answer == "lowest"
     assert options["--metric"].show_default == "the pipeline's, else expected"
     assert options["--model"].default == "pocket" and options["--model"].opts == ["--model", "-m", "--scorer-model"]
     assert options["--samples"].min == 1 and options["--threshold"].max is None

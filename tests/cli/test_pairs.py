@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from checklist_rewards.files.rows import read_rows
 from tests.cli.conftest import read_jsonl, write_jsonl
 
 
@@ -35,6 +36,29 @@ def test_pairs_of_the_best_and_the_worst_and_a_card(run, engine):
     assert (summary["pairs"], summary["dropped_tie"], summary["dropped_too_few"]) == (2, 1, 1)
     card = Path("out.md").read_text()
     assert "2 pairs from 4 prompts" in card and "| tie | 1 |" in card and "the best against the worst" in card
+
+
+def test_the_answers_are_judged_and_the_full_texts_are_written(run, engine):
+    """Judged with its thought, the first candidate would be the chosen one."""
+    fake = engine(likes)
+    candidates = ["<think>red red red</think>plain", "<think>plain</think>red"]
+    write_jsonl("rows.jsonl", {**ROWS[0], "candidates": candidates})
+    assert run("pairs", "rows.jsonl", "-o", "out.parquet", "--no-store").exit_code == 0
+    [row] = [found.data for found in read_rows("out.parquet")]
+    assert (row["chosen"], row["rejected"]) == (candidates[1], candidates[0])
+    assert not any("red red red" in prefix for prefix, _ in fake.asked)
+
+
+def test_a_candidate_without_an_answer_is_rejected_or_left_out(run, engine):
+    fake = engine(likes)
+    write_jsonl("rows.jsonl", {**ROWS[0], "candidates": ["<think>red red", "plain"]})
+    done = run("pairs", "rows.jsonl", "-o", "out.jsonl", "--no-store")
+    assert done.exit_code == 0 and "1 of 2 targets (1 cut_in_thought); scored as the lowest" in done.stderr
+    [row] = read_jsonl("out.jsonl")
+    assert (row["chosen"], row["rejected"]) == ("plain", "<think>red red") and row["score_rejected"] == 0.0
+    assert len(fake.asked) == 1
+    assert run("pairs", "rows.jsonl", "-o", "out.jsonl", "--no-store", "--no-answer", "unscored").exit_code == 1
+    assert read_jsonl("out.jsonl") == [] and "| too_few | 1 |" in Path("out.md").read_text()
 
 
 def test_rlcf_keeps_the_clearest_pair_of_the_whole_file(run, engine):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from checklist_rewards.backends import Sampling, shared
+from checklist_rewards.backends import Reply, Sampling, shared
 from tests.cli.conftest import read_jsonl, write_jsonl
 from tests.cli.test_pipelines import table
 from tests.generators.fakes import Replies
@@ -69,6 +69,29 @@ def test_answers_that_pass_are_counted_for_the_baseline_too(run, model):
         assert run(*command, "--method", method).exit_code == 0
         summary = json.loads(Path("sum.json").read_text())
         assert (summary["answers"], summary["rows_that_pass"]) == (answers, 1)
+
+
+def test_a_reply_cut_in_its_thought_does_not_pass(run, model):
+    """No text passes "Is it blue?" as a penalty, so an empty answer would be the best one."""
+    said, model.reply = model.reply, lambda text, sampling: Reply("<think>red", "length")
+    write_jsonl("rows.jsonl", {"prompt": "Draw.", "checklist": [{"question": "Is it blue?", "weight": -1}]})
+    command = ["refine", "rows.jsonl", "-o", "out.jsonl", "--no-store", "--rounds", "1", "--summary", "sum.json"]
+    done = run(*command)
+    assert done.exit_code == 0 and "1 of 1 targets (1 cut_in_thought); scored as the lowest" in done.stderr
+    (row,) = read_jsonl("out.jsonl")
+    assert (row["refined"], row["refined_stopped"]) == ("", "rounds")
+    assert [(step["state"], step["score"]["primary_score"]) for step in row["refined_rounds"]] == [
+        ("cut_in_thought", 0.0)
+    ] * 2
+    assert json.loads(Path("sum.json").read_text())["rows_that_pass"] == 0
+    model.reply = lambda text, sampling: (
+        said(text, sampling) if "length limit" in text else Reply("<think>r", "length")
+    )
+    assert run(*command).exit_code == 0
+    (row,) = read_jsonl("out.jsonl")
+    assert (row["refined"], row["refined_round"], row["refined_stopped"]) == ("a thing", 1, "passed")
+    summary = json.loads(Path("sum.json").read_text())
+    assert (summary["score_of_the_first"], summary["score_of_the_best"]) == pytest.approx((0.0, 0.9))
 
 
 def test_what_the_judge_leaves_unanswered_is_named_and_the_exit_code_is_1(run, model):

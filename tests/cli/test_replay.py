@@ -50,6 +50,22 @@ def scored(run, engine):
     return read_jsonl("scored.jsonl")
 
 
+@pytest.mark.parametrize(("options", "target"), [({}, "red"), ({"keep_thinking": True}, "<think>blue</think>red")])
+def test_a_log_is_replayed_with_the_texts_and_states_that_were_judged(run, engine, options, target):
+    scorer = ChecklistScorer(backend=FakeBackend(red), store=False)
+    reward = ChecklistReward(scorer, log="rewards.jsonl", **options)
+    completions = ["<think>blue</think>red", ""]
+    reward(prompts=["Name it."] * 2, completions=completions, checklist=[CHECKLIST] * 2, trainer_state=Step())
+    fake = engine(red)
+    done = run("replay", "rewards.jsonl", "-o", "again.jsonl", "--model", "pocket", "--no-store")
+    assert done.exit_code == 0 and "1 of 2 targets (1 empty); scored as the lowest" in done.stderr, done.output
+    before, again = read_jsonl("rewards.jsonl"), read_jsonl("again.jsonl")
+    for name in ("completion", "state", "reward"):
+        assert [row[name] for row in again] == [row[name] for row in before], name
+    assert [row["score"]["state"] for row in again] == ["answered", "empty"]
+    assert len(fake.asked) == 2 and all(f"\n{target}\n</target" in prefix for prefix, _ in fake.asked)
+
+
 def test_the_same_judge_gives_the_same_log(run, log, engine):
     engine(red)
     done = run("replay", "rewards.jsonl", "-o", "again.jsonl", "--model", "pocket", "--no-store")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards.backends import Reply
+from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges.probe import PROBE_ITEMS
 from tests.cli.conftest import read_jsonl, write_jsonl
 
@@ -49,6 +50,35 @@ def test_an_unscored_candidate_has_no_rank_and_the_exit_code_is_1(run, engine):
     done = run("rerank", "rows.jsonl", "-o", "out.jsonl", "--no-store")
     assert done.exit_code == 1 and "too_long" in done.stderr
     assert read_jsonl("out.jsonl")[0]["checklist_ranks"] == [None, 1]
+
+
+THOUGHTS = ["<think>red red red</think>plain", "<think>red red red", "<think>plain</think>red"]
+
+
+@pytest.mark.parametrize("output", ["out.jsonl", "out.parquet"])
+def test_the_answers_are_judged_and_the_full_texts_are_written(run, engine, output):
+    fake = engine(likes)
+    write_jsonl("rows.jsonl", {"checklist": ["Is it red?"], "candidates": THOUGHTS})
+    done = run("rerank", "rows.jsonl", "-o", output, "--no-store")
+    assert done.exit_code == 0 and "1 of 3 targets (1 cut_in_thought); scored as the lowest" in done.stderr
+    [row] = [found.data for found in read_rows(output)]
+    assert row["checklist_ranks"] == [2, 3, 1] and row["checklist_best"] == [THOUGHTS[2]]
+    assert [score["state"] for score in row["checklist_scores"]] == ["answered", "cut_in_thought", "answered"]
+    assert len(fake.asked) == 2 and not any("red red red" in prefix for prefix, _ in fake.asked)
+
+
+def test_sampled_candidates_that_were_cut_are_counted(run, engine):
+    fake = engine(likes)
+    replies = [Reply("<think>red", "length"), Reply("a red", "length"), Reply("red", "stop")]
+    fake.generate = lambda prompts, sampling, arrived=None: [replies]
+    write_jsonl("rows.jsonl", {"prompt": "Paint.", "checklist": ["Is it red?"]})
+    done = run("rerank", "rows.jsonl", "-o", "out.jsonl", "--policy", "pocket", "--n", "3", "--summary", "sum.json")
+    assert done.exit_code == 0 and "1 of 3 targets reached the length limit" in done.stderr, done.output
+    [row] = read_jsonl("out.jsonl")
+    assert row["candidates"] == ["<think>red", "a red", "red"] and row["checklist_ranks"] == [3, 1, 1]
+    assert [score["state"] for score in row["checklist_scores"]] == ["cut_in_thought", "cut", "answered"]
+    summary = json.loads(Path("sum.json").read_text())
+    assert (summary["no_answer"], summary["cut"]) == ({"cut_in_thought": 1}, 1)
 
 
 def test_a_csv_holds_its_candidates_as_json(run, engine):

@@ -79,6 +79,110 @@ def test_the_trainers_names_and_chat_messages_are_known(run, engine):
     )
 
 
+CALLS = [{"function": {"name": "search", "arguments": {}}}]
+WITHOUT = [
+    ("", "empty"),
+    ([], "empty"),
+    ("<think>red, I think", "cut_in_thought"),
+    ("<think>red</think>", "empty"),
+    ([{"role": "assistant", "content": "", "reasoning_content": "red"}], "cut_in_thought"),
+    ([{"role": "assistant", "content": "Is it red?", "tool_calls": CALLS}], "unfinished"),
+    (
+        [{"role": "assistant", "content": "A red one?", "tool_calls": CALLS}, {"role": "tool", "content": "red"}],
+        "unfinished",
+    ),
+]
+
+
+@pytest.mark.parametrize(("target", "state"), WITHOUT)
+def test_a_target_without_an_answer_gets_the_lowest_score_and_is_no_error(run, engine, target, state):
+    """Penalties included: no text is free of every mistake, which would be the best score."""
+    fake = engine(lambda prefix, tail: 0.1)
+    checklist = ["Is it red?", {"question": "Is it dull?", "weight": -1}]
+    write_jsonl("rows.jsonl", {"prompt": "Paint.", "target": target, "checklist": checklist})
+    done = run("score", "rows.jsonl", "-o", "out.jsonl", "--summary", "sum.json", "--no-store")
+    assert (done.exit_code, fake.asked) == (0, []), done.output
+    score = read_jsonl("out.jsonl")[0]["checklist_score"]
+    assert (score["primary_score"], score["state"], score["answered"]) == (0.0, state, 0)
+    assert f"1 of 1 targets (1 {state}); scored as the lowest" in done.stderr and "0 of 0" in done.stderr
+    summary = json.loads(Path("sum.json").read_text())
+    assert (summary["no_answer"], summary["unanswered"], summary["reads"]) == ({state: 1}, {}, 0)
+
+
+MIXED = ["red", "", "<think>red, I", "<think>red</think>", "<think>blue</think>red", "blue"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "scores", "code", "told"),
+    [
+        (
+            "lowest",
+            [0.9, 0.0, 0.0, 0.0, 0.9, 0.1],
+            0,
+            "3 of 6 targets (1 cut_in_thought, 2 empty); scored as the lowest",
+        ),
+        ("unscored", [0.9, None, None, None, 0.9, 0.1], 1, "3 of 6 targets (1 cut_in_thought, 2 empty); not scored"),
+        ("judge", [0.9, 0.1, 0.1, 0.1, 0.9, 0.1], 0, "3 of 6 targets (1 cut_in_thought, 2 empty); judged like other"),
+    ],
+)
+def test_what_a_target_without_an_answer_is_worth_is_an_option(run, engine, rule, scores, code, told):
+    engine(lambda prefix, tail: 0.9 if "\nred\n" in prefix else 0.1)
+    write_jsonl("rows.jsonl", *({"target": target, "checklist": ["Is it?"]} for target in MIXED))
+    done = run("score", "rows.jsonl", "-o", "out.jsonl", "--no-store", "--no-answer", rule, "--summary", "sum.json")
+    assert done.exit_code == code and told in done.stderr, done.output
+    found = [row["checklist_score"] for row in read_jsonl("out.jsonl")]
+    assert [score["primary_score"] for score in found] == [s if s is None else pytest.approx(s) for s in scores]
+    states = ["answered", "empty", "cut_in_thought", "empty", "answered", "answered"]
+    assert [score["state"] for score in found] == states and found[0]["aggregation"]["no_answer"] == rule
+    summary = json.loads(Path("sum.json").read_text())
+    assert summary["no_answer"] == {"cut_in_thought": 1, "empty": 2}
+    assert summary["unanswered"] == ({"no_answer": 3} if rule == "unscored" else {})
+    assert ("see --no-answer" in done.stderr) == (rule == "unscored")
+
+
+def test_the_rule_for_missing_answers_may_stand_in_a_pipeline(run, engine):
+    engine(by_word)
+    Path("mine.yaml").write_text("name: mine\nscorer: {no_answer: unscored}\n")
+    write_jsonl("rows.jsonl", {"target": "", "checklist": ["Is it?"]})
+    for options, score in (((), None), (("--no-answer", "lowest"), 0.0)):
+        run("score", "rows.jsonl", "-o", "out.jsonl", "--config", "mine.yaml", "--no-store", *options)
+        assert read_jsonl("out.jsonl")[0]["checklist_score"]["primary_score"] == score
+
+
+RENDERED = "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHello?<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_a_prompt_that_is_rendered_is_read_as_its_messages(run, engine):
+    """It may open the thought, in which the completion then begins."""
+    fake = engine(by_word)
+    completions = ["a friend, so", "a friend</think>Hi you."]
+    write_jsonl(
+        "rows.jsonl",
+        *({"prompt": f"{RENDERED}<think>\n", "target": text, "checklist": ["Is it kind?"]} for text in completions),
+        {"prompt": "Reason inside <think>", "target": "Hi you.", "checklist": ["Is it kind?"]},
+    )
+    assert run("score", "rows.jsonl", "-o", "out.jsonl", "--no-store").exit_code == 0
+    states = [row["checklist_score"]["state"] for row in read_jsonl("out.jsonl")]
+    assert states == ["cut_in_thought", "answered", "answered"]
+    first, second = (prefix for prefix, _ in fake.asked)
+    assert "\nHello?\n" in first and "\nHi you.\n" in first and "system: Be kind." in first and "im_start" not in first
+    assert "\nReason inside <think>\n" in second
+
+
+def test_what_a_person_wrote_is_not_cut(run, engine):
+    fake = engine(by_word)
+    texts = {
+        "prompt": "Open with <think>.\n</think>\nThen answer.",
+        "reference": "<think>2 + 2</think>Four",
+        "history": "user: <think>is a tag</think>, yes?",
+    }
+    Path("mine.md").write_text("{input}\n{history}\n{reference}\n{target}\n{question}")
+    write_jsonl("rows.jsonl", {**texts, "target": "Four", "checklist": ["Is it kind?"]})
+    options = ["--prompt", "mine.md", "--reference-key", "reference"]
+    assert run("score", "rows.jsonl", "-o", "out.jsonl", "--no-store", *options).exit_code == 0
+    assert all(f"\n{text}\n" in fake.asked[0][0] for text in texts.values())
+
+
 def test_one_checklist_for_all_rows(run, engine):
     engine(by_word)
     Path("polite.json").write_text(json.dumps({"items": [{"question": "Is polite?", "weight": 2}]}))
@@ -154,9 +258,9 @@ def test_a_second_run_asks_nothing_and_replaces_the_output(run, engine):
     for _ in range(2):
         done = run("score", "rows.jsonl", "-o", "out.jsonl", "--store", "s.sqlite", "--summary", "sum.json")
         assert done.exit_code == 0
-    assert len(fake.asked) == 5
+    assert len(fake.asked) == 4  # nothing is asked about the empty target
     receipt = json.loads(Path("sum.json").read_text())["receipt"]
-    assert (receipt["asked"], receipt["stored"]) == (0, 5)
+    assert (receipt["asked"], receipt["stored"]) == (0, 4)
 
 
 def test_an_interruption_writes_nothing_and_keeps_what_was_paid(run, engine):

@@ -301,7 +301,7 @@ def test_options_that_do_not_fit_are_refused_before_ray_starts(run, tmp_path, mo
             (["--ray", "--input-key", "question"], "column 'question' not found"),
             (["--ray", "--model", "nowhere"], "model not found: 'nowhere'"),
             (["--ray", "--summary", "folder"], "--summary folder is a folder"),
-            (["--ray", "--summary", "out"], "--summary out is a folder"),
+            (["--ray", "--summary", "out"], "--summary out is also --output"),
             (["--ray", "--summary", "in/part-0.jsonl"], "--summary in/part-0.jsonl is an input file"),
             (["--ray", "-o", "file.jsonl"], "--output file.jsonl is a file, expected a folder."),
             (["--ray", "--pipeline", "checkeval"], "checkeval writes"),

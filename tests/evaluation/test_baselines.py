@@ -86,3 +86,12 @@ def test_what_is_no_text_is_refused_by_number():
         preferences(ReasonedJudge(backend=Script([])), [ResponsePair("a", "b"), ResponsePair("a", 7)])
     with pytest.raises(SampleError, match="sample 1: target must be a string, got NoneType"):
         direct_scores(ReasonedJudge(backend=Script([])), [Sample(["a?"], None)])
+
+
+@pytest.mark.parametrize("graded", [direct_scores, check_then_scores])
+def test_a_target_without_an_answer_is_not_graded(graded):
+    backend = Script([answer("4")])
+    samples = [Sample(["Is it short?"], " \n"), SAMPLES[0], Sample(["Is it red?"], "", state="cut_in_thought")]
+    empty, four, cut = graded(ReasonedJudge(backend=backend, prompt=DIRECT_PROMPT), samples)
+    assert (empty.grade, empty.expected, empty.unanswered) == (None, None, "no_answer: empty")
+    assert four.grade == 4 and cut.unanswered == "no_answer: cut_in_thought" and len(backend.prompts) == 1

@@ -82,3 +82,13 @@ def test_the_plot(scores, tmp_path):
     points = replay(ITEMS, *scores, [TRUTH])
     plot_curve(points, choose(points), tmp_path / "curve.png")
     assert (tmp_path / "curve.png").stat().st_size > 5000
+
+
+def test_a_text_without_an_answer_is_no_read_of_a_cascade(scores):
+    cheap, strong = scores
+    none = scorer(CHEAP).score(CHECKLIST, "")
+    assert none.no_answer
+    with_it = replay([*ITEMS, *ITEMS, *ITEMS], [*cheap, none, *cheap], [*strong, none, none], [TRUTH, TRUTH, None])
+    assert with_it == replay(ITEMS, *scores, [TRUTH])
+    with pytest.raises(SampleError, match="no items that a judge has read"):
+        replay(ITEMS, [none], [none])

@@ -91,3 +91,97 @@ def test_options_of_unknown_values_are_refused():
     assert stored_checklist(score, checklist, "here") is checklist
     with pytest.raises(SampleError, match="here: item .* pass the checklist"):
         stored_checklist(score, None, "here")
+
+
+def without_answer(state="cut_in_thought", rule="lowest", stored: Aggregation | None = None) -> StoredRow:
+    rules = stored or Aggregation(no_answer=rule)
+    score = score_checklist(CHECKLIST, [Verdict(unanswered=f"no_answer: {state}")] * 2, rules, state=state)
+    return StoredRow(Sample(CHECKLIST, ""), Score.model_validate(score.model_dump()), "here")
+
+
+def asking(p=0.9, **settings):
+    backend = FakeBackend(lambda prefix, tail: p)
+    return backend, ChecklistScorer(judge=LogprobJudge(Engine("fake", backend)), **settings)
+
+
+@pytest.mark.parametrize("state", ["empty", "cut_in_thought", "unfinished"])
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_a_text_without_an_answer_is_not_sent_to_another_judge(state, repeats):
+    backend, scorer = asking()
+    stored = without_answer(state)
+    again = Replay(scorer, repeats=repeats)
+    assert again.check(stored) == 0 and again.check(row(0.9, 0.9)) == 2 * repeats
+    none, judged = again.scores([stored, row(0.1, 0.1)])
+    assert none == (stored.score,) * repeats and none[0].primary_score == 0 and none[0].state == state
+    assert judged[0].primary_score == pytest.approx(0.9) and len(backend.asked) == 2 * repeats
+    assert Replay().scores([stored]) == [(stored.score,)]
+
+
+def test_what_no_answer_is_worth_can_be_changed():
+    stored = without_answer()
+    for replay in (Replay, lambda **changes: Replay(asking()[1], **changes)):
+        [(score,)] = replay(aggregation={"no_answer": "unscored"}).scores([stored])
+        assert score.primary_score is None and score.state == "cut_in_thought" and score.no_answer
+    with pytest.raises(SampleError, match="here: no judge has read this text, because it has no answer .cut_in"):
+        Replay(aggregation={"no_answer": "judge"}).check(stored)
+    backend, scorer = asking(0.7)
+    for row_of, changes in ((stored, {"no_answer": "judge"}), (without_answer(rule="judge"), {})):
+        [(score,)] = Replay(scorer, changes).scores([row_of])
+        assert score.primary_score == pytest.approx(0.7) and score.state == "cut_in_thought"
+    assert len(backend.asked) == 4
+
+
+def test_an_empty_text_that_a_judge_has_read_keeps_its_score_unless_that_is_changed():
+    stored = StoredRow(Sample(CHECKLIST, ""), row(0.9, 0.9).score, "here")  # written before states were recorded
+    old = Score.model_validate({k: v for k, v in stored.score.model_dump().items() if k != "state"})
+    stored = StoredRow(Sample(CHECKLIST, ""), old, "here")
+    [(score,)] = Replay().scores([stored])
+    assert score.primary_score == old.primary_score == pytest.approx(0.9) and score.state == "empty"
+    [(score,)] = Replay(aggregation={"no_answer": "lowest"}).scores([stored])
+    assert score.primary_score == 0 and score.no_answer
+    backend, scorer = asking()
+    [(score,)] = Replay(scorer).scores([stored])
+    assert score.primary_score == 0 and not backend.asked
+
+
+def test_a_text_without_an_answer_has_the_lowest_grade_from_the_store():
+    stored = without_answer(stored=Aggregation(primary_metric="quality"))
+    assert stored.score.quality == 1 and stored.score.primary_score == 0
+    assert Replay().scores([stored]) == [(stored.score,)]
+
+
+def test_the_recorded_state_counts_and_not_one_found_in_the_text():
+    answered = score_checklist(CHECKLIST, [Verdict({"yes": 0.9, "no": 0.1})] * 2)
+    assert StoredRow(Sample(CHECKLIST, "red", state="cut_in_thought"), answered, "here").sample.state == "answered"
+    assert StoredRow(Sample(CHECKLIST, "red", state="cut"), None, "here").sample.state == "cut"
+
+
+def test_a_repeated_question_keeps_both_of_its_answers():
+    stored = row(0.9, 0.3, 0.2, checklist=Checklist.parse(["Is it red?", "Is it short?", "Is it red?"]))
+    assert Replay().scores([stored]) == [(stored.score,)]
+
+
+def test_a_repeated_question_with_a_lost_check_keeps_both_answers_and_only_the_others_are_asked():
+    checklist = Checklist.parse(
+        [{"question": "Short?", "id": "s"}, {"question": "Is it red?"}, {"question": "Short?", "id": "s"}]
+    )
+    answers = [Verdict(answer="yes", method="check"), Verdict(answer="no"), Verdict(answer="no", method="check")]
+    stored = StoredRow(Sample(checklist, "red"), score_checklist(checklist, answers), "here")
+    backend = FakeBackend(lambda prefix, tail: 0.9)
+    replay = Replay(ChecklistScorer(judge=LogprobJudge(Engine("fake", backend)), store=False))
+    assert replay.check(stored) == 1
+    [(score,)] = replay.scores([stored])
+    assert [line.answer for line in score.items] == ["yes", "yes", "no"]
+
+
+def test_the_scale_of_a_stored_score_is_found_where_a_question_is_repeated():
+    options = [{"label": "bad", "value": 0}, {"label": "good", "value": 1}]
+    scored = Checklist.parse([{"question": "Good?", "options": options}] * 2)
+    score = score_checklist(scored, [Verdict({"bad": 0.2, "good": 0.8})] * 2)
+    assert stored_checklist(score, scored, "here") == scored
+    from checklist_rewards.scores.scales import on_scale, ordinal_scale
+
+    plain = Checklist.parse(["Good?", "Good?"])
+    scaled = on_scale(plain, ordinal_scale(3))
+    even = {option.label: 1 / 3 for option in ordinal_scale(3)}
+    assert stored_checklist(score_checklist(scaled, [Verdict(even)] * 2), plain, "here") == scaled

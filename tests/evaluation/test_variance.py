@@ -137,3 +137,26 @@ def test_texts_of_one_checklist_are_crossed_in_blocks_if_no_prompt_has_two():
     assert report.reads.texts == 80 and report.reads.prompts == 8
     assert report.reads.figures["text"].value == pytest.approx(0.01, rel=0.5)
     assert report.reads.figures["residual"].value == pytest.approx(0.0009, rel=0.35)
+
+
+def test_a_text_without_an_answer_has_no_variance_of_the_judge():
+    missing = score_checklist(ITEMS, [Verdict(unanswered="no_answer: empty")] * 3, state="empty")
+    read = [[[0.2, 0.3], [0.6, 0.5], [0.9, 0.7]], [[0.5, 0.9], [0.1, 0.2], [0.3, 0.3]], [[0.4, 0.6]] * 3]
+    variances = Variance(2), Variance(2)
+    for number, values in enumerate(read):
+        for variance in variances:
+            variance.add(str(number // 2), scores(values))
+        variances[1].add(str(number // 2), [missing, missing])
+    before, after = (variance.result("reworded", NO_INTERVALS, 0.02) for variance in variances)
+    assert (after.rows, after.no_answer, after.incomplete) == (6, 3, 0)
+    assert after.model_copy(update={"rows": 3, "no_answer": 0}) == before
+
+
+def test_the_copies_of_a_repeated_question_are_two_items_that_count_a_text_once():
+    checklist = Checklist.parse(["Is it red?", "Is it short?", "Is it red?"])
+    variance = Variance(2, by_prompt=False)
+    for p in (0.2, 0.4, 0.8):
+        verdicts = [Verdict({"yes": each, "no": 1 - each}) for each in (p, 0.5, p / 2)]
+        variance.add("prompt", [score_checklist(checklist, verdicts)] * 2)
+    report = variance.result("reworded", NO_INTERVALS, 0.02)
+    assert [item.texts for item in report.items] == [3, 3, 3] and report.all_items == 3

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.rows import FORMATS, read_rows, read_rows_for, write_rows
 
 
@@ -253,3 +254,44 @@ def test_an_unknown_extension_is_refused_with_the_known_ones(name, shown):
     for use in (read_rows, lambda path: write(path, [])):
         with pytest.raises(SampleError, match=rf"{shown}; allowed: \.jsonl, \.csv, \.parquet"):
             use(name)
+
+
+@pytest.mark.parametrize("early", [2**53 + 1, {"n": 2**53 + 1}, [[2**53 + 1]]], ids=["number", "struct", "list"])
+def test_a_large_whole_number_and_a_later_fraction_are_json_text(tmp_path, caplog, early):
+    late = {"number": 0.5, "struct": {"n": 0.5}, "list": [[0.5]]}[
+        "number" if isinstance(early, int) else "struct" if isinstance(early, dict) else "list"
+    ]
+    rows = [{"v": early, "w": 1}] * 1000 + [{"v": late, "w": 0.5}] * 3  # two batches
+    got = read(write(tmp_path / "rows.parquet", rows))
+    assert [json.loads(row["v"]) for row in got] == [row["v"] for row in rows]
+    assert [row["w"] for row in got] == [float(row["w"]) for row in rows]
+    assert caplog.text.count("is written as JSON text") == 1
+
+
+def test_a_link_stays_a_link(tmp_path):
+    target, link = tmp_path / "folder" / "real.txt", tmp_path / "link.txt"
+    target.parent.mkdir()
+    link.symlink_to(target)
+    for text in ("one", "two"):
+        write_text(link, text)
+        assert link.is_symlink() and target.read_text() == text
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    with pytest.raises(SampleError, match="cannot be written"):
+        write_text(loop, "x")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes of POSIX")
+@pytest.mark.parametrize("mode", [0o600, 0o664])
+def test_an_existing_file_keeps_its_permissions(tmp_path, mode):
+    path = tmp_path / "secret.txt"
+    path.write_text("old")
+    path.chmod(mode)
+    write_text(path, "new")
+    assert stat.S_IMODE(path.stat().st_mode) == mode and path.read_text() == "new"
+
+
+def test_half_a_surrogate_pair_is_written_as_its_escape(tmp_path):
+    path = tmp_path / "value.json"
+    write_text(path, json.dumps({"text": "half \ud800"}, ensure_ascii=False))
+    assert json.loads(path.read_text()) == {"text": "half \ud800"}

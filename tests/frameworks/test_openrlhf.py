@@ -13,7 +13,13 @@ from openrlhf.utils.agent import SingleTurnAgentExecutor
 from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
 
 LABELS = [LABEL] * len(TEXTS)
-LOGGED = {"checklist/pass_rate", "checklist/answered_weight", "checklist/scored"}
+LOGGED = {
+    "checklist/pass_rate",
+    "checklist/answered_weight",
+    "checklist/scored",
+    "checklist/no_answer",
+    "checklist/cut",
+}
 
 
 @pytest.fixture

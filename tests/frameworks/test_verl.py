@@ -18,7 +18,14 @@ from checklist_rewards.errors import ChecklistError
 from checklist_rewards.rewards.integrations.labelled import Unscored
 from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore
 
-LOGGED = {"score", "checklist/pass_rate", "checklist/answered_weight", "checklist/scored"}
+LOGGED = {
+    "score",
+    "checklist/pass_rate",
+    "checklist/answered_weight",
+    "checklist/scored",
+    "checklist/no_answer",
+    "checklist/cut",
+}
 
 
 @pytest.fixture

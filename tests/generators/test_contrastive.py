@@ -169,6 +169,34 @@ def test_thinking_is_no_part_of_a_candidate():
     assert "Candidate 2" not in shown(backend)  # equal candidates are shown once
 
 
+def test_a_candidate_without_an_answer_is_left_out():
+    first = Replies(lambda text, sampling: Reply("<think>SECRET", "length"), identity="first")
+    second = Replies(lambda text, sampling: "Hello.", identity="second")
+    generator, backend = writes(candidate_models=[Engine("first", first), Engine("second", second)])
+    generator.generate("one")
+    assert "SECRET" not in shown(backend) and "Hello." in shown(backend) and "Candidate 2" not in shown(backend)
+    generator, backend = writes(candidate_models=[Engine("first", first)])
+    [failed] = generator.generate_batch(["one"])
+    assert isinstance(failed, GenerationError) and backend.sampled == []
+    assert str(failed) == "no sampled candidate has an answer (first: cut_in_thought)."
+
+
+@pytest.mark.parametrize("settings", [{}, LISTWISE, PAIRWISE])
+def test_given_responses_are_compared_by_their_answers(settings):
+    responses = ("<think>SECRET</think>Good day.", "SECRET</think>Hello.")
+    given = {"chosen": responses[0], "rejected": responses[1]} if settings == PAIRWISE else {"candidates": responses}
+    generator, backend = writes(**{name: value for name, value in settings.items() if name == "prompt"})
+    generator.generate("one", **given)
+    assert "SECRET" not in shown(backend) and "Good day." in shown(backend) and "Hello." in shown(backend)
+
+
+def test_a_ranking_of_one_answer_is_refused():
+    generator, backend = writes(**LISTWISE)
+    with pytest.raises(SampleError, match="needs at least two candidates, ranked, best first; got 1"):
+        generator.generate("one", candidates=["Hello.", "<think>Hm"])
+    assert backend.sampled == []
+
+
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [

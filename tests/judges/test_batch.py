@@ -171,7 +171,7 @@ def test_samples_are_never_mixed_and_equal_ones_are_asked_once(tmp_path):
     assert [asked_about(messages) for messages in backend.prompts] == [["a?", "b?"], ["a?"]]
     r = scorer.receipt
     assert (r.reads, r.deduplicated, r.asked, r.stored, r.calls, r.prompt_tokens) == (5, 2, 3, 0, 2, 200)
-    assert sum(seen) == 5
+    assert sum(seen) == 5 and min(seen) > 0
     again = ChecklistScorer("m", backend=Script([]), mode="batch", store=store)
     assert again.score_batch(samples) == scores
     assert (again.receipt.stored, again.receipt.asked, again.receipt.cost({})) == (3, 0, 0)

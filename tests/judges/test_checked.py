@@ -3,11 +3,13 @@
 import json
 import logging
 import sys
-from typing import Literal
+import threading
+from typing import ClassVar, Literal
 
 import pytest
 
 from checklist_rewards import ChecklistScorer, Sample
+from checklist_rewards.backends.deadline import deadline
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.checks import CHECKS, Check, register_check
 from checklist_rewards.checks.sandbox import wasm
@@ -15,6 +17,7 @@ from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.judges import LogprobJudge, Read, Receipt
 from checklist_rewards.judges.checked import CheckedJudge
 from checklist_rewards.rewards.trl import ChecklistReward
+from tests.conftest import HANG
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Script
 
@@ -181,10 +184,57 @@ def test_equal_checks_of_one_text_are_made_once_and_progress_counts_every_read(m
     seen = []
     samples = [Sample([SHORT, KIND], "a"), Sample([SHORT], "a"), Sample([SHORT], "b")]
     scorer_on(FakeBackend()).score_batch(samples, seen.append)
-    assert made == ["a", "b"] and sum(seen) == 4
+    assert made == ["a", "b"] and sum(seen) == 4 and min(seen) >= 0
     seen.clear()
     scorer_on(FakeBackend(), checks="mean").score_batch(samples, seen.append)
-    assert sum(seen) == 4
+    assert sum(seen) == 4 and min(seen) >= 0
+
+
+class Slow(Check):
+    """A check whose `holds` waits until a test lets it go on."""
+
+    executes = True
+    type: Literal["slow"] = "slow"
+    summary = "Waits."
+    example = {}
+    go: ClassVar[threading.Event]
+    started: ClassVar[threading.Event]
+
+    def holds(self, text, input=None):
+        self.started.set()
+        return self.go.wait(HANG)
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    monkeypatch.setitem(CHECKS, "slow", Slow)
+    Slow.go, Slow.started = threading.Event(), threading.Event()
+    yield {"question": "Does it run?", "check": '{"type": "slow"}'}
+    Slow.go.set()
+
+
+def test_code_runs_while_the_judge_answers(slow):
+    def rule(prefix, tail):
+        assert Slow.started.wait(HANG)
+        Slow.go.set()
+        return 0.9
+
+    score = scorer_on(FakeBackend(rule), allow_code="unsafe").score([slow, KIND], "a")
+    assert [line.answer for line in score.items] == ["yes", "yes"]
+
+
+def test_a_deadline_ends_the_wait_for_code(slow):
+    scorer = scorer_on(FakeBackend(lambda prefix, tail: 0.9), allow_code="unsafe")
+    with deadline(0.5):
+        score = scorer.score([slow, KIND], "a")
+    assert [line.unanswered for line in score.items] == ["deadline", None]
+    assert scorer.score([{**SHORT}], "a").items[0].answer == "yes"
+
+
+def test_no_check_runs_after_the_deadline():
+    with deadline(1e-9):
+        score = scorer_on(FakeBackend()).score([SHORT], "a")
+    assert score.items[0].unanswered == "deadline"
 
 
 def test_a_penalty_and_a_gate_by_code():

@@ -30,6 +30,27 @@ def test_p_yes_is_the_labels_share_and_mass_their_sum():
     assert verdict.unanswered is None
 
 
+@pytest.mark.parametrize("logprobs", [(-1.0, math.nan), (math.nan, -1.0), (math.nan, math.nan), (math.inf, -1.0)])
+def test_a_read_that_is_not_finite_is_unanswered_and_not_stored(logprobs, tmp_path):
+    class Broken(FakeBackend):
+        def _read(self, prefix, tail):
+            return LabelRead(logprobs)
+
+    backend = Broken()
+    for _ in range(2):
+        [verdict] = LogprobJudge(backend=backend, store=Store(tmp_path / "s.sqlite")).judge([Read(SHORT, "Hi.")])
+        assert verdict.unanswered == "not_finite" and verdict.probabilities is None
+        score = score_checklist(Checklist(items=(SHORT,)), [verdict])
+        assert score.primary_score is None
+    assert len(backend.asked) == 2
+
+
+def test_a_label_that_is_impossible_is_no_failure():
+    backend = FakeBackend(lambda prefix, tail: 0.0)
+    [verdict] = LogprobJudge(backend=backend).judge([Read(SHORT, "Hi.")])
+    assert verdict.probabilities == {"yes": 0.0, "no": 1.0}
+
+
 def test_under_the_mass_floor_a_read_is_unanswered_not_half():
     [verdict] = LogprobJudge(backend=FakeBackend(mass=0.3)).judge([Read(SHORT, "Hi.")])
     assert (verdict.unanswered, verdict.mass) == ("off_label", pytest.approx(0.3))
@@ -196,7 +217,7 @@ def test_progress_adds_up_to_the_reads(tmp_path):
     seen: list[int] = []
     reads = [Read(item, text) for text in ("a", "b", "a") for item in (SHORT, POLITE)]
     LogprobJudge(backend=FakeBackend(chunk_reads=2)).judge(reads, seen.append)
-    assert sum(seen) == len(reads) and len(seen) == 3
+    assert sum(seen) == len(reads) and min(seen) > 0 and len(seen) == 3
 
 
 CLEAR = ChecklistItem(question="How clear is it?", options=ordinal_scale(3))

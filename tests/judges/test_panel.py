@@ -155,7 +155,7 @@ def test_a_judge_without_a_server_is_a_failure_while_there_is_a_quorum(caplog):
         "backend_error: no server answers for b",
         None,
     ]
-    assert "continuing without the judge b" in caplog.text and sum(seen) == 2
+    assert "continuing without the judge b" in caplog.text and sum(seen) == 2 and min(seen) >= 0
 
 
 @pytest.mark.parametrize("settings", [{"quorum": 0.6}, {"weights": [1, 2]}])
@@ -202,7 +202,7 @@ def test_progress_counts_each_read_once():
     checklist = ["One?", "Two?", "Three?"]
     scorer = ChecklistScorer(judge=PanelJudge([Voter(sure(1.0)), Voter(sure(1.0))]))
     scorer.score_batch([Sample(checklist, "text")], progress=seen.append)
-    assert sum(seen) == 3
+    assert sum(seen) == 3 and min(seen) >= 0
     assert scorer.receipt.reads == 6  # what was paid for: both judges
 
 

@@ -73,6 +73,31 @@ def test_every_verdict_and_every_number_is_that_of_the_scorer_that_is_served(url
     assert scores[0].items[0].method == "logprobs" and scores[0].items[0].judge == "pocket"
 
 
+READ_HERE = [
+    "user: What is the tag?\n\nassistant: <think>\nred\n</think>\n\nIt is <think>.",  # a transcript
+    "<think>\nred\n</think>\n\nblue",  # with keep_thinking=True
+    "",
+]
+
+
+def test_a_target_that_was_read_here_is_judged_as_it_is(url):
+    """Thoughts that the client has kept stay, and an empty text is judged if the client wants that."""
+    samples = [Sample(CHECKLIST, text) for text in READ_HERE]
+    here = ChecklistScorer(backend=FakeBackend(knows, chunk_reads=1), store=False, no_answer="judge")
+    there = ChecklistScorer(backend="remote", base_url=url, no_answer="judge")
+    scores = there.score_batch(samples)
+    assert scores == here.score_batch(samples) and not scores[2].no_answer
+    assert [score.items[0].answer for score in scores] == ["yes", "yes", "no"]
+
+
+def test_a_target_without_an_answer_is_not_sent(url):
+    lowest = remote(url).score_batch([Sample(CHECKLIST, "", state="cut_in_thought")])[0]
+    assert (lowest.primary_score, lowest.state, lowest.no_answer) == (0.0, "cut_in_thought", True)
+    there = ChecklistScorer(backend="remote", base_url=url, no_answer="unscored")
+    unscored = there.score(CHECKLIST, "")
+    assert (unscored.primary_score, unscored.state, unscored.no_answer) == (None, "empty", True)
+
+
 def test_options_and_mass_come_through():
     item = {
         "question": "How red is it?",
@@ -235,10 +260,10 @@ def test_a_full_queue_is_waited_for():
 
         third = threading.Thread(target=go_on_once_one_was_refused)
         third.start()
-        found = remote(address).score_batch(SAMPLES[2:3])  # finds the queue full, and comes again
+        found = remote(address).score_batch(SAMPLES[4:])  # finds the queue full, and comes again
         for thread in (first, second, third):
             thread.join(HANG)
-    assert found == ChecklistScorer(backend=FakeBackend(knows), store=False).score_batch(SAMPLES[2:3])
+    assert found == ChecklistScorer(backend=FakeBackend(knows), store=False).score_batch(SAMPLES[4:])
 
 
 def metrics(address: str) -> dict[str, float]:

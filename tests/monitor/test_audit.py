@@ -115,3 +115,10 @@ def test_a_completion_without_a_score_or_a_checklist_is_not_a_failure(tmp_path):
     log.write_text("".join(json.dumps(row) + "\n" for row in rows))
     result = audit([log])
     assert (result.steps, result.completions, result.alarms) == (2, 4, ())
+
+
+def test_a_file_with_a_similar_name_is_not_the_log_of_a_rank(tmp_path):
+    row = {"step": 0, "prompt": "p", "completion": "c", "reward": 0.1, "score": None}
+    for name in ("rewards.jsonl", "rewards.rank1.jsonl", "rewards.ranked.jsonl", "rewards.rank1.old.jsonl"):
+        (tmp_path / name).write_text(json.dumps(row) + "\n")
+    assert audit([tmp_path / "rewards.jsonl"]).completions == 2

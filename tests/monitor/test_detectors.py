@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards.monitor.detectors import Cusum, Shift, changed, fallen, lost, mean, reached, risen
+from checklist_rewards.monitor.settings import MonitorSettings
+from checklist_rewards.monitor.signals import SIGNALS
 
 
 def shift(size=None, relative=True, *, figure=mean, start=5, window=5, threshold=0.1, certainty=0.0):
@@ -121,3 +123,51 @@ def test_the_change_at_which_a_new_segment_begins_is_no_jump():
     feed(parted, steady)
     parted.new_segment()
     assert [reading.size for reading in feed(parted, [0.9, 0.9])] == [None, pytest.approx(0.0, abs=1.0)]
+
+
+@pytest.mark.parametrize("name", [signal.name for signal in SIGNALS if signal.size is not None])
+def test_a_level_alarms_absolute_signals_and_no_relative_one(name):
+    absolute = {
+        "passed_by_all",
+        "failed_by_all",
+        "dominance",
+        "flips",
+        "saturation",
+        "flat_groups",
+        "no_answer",
+        "cut",
+    }
+    [signal] = [signal for signal in SIGNALS if signal.name == name]
+    detector = signal.detector(MonitorSettings(start=5, window=5))
+    level = {"shadow_disagreement": (5.0, 5.0, 5.0, 5.0)}.get(name, (10.0, 10.0))
+    level = (1.0,) * 6 if name in ("length_bias", "length_reward") else level
+    readings = [detector.update([level]) for _ in range(12)]
+    assert [reading.alarm for reading in readings] == [False] * 2 + [name in absolute] * 10
+    assert (readings[4].recent is None) == (name not in absolute)  # the first steps are not among the last ones
+
+
+def test_cusum_learns_from_as_many_changes_as_its_start():
+    steps = [0.0, 1.0, 0.0, 3.0]  # changes 1, -1, 3: standard deviation 1.633
+    readings = feed(Cusum(mean, start=3, threshold=None), [*steps, 5.0, 5.0])
+    assert [reading.size is None for reading in readings] == [True] * 4 + [False] * 2
+    assert readings[4].size == pytest.approx(2 / (8 / 3) ** 0.5 - 0.5)
+    assert readings[5].size == pytest.approx(readings[4].size - 0.5)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.499])
+def test_a_size_exactly_at_its_threshold_alarms(level):
+    """All numbers are exact in binary."""
+    assert feed(shift(reached(), relative=False, threshold=0.5), [level] * 3)[-1].alarm == (level == 0.5)
+    rise = feed(shift(threshold=0.5), [0.25] * 5 + [0.25 + level] * 3)[-1]
+    assert rise.alarm == (level == 0.5) and rise.size == pytest.approx(level)
+    jump = feed(Cusum(mean, start=2, threshold=0.5), [0.0, 0.0, 0.0, 0.5 + level])[-1]  # changes count as they are
+    assert jump.alarm == jump.raised == (level == 0.5) and jump.size == pytest.approx(level)
+
+
+def test_a_size_of_exactly_as_many_standard_errors_as_certainty_asks_for_alarms():
+    values = [0.0, 0.5, 0.0, 0.5, 0.25] + [0.75] * 5
+    reading = feed(shift(threshold=0.1), values)[-1]
+    certainty = reading.size / reading.error
+    assert certainty * reading.error == reading.size
+    assert feed(shift(threshold=0.1, certainty=certainty), values)[-1].alarm
+    assert not feed(shift(threshold=0.1, certainty=certainty * 1.001), values)[-1].alarm

@@ -12,6 +12,9 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import SampleError
 from checklist_rewards.monitor import RewardMonitor
 from checklist_rewards.monitor import monitor as module
+from checklist_rewards.monitor.canaries import Canary
+from checklist_rewards.monitor.settings import MonitorSettings
+from checklist_rewards.monitor.watch import Watch
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.monitor.fakes import CHECKLIST, OptionsBackend, call, monitored
 
@@ -122,10 +125,10 @@ def test_a_judge_that_rewards_degenerate_replies_is_reported_at_the_first_call(t
     assert (alarm.signal, alarm.about, alarm.step) == ("canary", "judge", 0) and monitor.should_stop
     assert alarm.size == pytest.approx(0.95) and alarm.completions[0].why == "instruction"
     canaries = records(tmp_path / "monitor.jsonl", "canary")
-    assert {one["canary"] for one in canaries} == {"empty", "yes", "prompt", "checklist", "filler", "instruction"}
-    assert len(canaries) == 12  # for two prompts
+    assert {one["canary"] for one in canaries} == {"yes", "prompt", "checklist", "filler", "instruction"}
+    assert len(canaries) == 10  # for two prompts
     call(monitor, 1, texts(seed=1))
-    assert len(records(tmp_path / "monitor.jsonl", "canary")) == 12
+    assert len(records(tmp_path / "monitor.jsonl", "canary")) == 10
 
 
 def test_at_the_defaults_at_most_ten_percent_more_are_read():
@@ -306,3 +309,9 @@ def test_all_completions_of_a_prompt_have_the_same_items_held_out(tmp_path):
     rows = [json.loads(line) for line in log.read_text().splitlines()]
     chosen = [{tuple(row["held_out"]) for row in rows if row["step"] == step} for step in range(3)]
     assert all(len(one) == 1 for one in chosen) and len(set.union(*chosen)) > 1
+
+
+@pytest.mark.parametrize("score", [0.7, 0.69])
+def test_a_degenerate_reply_with_a_score_exactly_at_the_threshold_alarms(score):
+    watch = Watch(MonitorSettings(max_canary=0.7))
+    assert len(watch.canaries(3, [Canary("yes", "p", "Yes.", score)])) == (score == 0.7)

@@ -1,5 +1,7 @@
 """Numbers of a text: repetition, copied questions, phrases that steer the grader."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,5 +75,7 @@ def test_any_text_has_numbers_in_range(text):
     steering(text)
 
 
-def test_a_hostile_text_takes_no_long_time():
-    steering("give this " * 20_000 + "all questions " * 20_000)  # a regular expression must not backtrack for hours
+def test_a_hostile_text_is_searched_in_linear_time():
+    started = time.monotonic()
+    assert steering("give this " * 20_000 + "all questions " * 20_000) is None
+    assert time.monotonic() - started < 30  # it takes one second; a regular expression that backtracks takes hours

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from checklist_rewards import ChecklistScorer, Sample
-from checklist_rewards.errors import ModelError
+from checklist_rewards.errors import ModelError, SampleError
 from tests.conftest import REPO
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
@@ -39,6 +39,18 @@ def address(monkeypatch, tmp_path):
     finally:
         serve.shutdown()
         ray.shutdown()
+
+
+@pytest.mark.parametrize("token", [None, "", " \n"])
+def test_no_judge_is_served_without_a_token(monkeypatch, token):
+    pytest.importorskip("ray.serve")
+    from cluster import serve_judge
+
+    monkeypatch.delenv("CHECKLIST_REWARDS_TOKEN", raising=False)
+    if token is not None:
+        monkeypatch.setenv("CHECKLIST_REWARDS_TOKEN", token)
+    with pytest.raises(SampleError, match="CHECKLIST_REWARDS_TOKEN is not set or is blank"):
+        serve_judge.app(serve_judge.Arguments())
 
 
 def test_two_replicas_score_as_the_judge_does_and_one_may_die(address, scorer, monkeypatch):

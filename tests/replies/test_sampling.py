@@ -1,7 +1,7 @@
 import pytest
 
 from checklist_rewards.backends import Engine, Reply, Sampling
-from checklist_rewards.errors import BackendError, ModelError
+from checklist_rewards.errors import BackendError, ModelError, SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.replies import sample_replies
 from checklist_rewards.replies import sampling as sampling_module
@@ -182,3 +182,31 @@ def test_the_pocket_model_gives_the_same_samples_in_a_rerun_in_another_store_and
     assert all(reply.text is not None for of_prompt in replies for reply in of_prompt)
     assert replies[1:2] == sample_replies(Engine(backend=pocket), prompts[1:2], sampling)
     assert replies[::-1] == sample_replies(Engine(backend=pocket), prompts[::-1], sampling)
+
+
+CALL = {"function": {"name": "add", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize(
+    "field", [{"tool_calls": [CALL]}, {"name": "x"}, {"reasoning_content": "so"}, {"tool_call_id": "1"}]
+)
+def test_messages_that_differ_in_another_field_have_other_replies(field, store):
+    backend = Replies(echo)
+    plain = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    other = [plain[0], {**plain[1], **field}]
+    sample_replies(Engine("m", backend), [plain], WARM, store)
+    sample_replies(Engine("m", backend), [other], WARM, store)
+    assert len(backend.sampled) == 2
+    sample_replies(Engine("m", backend), [[plain[0], {**plain[1], "tool_calls": None}]], WARM, store)
+    assert len(backend.sampled) == 2  # a field that is None is no field, so stored replies stay valid
+
+
+def test_parts_of_text_are_one_text_and_others_are_refused(store):
+    backend = Replies(echo)
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    found = sample_replies(Engine("m", backend), [[{"role": "user", "content": parts}], user("ab")], WARM, store)
+    assert texts(found) == [["ab 0"], ["ab 0"]]
+    image = [{"role": "user", "content": [{"type": "image", "image": "x.png"}]}]
+    with pytest.raises(SampleError, match="prompt 2: only text can be sent to this model"):
+        sample_replies(Engine("m", backend), [user("a"), image], WARM, store)
+    assert texts(sample_replies(Engine("m", backend), [[{"role": "user", "content": None}]], WARM)) == [[" 0"]]

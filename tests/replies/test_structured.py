@@ -1,3 +1,4 @@
+import json
 import pickle
 from typing import Literal
 
@@ -31,6 +32,9 @@ def prompts(*texts):
         ('<think>{"a": 0}? No.</think>{"a": 1}', {"a": 1}),
         ('{"a": [1, 2,], "b": {"c": 3,},}', {"a": [1, 2], "b": {"c": 3}}),
         ('The set {x} has [1] element: {"a": "}"}', {"a": "}"}),
+        ('For example {"a": "a long example that is not meant"}.\nThe answer: {"a": 1}', {"a": 1}),
+        ('{"a": 1}, as said in [2].', {"a": 1}),
+        ('[{"a": 1}, {"a": 2}]', [{"a": 1}, {"a": 2}]),
     ],
 )
 def test_json_is_found_in_what_models_write_around_it(text, value):
@@ -41,6 +45,28 @@ def test_json_is_found_in_what_models_write_around_it(text, value):
 def test_no_json_is_an_error(text):
     with pytest.raises(ValueError, match="no JSON"):
         extract_json(text)
+
+
+def test_the_search_for_json_is_linear():
+    """The work is counted, not timed: a pathological reply ends in an error, not in a wait."""
+    calls = []
+    original = json.JSONDecoder.raw_decode
+
+    class Counting(json.JSONDecoder):
+        def raw_decode(self, text, start=0):
+            calls.append(start)
+            return original(self, text, start)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json, "JSONDecoder", Counting)
+        with pytest.raises(ValueError, match="no JSON"):
+            extract_json("[" * 20_000)
+    assert len(calls) < 600
+
+
+def test_the_last_value_that_fits_is_taken():
+    reply = 'Not {"answer": "yes"} but {"answer": "no"}, see {"note": 1}.'
+    assert ask(Engine("m", Replies(lambda text, sampling: reply)), prompts("x"), Answer) == [Answer(answer="no")]
 
 
 def test_a_reply_that_does_not_fit_is_asked_again_with_what_is_wrong():

@@ -16,6 +16,7 @@ from checklist_rewards.scores import (
     Aggregation,
     Score,
     Verdict,
+    item_keys,
     level,
     rescore,
     score_checklist,
@@ -345,3 +346,18 @@ def test_another_metric_of_a_score_from_before_weights_were_recorded_needs_the_c
     assert old.under("expected") is old
     with pytest.raises(SampleError, match=r"use rescore\(checklist, score\)"):
         old.under("pass")
+
+
+def test_every_item_has_its_own_key():
+    keys = item_keys(Checklist.parse(["a?", "b?", "a?", "a?"]).items)
+    a, b = Checklist.parse(["a?", "b?"]).items
+    assert keys == (a.id, b.id, f"{a.id}#2", f"{a.id}#3")
+    # An item whose own id has the form of such a key keeps it.
+    named = [{"question": "a?", "id": "x"}, {"question": "b?", "id": "x#2"}, {"question": "a?", "id": "x"}]
+    assert item_keys(Checklist.parse(named).items) == ("x", "x#2", "x#3")
+
+
+def test_rescore_keeps_the_answer_of_every_copy_of_a_question():
+    checklist = Checklist.parse(["a?", "b?", "a?"])
+    score = score_checklist(checklist, [Verdict(answer="yes"), Verdict(answer="no"), Verdict(answer="no")])
+    assert rescore(checklist, score) == score

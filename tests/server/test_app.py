@@ -1,6 +1,7 @@
 """The reward server: the numbers of the scorer, and a sentence for whatever it refuses."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -33,6 +34,8 @@ def test_openrlhf_gets_rewards_scores_and_logs(client):
         "checklist/pass_rate": [0.5, 0.0],
         "checklist/answered_weight": [1.0, 1.0],
         "checklist/scored": [1.0, 1.0],
+        "checklist/no_answer": [0.0, 0.0],
+        "checklist/cut": [0.0, 0.0],
     }
 
 
@@ -55,6 +58,50 @@ def test_a_malformed_row_fails_alone_and_is_named(client):
         {"row": 2, "field": "target", "message": "must be a string, got nothing."},
         {"row": 3, "field": "checklist", "message": "row 3, item 1: question: the question is blank, got ' '."},
     ]
+
+
+def test_a_target_without_an_answer_gets_the_lowest_score_with_its_state(client):
+    answer = client.post("/score", json=rows("<think>red and blue", "", "<think>blue</think>red")).json()
+    assert [(score["primary_score"], score["state"]) for score in answer["scores"]] == [
+        (0.0, "cut_in_thought"),
+        (0.0, "empty"),
+        (pytest.approx(0.5), "answered"),
+    ]
+    rewarded = client.post("/reward", json=openrlhf("<think>red and blue", "", "<think>blue</think>red"))
+    assert rewarded.json()["rewards"] == pytest.approx([0.0, 0.0, 0.5])
+    counts = client.get("/metrics").text
+    assert 'checklist_rewards_no_answer_total{state="cut_in_thought"} 2.0' in counts
+    assert 'checklist_rewards_no_answer_total{state="empty"} 2.0' in counts
+    assert "checklist_rewards_unscored_total 0.0" in counts and "unanswered_total{" not in counts
+
+
+def test_a_prompt_of_openrlhf_that_opens_the_thought_is_noticed(client):
+    prompt = "<|im_start|>user\nSay.<|im_end|>\n<|im_start|>assistant\n<think>\n"
+    body = openrlhf("x", "y") | {
+        "query": [f"{prompt}red and blue", f"{prompt}blue</think>red<|im_end|>"],
+        "prompts": [prompt] * 2,
+    }
+    assert client.post("/reward", json=body).json()["rewards"] == pytest.approx([0.0, 0.5])
+
+
+def test_a_row_of_openrlhf_that_must_not_be_scored_is_an_error_and_no_failure_of_the_judge(scorer):
+    scorer.aggregation = replace(scorer.aggregation, no_answer="unscored")
+    with TestClient(build_app(scorer)) as client:
+        assert client.post("/score", json=rows("")).json()["scores"][0]["primary_score"] is None
+        answer = client.post("/reward", json=openrlhf("red", "<think>red"))
+    assert answer.status_code == 422
+    [error] = answer.json()["errors"]
+    assert error["message"] == "row 2: the query has no answer (cut_in_thought), which is not scored."
+
+
+def test_a_client_may_have_read_the_target_itself(client, scorer):
+    body = rows("<think>red</think>blue", "<think>red", "")
+    for row in body["samples"]:
+        row["as_is"] = True
+    scores = client.post("/score", json=body).json()["scores"]
+    assert [score["items"][0]["answer"] for score in scores] == ["yes", "yes", "no"]
+    assert [score["state"] for score in scores] == ["answered"] * 3
+    assert scores[0]["items"][1]["answer"] == "yes"
 
 
 def test_what_the_judge_does_not_answer_is_null_for_score_and_503_for_openrlhf(client):

@@ -52,6 +52,9 @@ ROWS = {
     "reference 0": ({"checklist": QUESTIONS, "target": "x", "reference": 0}, "reference"),
     "history {}": ({"checklist": QUESTIONS, "target": "x", "history": {}}, "history"),
     "unknown": ({"checklist": QUESTIONS, "target": "x", "taget": "y"}, "taget"),
+    "as_is word": ({"checklist": QUESTIONS, "target": "x", "as_is": "true"}, "as_is"),
+    "as_is 1": ({"checklist": QUESTIONS, "target": "x", "as_is": 1}, "as_is"),
+    "as_is {}": ({"checklist": QUESTIONS, "target": "x", "as_is": {}}, "as_is"),
     "surrogate": ({"checklist": QUESTIONS, "target": "x", "\ud800": "y"}, "\ud800"),
     "no checklist": ({"target": "x"}, "checklist"),
     "checklist null": ({"checklist": None, "target": "x"}, "checklist"),
@@ -330,7 +333,9 @@ def test_an_exception_that_checking_a_row_raises_is_that_rows_error(scorer, monk
 def test_an_exception_that_scoring_a_row_raises_is_that_rows_error():
     class Picky(ChecklistScorer):
         def score_batch(self, samples, progress=None):
-            raise ZeroDivisionError("no weight")
+            if any(sample.target == "red" for sample in samples):
+                raise ZeroDivisionError("no weight")
+            return super().score_batch(samples, progress)
 
     with TestClient(build_app(Picky(backend=FakeBackend(), store=False))) as client:
         answer = client.post("/score", json=rows("red"))

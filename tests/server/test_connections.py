@@ -2,8 +2,10 @@
 
 import json
 import logging
+import signal
 import socket
 import threading
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -143,6 +145,27 @@ def test_what_was_received_is_answered_before_the_exit():
         assert answer(client).endswith(b'"errors":[]}')
         thread.join(10)
         assert not thread.is_alive()
+
+
+def test_an_idle_server_answers_503_for_some_time_before_it_leaves(scorer, monkeypatch):
+    monkeypatch.setattr(connections, "NOTICE_SECONDS", 1.0)
+    with address_of(build_app(scorer)) as (address, server, thread):
+        with connected(address) as client:
+            client.sendall(REQUEST.replace(b"health", b"ready"))
+            assert answer(client).startswith(b"HTTP/1.1 200")
+        started = time.monotonic()
+        server.handle_exit(signal.SIGTERM, None)
+        while time.monotonic() < started + 0.6:
+            with connected(address) as client:
+                client.sendall(REQUEST.replace(b"health", b"ready"))
+                assert answer(client).startswith(b"HTTP/1.1 503")
+        thread.join(10)
+        assert not thread.is_alive() and time.monotonic() > started + 0.9
+
+
+def test_everything_ends_before_an_orchestrator_kills_the_process():
+    assert connections.GRACE_SECONDS <= 25
+    assert connections.GRACE_SECONDS + server_app.CLOSE_SECONDS < 30
 
 
 def test_a_judge_that_does_not_return_cannot_hold_up_the_exit(monkeypatch, caplog):

@@ -133,6 +133,28 @@ def asked_of(scorer, monkeypatch):
             [{"role": "user", "content": [{"type": "input_json", "data": {"colour": "red"}}]}],
             {"target": '{"colour": "red"}'},
         ),
+        ("<think>blue</think>red", {"target": "red"}),
+        # The message of a person is judged as it is.
+        ([{"role": "user", "content": "<think>blue</think>red"}], {"target": "<think>blue</think>red"}),
+        (
+            [
+                {"role": "user", "content": "Open with <think>."},
+                {"role": "assistant", "content": "<think>blue</think>Red?"},
+                {"role": "user", "content": "Say."},
+                {"type": "reasoning", "summary": [{"type": "summary_text", "text": "blue"}]},
+                {"role": "assistant", "content": "red", "reasoning_content": "blue"},
+            ],
+            {"target": "red", "input": "Say.", "history": "user: Open with <think>.\n\nassistant: Red?"},
+        ),
+        (
+            [
+                {"role": "user", "content": "Say."},
+                {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "paint"}}]},
+                {"role": "tool", "content": "done"},
+                {"role": "assistant", "content": "red"},
+            ],
+            {"target": "red", "history": "user: Say.\n\nassistant calls paint()\n\ntool: done"},
+        ),
         (
             [{"type": "function_call", "name": "paint", "call_id": "1"}, {"role": "user", "content": "red"}],
             {"target": "red", "history": 'function_call: {"type": "function_call", "name": "paint", "call_id": "1"}'},
@@ -156,6 +178,8 @@ def test_the_last_message_is_the_target(scorer, monkeypatch, input, fields):
             {"target": "red", "input": "Say.", "reference": "blue"},
         ),
         ({"target": "red", "other": 1}, {"target": '{"target": "red", "other": 1}', "input": "About colours."}),
+        ({"target": "<think>blue</think>red"}, {"target": "red", "input": "About colours."}),
+        (["<think>blue</think>red"], {"target": '["<think>blue</think>red"]'}),
         ([1, 2], {"target": "[1, 2]", "input": "About colours."}),
     ],
 )
@@ -165,6 +189,50 @@ def test_a_state_may_name_its_fields(scorer, monkeypatch, state, fields):
         assert system_one(client, {"a": MAPPED["one"]}, state, instructions="About colours.").status_code == 200
     (sample,) = seen
     assert {name: getattr(sample, name) for name in fields} == fields
+
+
+WITHOUT = [
+    ("", "empty"),
+    ("<think>red", "cut_in_thought"),
+    ({"target": "<think>red</think>"}, "empty"),
+    ([{"role": "user", "content": "Say."}, {"role": "assistant", "content": "<think>red"}], "cut_in_thought"),
+    ([{"role": "user", "content": "Say."}, {"type": "reasoning", "summary": []}], "cut_in_thought"),
+    ([{"role": "assistant", "content": "Wait.", "tool_calls": [{"function": {"name": "paint"}}]}], "unfinished"),
+]
+
+
+@pytest.mark.parametrize(("input", "state"), WITHOUT)
+def test_a_target_without_an_answer_is_refused_with_its_state(client, input, state):
+    answer = decision(client, input=input).json()
+    assert [line["type"] for line in answer["answers"]] == ["refusal"] * 3 and answer["target_state"] == state
+    if not isinstance(input, list):
+        mapped = system_one(client, state=input).json()
+        assert {line["type"] for line in mapped["answers"].values()} == {"refusal"}
+        assert mapped["target_state"] == state
+    assert decision(client).json()["target_state"] == "answered"
+    assert f'no_answer_total{{state="{state}"}}' in client.get("/metrics").text
+
+
+def test_a_target_without_an_answer_is_judged_on_request():
+    scorer = ChecklistScorer(backend=Engine(knows), store=False, no_answer="judge")
+    with TestClient(build_app(scorer)) as client:
+        answer = decision(client, ASKED[:1], "<think>red").json()
+    assert answer["answers"][0]["probability"] == pytest.approx(0.1) and answer["target_state"] == "cut_in_thought"
+
+
+@pytest.mark.parametrize("calls", ["paint", [1], [{"function": "paint"}]])
+def test_calls_in_another_form_are_refused(client, calls):
+    answer = decision(client, input=[{"role": "assistant", "content": "red", "tool_calls": calls}])
+    assert answer.status_code == 400 and "tool_calls must be a list of calls" in answer.json()["error"]
+
+
+def test_a_target_in_a_prompt_of_this_package_was_read_already(scorer):
+    """Our client sends the whole judge prompt as text. Thoughts that its target has were kept on purpose."""
+    target = "user: Think.\n</think>\nIt is red."
+    with serving(build_app(scorer)) as address:
+        there = ChecklistScorer("pocket", backend="decisions", base_url=f"{address}/v1", store=False)
+        score = there.score([QUESTIONS[0], "Is Think.?"], target)
+    assert [line.answer for line in score.items] == ["yes", "yes"]
 
 
 def test_booleans_keep_their_type(client):
@@ -264,7 +332,7 @@ def test_a_decisions_judge_can_ask_this_server(scorer, monkeypatch):
         assert remote.score(items, "a red thing").answered == 1
 
 
-TEXTS = ("a small dog runs near the river", "The house is red.", "")
+TEXTS = ("a small dog runs near the river", "The house is red.", "...")
 POCKET_QUESTIONS = ["Does the text contain the word 'dog'?", "Is the text at most 10 words long?"]
 INSTRUCTION = "Write one sentence."
 PANEL = """

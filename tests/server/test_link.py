@@ -2,6 +2,8 @@
 
 import multiprocessing
 import threading
+from concurrent.futures import Future
+from types import SimpleNamespace
 
 import pytest
 
@@ -76,3 +78,40 @@ def test_without_the_process_of_the_judge_requests_are_refused_and_the_worker_en
             answer.result(HANG)
         assert refused.value.status == 503
     assert draining.wait(HANG)
+
+
+class Unreadable:
+    """Can be pickled and not unpickled."""
+
+    def __reduce__(self):
+        return int, ("x",)
+
+
+def test_an_unreadable_message_is_an_error_of_its_request_only():
+    remote, served, _, draining = linked(LocalQueue(scorer_on()))
+    broken = Work([Sample(Checklist.parse(QUESTIONS), "red", input=Unreadable())], "samples")
+    with pytest.raises(Refused, match="the judge's process cannot read the rows") as refused:
+        remote.submit(broken).result(HANG)
+    assert refused.value.status == 500
+    served._queue = SimpleNamespace(status=lambda: done_with(Unreadable()), submit=served._queue.submit)
+    with pytest.raises(Refused, match="the answer of the judge's process cannot be read"):
+        remote.status().result(HANG)
+    assert remote.submit(work("red")).result(HANG)[0].primary_score == pytest.approx(0.5)
+    assert not draining.is_set()
+
+
+def test_after_a_message_that_cannot_be_handled_nobody_waits():
+    ours, theirs = multiprocessing.Pipe()
+    draining = threading.Event()
+    remote = RemoteQueue(theirs, draining.set)
+    waiting = remote.submit(work("red"))
+    ours.send_bytes(b"no header")
+    with pytest.raises(Refused, match="the process of the judge is gone"):
+        waiting.result(HANG)
+    assert draining.wait(HANG)
+
+
+def done_with(value) -> Future:
+    future: Future = Future()
+    future.set_result(value)
+    return future

@@ -14,12 +14,13 @@ from fastapi.testclient import TestClient
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.checklists import Checklist
+from checklist_rewards.errors import SampleError
 from checklist_rewards.judges.remote import DEADLINE_HEADER, RewardServer
 from checklist_rewards.server import build_app, scoring
 from checklist_rewards.server.scoring import READ_TOKENS, estimated_tokens
 from tests.conftest import HANG
 from tests.fakes import FakeBackend
-from tests.rewards.integrations.test_queue import QUESTIONS, Held
+from tests.rewards.integrations.test_queue import QUESTIONS, Held, knows
 from tests.server.bodies import openrlhf, rows
 from tests.serving import serving
 from tests.waiting import until
@@ -42,6 +43,17 @@ def test_tokens_are_estimated_from_the_bytes_of_the_texts_and_the_number_of_read
     assert estimated_tokens(Sample(checklist, "x" * 400)) == (40 + 4 + 400) // 4 + 2 * READ_TOKENS
     assert estimated_tokens(Sample(checklist, "语" * 400, "say")) == (40 + 4 + 1200 + 3) // 4 + 2 * READ_TOKENS
     assert estimated_tokens(Sample(checklist, "\ud800")) == (40 + 4 + 3) // 4 + 2 * READ_TOKENS
+
+
+def test_rows_without_an_answer_say_nothing_about_the_judge():
+    scorer = ChecklistScorer(backend=FakeBackend(fails=lambda prefix, tail: True), store=False)
+    with TestClient(build_app(scorer)) as client:
+        client.post("/score", json=rows(""))
+        assert client.get("/ready").status_code == 200
+        client.post("/score", json=rows("red", ""))
+        assert client.get("/ready").status_code == 503
+        client.post("/score", json=rows(""))
+        assert client.get("/ready").status_code == 503, "the judge was not asked again"
 
 
 def test_a_queue_full_of_tokens_is_429_with_a_time_to_return_and_not_ready():
@@ -220,3 +232,57 @@ def test_a_judge_that_writes_nothing_fails_the_request_and_is_counted():
         answer = client.post("/score", json=rows("red"))
         assert answer.status_code == 500 and answer.json()["error"] == "the judge failed: no memory"
         assert number(client, "failed_batches_total") == 1 and client.get("/ready").status_code == 503
+
+
+class Broken(ChecklistScorer):
+    """A judge that fails for texts that contain one of some words, with a message about the text."""
+
+    def __init__(self, *words: str):
+        super().__init__(backend=FakeBackend(knows), store=False)
+        self.words = words
+
+    def score_batch(self, samples, progress=None):
+        for sample in samples:
+            if any(word in sample.target for word in self.words):
+                raise TypeError(f"cannot add {sample.target}")
+        return super().score_batch(samples, progress)
+
+
+@pytest.mark.parametrize("send", [rows, openrlhf], ids=["score", "reward"])
+def test_a_judge_that_fails_for_every_row_is_not_the_clients_fault(caplog, send):
+    scorer = Broken("")
+    with TestClient(build_app(scorer, max_wait=0)) as client:
+        path = "/score" if send is rows else "/reward"
+        for texts in (["red"], ["red", "blue", "green"]):
+            answer = client.post(path, json=send(*texts))
+            assert answer.status_code == 500, answer.text
+            assert "the judge failed: it fails for every row (TypeError: cannot add" in answer.json()["error"]
+        ready = client.get("/ready")
+        assert ready.status_code == 503 and "the judge failed in the last batch" in ready.json()["error"]
+        assert number(client, "failed_batches_total") == 2
+        assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 1
+        scorer.words = ("bad",)
+        assert client.post(path, json=send("red")).status_code == 200
+        assert client.get("/ready").status_code == 200
+
+
+def test_a_row_on_which_a_working_judge_fails_is_the_clients():
+    with TestClient(build_app(Broken("bad"), max_wait=0)) as client:
+        for texts in (["bad"], ["bad", "bad one"]):
+            answer = client.post("/score", json=rows(*texts))
+            assert answer.status_code == 422 and "the sample cannot be scored (TypeError" in answer.text
+        answer = client.post("/score", json=rows("red", "bad"))
+        assert answer.status_code == 200 and [score is None for score in answer.json()["scores"]] == [False, True]
+        assert client.get("/ready").status_code == 200
+        assert number(client, "failed_batches_total") == 0
+
+
+@pytest.mark.parametrize("token", ["", " \t"])
+def test_a_blank_token_is_refused(token):
+    from checklist_rewards.server.workers import AppSettings
+
+    scorer = ChecklistScorer(backend=FakeBackend(knows), store=False)
+    with pytest.raises(SampleError, match="the token is blank"):
+        build_app(scorer, token=token)
+    with pytest.raises(SampleError, match="the token is blank"):
+        AppSettings.of(scorer, max_body=2**20, token=token)

@@ -130,7 +130,14 @@ def shaped_rows() -> list[dict[str, Any]]:
 def monitor_rows(steps: int = 6) -> Iterator[dict[str, Any]]:
     """The file of a reward monitor whose shadow judge disagrees from step 3 on."""
     signal = {"name": "shadow_gap", "about": "hacking", "threshold": 0.1, "doc": "Rise of the gap."}
-    yield {"kind": "start", "format": "checklist-rewards-monitor-1", "reward": "r", "step": 0, "signals": [signal]}
+    silent = {"name": "no_answer", "about": "training", "threshold": 0.1, "doc": "Many have no answer."}
+    yield {
+        "kind": "start",
+        "format": "checklist-rewards-monitor-1",
+        "reward": "r",
+        "step": 0,
+        "signals": [signal, silent],
+    }
     yield {"kind": "canary", "step": 0, "canary": "empty", "prompt": "p", "completion": "", "score": 0.15}
     yield {"kind": "failure", "step": 0, "part": "retests", "error": "AssertionError"}
     for step in range(steps):
@@ -174,3 +181,26 @@ def pair_rows(count: int = 3) -> Iterator[dict[str, Any]]:
             "checklist": QUESTIONS,
             "flipped": [{"id": "x", "question": "Is it polite?", "chosen": "yes", "rejected": "no"}],
         }
+
+
+def stated_rows(steps: int = 6) -> Iterator[dict[str, Any]]:
+    """A reward log with two completions of every state per step; from step 3 on, all thoughts are finished."""
+    checklist = Checklist.parse(["Is it polite?", {"question": "Does it insult?", "weight": -1.0}])
+    read = [Verdict({"yes": p, "no": 1 - p}, mass=0.9, judge="pocket", method="logprobs") for p in (0.8, 0.3)]
+    for step in range(steps):
+        for number in range(10):
+            state = ("answered", "cut", "empty", "cut_in_thought", "unfinished")[number % 5]
+            if state == "cut_in_thought" and step > 2:
+                state = "answered"
+            has = state in ("answered", "cut")
+            verdicts = read if has else [Verdict(unanswered=Unanswered(Reason.NO_ANSWER, state))] * 2
+            score = score_checklist(checklist, verdicts, state=state)
+            yield {
+                "step": step,
+                "prompt": "Write.",
+                "completion": "one two three" if has else "",
+                "state": state,
+                **({} if has else {"written": HOSTILE}),
+                "reward": score.primary_score,
+                "score": score.model_dump(mode="json"),
+            }

@@ -14,7 +14,9 @@ from tests.ui.files import (
     quoting_rows,
     reasoned_rows,
     reward_rows,
+    scored_rows,
     shaped_rows,
+    stated_rows,
     write,
 )
 
@@ -78,6 +80,7 @@ def test_the_monitor_of_a_run(report_of):
         "AssertionError",
     ):
         assert shown in page.text
+    assert "Not evaluated, because there were no data for them: no answer." in page.text
     page.run("document.querySelector('[aria-label=Alarms] details').open = true")
     assert HOSTILE in page.text
     page.check()
@@ -105,4 +108,62 @@ def test_what_a_reward_was_made_of(report_of):
     std = statistics.stdev(group)
     assert cells[4] == ["mean of the 4 rewards of its group", f"{mean:.4f}", ""]
     assert cells[5][1] == f"{group[0] - mean:.4f}" and cells[6][1] == f"{(group[0] - mean) / (std + 1e-4):.4f}"
+    page.check()
+
+
+def test_responses_without_an_answer(report_of):
+    page = report_of(rewards=stated_rows(), scored=scored_rows(5))
+    page.open("0/overview")
+    assert "without an answer\n30 of 60" in page.text and "the thought was cut or never closed" in page.text
+    assert browser.violations(page.driver) == []
+    page.click("cut in thought", "button")
+    page.wait("return document.querySelector('main').dataset.view === 'matrix'")
+    page.wait("return document.querySelectorAll('.grid-row').length === 6")
+    assert page.status == "6 of 60 rows"
+    shown = page.run("return [...document.querySelectorAll('.grid-row .flag')].map((one) => one.textContent)")
+    assert shown == ["cut in thought"] * 6
+    cells = "[...document.querySelectorAll('.grid-row .cell')]"
+    assert set(page.run(f"return {cells}.map((one) => one.dataset.passed)")) == {"-1"}
+    assert "not asked: the response has no answer" in page.run(f"return {cells}[0].title")
+    page.fill("state", "")
+    page.fill("answer", "unanswered")
+    assert page.status == "0 of 60 rows", "the judge did not fail"
+    page.fill("answer", "fail")
+    assert page.status == "0 of 60 rows"
+    page.fill("answer", "")
+    page.click("state", "button")
+    page.run("document.querySelector('.grid-row').click()")
+    page.wait("return !document.querySelector('.panel').hidden")
+    panel = page.run("return document.querySelector('.panel').innerText")
+    assert "The response has no answer, so the judge was not asked." in panel and "not asked" in panel
+    assert "no text" in panel and "fails" not in panel
+    assert browser.violations(page.driver) == []
+    page.check()
+    page.open("0/training")
+    assert (
+        "Completions without an answer, or cut" in page.text
+        and "Length of the completions with an answer" in page.text
+    )
+    assert page.run("return [...document.querySelectorAll('.cards .card .flag')].length") > 0
+    page.check()
+    page.open("0/trust")
+    assert "30 targets (30 without an answer are left out)" in page.text
+    page.open("1/overview")
+    assert "without an answer\n0 of 5" in page.text
+    page.open("1/matrix")
+    page.wait("return document.querySelectorAll('.grid-row').length === 5")
+    heads = "return [...document.querySelectorAll('[role=columnheader]')].map((one) => one.textContent.trim())"
+    assert "state" not in page.run(heads)
+    page.check()
+
+
+def test_a_file_without_states_says_so(report_of):
+    rows = list(scored_rows(5))
+    for row in rows:
+        del row["checklist_score"]["state"]
+    page = report_of(old=rows)
+    page.open("0/overview")
+    assert "not recorded in this file" in page.text
+    page.open("0/matrix/0")
+    page.wait("return document.querySelector('.panel:not([hidden])') !== null")
     page.check()

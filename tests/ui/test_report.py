@@ -25,6 +25,7 @@ from tests.ui.files import (
     reward_rows,
     scored_rows,
     shaped_rows,
+    stated_rows,
     write,
 )
 
@@ -148,6 +149,54 @@ def test_what_was_learned_and_the_groups_of_a_run(tmp_path):
     assert data_texts(tmp_path)[column(rows["prompt"])[0]] == "Write about the."
 
 
+def test_states_are_on_the_page_and_a_row_without_an_answer_is_no_read(tmp_path):
+    rows = list(stated_rows())
+    [file] = data_of(tmp_path, write(tmp_path / "rewards.jsonl", rows))["files"]
+    table, overview, training = file["table"], file["overview"], file["training"]
+    assert [table["states"][place] for place in column(table["rows"]["state"])] == [row["state"] for row in rows]
+    scores = [Score.model_validate(row["score"]) for row in rows]
+    passed, reasons = column(table["cells"]["passed"]), column(table["cells"]["reason"])
+    assert [p == -1 for p in passed] == [score.no_answer for score in scores for _ in score.items]
+    assert {table["reasons"][place] for place in reasons if place >= 0} == {"no_answer"}
+    counts = {line["state"]: line["count"] for line in overview["states"]}
+    assert counts == {"empty": 12, "cut_in_thought": 6, "unfinished": 12, "cut": 12}
+    assert (overview["with_state"], overview["without_state"], overview["not_asked"]) == (60, 0, 30)
+    assert overview["reads"] == overview["answered"] == 2 * 30 and overview["unanswered"] == []
+    assert [(line["rate"], line["counted"], line["unanswered"]) for line in overview["items"]] == [(1, 30, {})] * 2
+    assert overview["judges"] == [{"judge": "pocket", "method": "logprobs", "reads": 60}]
+    assert overview["mean"] == tally(scores).mean and overview["scored"] == 60  # their scores count
+    assert overview["settings"][0]["settings"].endswith("abstention skip, no_answer lowest")
+    assert (file["analysis"]["targets"], file["analysis"]["no_answer"]) == (30, 30)
+    assert training["states"] == {
+        "empty": [0.2] * 6,
+        "cut_in_thought": [0.2] * 3 + [0.0] * 3,
+        "unfinished": [0.2] * 6,
+        "cut": [0.2] * 6,
+    }
+    assert training["series"]["words"] == [3] * 6  # of the completions with an answer
+    assert all(line["change"] == 0 for line in training["learned"])  # finished thoughts are no better answers
+    assert training["series"]["reward"][5] > training["series"]["reward"][0]
+
+
+def test_a_file_without_states_does_not_say_that_all_rows_have_an_answer(tmp_path):
+    rows = list(stated_rows(steps=2))
+    old = [{**row, "score": {k: v for k, v in row["score"].items() if k != "state"}} for row in rows]
+    [file] = data_of(tmp_path, write(tmp_path / "rewards.jsonl", old))["files"]
+    assert file["table"]["states"] == [] and set(column(file["table"]["rows"]["state"])) == {-1}
+    assert (file["overview"]["with_state"], file["overview"]["without_state"]) == (0, 20)
+    assert file["overview"]["states"] == [] and file["training"]["states"] == {}
+    mixed = data_of(tmp_path, write(tmp_path / "mixed.jsonl", old[:10] + rows[10:]))["files"][0]
+    assert mixed["training"]["states"]["empty"] == [None, 0.2] and mixed["overview"]["with_state"] == 10
+
+
+def test_rows_without_an_answer_are_left_out_of_comparisons(tmp_path):
+    one = write(tmp_path / "one.jsonl", stated_rows())
+    other = write(tmp_path / "other.jsonl", stated_rows())
+    [compared] = data_of(tmp_path, one, other, intervals=Bootstrap(0))["comparisons"]
+    assert compared["comparison"]["no_answer"] == 30 and compared["comparison"]["units"] == 60
+    assert all(item["units"] == 30 for item in compared["items"])
+
+
 def data_texts(tmp_path: Path) -> list[str]:
     return json.loads(read_data(tmp_path / "report.html"))["texts"]
 
@@ -225,6 +274,7 @@ def test_the_file_of_a_monitor_is_read_and_of_a_repeated_step_the_last_line_coun
     assert signal["alarm"] == [False] * 3 + [True] * 3 and signal["error"] == [None] * 6
     assert [alarm["step"] for alarm in monitor["alarms"]] == [3]
     assert len(monitor["canaries"]) == len(monitor["failures"]) == 1
+    assert monitor["not_evaluated"] == ["no_answer"]
 
 
 def test_a_monitor_without_its_run_and_one_of_a_later_format_are_refused(tmp_path):

@@ -18,6 +18,8 @@ from checklist_rewards.backends.openai.connection import Connection
 _COUNTER = re.compile(r"^vllm:prefix_cache_(queries|hits)(?:_total)?(?:\{.*\})? ([0-9.e+]+)$", re.M)
 _LOOKS, _PAUSE = 3, 0.05
 """How often to read the counters, and the seconds between. The server updates them after it has sent its answers."""
+_MISSES = 3
+"""Calls in a row without a usable answer of `/metrics`, after which it is not requested again."""
 
 
 class Counts(NamedTuple):
@@ -28,8 +30,8 @@ class Counts(NamedTuple):
 
 
 class PrefixCache:
-    """The prefix cache of a vLLM server or of its replicas. Once they turn out to have no counters, these are not
-    requested again.
+    """The prefix cache of a vLLM server or of its replicas. The counters are not requested again if no replica has
+    them, or after several calls in a row in which they were not reported or did not change.
 
     Args:
         connection ([`Connection`]): The connection to the server. Its addresses end in "/v1".
@@ -38,14 +40,19 @@ class PrefixCache:
     def __init__(self, connection: Connection):
         self.connection = connection
         self._counts = True
+        self._misses = 0
 
     async def counts(self) -> Counts | None:
         """Read the counters, added up over all replicas. None if a replica has none."""
         if not self._counts or not self.connection.is_whole:
             return None
-        counts = [counts_in(text or "") for text in await self.connection.texts("/metrics")]
+        texts = await self.connection.texts("/metrics")
+        counts = [counts_in(text or "") for text in texts]
         found = [count for count in counts if count is not None]
-        self._counts = bool(found)
+        if None in texts:
+            self._missed()
+        elif not found:
+            self._counts = False
         return _total(found) if len(found) == len(counts) else None
 
     async def computed(self, before: Counts | None, prompt_tokens: int) -> int | None:
@@ -61,13 +68,19 @@ class PrefixCache:
                 return None
             queries = after.queries - before.queries
             if queries == prompt_tokens:
+                self._misses = 0
                 return prompt_tokens - int(after.hits - before.hits)
             if queries > prompt_tokens:
                 return None  # requests of another client, or requests that were sent twice
             if look < _LOOKS - 1:
                 await asyncio.sleep(_PAUSE)
-        self._counts = queries != 0  # 0: the prefix cache is disabled, and so are its counters
+        if queries == 0:  # the counters are late, or the prefix cache is disabled
+            self._missed()
         return None
+
+    def _missed(self) -> None:
+        self._misses += 1
+        self._counts = self._misses < _MISSES
 
 
 def _total(counts: Sequence[Counts]) -> Counts:

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 from checklist_rewards.backends.openai.connection import Connection
-from checklist_rewards.backends.openai.failures import Failure
+from checklist_rewards.backends.openai.failures import NOT_SERVED, Failure
 from checklist_rewards.errors import ModelError, NoServerError
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ async def served_card(connection: Connection, model: str) -> dict[str, Any]:
     for address, response in zip(connection.addresses, responses, strict=True):
         if not isinstance(response, Failure):
             cards[address] = _card(response, model, address)
-        elif response.status in (404, 405):
+        elif response.status in NOT_SERVED:
             cards[address] = {}
         elif response.status in (401, 403):
             raise ModelError(f"the server at {address} does not accept the API key ({response.unanswered}).")

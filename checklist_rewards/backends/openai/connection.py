@@ -36,6 +36,7 @@ import openai
 from checklist_rewards.backends.deadline import MISSED, time_left
 from checklist_rewards.backends.openai.breaker import Breaker, ServerGone
 from checklist_rewards.backends.openai.failures import (
+    NOT_SERVED,
     RATE_LIMITED,
     UNAVAILABLE,
     Failure,
@@ -162,7 +163,8 @@ class Connection:
 
     async def texts(self, path: str) -> list[str | None]:
         """Get a text that is not essential from every replica, in one attempt and without waiting for a slot. `path`
-        is relative to the address without "/v1". None for a replica without an answer."""
+        is relative to the address without "/v1". "" from a replica that does not serve it to this client; None without
+        an answer in time."""
         return await asyncio.gather(*(self._text(address.removesuffix("/v1") + path) for address in self.addresses))
 
     def home(self, prefix: str) -> int:
@@ -182,6 +184,8 @@ class Connection:
                 response = await client.send(request)
         except Exception:  # HTTP clients raise many types of errors
             return None
+        if response.status_code in (401, 403, *NOT_SERVED):
+            return ""
         return response.text if response.status_code == 200 else None
 
     async def _send(self, request: _Request) -> dict[str, Any] | Failure:

@@ -1,7 +1,8 @@
 """Comparison of a judge with labels or with another judge: all agreement figures with confidence intervals.
 
 A [`Unit`] is one item about one target with the answers of both sides: a judge and the labels, or two judges. Units
-left unanswered by a side count in the coverage and in no other figure. Kappa is only defined for items with the same
+left unanswered by a side count in the coverage and in no other figure. Targets without an answer count in no figure,
+because a judge did not read them; `no_answer` has their number. Kappa is only defined for items with the same
 possible answers, so each kind of item has its own section. With several kinds, a further section covers all items
 with the figures that do not depend on the answer names.
 """
@@ -50,9 +51,12 @@ class Target:
     key: str
     group: str
     one: float | None
+    """None if the target has no score, or no answer that a judge could have read."""
     other: float | None
     given: bool = False
     """Whether `other` is a label of the whole target, on its own scale, instead of a score."""
+    no_answer: bool = False
+    """Whether a judge did not read the target, because it has no answer."""
 
 
 class Section(BaseModel):
@@ -82,6 +86,8 @@ class Comparison(BaseModel):
     """Rows present in only one of two files; with a separate label file, labelled rows without a score."""
     unmatched_items: int = 0
     """Items present in only one of the two scores of a row."""
+    no_answer: int = 0
+    """Targets left out because they have no answer."""
     items: dict[str, Section]
     """By kind of item: "yes/no", or its options."""
     targets: Section | None = None
@@ -106,15 +112,17 @@ def units_against_labels(
     units: list[Unit] = []
     targets: list[Target] = []
     for row, given in zip(rows, labels, strict=True):
+        unread = row.score.no_answer
+        judged = None if unread else row.score.primary_score
         if isinstance(given, float):
-            targets.append(Target(row.id, row.group, row.score.primary_score, given, True))
+            targets.append(Target(row.id, row.group, judged, given, True, unread))
         elif given is not None:
             units += [
                 Unit((row.id, key), row.group, item, answer_given(item, line), label)
                 for key, item, line, label in zip(row.keys, row.items, row.score.items, given, strict=True)
-                if label is not None
+                if label is not None and not unread
             ]
-            targets.append(Target(row.id, row.group, row.score.primary_score, _true_score(row, given)))
+            targets.append(Target(row.id, row.group, judged, _true_score(row, given), False, unread))
     return units, targets
 
 
@@ -128,13 +136,17 @@ def units_of_judges(
     for one, other in pairs:
         theirs = dict(zip(other.keys, zip(other.items, other.score.items, strict=True), strict=True))
         mine = list(zip(one.keys, one.items, one.score.items, strict=True))
+        unread = one.score.no_answer or other.score.no_answer
+        judged = None if unread else one.score.primary_score
+        targets.append(Target(one.id, one.group, judged, other.score.primary_score, no_answer=unread))
+        if unread:
+            continue
         shared = [line for line in mine if line[0] in theirs]
         unmatched += len(mine) + len(theirs) - 2 * len(shared)
         units += [
             Unit((one.id, key), one.group, item, answer_given(item, line), answer_given(*theirs[key]))
             for key, item, line in shared
         ]
-        targets.append(Target(one.id, one.group, one.score.primary_score, other.score.primary_score))
     return units, targets, unmatched
 
 
@@ -172,6 +184,7 @@ def compare(
         other=names[1],
         units=len(units),
         coverage=covered["coverage"],
+        no_answer=sum(target.no_answer for target in targets),
         items=sections,
         targets=_targets(known, bootstrap) if known else None,
         preferences=None if inputs is None else _preferences(targets, inputs, bootstrap),
@@ -191,7 +204,8 @@ def compare_raters(files: Sequence[Sequence[JudgedRow]], bootstrap: Bootstrap) -
         for key, item in zip(row.keys, row.items, strict=True):
             if all(key in answers for answers in lines):
                 given = [None if a[key].unanswered is not None else a[key].answer for a in lines]
-                units.append((item, row.group, given))
+                if not all(one.score.no_answer for one in same_row):
+                    units.append((item, row.group, given))
     return agreement_of(units, bootstrap)
 
 

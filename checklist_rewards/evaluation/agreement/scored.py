@@ -23,7 +23,7 @@ from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import file_format
 from checklist_rewards.judges.answers import named
-from checklist_rewards.scores import ItemScore, Score
+from checklist_rewards.scores import ItemScore, Score, item_keys
 from checklist_rewards.scores.scales import ordinal_scale
 from checklist_rewards.scores.table import BatchScore
 from checklist_rewards.validation import one_sentence
@@ -50,13 +50,8 @@ class JudgedRow:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """One key per item: its id, with "#2", "#3" … appended for repeated questions."""
-        seen: dict[str, int] = {}
-        keys = []
-        for line in self.score.items:
-            seen[line.id] = seen.get(line.id, 0) + 1
-            keys.append(line.id if seen[line.id] == 1 else f"{line.id}#{seen[line.id]}")
-        return tuple(keys)
+        """One key per item; see [`item_keys`]."""
+        return item_keys(self.score.items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,16 +242,19 @@ def _parsed(value: Any) -> Any:
 
 
 def _items(score: Score, checklist: Checklist | None, where: str) -> tuple[ChecklistItem, ...]:
-    known = {item.id: item for item in checklist.items} if checklist is not None else {}
+    items = checklist.items if checklist is not None else ()
+    known = {item.id: item for item in items} | dict(zip(item_keys(items), items, strict=True))
     try:
-        return tuple(_item(line, known, where) for line in score.items)
+        return tuple(
+            _item(key, line, known, where) for key, line in zip(item_keys(score.items), score.items, strict=True)
+        )
     except ValidationError as error:
         raise SampleError(f"{where}: an item of the score has no valid question: {one_sentence(error)}") from None
 
 
-def _item(line: ItemScore, known: Mapping[str, ChecklistItem], where: str) -> ChecklistItem:
+def _item(key: str, line: ItemScore, known: Mapping[str, ChecklistItem], where: str) -> ChecklistItem:
     if line.id in known:
-        return known[line.id]
+        return known.get(key, known[line.id])
     labels = list(line.probabilities or ([] if line.answer is None else [line.answer]))
     if set(labels) <= {YES, NO}:
         return ChecklistItem(id=line.id, question=line.question)

@@ -46,7 +46,8 @@ class Reads:
     """How the judge was read: "logprobs", "votes", …"""
     reads: tuple[LabelledRead, ...]
     left_out: int = 0
-    """Number of labelled items without probabilities: unanswered, or answered without probabilities."""
+    """Number of labelled items without probabilities: unanswered, answered without probabilities, or about a text
+    without an answer, which the judge has not read."""
 
 
 def labelled_reads(

@@ -5,8 +5,10 @@
     ...     analysis.add(score)
     >>> [(line.question, line.discrimination, line.flags) for line in analysis.report()]  # doctest: +SKIP
 
-Items are identified by id across checklists. All figures are over the targets where the item was answered; unanswered
-reads are counted separately, and undefined figures are None. With p the fraction of targets that pass the item:
+Items are identified by id across checklists; each copy of a repeated question is an item of its own. All figures are
+over the targets where the item was answered; unanswered reads are counted separately, and undefined figures are None.
+Targets without an answer are left out: no judge has read them, so their scores say nothing about an item. With p the
+fraction of targets that pass the item:
 
 - *variance* p (1 - p): at most 0.25; 0 for an item that all targets pass or all fail;
 - *discrimination*: the item-rest correlation, Pearson's r over targets between passing the item and the fraction of
@@ -29,7 +31,7 @@ from itertools import combinations
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.refiners.embedding import Embedder, comparable, similarities
-from checklist_rewards.scores import ItemScore, Score, ratio
+from checklist_rewards.scores import ItemScore, Score, item_keys, ratio
 from checklist_rewards.validation import np
 
 MIN_TARGETS = 5
@@ -59,6 +61,7 @@ class ItemReport:
     """The figures and flags of one item."""
 
     id: str
+    """The item's id; "<id>#2" for the second copy of a repeated question."""
     question: str
     category: str | None
     answered: int
@@ -110,19 +113,25 @@ class ItemAnalysis:
         self._checklists: set[tuple[str, ...]] = set()
         self._passed: array[int] = array("L")
         self._answered: array[int] = array("L")
+        self.no_answer = 0
+        """Number of targets that were left out because they have no answer."""
 
     @property
     def targets(self) -> int:
-        """Number of targets added."""
+        """Number of targets added, without those that have no answer."""
         return len(self._answered)
 
     def add(self, score: Score) -> None:
         """Add the score of one target."""
+        if score.no_answer:
+            self.no_answer += 1
+            return
         number = self.targets
         answered = 0
         passing = 0
-        for line in score.items:
-            record = self._items.setdefault(line.id, _ItemRecord(line.question, line.category))
+        keys = item_keys(score.items)
+        for key, line in zip(keys, score.items, strict=True):
+            record = self._items.setdefault(key, _ItemRecord(line.question, line.category))
             record.add_samples(line)
             if line.passed is None:
                 record.unanswered += line.unanswered is not None
@@ -133,7 +142,7 @@ class ItemAnalysis:
             passing += line.passed
         self._answered.append(answered)
         self._passed.append(passing)
-        self._checklists.add(tuple(dict.fromkeys(line.id for line in score.items)))
+        self._checklists.add(keys)
 
     def add_repeat(self, first: Score, again: Score) -> None:
         """Compare a repeated scoring of a target with the first one, item by item in order.
@@ -145,9 +154,9 @@ class ItemAnalysis:
             raise SampleError(
                 f"the repeated score has {len(again.items)} items, but the first has {len(first.items)}."
             )
-        for line, other in zip(first.items, again.items, strict=True):
+        for key, line, other in zip(item_keys(first.items), first.items, again.items, strict=True):
             if line.answer is not None and other.answer is not None:
-                record = self._items.setdefault(line.id, _ItemRecord(line.question, line.category))
+                record = self._items.setdefault(key, _ItemRecord(line.question, line.category))
                 record.repeats += 1
                 record.agreeing += line.answer == other.answer
 

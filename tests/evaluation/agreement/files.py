@@ -7,12 +7,15 @@ from checklist_rewards.scores import Aggregation, Verdict, score_checklist
 from checklist_rewards.scores.table import BatchScore
 
 LOST = "lost"
+NO_ANSWER = "no_answer: empty"
 
 
 def said(answer: object, judge: str = "fake") -> Verdict:
-    """P(yes), or probabilities of options, or a word; LOST for a read that failed."""
+    """P(yes), or probabilities of options, or a word; LOST for a read that failed, NO_ANSWER for no text."""
     if answer == LOST:
         return Verdict(unanswered="backend_error: gone", judge=judge)
+    if answer == NO_ANSWER:
+        return Verdict(unanswered=NO_ANSWER)
     if isinstance(answer, str):
         return Verdict(answer=answer, judge=judge, method="word")
     probabilities = {"yes": answer, "no": 1 - answer} if isinstance(answer, float) else answer
@@ -25,7 +28,9 @@ def scored_file(path: str | Path, *rows: dict, judge: str = "fake", **rules: obj
     scores, kept = [], []
     for row in rows:
         checklist = Checklist.parse(row["checklist"])
-        scores.append(score_checklist(checklist, [said(each, judge) for each in row["said"]], Aggregation(**rules)))
+        state = "empty" if NO_ANSWER in row["said"] else "answered"
+        verdicts = [said(each, judge) for each in row["said"]]
+        scores.append(score_checklist(checklist, verdicts, Aggregation(**rules), state=state))
         kept.append({key: value for key, value in row.items() if key != "said"})
     batch = BatchScore(scores, kept)
     (batch.to_parquet if str(path).endswith(".parquet") else batch.to_jsonl)(path)

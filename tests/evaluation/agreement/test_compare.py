@@ -16,7 +16,7 @@ from checklist_rewards.evaluation.agreement import (
     units_of_judges,
 )
 from checklist_rewards.evaluation.agreement.compare import ALL
-from tests.evaluation.agreement.files import LOST, scored_file
+from tests.evaluation.agreement.files import LOST, NO_ANSWER, scored_file
 
 NONE = Bootstrap(resamples=0)
 GRADED = {"question": "How clear?", "options": [{"label": "poor", "value": 0}, {"label": "fine", "value": 1}]}
@@ -115,6 +115,7 @@ def test_a_file_without_recorded_rules_uses_the_defaults_and_its_metric(tmp_path
         "threshold": 0.6,
         "min_answered": 0.5,
         "abstention": "skip",
+        "no_answer": "lowest",
     }
     path.write_text(json.dumps(data))
     [row] = read_scored(path)
@@ -178,3 +179,40 @@ def test_several_judges_among_each_other(tmp_path):
     one, other = map(read_scored, two_judges(tmp_path))
     sections = compare_raters([one, other, one], NONE)
     assert sections["yes/no"].units == 9 and sections["yes/no"].figures["fleiss_kappa"].value is not None
+
+
+def test_a_text_without_an_answer_changes_no_figure_of_the_judge(tmp_path):
+    """A human and the rule for such texts agree that they are bad, which says nothing about the judge."""
+    rows = [
+        {"checklist": ["Is it red?", "Is it big?"], "said": said, "labels": labels, "stars": stars}
+        for said, labels, stars in (([0.9, 0.3], [1, 1], 1), ([0.2, 0.9], [0, 1], 0.5), ([0.8, 0.1], [1, 0], 0))
+    ]
+    none = {**rows[0], "said": [NO_ANSWER, NO_ANSWER], "labels": [0, 0], "stars": 0}
+    judged = scored_file(tmp_path / "a.jsonl", *rows)
+    mixed = scored_file(tmp_path / "b.jsonl", *rows, none)
+    for column in ("labels", "stars"):
+        found = []
+        for path in (judged, mixed):
+            read = read_scored(path)
+            given = [labels_of(row, row.data[column], column) for row in read]
+            units, targets = units_against_labels(read, [float(x) if isinstance(x, int) else x for x in given])
+            found.append(compare(("j", "l"), units, targets, NONE, against_labels=True, inputs=["x"] * len(read)))
+        before, after = found
+        assert (before.no_answer, after.no_answer) == (0, 1)
+        assert after.model_copy(update={"no_answer": 0}) == before
+    alone = read_scored(scored_file(tmp_path / "c.jsonl", none))
+    units, targets = units_against_labels(alone, [labels_of(alone[0], none["labels"], "labels")])
+    found = compare(("j", "l"), units, targets, NONE, against_labels=True)
+    assert (found.units, found.no_answer, found.targets, found.coverage.value) == (0, 1, None, None)
+
+
+def test_two_judges_that_were_not_asked_do_not_agree(tmp_path):
+    row = {"checklist": ["Is it red?"]}
+    one = scored_file(tmp_path / "1.jsonl", *({**row, "said": [p]} for p in (0.9, NO_ANSWER, NO_ANSWER)))
+    other = scored_file(tmp_path / "2.jsonl", *({**row, "said": [p]} for p in (0.2, NO_ANSWER, 0.9)))  # judged once
+    files = list(map(read_scored, (one, other)))
+    units, targets, unmatched = units_of_judges(pairs_of(*files, ("1", "2"))[0])
+    found = compare(("1", "2"), units, targets, NONE, against_labels=False)
+    assert (found.units, found.targets.units, found.no_answer, unmatched) == (1, 1, 2, 0)
+    assert found.coverage.value == 1 and found.items["yes/no"].figures["accuracy"].value == 0
+    assert compare_raters(files, NONE)["yes/no"].units == 2  # one of them was read by a judge

@@ -20,7 +20,7 @@ from checklist_rewards.evaluation.calibration import (
     mapped,
 )
 from checklist_rewards.scores import Verdict
-from tests.evaluation.agreement.files import LOST, scored_file
+from tests.evaluation.agreement.files import LOST, NO_ANSWER, scored_file
 
 RED = ChecklistItem(question="Is it red?")
 GRADED = ChecklistItem(question="How?", options=[{"label": label, "value": i / 2} for i, label in enumerate("abc")])
@@ -234,3 +234,10 @@ def test_labels_without_any_probability_are_refused(tmp_path):
     path = scored_file(tmp_path / "s.jsonl", {"checklist": ["Is it red?"], "said": ["yes"], "labels": [1]})
     with pytest.raises(SampleError, match="no item has both a label and probabilities; 1 have only a label"):
         labelled(path)
+
+
+def test_a_text_without_an_answer_is_no_read(tmp_path):
+    rows = [{"checklist": ["Is it red?"], "said": [said], "labels": [True]} for said in (0.9, NO_ANSWER)]
+    judged = read_scored(scored_file(tmp_path / "s.jsonl", *rows))
+    found = labelled_reads(judged, [labels_of(row, row.data["labels"], "labels") for row in judged])
+    assert (len(found.reads), found.left_out, found.judge) == (1, 1, "fake")

@@ -110,3 +110,26 @@ def test_wordings_are_compared_where_they_could_be_the_same_question():
     assert "same_words" in polite.flags
     assert negated.similarity is None  # no other question has its "not"
     assert rain.similarity < 0.2 and "same_words" not in rain.flags
+
+
+def test_a_target_without_an_answer_says_nothing_about_an_item():
+    missing = [Verdict(unanswered="no_answer: empty")] * 3
+    answers = ["yyn", "yny", "nyn", "nny", "y-n", "yyy"]
+    analysis = ItemAnalysis()
+    for score in scored(answers):
+        analysis.add(score)
+        for rule in ("lowest", "unscored"):
+            analysis.add(score_checklist(CHECKLIST, missing, Aggregation(no_answer=rule), state="empty"))
+    assert analysis.report() == analysed(answers).report()
+    assert (analysis.targets, analysis.no_answer) == (6, 12)
+    analysis.add_repeat(scored(["yyn"])[0], score_checklist(CHECKLIST, missing, state="empty"))
+    assert all(line.repeats == 0 for line in analysis.report())
+
+
+def test_each_copy_of_a_repeated_question_is_an_item_of_its_own():
+    first, other, copy = analysed(
+        ["yyy", "nyn", "yny", "nnn", "yyy", "nny"], Checklist.parse(["a?", "b?", "a?"])
+    ).report()
+    assert (first.answered, copy.answered, copy.id) == (6, 6, f"{first.id}#2")
+    assert (first.pass_rate, copy.pass_rate) == (0.5, pytest.approx(2 / 3))
+    assert first.same_answers == "a?" and first.phi == pytest.approx(0.7071, abs=1e-4)

@@ -24,9 +24,19 @@ def test_every_signal_has_a_threshold_and_every_threshold_a_signal():
 
 def test_a_step_without_completions_measures_nothing():
     assert {now(name) for name in BY_NAME} == {None}
+
+
+def test_an_unscored_completion_has_no_reward_to_measure():
     unscored = seen(None, lines=[line(None)])
-    for name in BY_NAME:
-        now(name, unscored)
+    found = {name: now(name, unscored) for name in BY_NAME}
+    assert {name: value for name, value in found.items() if value is not None} == {
+        "unanswered": 1.0,
+        "mass_loss": 1.0,
+        "steering": 0.0,
+        "copied": 0.0,
+        "repetition": 0.0,
+        "length_change": 10.0,
+    }
 
 
 def test_held_out_gap():
@@ -52,6 +62,8 @@ def test_items_that_all_pass_or_fail_count_by_group_and_item():
     group[1] = seen(lines=[line(0.8, id="a"), line(0.2, id="b"), line(0.1, id="c")])
     assert now("passed_by_all", *group) == now("failed_by_all", *group) == pytest.approx(1 / 3)
     assert now("passed_by_all", group[0], seen(group="h", lines=group[1].lines)) is None  # groups of one
+    # A repeated question of one completion is not two completions.
+    assert now("passed_by_all", seen(lines=[line(0.9, id="a"), line(0.8, id="a")])) is None
 
 
 def test_dominance_is_the_largest_share_of_the_earned_weight():
@@ -102,3 +114,48 @@ def test_the_settings_refuse_what_makes_no_sense():
     for wrong in ({"held_out": 1.5}, {"action": "cry"}, {"window": 1}, {"max_flips": -1}, {"steering": True}):
         with pytest.raises(SampleError, match=next(iter(wrong))):
             MonitorSettings(**wrong)
+
+
+NONE = {"words": 0, "text": "", "lines": ()}
+
+
+def test_the_share_of_completions_without_an_answer_and_of_cut_ones():
+    states = ["answered", "cut", "cut_in_thought", "empty", "unfinished", None]
+    completions = [seen(state=state, **({} if state in ("answered", "cut", None) else NONE)) for state in states]
+    assert now("no_answer", *completions) == 3 / 5 and now("cut", *completions) == 1 / 5  # the last is not recorded
+    assert now("no_answer", seen(), seen()) is None and now("cut", seen()) is None
+    shown = [one.state for one, _ in best(completions, BY_NAME["cut"].evidence)]
+    assert shown == ["cut"] and [one.state for one, _ in best(completions[:3], BY_NAME["no_answer"].evidence)] == [
+        "cut_in_thought"
+    ]
+    step = observed(*completions, *[seen(state="cut_in_thought", **NONE)] * 2)
+    assert BY_NAME["no_answer"].found(step) == (
+        "5 of 7 completions of this step have no answer: 3 cut_in_thought, 1 empty, 1 unfinished."
+    )
+    assert BY_NAME["cut"].found(step) == "1 of 7 completions of this step were cut in their answer."
+    assert BY_NAME["cut"].found(observed(seen())) == "0 of 0 completions of this step were cut in their answer."
+
+
+def test_a_completion_without_an_answer_counts_in_no_signal_about_texts_items_or_the_judge():
+    groups = [
+        seen(0.1 * n, group=group, words=10 + n, repetition=0.4, copied=0.5, prompt_copied=0.3,
+             lines=[line(0.9, id="a"), line(0.1 * n, id="b"), line(None, id="c", mass=None)], state="answered")
+        for group in "gh" for n in range(1, 4)
+    ]  # fmt: skip
+    none = [seen(0.0, group=group, state=state, **NONE) for group in "gh" for state in ("empty", "cut_in_thought")]
+    for name in BY_NAME.keys() - {"no_answer", "cut", "reward_jump", "variance_loss", "flat_groups"}:
+        assert now(name, *groups, *none) == now(name, *groups), name
+    for name in ("failed_by_all", "length_change", "length_bias", "repetition", "unanswered"):
+        shown = best([*groups, *none], BY_NAME[name].evidence, count=20)
+        assert shown and all(one.state == "answered" for one, _ in shown), name
+
+
+def test_the_completions_that_show_repetition_and_unanswered_reads():
+    completions = [
+        seen(text="some", repetition=0.2, lines=[line(None), line(0.5, id="b")]),
+        seen(text="none", repetition=0.0, lines=[line(0.5)]),
+        seen(text="most", repetition=0.7, lines=[line(None), line(None, id="b"), line(0.5, id="c")]),
+    ]
+    shown = {name: best(completions, BY_NAME[name].evidence) for name in ("repetition", "unanswered")}
+    assert [(one.text, value) for one, value in shown["repetition"]] == [("most", 0.7), ("some", 0.2)]
+    assert [(one.text, value) for one, value in shown["unanswered"]] == [("most", 2), ("some", 1)]

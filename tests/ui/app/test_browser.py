@@ -86,6 +86,21 @@ def test_a_response_is_scored_and_an_edit_reads_one_item(page, project):
     assert "ChecklistScorer('pocket'" in page.js("return document.querySelector('.code pre').textContent")
 
 
+def test_an_empty_response_has_no_answer(page):
+    page.driver.get(f"{page.base}/judge")
+    page.wait("document.querySelector('[name=score]') !== null")
+    fill(page, "[name=target]", " ")
+    page.js("document.querySelector('[name=json]').closest('details').open = true")
+    page.js("document.querySelector('[name=json]').value = arguments[0]", json.dumps(POCKET_QUESTIONS))
+    page.driver.find_element("css selector", "[name=apply]").click()
+    page.driver.find_element("css selector", "[name=score]").click()
+    page.wait("document.querySelector('.score .num') !== null")
+    assert float(page.js("return document.querySelector('.score .num').title")) == 0
+    assert page.js("return document.querySelector('.result .flag').textContent") == "empty"
+    pills = "return [...document.querySelectorAll('.editor .pill')].map((one) => [one.textContent, one.className])"
+    assert page.js(pills) == [["not asked", "pill open"]] * 3
+
+
 def test_a_checklist_is_written_and_scored(page):
     page.driver.get(f"{page.base}/judge")
     page.wait("document.querySelector('[name=generate]') !== null")

@@ -211,6 +211,21 @@ def test_an_item_with_another_text_is_not_read_yet(client):
     assert found["items"][0]["unanswered"] == "not_read"
 
 
+def test_a_sample_without_an_answer_is_scored_without_a_read(client, judging):
+    """Neither the judge nor a check is asked; and if it is to be judged, it is not read yet."""
+    checklist = ["Is it red?", CHECKED]
+    asked = len(judging.judge.backend.asked)
+    score = read(client, checklist, "<think>a red")
+    assert (score["primary_score"], score["state"]) == (0.0, "cut_in_thought")
+    sample = {"target": "<think>a red", "answers": score["items"]}
+    [found] = ok(client, "preview", checklist=checklist, samples=[sample])["scores"]
+    assert (found["primary_score"], found["state"], found["items"]) == (0.0, "cut_in_thought", score["items"])
+    settings = {"no_answer": "judge"}
+    [found] = ok(client, "preview", checklist=checklist, samples=[sample], settings=settings)["scores"]
+    assert [line["unanswered"] for line in found["items"]] == ["not_read", None]
+    assert len(judging.judge.backend.asked) == asked
+
+
 def test_code_runs_only_where_the_app_allows_it(client):
     program = {"question": "Does it run?", "check": {"type": "code"}}
     sentence = refused(client, "preview", checklist=[program], samples=[{"target": "1"}])

@@ -1,5 +1,6 @@
 """The app answers one browser on this machine, and reads only its project folder."""
 
+import json
 import os
 
 import pytest
@@ -103,11 +104,13 @@ def test_no_symbolic_link_leaves_the_project(folder, client):
     (folder / "link.jsonl").symlink_to(secret)
     (folder / "up").symlink_to(folder.parent)
     (folder / "inside.jsonl").symlink_to(folder / "scored.jsonl")
-    (folder / "rows.rank1.jsonl").symlink_to(secret)  # would be read as a part of rows.jsonl
-    for name in ("link.jsonl", "up/secret.jsonl", "rows.jsonl"):
+    row = {"step": 1, "prompt": "x", "completion": "a", "reward": 0, "score": None}
+    (folder / "log.jsonl").write_text(json.dumps(row) + "\n")
+    (folder / "log.rank1.jsonl").symlink_to(secret)  # would be read as a part of log.jsonl
+    for name in ("link.jsonl", "up/secret.jsonl", "log.jsonl"):
         assert client.get("/api/report", params={"file": name}).status_code == 403
     names = [file["name"] for file in client.get("/api/project").json()["files"]]
-    assert names == ["inside.jsonl", "rows.jsonl", "scored.jsonl"]
+    assert names == ["inside.jsonl", "log.jsonl", "rows.jsonl", "scored.jsonl"]
     assert client.get("/api/report", params={"file": "inside.jsonl"}).status_code == 200
     os.symlink(folder.parent, folder / "annotations")
     body = {"file": "scored.jsonl", "annotator": "ann"}

@@ -68,6 +68,31 @@ def test_a_served_judge_answers_one_by_one_with_the_same_score(folder, monkeypat
         assert {item["index"]: item["item"] for item in items} == dict(enumerate(at_once["score"]["items"]))
 
 
+@pytest.mark.parametrize("served", [False, True])
+@pytest.mark.parametrize(("target", "state"), [("", "empty"), ("<think>a red", "cut_in_thought")])
+def test_a_response_without_an_answer_is_not_judged(folder, monkeypatch, served, target, state):
+    backend = FakeBackend(colours)
+    engine = Engine("fake", backend)
+    judging = Judging(Project.at(folder), PipelineConfig(), {}, engine, engine)
+    monkeypatch.setattr(Judging, "served", served)
+    *_, last = judging.score({**BODY, "target": target})
+    assert (last["score"]["primary_score"], last["score"]["state"], backend.asked) == (0.0, state, [])
+    *_, last = judging.score({**BODY, "target": target, "settings": {"no_answer": "unscored"}})
+    assert (last["score"]["primary_score"], last["score"]["state"], backend.asked) == (None, state, [])
+    *_, last = judging.score({**BODY, "target": target, "settings": {"no_answer": "judge"}})
+    assert (last["score"]["answered"], last["score"]["state"], len(backend.asked)) == (2, state, 2)
+
+
+def test_a_persons_own_text_is_not_cut(folder):
+    backend = FakeBackend(colours)
+    engine = Engine("fake", backend)
+    judging = Judging(Project.at(folder), PipelineConfig(), {}, engine, engine)
+    texts = {"input": "Open with <think>.\n</think>\nName one.", "history": "user: <think>is</think> a tag"}
+    sample = judging.sample({**BODY, **texts, "reference": "<think>red</think>Red", "target": "<think>no</think>red"})
+    assert (sample.input, sample.history) == (texts["input"], texts["history"])
+    assert (sample.reference, sample.target) == ("<think>red</think>Red", "red")
+
+
 def test_the_answers_of_a_server_arrive_as_it_gives_them(folder, fault_server):
     """From a server that takes up to 2 s: the score is that of the scorer, and the first answer comes before it."""
     checklist = [f"Is it {word} ({answer})?" for word in ("red", "blue", "fine", "short") for answer in ("yes", "no")]
@@ -139,7 +164,7 @@ def test_no_key_reaches_the_page(folder, monkeypatch, client):
 
 SETTINGS = [
     {},
-    {"metric": "pass", "threshold": 0.3, "min_answered": 0.25, "abstention": "partial"},
+    {"metric": "pass", "threshold": 0.3, "min_answered": 0.25, "abstention": "partial", "no_answer": "unscored"},
     {"scale": 5},
     {"pipeline": "rocketeval"},
 ]

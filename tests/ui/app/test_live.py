@@ -9,6 +9,7 @@ from checklist_rewards.ui.project import Project
 from checklist_rewards.ui.records import RecordFile
 from checklist_rewards.ui.training import TrainingFigures
 from tests.ui.app.conftest import scored_rows
+from tests.ui.files import stated_rows
 
 
 def lines(step):
@@ -52,6 +53,15 @@ def test_figures_are_those_of_a_report_after_every_step(client, log):
         with log.open("a") as file:
             file.write("".join(lines(step)))
     assert found["latest"][-1]["completion"].startswith("<script>")
+
+
+def test_a_completion_without_an_answer_has_a_state_and_no_items(folder):
+    path = folder / "runs" / "rewards.jsonl"
+    path.parent.mkdir()
+    path.write_text("".join(json.dumps(row) + "\n" for row in stated_rows(1)))
+    latest = Live(Project.at(folder)).figures("runs/rewards.jsonl")["latest"]
+    assert [one["state"] for one in latest[-5:]] == ["answered", "cut", "empty", "cut_in_thought", "unfinished"]
+    assert [len(one["items"]) for one in latest[-5:]] == [2, 2, 0, 0, 0]
 
 
 def test_only_what_was_added_is_read(folder, log, monkeypatch):

@@ -1,0 +1,40 @@
+"""The state of all detectors: a resumed run counts what an uninterrupted one counts."""
+
+import json
+
+import pytest
+
+from checklist_rewards.monitor import MonitorSettings
+from checklist_rewards.monitor.watch import Watch
+from tests.monitor.fakes import observed, seen
+
+
+def step(number, checklists):
+    completions = [seen(prompt_key=f"prompt {place}", checklist=name) for place, name in enumerate(checklists)]
+    return observed(*completions, step=number)
+
+
+def changed(watch, number, checklists):
+    observation = step(number, checklists)
+    watch.update(observation)
+    return watch.statistics(observation).get("checklists_changed", 0)
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_checklist_that_changes_between_two_runs_is_a_change(resumed):
+    watch = Watch(MonitorSettings())
+    assert changed(watch, 0, "aaa") == 0
+    if resumed:
+        state = json.loads(json.dumps(watch.state))
+        watch = Watch(MonitorSettings())
+        watch.restore(state)
+    assert changed(watch, 1, "aba") == 1
+    assert changed(watch, 2, "aba") == 0
+
+
+def test_a_state_of_an_earlier_version_has_no_checklists():
+    watch = Watch(MonitorSettings())
+    changed(watch, 0, "a")
+    old = {name: value for name, value in watch.state.items() if name != "checklists"}
+    watch.restore(old)
+    assert changed(watch, 1, "b") == 0

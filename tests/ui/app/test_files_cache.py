@@ -1,0 +1,55 @@
+"""The cache of files that the app has read."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from checklist_rewards.ui.app import _Files
+from tests.conftest import HANG
+
+
+def test_a_file_that_takes_long_to_read_keeps_no_other_waiting_and_is_read_once(tmp_path):
+    slow, fast = tmp_path / "slow", tmp_path / "fast"
+    slow.write_text("slow")
+    fast.write_text("fast")
+    started, go = threading.Event(), threading.Event()
+    reads = []
+
+    def read(path):
+        reads.append(path)
+        if path == slow:
+            started.set()
+            assert go.wait(HANG)
+        return path.read_text()
+
+    files = _Files(read)
+    with ThreadPoolExecutor(3) as threads:
+        first = threads.submit(files.get, slow)
+        assert started.wait(HANG)
+        second = threads.submit(files.get, slow)
+        try:
+            assert threads.submit(files.get, fast).result(10) == "fast"
+        finally:
+            go.set()
+        assert first.result(HANG) == second.result(HANG) == "slow"
+    assert reads.count(slow) == 1 and files.get(slow) == "slow" and reads.count(slow) == 1
+
+
+def test_an_error_of_reading_is_not_kept(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("x")
+    answers = iter([ValueError("broken"), "x"])
+
+    def read(_):
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    files = _Files(read)
+    with pytest.raises(ValueError, match="broken"):
+        files.get(path)
+    assert files.get(path) == "x"
