@@ -72,7 +72,7 @@ def server(vllm_installed, qwen3, tmp_path_factory):
 
 
 def scorer(url: str, **settings) -> ChecklistScorer:
-    return ChecklistScorer(NAME, base_url=url, store=False, mass_floor=0.0, **settings)
+    return ChecklistScorer(NAME, base_url=url, store=False, mass_floor=0.0, no_answer="judge", **settings)
 
 
 def answers(scorer: ChecklistScorer, checklist=QUESTIONS):
@@ -84,7 +84,10 @@ def answers(scorer: ChecklistScorer, checklist=QUESTIONS):
 def test_decisions_are_the_probabilities_of_a_direct_read_of_the_same_prompt(server, qwen3):
     decided = answers(scorer(server, backend="decisions", prompt=DECISION))
     listed = answers(scorer(server, backend="openai", prompt=DIRECT))
-    here = answers(ChecklistScorer(qwen3, backend="transformers", store=False, mass_floor=0.0, prompt=DIRECT))
+    beside = ChecklistScorer(
+        qwen3, backend="transformers", store=False, mass_floor=0.0, no_answer="judge", prompt=DIRECT
+    )
+    here = answers(beside)
     for decision, other, direct in zip(decided, listed, here, strict=True):
         assert decision.method == "decision" and other.method == "logprobs"
         for name in ("soft", "mass"):

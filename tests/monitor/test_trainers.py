@@ -46,7 +46,7 @@ def test_a_run_is_watched_and_its_metrics_reach_the_trainer(scorer, tmp_path):
     assert {step["completions"] for step in steps} == {8} and not records(
         tmp_path / "out" / "monitor.jsonl", "failure"
     )
-    assert len(records(tmp_path / "out" / "monitor.jsonl", "canary")) == 12
+    assert len(records(tmp_path / "out" / "monitor.jsonl", "canary")) == 10, "an empty reply is no reply for the judge"
     history = [entry for entry in trainer.state.log_history if "rewards/checklist_reward/mean" in entry]
     for entry, step in zip(history, steps, strict=True):
         assert entry["rewards/checklist_reward/mean"] == pytest.approx(step["statistics"]["reward_mean"], abs=1e-6)

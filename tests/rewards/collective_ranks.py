@@ -16,6 +16,7 @@ from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import deadline
+from checklist_rewards.chat import Target
 from checklist_rewards.rewards.callback import ChecklistEvalCallback
 from checklist_rewards.rewards.failures import failed_on_any_rank, from_other_ranks, gathered
 from checklist_rewards.rewards.online_dpo import ChecklistOnlineDPOTrainer
@@ -86,7 +87,7 @@ def outlives_the_timeout(prefix, tail):
 
 scorer = ChecklistScorer(backend=FakeBackend(outlives_the_timeout), store=False)
 callback = ChecklistEvalCallback(trainer, scorer, HELD_OUT, every=1, name="held_out")
-callback._generate = lambda prompts: ["an answer"] * len(prompts)
+callback._generate = lambda prompts: [Target("an answer")] * len(prompts)
 numbers = callback.evaluate()
 found["evaluated"], found["outlived"] = sorted(numbers or ()), len(outlived)
 trainer.accelerator.wait_for_everyone()  # with the timeout of the group

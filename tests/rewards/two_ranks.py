@@ -17,7 +17,7 @@ folder, rank = Path(sys.argv[1]), int(os.environ["RANK"])
 backend = FakeBackend(lambda prefix, tail: len(prefix) % 10 / 10, fails=lambda prefix, tail: rank == 1)
 trainer = GRPOTrainer(
     model=str(pocket_dir()),
-    reward_funcs=ChecklistReward(ChecklistScorer(backend=backend, store=False)),
+    reward_funcs=ChecklistReward(ChecklistScorer(backend=backend, store=False, no_answer="judge")),
     args=GRPOConfig(
         output_dir=str(folder),
         use_cpu=True,

@@ -136,7 +136,7 @@ def test_responses_without_an_answer(report_of):
     page.wait("return !document.querySelector('.panel').hidden")
     panel = page.run("return document.querySelector('.panel').innerText")
     assert "The response has no answer, so the judge was not asked." in panel and "not asked" in panel
-    assert "no text" in panel and "fails" not in panel
+    assert HOSTILE in panel and "fails" not in panel, "what was written is shown, as text"
     assert browser.violations(page.driver) == []
     page.check()
     page.open("0/training")
