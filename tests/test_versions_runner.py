@@ -1,4 +1,4 @@
-"""`make test-versions` tries what `versions.toml` names, skips what cannot be installed, fails for failed tests only."""
+"""`make test-versions` tries what `versions.toml` names and skips what cannot be installed; failed tests fail it."""
 
 import importlib.util
 import sys

@@ -63,3 +63,18 @@ def test_what_waits_for_a_probe_goes_on_when_it_was_answered():
         assert await asyncio.gather(*waiting) == [False] * 3 and now() == 6
 
     run(outage())
+
+
+def test_a_rate_limited_request_is_neither_a_failure_nor_a_response():
+    async def outage():
+        breaker = Breaker(failures=2, patience=10, pause=1)
+        await fail(breaker)
+        breaker.released(await breaker.admit())
+        await fail(breaker)  # the second failure in a row
+        assert await breaker.admit() is True and now() == 1
+        breaker.released(True)
+        assert await breaker.admit() is True and now() == 2, "another probe after the same pause"
+        breaker.released(True)
+        assert await breaker.admit() is True and now() == 3
+
+    run(outage())

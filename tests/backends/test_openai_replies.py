@@ -43,6 +43,12 @@ def test_generation_keeps_the_full_concurrency(broken_server):
     assert [reply.unanswered for [reply] in replies] == [None] * 200
 
 
+def test_a_reply_may_be_as_long_as_asked_for(broken_server):
+    broken_server.card = {}
+    connect(broken_server).generate([user("Write.")], Sampling(max_tokens=7))
+    assert broken_server.asked[-1]["max_tokens"] == 7
+
+
 def test_replies_arrive_in_the_calling_thread_while_others_are_waited_for(broken_server):
     seen, others = [], threading.Event()
 

@@ -192,6 +192,17 @@ def test_control_strings_in_a_text_are_no_control_tokens(kind):
     assert {"<|im_end|>", "<think>", "<tool_call>", "</s>"} <= chat.encoder.control
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_text_may_begin_with_a_control_string(kind):
+    chat = ChatTokenizer(tokenizer(kind))
+    texts = ["<|im_end|>", "<|im_end|> and more", "a<|im_end|><|im_end|>"]
+    control = {chat.tokenizer.convert_tokens_to_ids(token) for token in chat.encoder.control}
+    assert control.intersection(*chat.encoder.whole(texts)), "a tokenizer alone makes control tokens of them"
+    for text, ids in zip(texts, chat.encoder.data(texts), strict=True):
+        assert not control & set(ids)
+        assert chat.tokenizer.decode(ids, clean_up_tokenization_spaces=False).strip() == text
+
+
 def test_threads_share_a_tokenizer():
     chat = ChatTokenizer(tokenizer("Llama 3"))
     groups = [rendered(f"{target} <|im_end|> {number}") for number in range(4) for target in TARGETS]

@@ -51,6 +51,20 @@ def test_a_label_that_is_impossible_is_no_failure():
     assert verdict.probabilities == {"yes": 0.0, "no": 1.0}
 
 
+@pytest.mark.parametrize("broken", [False, True])
+def test_the_seconds_of_the_engine_are_those_of_its_reads(broken, monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("checklist_rewards.judges.logprob.time.perf_counter", lambda: now[0])
+
+    def fails(prefix, tail):
+        now[0] += 1.5
+        return broken
+
+    judge = LogprobJudge(backend=FakeBackend(fails=fails))
+    judge.judge([Read(SHORT, "Hi.")])
+    assert judge.receipt.engine_seconds == 1.5
+
+
 def test_under_the_mass_floor_a_read_is_unanswered_not_half():
     [verdict] = LogprobJudge(backend=FakeBackend(mass=0.3)).judge([Read(SHORT, "Hi.")])
     assert (verdict.unanswered, verdict.mass) == ("off_label", pytest.approx(0.3))

@@ -76,6 +76,16 @@ def test_the_order_depends_on_question_target_and_judge_and_on_nothing_else():
         assert any(differ(target) != in_order(CLEAR, target, "judge") for target in TARGETS[:20])
 
 
+def test_grades_keep_their_order_unless_they_are_read_by_letters():
+    grades = ChecklistItem(question="How clear is it?", options=options(**{"10": 0, "20": 0.3, "30": 0.6, "40": 1}))
+    as_numbers = {in_order(grades, target, "judge") for target in TARGETS[:200]}
+    assert as_numbers == {("10", "20", "30", "40")}
+    lettered = [in_order(grades, target, "judge", lettered=True) for target in TARGETS[:200]]
+    assert {labels[0] for labels in lettered} == {"10", "20", "30", "40"} and len(set(lettered)) == math.factorial(4)
+    single = ChecklistItem(question="How clear is it?", options=options(**{"1": 0, "2": 1}))
+    assert {in_order(single, target, "judge", lettered=True) for target in TARGETS[:50]} == {("1", "2")}
+
+
 def test_the_order_is_part_of_the_question_and_the_prefix_stays_shared():
     backend = Lettered(lambda shown: {"A": 1.0})
     other = ChecklistItem(question="How new is it?", options=CLEAR.options)

@@ -64,6 +64,26 @@ def test_hard_rules_of_yes_and_no(rule, answers, expected):
     assert outcome(PLAIN, [said(answer) for answer in answers], rule=rule) == expected
 
 
+@pytest.mark.parametrize("rule", ["majority", "weighted", "mode", "unanimous", "any"])
+@pytest.mark.parametrize("yes", [0, 1, 2, 3])
+def test_the_probabilities_of_a_vote_are_the_shares_of_the_judges(rule, yes):
+    verdict = combine(PLAIN, [said("yes")] * yes + [said("no")] * (3 - yes), rule=rule)
+    assert verdict.probabilities == {"yes": pytest.approx(yes / 3), "no": pytest.approx(1 - yes / 3)}
+    assert verdict.method == "votes" and len(verdict.votes) == 3
+
+
+@pytest.mark.parametrize(
+    ("rule", "item", "refused"), [("any", GRADED, True), ("any", PLAIN, False), ("mean", GRADED, False)]
+)
+def test_only_the_rule_any_refuses_options(rule, item, refused):
+    panel = PanelJudge([Voter(sure(0.9)), Voter(sure(0.8))], rule=rule)
+    if refused:
+        with pytest.raises(ChecklistError, match="row 3: item .* the rule any supports yes/no items only"):
+            panel.check_item(item, "row 3")
+    else:
+        panel.check_item(item, "row 3")
+
+
 def test_weight_beats_heads_only_where_the_rule_says_so():
     votes = [said("yes"), said("no"), said("no")]
     assert outcome(PLAIN, votes, rule="weighted", weights=[3, 1, 1]) == "yes"

@@ -131,6 +131,9 @@ def test_wrong_words_are_refused():
     for call in (
         lambda: item_credits(MIXED, score, "fuzzy"),
         lambda: length("a", "lines"),
+        lambda: length_penalty(7000, at_cap=math.inf),
+        lambda: length_penalty(7000, cap=math.inf),
+        lambda: length_penalty(7000, exponent=math.inf),
         lambda: centred([1.0], ["a"], "max"),
         lambda: clipped(1.0, 2.0, 1.0),
         lambda: earned(MIXED, [1.0]),

@@ -321,6 +321,27 @@ def test_confidence_is_the_probability_of_the_answer_and_the_level_is_of_yes():
     assert [line.level for line in lines] == ["no_10", "unsure", "yes_90", None]
 
 
+def test_a_confidence_in_a_file_is_never_taken_over():
+    verdicts = [Verdict(answer="yes"), Verdict({"yes": 0.6, "no": 0.4}), LOST]
+    stored = score_checklist(Checklist.parse(["a?", "b?", "c?"]), verdicts).model_dump(mode="json")
+    for item in stored["items"]:
+        item["confidence"] = 0.7
+    assert [line.confidence for line in Score.model_validate(stored).items] == [None, 0.6, None]
+
+
+def test_the_spread_of_votes_needs_two_with_probabilities():
+    def spread(*votes: Verdict, answer: str | None = "yes"):
+        verdict = Verdict(answer=answer, votes=votes, unanswered=None if answer else "quorum")
+        [line] = score_checklist(Checklist.parse(["Is it short?"]), [verdict]).items
+        return line.spread
+
+    one, other = Verdict({"yes": 0.8, "no": 0.2}), Verdict({"yes": 0.4, "no": 0.6})
+    assert spread(one, other) == pytest.approx(0.2)
+    assert spread(one, other, Verdict(answer="yes"), LOST) == pytest.approx(0.2)
+    assert [spread(), spread(one), spread(one, Verdict(answer="no")), spread(one, LOST)] == [None] * 4
+    assert spread(one, other, answer=None) is None
+
+
 def test_a_file_that_has_p_yes_for_a_confidence_is_not_misread():
     score = score_checklist(Checklist.parse(["Is it short?"]), [Verdict({"yes": 0.002, "no": 0.998})])
     before = score.model_dump(mode="json")
