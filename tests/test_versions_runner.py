@@ -39,16 +39,16 @@ def test_every_lowest_bound_is_one_version(runner):
 def test_outcomes_are_a_table(runner, monkeypatch, capsys, fails, status):
     def installed(home, *commands):
         home.mkdir(exist_ok=True)
-        return "pip says no" if home.name == "trl-1.15.0" else None
+        return "pip says no" if home.name == "trl-1.13.0" else None
 
     monkeypatch.setattr(runner, "installed", installed)
     monkeypatch.setattr(
         runner, "tested", lambda python, path, tests: ("FAILED", "1 failed") if fails else ("passed", "3 passed")
     )
-    assert runner.main(["trl=1.15.0", "transformers=5.0.0"]) == status
+    assert runner.main(["trl=1.13.0", "transformers=5.0.0"]) == status
     report = capsys.readouterr().out.split("make test-versions:\n")[1].splitlines()
     assert report == [
-        "| trl 1.15.0 | skipped | 0 s | pip says no |",
+        "| trl 1.13.0 | skipped | 0 s | pip says no |",
         f"| transformers 5.0.0 | {'FAILED | 0 s | 1 failed' if fails else 'passed | 0 s | 3 passed'} |",
     ]
     hidden = (runner.HOMES / "transformers-5.0.0" / "sitecustomize.py").read_text()
@@ -57,4 +57,4 @@ def test_outcomes_are_a_table(runner, monkeypatch, capsys, fails, status):
 
 def test_an_unknown_name_is_refused(runner, capsys):
     assert runner.main(["trl=0.1"]) == 2
-    assert capsys.readouterr().out.startswith("unknown: trl=0.1; allowed: trl=1.14.0, ")
+    assert capsys.readouterr().out.startswith("unknown: trl=0.1; allowed: trl=1.6.0, ")

@@ -44,7 +44,7 @@ from checklist_rewards.refiners.base import Refiner
 from checklist_rewards.refiners.deduplicator import Deduplicator
 from checklist_rewards.refiners.unit_tester import UnitTester
 from checklist_rewards.rewards.call import Call, LogExtra, LogMetric, Rewards, Samples, Scores, StagedReward
-from checklist_rewards.rewards.failures import gathered, rank
+from checklist_rewards.rewards.failures import gathered, log_to_trainer, rank
 from checklist_rewards.rewards.log import RewardLog
 from checklist_rewards.rewards.placement import within
 from checklist_rewards.rewards.reward import ChecklistReward
@@ -308,9 +308,7 @@ class EvolvingChecklistReward(StagedReward):
         }
         named = [(f"{self.__name__}/evolving/{name}", float(number)) for name, number in numbers.items()]
         self.log.add(named)
-        if call.log_metric is not None:
-            for name, number in named:
-                call.log_metric(name, number)
+        log_to_trainer(call.log_metric, named)
         if rank() == 0 and self.path is not None:
             path = self.path
             self._safely("file", lambda: write_buffer(path, self.state), None)

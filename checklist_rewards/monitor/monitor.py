@@ -31,7 +31,7 @@ from checklist_rewards.monitor.settings import MonitorSettings
 from checklist_rewards.monitor.text import steering
 from checklist_rewards.monitor.watch import Alarm, Watch, alarm_record, start_record, step_record
 from checklist_rewards.rewards.call import AsyncReward, Call, Rewards, Samples, StagedReward, TrainerReward
-from checklist_rewards.rewards.failures import gathered, rank
+from checklist_rewards.rewards.failures import gathered, log_to_trainer, rank
 from checklist_rewards.rewards.log import RewardLog
 from checklist_rewards.rewards.placement import check_child, within
 from checklist_rewards.rewards.reward import ChecklistReward
@@ -307,9 +307,7 @@ class RewardMonitor(TrainerReward):
         metrics |= {"alarms": float(self._watch.alarms), "length_matched": statistics.get("length_matched")}
         named = [(f"{self.__name__}/monitor/{name}", v) for name, v in metrics.items() if v is not None]
         self.reward.log.add(named)
-        if call.log_metric is not None:
-            for name, value in named:
-                call.log_metric(name, value)
+        log_to_trainer(call.log_metric, named)
         saved = getattr(call.trainer_state, "stateful_callbacks", None)
         if saved is not None:
             saved[self._key] = self.state

@@ -209,8 +209,8 @@ class AsyncReward:
         if ranks() > 1 and reward.exchanges(kwargs.get("log_metric")):
             raise SampleError(
                 f"{self.__name__}: groups on {ranks()} ranks (on_failure='group', a shaping step across the "
-                "group, a monitor, or several rewards that the trainer sums) require the reward itself instead of "
-                "as_async()."
+                "group, a monitor, several rewards that the trainer sums, or TRL before 1.14) require the reward "
+                "itself instead of as_async()."
             )
         return await asyncio.to_thread(self.reward, prompts, completions, **kwargs)
 

@@ -37,13 +37,16 @@ from checklist_rewards.rewards.call import (
 )
 from checklist_rewards.rewards.content import content_key, once_per_object
 from checklist_rewards.rewards.failures import (
+    LEAVES_NONE_OUT,
     ON_FAILURE,
     OnFailure,
     abstained,
     adds_up,
     are_pairs,
     failed_on_any_rank,
-    old_trl,
+    log_to_trainer,
+    shares_metrics,
+    trl_before,
 )
 from checklist_rewards.rewards.log import NOT_ANSWERED, RewardLog, completion_metrics, log_records, metrics_of
 from checklist_rewards.rewards.placement import check_child, within
@@ -237,9 +240,7 @@ class ChecklistReward(StagedReward):
         numbers = [*metrics_of(samples, scores, rewards, self.categories), *trail.metrics]
         numbers.append(("judge_seconds", call.seconds))
         metrics = [(f"{name}/{key}", value) for key, value in numbers]
-        if call.log_metric is not None:
-            for key, value in metrics:
-                call.log_metric(key, value)
+        log_to_trainer(call.log_metric, metrics)
         self.log.add(metrics)
         self._report_states(samples)
         if self.log.path is not None:
@@ -267,11 +268,12 @@ class ChecklistReward(StagedReward):
 
     def exchanges(self, hook: Any) -> bool:
         """Whether a call communicates between ranks, in the trainer that passed this hook."""
-        return self.fails_by_group(hook) or self.shaping.by_group
+        return self.fails_by_group(hook) or self.shaping.by_group or shares_metrics(hook)
 
     def fails_by_group(self, hook: Any) -> bool:
         """Whether all completions of a group get None if one has no score, in the trainer that passed this hook."""
-        return self.on_failure == "group" or (self.on_failure == "row" and (adds_up(hook) or old_trl() is not None))
+        counts_none = adds_up(hook) or trl_before(LEAVES_NONE_OUT) is not None
+        return self.on_failure == "group" or (self.on_failure == "row" and counts_none)
 
     def __getstate__(self) -> dict[str, Any]:
         check_child(self.__name__, self.scorer.judge)
@@ -398,7 +400,7 @@ class ChecklistReward(StagedReward):
                 "OnlineDPOTrainer still trains on their pairs, with the first completion as the chosen one. Use "
                 "checklist_rewards.rewards.online_dpo.ChecklistOnlineDPOTrainer, or set on_failure='raise'."
             )
-        elif (version := old_trl()) is not None:
+        elif (version := trl_before(LEAVES_NONE_OUT)) is not None:
             why = (
                 f"TRL {version} counts None as 0 even for a single reward, so all completions of their prompts get "
                 "None. TRL 1.6 and newer leave None out."

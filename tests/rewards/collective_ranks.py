@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
+import trl
 from torch import distributed
 from torch.distributed.distributed_c10d import _set_pg_timeout
 
@@ -18,7 +19,7 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import deadline
 from checklist_rewards.chat import Target
 from checklist_rewards.rewards.callback import ChecklistEvalCallback
-from checklist_rewards.rewards.failures import failed_on_any_rank, from_other_ranks, gathered
+from checklist_rewards.rewards.failures import failed_on_any_rank, from_other_ranks, gathered, log_to_trainer
 from checklist_rewards.rewards.online_dpo import ChecklistOnlineDPOTrainer
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
@@ -52,6 +53,14 @@ class Summing(SimpleNamespace):
 found["summed"] = ChecklistReward(ChecklistScorer(backend=backend, store=False))(
     **batch, log_metric=Summing().log_metric
 )
+
+# What TRL before 1.14 is given to log: the same names on all ranks, although rank 1 has nothing to log for "unscored".
+newer, trl.__version__ = trl.__version__, "1.13.0"
+logged = []
+only_here = [("unscored", 0.5)] if rank == 0 else []
+log_to_trainer(lambda *metric: logged.append(metric), [("score", 1.0 + rank), *only_here])
+found["logged"] = logged
+trl.__version__ = newer
 
 # Time runs out on rank 1 after its first read.
 clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)

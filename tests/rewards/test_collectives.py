@@ -24,6 +24,10 @@ def test_rewards_that_are_summed_abstain_together_on_all_ranks(ranks):
     assert [found["summed"] for found in ranks] == [[None, 0.5]] * 2
 
 
+def test_ranks_of_an_older_trl_log_the_same_metrics(ranks):
+    assert [found["logged"] for found in ranks] == [[["score", 1.5], ["unscored", 0.5]]] * 2
+
+
 def test_a_deadline_that_one_rank_misses_takes_its_group_along_on_the_other(ranks):
     assert [found["late"] for found in ranks] == [[None, 0.5]] * 2, "rank 1 has no time for its second read"
 
