@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,10 +12,11 @@ import typer
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli.report import console, refuse
 from checklist_rewards.datasets.rows import read_checklist
-from checklist_rewards.errors import ChecklistRewardsError, ConfigError, PromptError, SampleError
+from checklist_rewards.errors import ChecklistError, ChecklistRewardsError, ConfigError, PromptError, SampleError
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.rows import FORMATS as ROWS
 from checklist_rewards.files.rows import read_rows
+from checklist_rewards.generators.parsing import is_open, question_fault
 from checklist_rewards.judges.checked import usable_check
 from checklist_rewards.judges.jury import load_jury
 from checklist_rewards.monitor.configured import MONITOR, monitor_of
@@ -27,6 +29,7 @@ from checklist_rewards.rewards.reward import ChecklistReward
 CHECKLIST = "checklist"
 """Column of the checklist in files of rows."""
 _PARTS = ("generator", "refiners", "scorer", "universal")
+_LISTED = 10
 _TRAINING = ("reward", "model_name_or_path", "output_dir")
 
 
@@ -46,6 +49,9 @@ def lint(
     **generator** prompt ({input}) or a **stage** prompt (any other). A config describes a pipeline, a panel or cascade
     of judges (--judge), a reward, or a training recipe. In a training recipe only the reward is checked, not the
     trainer's arguments. Files named in a config and the code checks of a checklist are checked too.
+
+    An item without options and without a check must be answerable with yes or no: "What do you think about rain?" is
+    an error. Statements, and two questions in one, are listed as warnings. Questions are recognized in English only.
 
     Exit code 2 if any file is invalid.
 
@@ -83,7 +89,8 @@ def _checked(path: Path, kind: Kind | None) -> str:
         )
     value = read_value(read_text(path), path)
     if path.suffix.lower() == ".json" and (isinstance(value, list) or (isinstance(value, dict) and "items" in value)):
-        return f"a checklist: {_counted([_usable(read_checklist(path), str(path))])}"
+        warnings = _Warnings()
+        return f"a checklist: {_counted([_usable(read_checklist(path), str(path), warnings)])}{warnings}"
     return _config(path, value if isinstance(value, dict) else {})
 
 
@@ -127,21 +134,42 @@ def _check_reward(settings: Any, where: str) -> None:
 
 
 def _rows(path: Path) -> str:
+    warnings = _Warnings()
     checklists = [
-        _usable(Checklist.parse(row.data[CHECKLIST], row.where), row.where)
+        _usable(Checklist.parse(row.data[CHECKLIST], row.where), row.where, warnings)
         for row in read_rows(path)
         if row.data.get(CHECKLIST) not in (None, "")
     ]
     if not checklists:
         raise SampleError(f"{path}: no row has a value in column {CHECKLIST!r}.")
-    return f"{len(checklists)} checklists: {_counted(checklists)}"
+    return f"{len(checklists)} checklists: {_counted(checklists)}{warnings}"
 
 
-def _usable(checklist: Checklist, where: str) -> Checklist:
-    """The checklist, after validating its code checks. Raises [`ChecklistError`]."""
+class _Warnings(dict[tuple[str, str], list[str]]):
+    """The places of each item that may be misunderstood, by its question and its fault."""
+
+    def __str__(self) -> str:
+        """One line per item, after the first line of a file."""
+        lines = [
+            f"\n  warning: {places[0]}{f' and {len(places) - 1} more' if len(places) > 1 else ''}: {question!r:.100} "
+            f"{fault}"
+            for (question, fault), places in islice(self.items(), _LISTED)
+        ]
+        more = [f"\n  warning: {len(self) - _LISTED} more such items"] if len(self) > _LISTED else []
+        return "".join([*lines, *more])
+
+
+def _usable(checklist: Checklist, where: str, warnings: _Warnings) -> Checklist:
+    """The checklist, after validating its code checks and its questions. Raises [`ChecklistError`]."""
     for item in checklist.items:
         if item.check is not None:
             usable_check(item, where, allow_code="unsafe")  # validates the check without running code
+        elif item.options is None and (fault := question_fault(item.question)) is not None:
+            place = f"{where}, item {item.id}"
+            if not is_open(item.question):
+                warnings.setdefault((item.question, fault), []).append(place)
+                continue
+            raise ChecklistError(f"{place}: {item.question!r:.100} {fault}; ask for yes or no, or give it options.")
     return checklist
 
 

@@ -19,7 +19,7 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators.base import Generator, Request
-from checklist_rewards.generators.parsing import is_question, tidy
+from checklist_rewards.generators.parsing import question_fault, tidy
 from checklist_rewards.prompts import PromptTemplate, fence
 from checklist_rewards.refiners.base import Asker
 from checklist_rewards.validation import whole_number
@@ -127,8 +127,10 @@ class GroupProposer:
         questions = [tidy(question) for question in (*reply.positive, *reply.negative)]
         if len(questions) > self.max_items:
             return f"the reply has {len(questions)} questions; at most {self.max_items} are allowed."
-        wrong = next((question for question in questions if not is_question(question)), None)
-        return None if wrong is None else f"{wrong!r:.80} is not a question; it must end with a question mark."
+        for question in questions:
+            if (fault := question_fault(question)) is not None:
+                return f"{question!r:.80} is not a yes/no question; it {fault}."
+        return None
 
 
 class FromGenerator:

@@ -244,7 +244,7 @@ class InteractiveGenerator(CorpusWriter):
         def complaint(index: int, value: KeyQuestions) -> str | None:
             for entry in value.questions:
                 if not is_question(tidy(entry.question)):
-                    return f"{entry.question!r:.80} is no question; it must end with a question mark."
+                    return f"{entry.question!r:.80} is not a yes/no question; it must end with a question mark."
             return _unmatched(names, [entry.component for entry in value.questions])
 
         with run.stage("key_questions") as step:

@@ -29,7 +29,7 @@ from checklist_rewards.backends import Messages
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.checks import describe, parse_check
 from checklist_rewards.errors import ChecklistError, SampleError
-from checklist_rewards.generators.parsing import is_question, tidy
+from checklist_rewards.generators.parsing import question_fault, tidy
 from checklist_rewards.validation import in_reply
 
 _DEEPEST = 6
@@ -174,9 +174,9 @@ def items_of(value: BaseModel) -> list[ChecklistItem]:
     for entry in getattr(value, list_field(type(value))):
         fields = {"question": entry} if isinstance(entry, str) else _item_fields(entry)
         question = tidy(str(fields["question"]))
-        if not is_question(question):
-            raise ValueError(f"{question!r:.80} is no question; it must end with a question mark")
         item = _item(fields | {"question": question})
+        if item.options is None and (fault := question_fault(question)) is not None:
+            raise ValueError(f"{question!r:.80} is not a yes/no question; it {fault}")
         first = items.setdefault(question.casefold(), item)
         if first is not item and item.sources:
             sources = tuple(sorted({*first.sources, *item.sources}))

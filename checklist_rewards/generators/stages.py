@@ -27,7 +27,7 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ChecklistError, GenerationError, PromptError, SampleError, StageError
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.generators.base import Stage, check_numbers
-from checklist_rewards.generators.parsing import is_question
+from checklist_rewards.generators.parsing import question_fault
 from checklist_rewards.generators.shapes import ask_in_shape, items_of
 from checklist_rewards.generators.sources import Source
 from checklist_rewards.prompts import PromptTemplate, load_prompt
@@ -277,10 +277,10 @@ class CorpusWriter:
 
 
 def check_questions(questions: Sequence[str], where: str) -> None:
-    """Raise [`SampleError`] for a text that is not a question. The message begins with `where`."""
+    """Raise [`SampleError`] for a text that is not a yes/no question. The message begins with `where`."""
     for question in questions:
-        if not is_question(question):
-            raise SampleError(f"{where} {question!r:.80} is not a question; it must end with a question mark.")
+        if (fault := question_fault(question)) is not None:
+            raise SampleError(f"{where} {question!r:.80} is not a yes/no question; it {fault}.")
 
 
 def questions_of(value: BaseModel) -> list[str]:

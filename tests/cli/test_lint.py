@@ -148,3 +148,31 @@ def test_rows_without_checklists_are_not_taken_for_right(run, no_engine):
     Path("rows.jsonl").write_text('{"prompt": "a"}')
     shown = run("lint", "rows.jsonl")
     assert shown.exit_code == 2 and "rows.jsonl: no row has a value in column 'checklist'" in shown.stderr
+
+
+def test_what_yes_or_no_cannot_answer_is_an_error(run, no_engine):
+    rows = [{"checklist": ["Is it short?"]}, {"checklist": ["Is it kind?", "What do you think about rain?"]}]
+    Path("open.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = run("lint", "open.jsonl")
+    assert result.exit_code == 2
+    assert "line 2" in result.stderr
+    assert "'What do you think about rain?' cannot be answered with yes or no" in " ".join(result.stderr.split())
+
+
+def test_statements_and_double_questions_are_warnings(run, no_engine):
+    options = [{"label": "well", "value": 1}, {"label": "badly", "value": 0}]
+    fine = [
+        {"question": "How well does it read?", "options": options},
+        {"question": "Words?", "check": {"type": "words", "at_most": 9}},
+    ]
+    double = "Is it good and is it short?"
+    Path("some.json").write_text(json.dumps([*fine, "The response is polite.", double]))
+    result = run("lint", "some.json")
+    assert result.exit_code == 0, result.output
+    shown = " ".join(result.output.split())
+    assert "'The response is polite.' must end with a question mark" in shown
+    assert f"{double!r} asks two questions; write one item for each" in shown
+    rows = [{"checklist": [f"Is it {n} and is it short?", double]} for n in range(30)]
+    Path("many.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    shown = " ".join(run("lint", "many.jsonl").output.split())
+    assert "and 29 more" in shown and "21 more such items" in shown

@@ -49,7 +49,7 @@ def test_a_bad_reply_is_asked_for_again_with_what_is_wrong():
     with scripted(reply(["It is blue."]), reply(["Is it blue?"])) as (server, url):
         proposals = GroupProposer("writer", base_url=url, store=False)([GROUP])
     assert [item.question for item in proposals[0]] == ["Is it blue?"]
-    assert "is not a question" in server.prompts[1][-1]["content"]
+    assert "is not a yes/no question" in server.prompts[1][-1]["content"]
 
 
 def test_a_model_that_never_replies_in_form_changes_nothing():

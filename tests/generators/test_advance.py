@@ -81,11 +81,16 @@ THEME = {"name": "Flow", "meaning": "Order.", "attributes": ["In order."]}
         ("deductive", "elaborate", None, "checkeval: the draft"),
         ("deductive", "elaborate", {"pools": [POOL]}, "about fluency, but the dimensions are fluency, relevance"),
         ("deductive", "elaborate", {"pools": [POOL, {"dimension": "relevance"}]}, "'relevance' has no question left"),
-        ("deductive", "filter", {"pools": [POOL, OTHER | {"added": ["Good."]}]}, "'Good.' is not a question"),
+        ("deductive", "filter", {"pools": [POOL, OTHER | {"added": ["Good."]}]}, "'Good.' is not a yes/no question"),
         ("interactive", "assign", {"themes": []}, "each component needs a name of its own; got none"),
         ("interactive", "assign", {"themes": [THEME, THEME | {"name": "flow"}]}, "a name of its own"),
         ("interactive", "sub_questions", {"themes": [THEME]}, "'Flow' has no key question"),
-        ("interactive", "validate", {"themes": [THEME | {"key_question": "Order"}]}, "'Order' is not a question"),
+        (
+            "interactive",
+            "validate",
+            {"themes": [THEME | {"key_question": "Order"}]},
+            "'Order' is not a yes/no question",
+        ),
     ],
 )
 def test_a_draft_that_cannot_be_used_is_refused_before_anything_is_asked(name, stage, draft, reason):

@@ -178,7 +178,7 @@ def test_max_items_are_spread_evenly_over_the_dimensions():
         ("seed", "Sorry, no.", "there is no JSON object"),
         ("seed", '{"questions": []}', "no question; at least one"),
         ("seed", '["Is it good?"]', "does not fit"),
-        ("elaborate", questions("It is good."), "'It is good.' is no question"),
+        ("elaborate", questions("It is good."), "'It is good.' is not a yes/no question"),
         ("diversify", questions("Is it?")[:-6], "cannot be read|does not fit"),
         ("diversify", Reply(None, unanswered="too_long"), "too_long"),
         ("filter", '{"reasoning": "x", "yes_is_better": "maybe", "belongs": true}', "yes_is_better"),
@@ -239,7 +239,7 @@ def test_a_rerun_with_more_attempts_pays_only_for_these(tmp_path):
         ({"dimensions": [{"name": "a", "definition": "b"}, {"name": "A", "definition": "b"}]}, "share a name"),
         (
             {"dimensions": [{"name": "a", "definition": "b", "seed_questions": ["Good."]}]},
-            "the seed 'Good.' is not a que",
+            "the seed 'Good.' is not a yes",
         ),
     ],
 )

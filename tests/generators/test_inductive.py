@@ -159,7 +159,7 @@ def test_with_samples_questions_that_cannot_be_enforced_are_left_out():
         (questions(("Is it short?", [4])), "names observation 4; the numbers are 0 to 3"),
         (questions(("Is it short?", [-1])), "names observation -1"),
         (questions(("Is it short?", [])), "names no observation in 'sources'"),
-        (questions(("It is short.", [1])), "'It is short.' is no question"),
+        (questions(("It is short.", [1])), "'It is short.' is not a yes/no question"),
         ('{"questions": [{"question": "Is it short?"}]}', "sources: Field required"),
         (questions(), "wrote no question for any observation"),
     ],

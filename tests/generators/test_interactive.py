@@ -129,7 +129,11 @@ def without(assignments, **changed):
         ("assign", without(ASSIGNED["assignments"], component="Style"), "wanted once, by its name: 'Flow', 'Refer"),
         ("key_questions", {"questions": KEYS["questions"][:1]}, "each component is wanted once"),
         ("key_questions", {"questions": [KEYS["questions"][0]] * 2}, "each component is wanted once"),
-        ("key_questions", {"questions": [{"component": "Flow", "question": "Order."}]}, "'Order.' is no question"),
+        (
+            "key_questions",
+            {"questions": [{"component": "Flow", "question": "Order."}]},
+            "'Order.' is not a yes/no question",
+        ),
         ("sub_questions", {"questions": [{"question": "One?"}]}, "1 questions; 2 to 3"),
         ("sub_questions", Reply(None, unanswered="too_long"), "too_long"),
         ("validate", {"questions": [{"question": "One?"}]}, "1 questions; 2 to 15"),

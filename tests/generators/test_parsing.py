@@ -1,7 +1,10 @@
+import json
+
 import pytest
 
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators import parse_questions
+from checklist_rewards.generators.parsing import NO_MARK, question_fault
 
 BOTH = ("Is it short?", "Does it name a city?")
 
@@ -96,9 +99,9 @@ def test_marks_that_belong_to_a_question_stay():
         ("<think>1. Is it short?\n2. Is it long?", "0 different questions, but at least 2"),
         ("1. Is it short?\n2. Is it short?", "1 different questions, but at least 2"),
         ("\n".join(f"{i}. Is it number {i}?" for i in range(1, 10)), "9 different questions, but at most 8"),
-        ("1. Is it short?\n2. It names a city.", "'It names a city.' is not a question"),
+        ("1. Is it short?\n2. It names a city.", "'It names a city.' is not a yes/no question"),
         ("2. Is it short?\n3. Does it name a city?", "starts at number 2"),
-        ('["Is it short?", "a city"]', "'a city' is not a question"),
+        ('["Is it short?", "a city"]', "'a city' is not a yes/no question"),
         (
             '[{"q": "Is it short?"}, {"q": "Does it name a city?"}]',
             "the 'question' of an entry is missing or not a string",
@@ -115,3 +118,43 @@ def test_a_reply_that_is_no_whole_checklist_is_refused_with_the_reply(reply, rea
 def test_a_reply_gone_wild_ends_in_an_error(reply):
     with pytest.raises(GenerationError):
         parse_questions(reply)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("What do you think about rain?", "cannot be answered"),
+        ("How well does it read?", "cannot be answered"),
+        ("In which tone is it written?", "cannot be answered"),
+        ("And why?", "cannot be answered"),
+        ("Is it good and is it short?", "two questions"),
+        ("Is the tone polite, or does the text insult?", "two questions"),
+        ("Is it polite? Does it end?", "two questions"),
+        ("It is polite.", "question mark"),
+        ("When the user asks for code, does it give code?", None),
+        ("Where applicable, are the sources named?", None),
+        ("Does it say who won and what they won?", None),
+        ("Does it explain what is done and is not done?", None),
+        ('Does it ask "Why? How?"?', None),
+        ("Is it short (what is short and is it so)?", None),
+        ("Wird gesagt, was passiert?", None),
+        ("是否简短?", None),
+    ],
+)
+def test_what_is_not_one_yes_no_question(text, fault):
+    found = question_fault(text)
+    assert found is None if fault is None else fault in found
+
+
+def test_a_reply_with_an_open_question_is_refused_with_the_reason():
+    with pytest.raises(
+        GenerationError, match=r"'What do you think about rain\?' is not a yes/no question; it cannot be"
+    ):
+        parse_questions("1. Is it short?\n2. What do you think about rain?")
+
+
+def test_questions_of_people_have_few_faults(data_dir):
+    path = data_dir / "infobench" / "infobench_en_gpt4out_gpt4judge.jsonl"
+    questions = [q for line in path.read_text().splitlines() for q in json.loads(line)["decomposed_questions"]]
+    faults = [fault for fault in map(question_fault, questions) if fault is not None]
+    assert len(questions) == 2250 and sorted(faults) == [*["asks two questions; write one item for each"] * 4, NO_MARK]

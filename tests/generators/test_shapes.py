@@ -104,7 +104,7 @@ def test_a_reply_is_read_tolerantly(reply):
         (WEIGHTED.replace("90", "80.5"), "weight"),
         (WEIGHTED.replace("90", "true"), "a whole number from 0 to 100"),
         (WEIGHTED.replace("90", "0").replace("25", "0"), "every weight is 0"),
-        (WEIGHTED.replace("Is it short?", "It is short."), "'It is short.' is no question"),
+        (WEIGHTED.replace("Is it short?", "It is short."), "'It is short.' is not a yes/no question"),
         (WEIGHTED.replace("Is it short?", "is it KIND?"), "1 different questions; at least 2"),
         ('{"questions": []}', "0 different questions; at least 2"),
     ],
