@@ -42,6 +42,7 @@ from checklist_rewards.scores import (
     Verdict,
     score_checklist,
 )
+from checklist_rewards.validation import known
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,7 @@ class ChecklistScorer:
     ):
         if isinstance(model, JudgeSettings):
             refuse_any(settings, "together with JudgeSettings; set it there")
+        known("ChecklistScorer", settings, ARGUMENTS)
         self.settings = model if isinstance(model, JudgeSettings) else JudgeSettings(model, **settings)
         checking = CheckSettings(checks, allow_code)
         self.checks, self.allow_code = checking.checks, checking.allow_code
@@ -287,3 +289,5 @@ def _signature() -> inspect.Signature:
 
 
 ChecklistScorer.__signature__ = _signature()  # type: ignore[attr-defined]
+ARGUMENTS = tuple(inspect.signature(ChecklistScorer).parameters)
+"""The names of all arguments of a [`ChecklistScorer`]."""

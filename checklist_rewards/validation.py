@@ -6,6 +6,7 @@ and what is allowed.
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Iterable, Mapping
 from importlib import import_module
@@ -57,6 +58,26 @@ def string(name: str, value: object) -> None:
     """Check that `value` is a `str`. `name` may include the place, such as "row 3: target"."""
     if not isinstance(value, str):
         raise SampleError(f"{name} must be a string, got {type(value).__name__} {shown(value)}.")
+
+
+def unknown(what: str, name: str, allowed: Iterable[str]) -> str:
+    """The error message for an unknown name: the closest known ones, and all of them.
+
+    >>> unknown("key", "treshold", ["threshold", "scale"])
+    "unknown key 'treshold' (did you mean 'threshold'?); allowed: threshold, scale."
+    """
+    names = list(allowed)
+    near = difflib.get_close_matches(name, names, n=2)
+    hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
+    return f"unknown {what} {name!r}{hint}; allowed: {', '.join(names)}."
+
+
+def known(where: str, given: Iterable[str], allowed: Iterable[str]) -> None:
+    """Check that all names are among those allowed. The [`SampleError`] begins with `where`."""
+    names = list(allowed)
+    for name in given:
+        if name not in names:
+            raise SampleError(f"{where}: {unknown('argument', name, names)}")
 
 
 def first_error(error: ValidationError) -> ErrorDetails:

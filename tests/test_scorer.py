@@ -235,3 +235,8 @@ def test_a_score_survives_json_and_a_scorer_survives_pickling():
     )
     assert copy.aggregation.primary_metric == "pass"
     assert score.primary_score == 0.0
+
+
+def test_a_misspelled_argument_is_one_sentence_with_the_right_name():
+    with pytest.raises(SampleError, match=r"unknown argument 'treshold' \(did you mean 'threshold'\?\); allowed"):
+        ChecklistScorer("pocket", treshold=0.5)

@@ -61,6 +61,7 @@ from checklist_rewards.backends.loading import load_whole
 from checklist_rewards.backends.models import model_identity, pinned, resolve_model
 from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.scores.reasons import Reason, Unanswered
+from checklist_rewards.validation import unknown
 
 _SETTINGS = ("revision", "trust_remote_code")
 _BATCH_TOKENS = 4096
@@ -83,7 +84,7 @@ class EncoderBackend:
     def __init__(self, model: str, **settings: Any):
         for name in settings:
             if name not in _SETTINGS:
-                raise ModelError(f"unknown engine setting {name!r} for an encoder; allowed: {', '.join(_SETTINGS)}.")
+                raise ModelError(unknown("engine setting of an encoder", name, _SETTINGS))
         self.identity = model_identity(model, settings)
         path = resolve_model(model, settings.get("revision"))
         settings = pinned(path, settings)

@@ -9,6 +9,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from checklist_rewards.errors import ModelError
+from checklist_rewards.validation import unknown
 
 OPENAI = "openai"
 SERVERS = {
@@ -63,7 +64,7 @@ class Settings:
         known = [field.name for field in fields(cls)]
         for name in given:
             if name not in known:
-                raise ModelError(f"unknown server setting {name!r}; allowed: {', '.join(known)}.")
+                raise ModelError(unknown("server setting", name, known))
         return cls(**given)
 
 

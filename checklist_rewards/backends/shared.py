@@ -19,7 +19,7 @@ from checklist_rewards.backends.models import (
 from checklist_rewards.backends.packaged import PACKAGED
 from checklist_rewards.backends.servers import joined, server_addresses
 from checklist_rewards.errors import ModelError
-from checklist_rewards.validation import install, missing
+from checklist_rewards.validation import install, missing, unknown
 
 BackendName = Literal["auto", "transformers", "vllm", "openai", "decisions", "encoder"]
 OPENAI, DECISIONS, ENCODER = "openai", "decisions", "encoder"
@@ -48,7 +48,7 @@ def choose_backend(model: str, backend: str = "auto", base_url: str | None = Non
                 "backend='remote' is a reward server: it scores checklists and neither writes nor reads prompts. Name "
                 "another model for that, with its own backend or base_url."
             )
-        raise ModelError(f"unknown backend {backend!r}; allowed: {', '.join(BACKENDS)}.")
+        raise ModelError(unknown("backend", backend, BACKENDS))
     if base_url is not None:
         if backend not in ("auto", *SERVED):
             raise ModelError(

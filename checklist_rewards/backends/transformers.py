@@ -49,6 +49,7 @@ from checklist_rewards.backends.sampling import RowSampler
 from checklist_rewards.backends.tokens import TokenGroup, count_tokens
 from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.scores.reasons import Reason, Unanswered
+from checklist_rewards.validation import unknown
 
 logger = logging.getLogger(__name__)
 
@@ -90,10 +91,8 @@ class TransformersBackend:
     def __init__(self, model: str, *, max_batch_tokens: int = 8192, adapter: str | None = None, **settings: Any):
         for name in settings:
             if name not in _SETTINGS:
-                raise ModelError(
-                    f"unknown engine setting {name!r} for transformers; allowed: max_batch_tokens, adapter, "
-                    f"{', '.join(_SETTINGS)}."
-                )
+                allowed = ("max_batch_tokens", "adapter", *_SETTINGS)
+                raise ModelError(unknown("engine setting of transformers", name, allowed))
         self.identity = model_identity(model, settings if adapter is None else {**settings, "adapter": adapter})
         path = resolve_model(model, settings.get("revision"))
         settings = pinned(path, settings)

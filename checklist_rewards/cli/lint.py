@@ -25,6 +25,7 @@ from checklist_rewards.pipelines.files import FORMATS
 from checklist_rewards.prompts import Kind, lint_prompt, prompts_dir
 from checklist_rewards.rewards.configured import config_keys
 from checklist_rewards.rewards.reward import ChecklistReward
+from checklist_rewards.validation import unknown
 
 CHECKLIST = "checklist"
 """Column of the checklist in files of rows."""
@@ -125,7 +126,7 @@ def _check_reward(settings: Any, where: str) -> None:
     without_monitor = {key: value for key, value in settings.items() if key != MONITOR}
     for key in without_monitor:
         if key not in allowed:
-            raise ConfigError(f"{where}: unknown key {key!r}; allowed: {', '.join(allowed)}.")
+            raise ConfigError(f"{where}: {unknown('key', key, allowed)}")
     try:
         reward = ChecklistReward(**{**without_monitor, "store": False})
         monitor_of(reward, settings.get(MONITOR) or {})

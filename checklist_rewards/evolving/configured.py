@@ -19,6 +19,7 @@ from checklist_rewards.evolving.evolve import EvolvingChecklistReward
 from checklist_rewards.evolving.proposer import GroupProposer
 from checklist_rewards.rewards.configured import CONFIG_VARIABLE, read_config, reward_of
 from checklist_rewards.rewards.reward import ChecklistReward
+from checklist_rewards.validation import unknown
 
 EVOLVING = "evolving"
 _OF_THE_JUDGE = ("model", "backend", "base_url", "store")
@@ -93,4 +94,4 @@ def _known(where: str, arguments: Mapping[str, Any], of: type, fixed: tuple[str,
     allowed = [name for name in inspect.signature(of).parameters if name not in fixed]
     for key in arguments:
         if key not in allowed:
-            raise SampleError(f"{where}unknown key {key!r}; allowed: {', '.join(allowed)}.")
+            raise SampleError(f"{where}{unknown('key', key, allowed)}")

@@ -39,6 +39,7 @@ from checklist_rewards.judges.base import Judge
 from checklist_rewards.judges.cascade import CascadeJudge
 from checklist_rewards.judges.panel import PanelJudge
 from checklist_rewards.judges.settings import FILE_SETTINGS, JudgeSettings
+from checklist_rewards.validation import unknown
 
 _KINDS: dict[str, Any] = {"panel": PanelJudge, "cascade": CascadeJudge}
 Limited = Callable[[Engine], Engine]
@@ -126,7 +127,7 @@ def _known(settings: Any, of: Any, ours: tuple[str, ...], where: str) -> None:
         raise ConfigError(f"{where}: expected settings by name, got {settings!r:.80}.")
     for name in settings:
         if name not in allowed:
-            raise ConfigError(f"{where}: unknown key {name!r}; allowed: {', '.join(allowed)}.")
+            raise ConfigError(f"{where}: {unknown('key', name, allowed)}")
 
 
 def _made(factory: Any, where: str, *arguments: Any, **settings: Any) -> Any:

@@ -21,6 +21,8 @@ from checklist_rewards.monitor.monitor import RewardMonitor
 from checklist_rewards.monitor.settings import MonitorSettings
 from checklist_rewards.rewards.configured import CONFIG_VARIABLE, read_config
 from checklist_rewards.rewards.reward import ChecklistReward
+from checklist_rewards.scorer import ARGUMENTS
+from checklist_rewards.validation import known, unknown
 
 MONITOR = "monitor"
 
@@ -68,12 +70,13 @@ def monitor_of(
     allowed = ["log", "shadow", *MonitorSettings.__dataclass_fields__]
     for key in settings:
         if key not in allowed:
-            raise SampleError(f"unknown key {key!r}; allowed: {', '.join(allowed)}.")
+            raise SampleError(unknown("key", key, allowed))
     arguments = dict(settings)
     shadow = arguments.get("shadow")
     if shadow is not None:
         if not isinstance(shadow, Mapping):
             raise SampleError(f"shadow must be a mapping of judge settings, got {shadow!r:.60}.")
+        known("shadow", shadow, ARGUMENTS)
         try:
             arguments["shadow"] = placed(shadow, folder)
             monitor = RewardMonitor(reward, **arguments)

@@ -22,8 +22,8 @@ from typing import Any
 
 from checklist_rewards.errors import ConfigError
 from checklist_rewards.pipelines.config import PipelineConfig
-from checklist_rewards.pipelines.registry import unknown
 from checklist_rewards.prompts import load_prompt
+from checklist_rewards.validation import unknown
 
 UNIVERSAL = (
     "Does the response do all that the instruction asks, in the form and tone that fit it, without straying from it "

@@ -19,7 +19,6 @@ accident.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from checklist_rewards.errors import ConfigError
+from checklist_rewards.validation import unknown
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 
@@ -108,13 +108,6 @@ class Registry:
     def names(self) -> list[str]:
         """All names, the built-in ones first."""
         return list(self._entries)
-
-
-def unknown(what: str, name: str, allowed: list[str]) -> str:
-    """The error message for an unknown name, with the closest known one."""
-    near = difflib.get_close_matches(name, allowed, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return f"unknown {what} {name!r}{hint}; allowed: {', '.join(allowed)}."
 
 
 GENERATORS, REFINERS, SCORERS = Registry("generator"), Registry("refiner"), Registry("scorer")

@@ -6,7 +6,7 @@ from pydantic import BaseModel
 
 from checklist_rewards.errors import ConfigError
 from checklist_rewards.generators.shapes import CategorizedQuestions, CheckedQuestions, Questions, WeightedQuestions
-from checklist_rewards.pipelines.registry import unknown
+from checklist_rewards.validation import unknown
 
 SHAPES: dict[str, type[BaseModel]] = {
     "questions": Questions,

@@ -20,6 +20,7 @@ from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.judges.jury import placed
 from checklist_rewards.rewards.reward import ChecklistReward
 from checklist_rewards.scorer import ChecklistScorer
+from checklist_rewards.validation import unknown
 
 CONFIG_VARIABLE = "CHECKLIST_REWARDS_CONFIG"
 
@@ -65,7 +66,7 @@ def reward_of(config: Mapping[str, Any], path: Path) -> ChecklistReward:
     allowed = config_keys()
     for key in config:
         if key not in allowed:
-            raise SampleError(f"{CONFIG_VARIABLE}: {path}: unknown key {key!r}; allowed: {', '.join(allowed)}.")
+            raise SampleError(f"{CONFIG_VARIABLE}: {path}: {unknown('key', key, allowed)}")
     try:
         reward = ChecklistReward(**placed(config, path.parent))
         reward.scorer.check()

@@ -150,7 +150,7 @@ class ChecklistReward(StagedReward):
         categories: Sequence[str] = (),
         **scorer_arguments: Any,
     ):
-        scorer, scale = scorer_of(scorer, scorer_arguments)
+        scorer, scale = scorer_of(ChecklistReward, scorer, scorer_arguments)
         if metric is not None:
             one_of("metric", metric, PRIMARY_METRICS)
         if metric == "quality" and "quality" not in (scorer.mode, scorer.aggregation.primary_metric):

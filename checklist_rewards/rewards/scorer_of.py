@@ -5,13 +5,15 @@ This module does not import pipelines, which write checklists: a pipeline is rec
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from checklist_rewards.checklists import Option
 from checklist_rewards.errors import SampleError
-from checklist_rewards.scorer import ChecklistScorer
+from checklist_rewards.scorer import ARGUMENTS, ChecklistScorer
 from checklist_rewards.scores.scales import ordinal_scale
+from checklist_rewards.validation import known
 
 
 @runtime_checkable
@@ -27,8 +29,12 @@ class ScoringPipeline(Protocol):
         """Its scorer; None if the pipeline only writes checklists."""
 
 
-def scorer_of(given: Any, arguments: Mapping[str, Any]) -> tuple[ChecklistScorer, tuple[Option, ...] | None]:
-    """The scorer, and the scale of a pipeline."""
+def scorer_of(
+    owner: type, given: Any, arguments: Mapping[str, Any]
+) -> tuple[ChecklistScorer, tuple[Option, ...] | None]:
+    """The scorer of a reward of the class `owner`, and the scale of a pipeline."""
+    own = inspect.signature(owner).parameters.values()
+    known(owner.__name__, arguments, [*(p.name for p in own if p.kind is not p.VAR_KEYWORD), *ARGUMENTS])
     if given is None:
         return ChecklistScorer(**arguments), None
     steps = given.config.scorer.scale if isinstance(given, ScoringPipeline) else None

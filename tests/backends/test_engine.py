@@ -145,7 +145,8 @@ def test_vllm_takes_settings_by_name_and_the_same_lora_adapter(adapter, vllm_ins
 
 def test_a_setting_that_an_engine_does_not_have_is_refused_by_name(tmp_path):
     with pytest.raises(
-        ModelError, match=r"unknown engine setting 'dtpye' for transformers; allowed: max_batch_tokens, adapter"
+        ModelError,
+        match=r"unknown engine setting of transformers 'dtpye' \(did you mean 'dtype'\?\); allowed: ",
     ):
         transformers_engine(dtpye="bfloat16").load()
     with pytest.raises(ModelError, match=r"adapter='.*' is not a folder with an adapter_config.json"):

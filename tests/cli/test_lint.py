@@ -87,8 +87,16 @@ WRONG = {
     "deep.json": ("[" * 3000, [], "deep.json: nested more than 100 levels deep"),
     "long.yaml": ("name: " + "9" * 5000, [], "long.yaml: not valid YAML (Exceeds the limit (4300 digits)"),
     "rule.yaml": ("panel: {rule: most}\njudges: [pocket, pocket]", [], "rule.yaml, panel: rule='most' is not known"),
-    "judge.yaml": ("panel: {}\njudges: [{modell: pocket}]", [], "judge.yaml, judge 1: unknown key 'modell'; allowed"),
-    "grpo.yaml": ("output_dir: x\nreward: {modell: pocket}", [], "grpo.yaml, reward: unknown key 'modell'; allowed"),
+    "judge.yaml": (
+        "panel: {}\njudges: [{modell: pocket}]",
+        [],
+        "judge.yaml, judge 1: unknown key 'modell' (did you mean 'model' or 'mode'?)",
+    ),
+    "grpo.yaml": (
+        "output_dir: x\nreward: {modell: pocket}",
+        [],
+        "grpo.yaml, reward: unknown key 'modell' (did you mean 'model' or 'mode'?)",
+    ),
     "reward.yaml": ("threshold: 1.5", [], "reward.yaml: threshold=1.5 is not allowed"),
 }
 

@@ -38,7 +38,10 @@ def test_the_monitor_watches_an_evolving_reward(tmp_path):
         ("evolving: 5\n", "evolving: expected a mapping of settings, got int 5"),
         ("evolving: {step: 5}\n", r"unknown key 'step'; allowed: every, max_active"),
         ("evolving: {refiners: []}\n", "unknown key 'refiners'"),
-        ("evolving: {proposer: {modell: x}}\n", "proposer: unknown key 'modell'; allowed: model"),
+        (
+            "evolving: {proposer: {modell: x}}\n",
+            r"proposer: unknown key 'modell' \(did you mean 'model'\?\); allowed: model",
+        ),
         ("evolving: {every: 0}\n", "every=0"),
     ],
 )

@@ -72,7 +72,10 @@ def test_a_model_beside_the_file_is_refused(file):
         ("panel: {rule: best}\njudges: [pocket, pocket]", "judges.yaml, panel: rule='best' is not known"),
         ("panel: {margin: 1}\njudges: [pocket, pocket]", "judges.yaml, panel: unknown key 'margin'; allowed: rule"),
         ("panel:\njudges: [pocket]", "judges.yaml, panel: a panel requires two or more"),
-        ("panel:\njudges: [pocket, {modle: x}]", "judges.yaml, judge 2: unknown key 'modle'; allowed: model"),
+        (
+            "panel:\njudges: [pocket, {modle: x}]",
+            r"judges.yaml, judge 2: unknown key 'modle' \(did you mean 'mode' or 'model'\?\); allowed: model",
+        ),
         ("panel:\njudges: [pocket, {mode: many}]", "judges.yaml, judge 2: mode='many' is not known"),
         ("panel:\njudges: [pocket, {calibration: 3}]", "judges.yaml, judge 2: calibration=3 is not allowed"),
         ("panel:\njudges: [pocket, 3]", "judges.yaml, judge 2: expected settings by name, got 3"),
@@ -111,7 +114,9 @@ def test_the_command_line_takes_it(file, tmp_path, monkeypatch):
 def test_a_file_may_hold_the_settings_of_one_judge(file, pocket):
     judge = load_jury(file("{model: pocket, backend: transformers, capture_reasoning: true}"), store=False)
     assert isinstance(judge, ReasonedJudge)
-    with pytest.raises(ConfigError, match=r"judges.yaml: unknown key 'modle'; allowed: model"):
+    with pytest.raises(
+        ConfigError, match=r"judges.yaml: unknown key 'modle' \(did you mean 'mode' or 'model'\?\); allowed: model"
+    ):
         load_jury(file("{model: pocket, modle: x}"), store=False)
     checklist, target = ["Does the response mention the word river?"], "The river is long."
     scorer = ChecklistScorer(judge=file("{model: pocket, backend: transformers}"), store=False)

@@ -44,7 +44,10 @@ def test_without_the_key_the_defaults_apply(config):
     ("text", "words"),
     [
         ("monitor: 3", "reward.yaml, monitor: expected a mapping of settings, got int 3"),
-        ("monitor: {held: 1}", "reward.yaml, monitor: unknown key 'held'; allowed: log, shadow, action"),
+        (
+            "monitor: {held: 1}",
+            r"reward.yaml, monitor: unknown key 'held' \(did you mean 'held_out'\?\); allowed: log, shadow, action",
+        ),
         ("monitor: {held_out: 2}", "reward.yaml, monitor: held_out=2 is not allowed"),
         ("monitor: {shadow: pocket}", "shadow must be a mapping of judge settings"),
         ("monitor: {shadow: {modle: x}}", "monitor: shadow: .*modle"),

@@ -38,7 +38,10 @@ def test_the_yaml_file_may_shape_the_reward(config):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("modle: pocket\n", "reward.yaml: unknown key 'modle'; allowed: metric, name, column.*, model, backend"),
+        (
+            "modle: pocket\n",
+            r"reward.yaml: unknown key 'modle' .*allowed: metric, name, column.*, model, backend",
+        ),
         ("scorer: x\n", "unknown key 'scorer'"),
         ("judge: x\n", "reward.yaml: x: the file of judges cannot be read"),
         ("- pocket\n", "reward.yaml must be a mapping of settings, got list"),

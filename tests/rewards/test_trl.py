@@ -347,11 +347,6 @@ def test_bad_settings_are_refused_when_the_reward_is_made(options, words):
         ChecklistReward(**{"store": False} | options if "scorer" not in options else options)
 
 
-def test_an_unknown_argument_is_a_type_error():
-    with pytest.raises(TypeError, match="modle"):
-        ChecklistReward(modle="pocket")
-
-
 def test_trl_sees_the_name_and_the_kind_of_each_form():
     from trl.trainer.utils import get_callable_name, is_async_callable
 
@@ -413,3 +408,10 @@ def test_threads_may_share_a_reward(tmp_path):
     alone = [reward_on()(**batch) for batch in batches]
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(lambda batch: reward(**batch), batches)) == alone
+
+
+@pytest.mark.parametrize("scorer", [{}, {"scorer": ChecklistScorer(backend=FakeBackend(), store=False)}])
+@pytest.mark.parametrize(("name", "meant"), [("shapping", "shaping"), ("treshold", "threshold")])
+def test_a_misspelled_argument_is_one_sentence_with_the_right_name(scorer, name, meant):
+    with pytest.raises(SampleError, match=rf"ChecklistReward: unknown argument '{name}' \(did you mean '{meant}'\?\)"):
+        ChecklistReward(**scorer, **{name: 1})

@@ -22,6 +22,7 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT, MicroBatcher
 from checklist_rewards.rewards.readers import Readers
+from checklist_rewards.rewards.scorer_of import scorer_of
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
 
@@ -65,14 +66,12 @@ class SamplewiseReward:
         thinking_tags: Sequence[str] | None = None,
         **scorer_arguments: Any,
     ):
-        if scorer is not None and scorer_arguments:
-            raise SampleError(f"set {', '.join(scorer_arguments)} on the scorer, since a scorer is given.")
         if unscored is not None and (
             isinstance(unscored, bool) or not isinstance(unscored, int | float) or not math.isfinite(unscored)
         ):
             raise SampleError(f"unscored={unscored!r} is not allowed; it must be a finite number, or None to raise.")
         self.queue = MicroBatcher(
-            scorer or ChecklistScorer(**scorer_arguments), max_wait=max_wait, max_batch=max_batch
+            scorer_of(type(self), scorer, scorer_arguments)[0], max_wait=max_wait, max_batch=max_batch
         )
         self.unscored = unscored
         self.readers = Readers("answer", keep_thinking, thinking_opened, tokenizer, thinking_tags)
