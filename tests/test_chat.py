@@ -1,5 +1,7 @@
 """A trainer's prompts and completions as text: what the judge is shown, and what it is not."""
 
+from dataclasses import replace
+
 import pytest
 
 from checklist_rewards.chat import (
@@ -11,6 +13,7 @@ from checklist_rewards.chat import (
     strip_thinking,
 )
 from checklist_rewards.errors import SampleError
+from tests.families import HIDDEN, RENDERED, tokenizer
 
 
 def assistant(content, **more):
@@ -259,3 +262,15 @@ def test_a_policy_may_have_tags_of_its_own():
     assert reader.read("<reasoning>Two?</reasoning>\nHello.") == Target("Hello.", thought="Two?")
     assert reader.read("<reasoning>Two?").state == "cut_in_thought"
     assert CompletionReader().read("<reasoning>Two?</reasoning>\nHello.").text.startswith("<reasoning>")
+
+
+def test_special_tokens_that_look_like_markers_are_refused_unless_their_use_is_known():
+    hidden = tokenizer(HIDDEN)
+    with pytest.raises(
+        SampleError, match="look like markers of a thought .*'<|reasoning_start|>', '<|reasoning_end|>'"
+    ):
+        CompletionReader(hidden).check()
+    CompletionReader(hidden, thinking_tags=("<|reasoning_start|>", "<|reasoning_end|>")).check()
+    CompletionReader(tokenizer(replace(HIDDEN, special=("<|role|>", "<|reasoning_start|>")))).check()  # has no end
+    CompletionReader(tokenizer(RENDERED)).check()
+    CompletionReader(None).check()

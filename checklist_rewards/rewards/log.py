@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,11 @@ NOT_ANSWERED: Mapping[TargetState, str] = {
     "cut": "reached the length limit in their answer; what they wrote is judged.",
 }
 """The states that a reward counts, and what they mean."""
+
+
+_MARKS = {True: "✓", False: "✗", None: "?"}
+_NAMED, _WIDTH = 8, 32
+"""The most items that a line names, and the most characters of a question."""
 
 
 class RewardLog:
@@ -113,6 +119,31 @@ def log_records(
             **trail.columns(place, None if sample is None else sample.checklist, score),
             "score": None if score is None else score.model_dump(),
         }
+
+
+def one_line(score: Score | None) -> str:
+    """A score for a table of completions, such as "2/3  ✓ tone  ✗ Is it short? .25".
+
+    It has the passed and the answered items, and each item with its category if that names no other one, and its
+    question otherwise. Soft values are added unless they are near 0 or 1. Of many items, those that pass are left out.
+    """
+    if score is None:
+        return "not judged"
+    if score.no_answer:
+        return f"no answer: {score.state.replace('_', ' ')}"
+    shared = Counter(line.category for line in score.items)
+    shown = [line for line in score.items if len(score.items) <= _NAMED or line.passed is not True][:_NAMED]
+    parts = [f"{sum(line.passed is True for line in score.items)}/{score.answered}"]
+    for line in shown:
+        name = line.category if line.category and shared[line.category] == 1 else _shortened(line.question)
+        soft = "" if line.soft is None or not 0.05 <= line.soft <= 0.95 else f" {line.soft:.2f}".replace("0.", ".")
+        parts.append(f"{_MARKS[line.passed]} {name}{soft}")
+    return "  ".join(parts)
+
+
+def _shortened(question: str) -> str:
+    text = " ".join(question.split())
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1].rstrip()}…"
 
 
 def metrics_of(

@@ -48,7 +48,14 @@ from checklist_rewards.rewards.failures import (
     shares_metrics,
     trl_before,
 )
-from checklist_rewards.rewards.log import NOT_ANSWERED, RewardLog, completion_metrics, log_records, metrics_of
+from checklist_rewards.rewards.log import (
+    NOT_ANSWERED,
+    RewardLog,
+    completion_metrics,
+    log_records,
+    metrics_of,
+    one_line,
+)
 from checklist_rewards.rewards.placement import check_child, within
 from checklist_rewards.rewards.readers import Readers
 from checklist_rewards.rewards.scorer_of import ScoringPipeline, scorer_of
@@ -236,7 +243,7 @@ class ChecklistReward(StagedReward):
         completion."""
         name, samples, scores = self.__name__, call.samples, call.scores
         if call.log_extra is not None:
-            call.log_extra(f"{name}/detail", ["null" if s is None else s.model_dump_json() for s in scores])
+            call.log_extra(f"{name}/items", [one_line(score) for score in scores])
         numbers = [*metrics_of(samples, scores, rewards, self.categories), *trail.metrics]
         numbers.append(("judge_seconds", call.seconds))
         metrics = [(f"{name}/{key}", value) for key, value in numbers]

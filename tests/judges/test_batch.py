@@ -231,3 +231,25 @@ def test_a_damaged_reply_never_gives_a_question_the_answer_of_another(case):
         return
     assert all(label == str(place + 1) for place, label in answers.labels.items() if (place + 1, "7") not in entries)
     assert not answers.labels.keys() & answers.refused.keys()
+
+
+@pytest.mark.parametrize("reasoning", [False, True])
+def test_the_example_of_the_form_is_the_beginning_of_valid_json(reasoning):
+    form = BatchJudge(backend=Script(reply(*TRUTH)), reasoning=reasoning).form(ITEMS)
+    [example] = [line for line in form.splitlines() if line.startswith('{"answers"')]
+    assert example.endswith(", ...]}")
+    [entry] = json.loads(example.removesuffix(", ...]}") + "]}")["answers"]
+    assert entry["index"] == 1 and entry["answer"] == "yes or no" and len(entry) == 2 + reasoning
+
+
+def test_the_seconds_of_the_engine_are_those_of_its_replies(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr("checklist_rewards.judges.meter.time.perf_counter", lambda: now[0])
+
+    def slowly(messages):
+        now[0] += 2.5
+        return reply(*TRUTH)
+
+    judge = BatchJudge(backend=Script(slowly))
+    judge.judge([Read(item, "Hi.") for item in ITEMS])
+    assert judge.receipt.engine_seconds == 2.5

@@ -3,8 +3,8 @@
 A mutant is one change by an operator of cosmic-ray (another comparison, a number one higher, `and` for `or`, ...) in a
 copy of this repository. It is *killed* if a test of the module fails or does not end, and *survived* otherwise: then a
 wrong program would pass. Some survivors are equivalent to the original; that is for a reader to decide. The tests of
-`scores/tally.py` are `tests/scores/test_tally.py`. If that does not exist, they are the files of `tests/scores` that
-name the module, or all of them. Slow tests do not run.
+`scores/tally.py` are `tests/scores/test_tally.py` or, if that does not exist, the files of `tests/scores` that name
+the module. A mutant that survives them meets all tests of the folder. Slow tests do not run.
 
     python tests/mutants/run.py --number 30 --seed 1
     python tests/mutants/run.py --number 30 --seed 1 scores judges/panel.py
@@ -25,6 +25,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for mutant in mutants:
             if mutant.module not in seconds:
                 started = time.monotonic()
-                passes = tested(copy, mutant.module, 10 * LIMIT) == "survived"
+                passes = tested(copy, tests_of(mutant.module), 10 * LIMIT) == "survived"
                 seconds[mutant.module] = time.monotonic() - started if passes else None
             result, change = "undecided", "the tests of this module fail without a mutant"
             if (unchanged := seconds[mutant.module]) is not None:
@@ -156,21 +157,33 @@ def outcome(copy: Path, mutant: Mutant, limit: float) -> tuple[str, str]:
     if after is None or ast.dump(ast.parse(before)) == ast.dump(ast.parse(after)):
         return "undecided", "no change"
     lines = [line for line in difflib.ndiff(before.splitlines(), after.splitlines()) if line[:2] in ("- ", "+ ")]
+    others = sorted(set(folder_of(mutant.module)) - set(tests_of(mutant.module)))
+    wide = [name for name in others if seconds_of(copy, name) is not None]
     path.write_text(after, encoding="utf-8")
     try:
-        return tested(copy, mutant.module, limit), "\n".join(lines)
+        result = tested(copy, tests_of(mutant.module), limit)
+        if result == "survived" and wide:
+            result = tested(copy, wide, max(LIMIT, TIMES * sum(seconds_of(copy, name) or 0 for name in wide)))
+        return result, "\n".join(lines)
     finally:
         path.write_text(before, encoding="utf-8")
 
 
-def tested(copy: Path, module: Path, limit: float) -> str:
-    """`survived` if the tests of a module pass in the copy, `killed` if one fails, `undecided` if there are none."""
+@cache
+def seconds_of(copy: Path, name: str) -> float | None:
+    """How long a file of tests takes without a mutant; None if it fails or has no fast test."""
+    started = time.monotonic()
+    return time.monotonic() - started if tested(copy, [name], 10 * LIMIT) == "survived" else None
+
+
+def tested(copy: Path, names: Sequence[str], limit: float) -> str:
+    """`survived` if these tests pass in the copy, `killed` if one fails, `undecided` if there are none."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not slow and not vllm"]
     settings = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     settings |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "HYPOTHESIS_SEED": "0"}
     try:
         status = subprocess.run(
-            [*command, *tests_of(module)], cwd=copy, env=settings, timeout=limit, capture_output=True
+            [*command, *names], cwd=copy, env=settings, timeout=limit, capture_output=True
         ).returncode
     except subprocess.TimeoutExpired:
         return "killed"
@@ -183,13 +196,20 @@ def tests_of(module: Path) -> list[str]:
     mirror = Path("tests") / inside.with_name(f"test_{inside.name}")
     if (REPO / mirror).is_file():
         return [str(mirror)]
-    folder = REPO / mirror.parent
+    files = folder_of(module)
+    name = ".".join(module.with_suffix("").parts)
+    naming = [
+        path for path in files if name in (REPO / path).read_text(encoding="utf-8") or inside.stem in Path(path).stem
+    ]
+    return naming or files
+
+
+def folder_of(module: Path) -> list[str]:
+    """All files of the nearest folder of tests."""
+    folder = (REPO / "tests" / module.relative_to(PACKAGE)).parent
     while not any(folder.glob("test_*.py")):
         folder = folder.parent
-    files = sorted(folder.glob("test_*.py"))
-    name = ".".join(module.with_suffix("").parts)
-    naming = [path for path in files if name in path.read_text(encoding="utf-8") or inside.stem in path.stem]
-    return [str(path.relative_to(REPO)) for path in naming or files]
+    return [str(path.relative_to(REPO)) for path in sorted(folder.glob("test_*.py"))]
 
 
 def table(results: dict[Path, dict[str, int]]) -> str:

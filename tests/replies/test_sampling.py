@@ -5,6 +5,7 @@ from checklist_rewards.errors import BackendError, ModelError, SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.replies import sample_replies
 from checklist_rewards.replies import sampling as sampling_module
+from checklist_rewards.replies.sampling import target_of
 from tests.generators.fakes import Replies
 
 WARM = Sampling(max_tokens=8, temperature=1.0)
@@ -210,3 +211,21 @@ def test_parts_of_text_are_one_text_and_others_are_refused(store):
     with pytest.raises(SampleError, match="prompt 2: only text can be sent to this model"):
         sample_replies(Engine("m", backend), [user("a"), image], WARM, store)
     assert texts(sample_replies(Engine("m", backend), [[{"role": "user", "content": None}]], WARM)) == [[" 0"]]
+
+
+@pytest.mark.parametrize(
+    ("reply", "text", "state"),
+    [
+        (Reply("fine", "stop"), "fine", "answered"),
+        (Reply("fi", "length"), "fi", "cut"),
+        (Reply("fine", None), "fine", "answered"),
+        (Reply("<think>so</think>fine", "stop"), "fine", "answered"),
+        (Reply("<think>so", "length"), "", "cut_in_thought"),
+        (Reply("fine", "stop", thought="so"), "fine", "answered"),
+        (Reply("", "length", thought="so"), "", "cut_in_thought"),
+        (Reply("", "stop"), "", "empty"),
+    ],
+)
+def test_what_a_reply_answers(reply, text, state):
+    target = target_of(reply)
+    assert (target.text, target.state) == (text, state)

@@ -113,7 +113,7 @@ def test_metrics_and_log_lines_are_written_once(tmp_path):
     details: list[str] = []
     for part in parts:
         part(**BATCH, log_metric=lambda *pair: metrics.append(pair), log_extra=lambda name, _: details.append(name))
-    assert details == ["checklist_reward/detail"]
+    assert details == ["checklist_reward/items"]
     names = [name for name, _ in metrics]
     assert names.count("checklist_reward/judge_seconds") == 1 and names.count("checklist_reward/unscored") == 4
     assert names.count("checklist_reward/form/score") == 2 and names.count("checklist_reward/other/score") == 1

@@ -3,6 +3,7 @@
 import json
 import pickle
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -131,13 +132,13 @@ def test_none_stays_none_and_a_clipped_value_is_in_its_range(yes, steps, text):
         assert value is None or 0 <= value <= 1
 
 
-def test_what_the_trainer_gets_is_shaped_and_what_is_logged_of_the_judge_is_not():
+def test_what_the_trainer_gets_is_shaped_and_what_is_logged_of_the_judge_is_not(tmp_path):
     backend = FakeBackend(lambda prefix, tail: 0.75)
-    reward = ChecklistReward(ChecklistScorer(backend=backend, store=False), shaping=[{"name": "clipped", "high": 0.5}])
-    details = []
+    scorer, log = ChecklistScorer(backend=backend, store=False), tmp_path / "log.jsonl"
+    reward = ChecklistReward(scorer, shaping=[{"name": "clipped", "high": 0.5}], log=log)
     call = dict(prompts=["A"], completions=["x"], checklist=[["Is it?"]])
-    assert reward(**call, log_extra=lambda name, values: details.extend(values)) == [0.5]
-    assert json.loads(details[0])["primary_score"] == 0.75
+    assert reward(**call) == [0.5]
+    assert json.loads(log.read_text())["score"]["primary_score"] == 0.75
     assert reward.pop_stats()["checklist_reward/score"] == 0.5
     assert pickle.loads(pickle.dumps(reward.shaping))([0.9], [None], ["A"]) == [None]
 
@@ -146,12 +147,13 @@ def test_what_the_trainer_gets_is_shaped_and_what_is_logged_of_the_judge_is_not(
 @pytest.mark.xdist_group("trainers")
 def test_grpo_trains_on_shaped_rewards(tmp_path):
     penalty = {"name": "length_penalty", "unit": "characters", "free": 0, "cap": 60, "exponent": 1}
-    scorer = ChecklistScorer(backend=FakeBackend(by_hash), store=False)
-    trainer = train(ChecklistReward(scorer, shaping=["earned", penalty, "centred"]), tmp_path, max_steps=1)
+    scorer, log = ChecklistScorer(backend=FakeBackend(by_hash), store=False), tmp_path / "log.jsonl"
+    trainer = train(ChecklistReward(scorer, shaping=["earned", penalty, "centred"], log=log), tmp_path, max_steps=1)
     assert trainer.state.global_step == 1
     table = completions(tmp_path)
     length = table["completion"].map(lambda messages: len(messages[-1]["content"]))
-    judged = table["checklist_reward/detail"].map(lambda detail: json.loads(detail)["expected_score"])
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    judged = pd.Series([record["score"]["expected_score"] for record in records])
     raw = judged - 0.5 * (length / 60).clip(upper=1)
     for start in (0, 4):
         group = raw.iloc[start : start + 4]

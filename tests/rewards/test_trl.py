@@ -127,7 +127,7 @@ def test_a_row_without_a_checklist_is_none_and_costs_nothing():
     )
     assert rewards == [None, pytest.approx(0.9)]
     assert len(backend.asked) == 1
-    assert log.extra["checklist_reward/detail"][0] == "null"
+    assert log.extra["checklist_reward/items"] == ["not judged", "1/1  ✓ Is red? .90"]
     assert log.metrics["checklist_reward/unscored"] == [1.0, 0.0]
     assert reward_on()(prompts=["A"], completions=["x"], checklist=[None]) == [None]
 
@@ -149,7 +149,7 @@ def test_a_reward_is_none_or_a_finite_number_from_0_to_1(weights, yes, metric, r
 
 
 @pytest.mark.parametrize("metric", ["pass", "weighted", "expected", "normalized"])
-def test_a_metric_gives_what_a_scorer_with_that_primary_metric_gives(metric):
+def test_a_metric_gives_what_a_scorer_with_that_primary_metric_gives(metric, tmp_path):
     items = [
         {"question": "Is red?", "weight": 3, "required": True},
         {"question": "Is blue?", "weight": -1},
@@ -157,12 +157,12 @@ def test_a_metric_gives_what_a_scorer_with_that_primary_metric_gives(metric):
     ]
     backend = FakeBackend(lambda prefix, tail: None if "cursed" in tail else knows(prefix, tail))
     batch = dict(prompts=["A"] * 3, completions=["red", "red and blue", "blue"], checklist=[items] * 3)
-    log = Log()
-    rewards = reward_on(backend, metric=metric)(**batch, log_extra=log.column)
+    rewards = reward_on(backend, metric=metric, log=tmp_path / "log.jsonl")(**batch)
     scorer = ChecklistScorer(backend=backend, store=False, primary_metric=metric)
     assert rewards == reward_on(scorer=scorer)(**batch)
     assert rewards[2] == 0.0, "the required item failed"
-    assert {json.loads(detail)["primary_metric"] for detail in log.extra["checklist_reward/detail"]} == {metric}
+    records = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert {record["score"]["primary_metric"] for record in records} == {metric}
 
 
 # --- the column
@@ -222,18 +222,33 @@ def test_one_checklist_per_completion_is_demanded(checklist):
 # --- logging
 
 
-def test_the_detail_column_has_one_score_as_json_per_completion_and_can_be_aggregated_again():
+def test_the_table_of_the_trainer_has_one_line_per_completion():
     log = Log()
-    checklists = [["Is red?", "Is blue?"], ["Is red?"]]
-    rewards = reward_on(name="words")(
-        prompts=["A", "B"], completions=["red", "blue"], checklist=checklists, log_extra=log.column
+    tone = {"question": "Is blue?", "category": "tone"}
+    checklists = [["Is red?", tone], ["Is red?", "Is " + "very " * 20 + "red?"], [f"Is red {n}?" for n in range(12)]]
+    reward_on(name="words")(
+        prompts=["A", "B", "C", "D"],
+        completions=["red", "blue", "red", ""],
+        checklist=[*checklists, ["Is red?"]],
+        log_extra=log.column,
     )
-    assert list(log.extra) == ["words/detail"]
-    assert all(isinstance(value, str) for value in log.extra["words/detail"])
-    scores = [Score.model_validate_json(value) for value in log.extra["words/detail"]]
-    assert [score.primary_score for score in scores] == rewards
+    assert list(log.extra) == ["words/items"]
+    assert log.extra["words/items"] == [
+        "1/2  ✓ Is red? .90  ✗ tone .10",
+        "0/2  ✗ Is red? .10  ✗ Is very very very very very ver… .10",
+        "12/12",
+        "no answer: empty",
+    ]
+
+
+def test_the_log_has_scores_that_can_be_aggregated_again(tmp_path):
+    path = tmp_path / "log.jsonl"
+    rewards = reward_on(log=path)(prompts=["A"], completions=["red"], checklist=[["Is red?", "Is blue?"]])
+    [record] = [json.loads(line) for line in path.read_text().splitlines()]
+    score = Score.model_validate(record["score"])
+    assert [score.primary_score] == rewards
     heavier = Checklist.parse([{"question": "Is red?", "weight": 3}, "Is blue?"])
-    assert rescore(heavier, scores[0]).primary_score == pytest.approx((3 * 0.9 + 0.1) / 4)
+    assert rescore(heavier, score).primary_score == pytest.approx((3 * 0.9 + 0.1) / 4)
 
 
 def test_metrics_are_logged_once_per_completion_so_that_means_weigh_completions():
