@@ -37,6 +37,10 @@ class NoServerError(ModelError):
     """No server responds at the given address. Several judges continue without this one (`judges/several.py`)."""
 
 
+class UnguardedScriptError(ModelError):
+    """vLLM cannot start its engine, because the main script has no `if __name__ == "__main__":`."""
+
+
 class BackendError(ChecklistRewardsError, RuntimeError):
     """An engine failed at run time. The affected reads are unanswered and do not count in any score."""
 

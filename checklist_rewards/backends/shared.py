@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
@@ -18,8 +19,10 @@ from checklist_rewards.backends.models import (
 )
 from checklist_rewards.backends.packaged import PACKAGED
 from checklist_rewards.backends.servers import joined, server_addresses
-from checklist_rewards.errors import ModelError
+from checklist_rewards.errors import ModelError, UnguardedScriptError
 from checklist_rewards.validation import install, missing, unknown
+
+logger = logging.getLogger(__name__)
 
 BackendName = Literal["auto", "transformers", "vllm", "openai", "decisions", "encoder"]
 OPENAI, DECISIONS, ENCODER = "openai", "decisions", "encoder"
@@ -36,7 +39,8 @@ def choose_backend(model: str, backend: str = "auto", base_url: str | None = Non
 
     `auto` selects a server if `base_url` is given, the encoder engine for a folder with a cross-encoder, vLLM if it is
     installed and the model is not the pocket model, and transformers otherwise. This holds on CPUs too: on two cores,
-    vLLM answered 6 to 12 reads per second with `english`, and transformers 1 to 2; both load in under a minute.
+    vLLM answered 6 to 12 reads per second with `english`, and transformers 1 to 2; both load in under a minute. A
+    packaged model in a script without `if __name__ == "__main__":`, where vLLM cannot start, runs in transformers.
     `openai` and `decisions` without `base_url` are OpenAI.
 
     Raises:
@@ -133,7 +137,13 @@ def load_backend(
     key = (name, resolved, place, json.dumps(settings, sort_keys=True, default=str))
     with _lock:
         if key not in _engines:
-            _engines[key] = _build(name, model, base_url, settings)
+            try:
+                _engines[key] = _build(name, model, base_url, settings)
+            except UnguardedScriptError as error:
+                if backend != "auto" or model not in PACKAGED or settings:
+                    raise
+                logger.warning("%s Until then %r runs in transformers, which is slower.", error, model)
+                _engines[key] = _build("transformers", model, None, {})
         return _engines[key]
 
 

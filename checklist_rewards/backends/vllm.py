@@ -37,7 +37,7 @@ from checklist_rewards.backends.deadline import MISSED, is_over
 from checklist_rewards.backends.loading import warn_about_copies
 from checklist_rewards.backends.models import adapter_dir, model_identity, pinned, resolve_model
 from checklist_rewards.backends.reads import Answer, read_prompts
-from checklist_rewards.errors import BackendError, ModelError
+from checklist_rewards.errors import BackendError, ModelError, UnguardedScriptError
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
 logger = logging.getLogger(__name__)
@@ -402,8 +402,8 @@ def _refuse_while_importing() -> None:
 
 
 def _refuse_unguarded_script() -> None:
-    """Raise [`ModelError`] if the main script is at a line that a child process would run again. Without it, the child
-    runs the whole script up to here, and vLLM then reports only that its engine has not started."""
+    """Raise [`UnguardedScriptError`] if the main script is at a line that a child process would run again. Without it,
+    the child runs the whole script up to here, and vLLM then reports only that its engine has not started."""
     main = sys.modules["__main__"]
     path, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
     if path is None or (spec is not None and spec.name.rpartition(".")[2] == "__main__"):
@@ -412,7 +412,7 @@ def _refuse_unguarded_script() -> None:
     while frame is not None:
         is_script = frame.f_globals is vars(main) and frame.f_code.co_name == "<module>"
         if is_script and not _guarded(path, frame.f_lineno):
-            raise ModelError(_GUARD_NEEDED.format(path, f" (line {frame.f_lineno})"))
+            raise UnguardedScriptError(_GUARD_NEEDED.format(path, f" (line {frame.f_lineno})"))
         frame = frame.f_back
 
 

@@ -267,6 +267,19 @@ def test_a_script_without_a_main_guard_is_refused_before_the_engine_starts(tmp_p
         assert "if __name__ == '__main__':`." in done.stdout
 
 
+def test_a_packaged_model_in_a_script_without_a_main_guard_runs_in_transformers(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from checklist_rewards import ChecklistScorer\n"
+        "scorer = ChecklistScorer('smollm2', store=False, mass_floor=0)\n"
+        "score = scorer.score(['Is it short?'], 'A word.')\n"
+        "print(type(scorer.judge.engine.load()).__name__, score.answered)\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
+    assert done.stdout.splitlines()[-1:] == ["TransformersBackend 1"], done.stderr
+    assert "'smollm2' runs in transformers" in done.stderr and "put the code that scores (line 3)" in done.stderr
+
+
 def test_an_interactive_session_needs_no_main_guard():
     done = subprocess.run([sys.executable, "-c", UNGUARDED + "train()"], capture_output=True, text=True, timeout=240)
     assert done.stdout == "starts\n", done.stderr
