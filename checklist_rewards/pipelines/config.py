@@ -15,6 +15,7 @@ misspelled name is an error. Relative paths are resolved against the folder of t
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -243,12 +244,20 @@ class PipelineConfig(BaseModel):
         return read_model(cls, path)
 
     def save(self, path: str | Path) -> None:
-        """Save to a JSON or YAML file, by its extension. Default values are omitted.
+        """Save to a JSON or YAML file, by its extension. Default values are omitted. Files such as prompts are named
+        relative to the config, so that they can be moved or committed together.
 
         Raises:
             ConfigError: If the file has another extension.
         """
-        write_value(self.model_dump(mode="json", exclude_defaults=True) | {"name": self.name}, path)
+        value = self.model_dump(mode="json", exclude_defaults=True) | {"name": self.name}
+        folder = Path(path).expanduser().resolve().parent
+        for part in (value.get("generator", {}), value.get("scorer", {})):
+            for key in part.keys() & {"prompt", "judge", "examples", "calibration"}:
+                part[key] = _beside(part[key], folder)
+            if prompts := part.get("prompts"):
+                part["prompts"] = {stage: _beside(prompt, folder) for stage, prompt in prompts.items()}
+        write_value(value, path)
 
 
 def entry_of(part: _Part) -> Entry:
@@ -276,6 +285,11 @@ def _try(part: _Part) -> None:
             raise ConfigError(f"{what} {part.kind!r} cannot be created with {settings!r:.200} ({error}).") from None
         except ChecklistRewardsError as error:
             raise ConfigError(str(error).replace("primary_metric=", "metric=", 1)) from None
+
+
+def _beside(file: str, folder: Path) -> str:
+    """An absolute path relative to a folder; a name unchanged."""
+    return Path(os.path.relpath(file, folder)).as_posix() if Path(file).is_absolute() else file
 
 
 def _located(prompt: str | None, context: Mapping[str, Any] | None) -> str | None:

@@ -97,6 +97,19 @@ def test_a_prompt_file_is_found_beside_its_config_and_kept_by_its_whole_path(tmp
     assert PipelineConfig.load("elsewhere.json") == config
 
 
+def test_a_saved_config_moves_together_with_its_prompts(tmp_path):
+    (tmp_path / "one" / "prompts").mkdir(parents=True)
+    (tmp_path / "one" / "prompts" / "writer.md").write_text("Write questions about: {input}")
+    (tmp_path / "one" / "prompts" / "judge.md").write_text("{target}\n\n{question}")
+    data = {"generator": {"prompt": "prompts/writer.md"}, "scorer": {"prompt": "prompts/judge.md"}}
+    PipelineConfig.parse(data, folder=tmp_path / "one").save(tmp_path / "one" / "saved.yaml")
+    assert str(tmp_path) not in (tmp_path / "one" / "saved.yaml").read_text()
+    (tmp_path / "one").rename(tmp_path / "two")
+    config = PipelineConfig.load(tmp_path / "two" / "saved.yaml")
+    assert config.generator.prompt == str(tmp_path / "two" / "prompts" / "writer.md")
+    assert config.scorer.prompt == str(tmp_path / "two" / "prompts" / "judge.md")
+
+
 WRONG = {
     "a key": ({"genrator": {}}, ["genrator: unknown key", "name, description", "generator, refiners, scorer"]),
     "a key inside": ({"scorer": {"mod": "item"}}, ["scorer.mod: unknown key", "mode, use_logprobs"]),
