@@ -215,6 +215,11 @@ class ChecklistReward(StagedReward):
     ) -> Call:
         """Score the completions of one call; the first step of [`rewarded`], with the arguments of [`__call__`]."""
         trainer = trainer_of(log_metric, trainer_state)
+        if list(getattr(trainer, "reward_func_names", ())).count(self.__name__) > 1:
+            raise SampleError(
+                f"two rewards of this trainer are named {self.__name__!r}, so their metrics would be mixed; give each "
+                "a name of its own with name=..."
+            )
         samples = self._samples(prompts, completions, columns, trainer)
         started = time.perf_counter()
         scores = self._scores(samples)

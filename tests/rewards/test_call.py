@@ -1,8 +1,13 @@
 """Who calls a reward."""
 
+import pytest
 from transformers import TrainerState
 
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards.call import trainer_of
+from checklist_rewards.rewards.trl import ChecklistReward
+from tests.fakes import FakeBackend
 
 
 def test_the_trainer_behind_a_call_is_found_through_its_hook_or_among_the_callers():
@@ -25,3 +30,17 @@ def test_the_trainer_behind_a_call_is_found_through_its_hook_or_among_the_caller
     assert ours.calls(state) is ours and ours.calls(state, theirs) is ours and theirs.calls(state, ours) is ours
     assert theirs.calls(state) is None, "another trainer with an equal state"
     assert Trainer(state).calls(state) is None, "not a trainer"
+
+
+def test_two_rewards_of_a_trainer_have_two_names():
+    class Trainer:
+        reward_func_names = ("checklist_reward", "length", "checklist_reward")
+
+        def log_metric(self, name, value):
+            """Ignore it."""
+
+    scorer = ChecklistScorer(backend=FakeBackend(), store=False)
+    batch = dict(prompts=["A"], completions=["x"], checklist=[["Is it?"]], log_metric=Trainer().log_metric)
+    with pytest.raises(SampleError, match="two rewards of this trainer are named 'checklist_reward'.*name=..."):
+        ChecklistReward(scorer)(**batch)
+    assert ChecklistReward(scorer, name="length")(**batch) == [0.5]
