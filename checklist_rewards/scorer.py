@@ -12,6 +12,7 @@ anything is sent to the judge. A read that the judge then fails to answer is una
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,7 @@ from checklist_rewards.judges.settings import JudgeKwargs, JudgeSettings, Mode, 
 from checklist_rewards.scores import (
     DEFAULT_THRESHOLD,
     NO_ANSWER_STATES,
+    PRIMARY_METRICS,
     Abstention,
     Aggregation,
     NoAnswer,
@@ -42,7 +44,7 @@ from checklist_rewards.scores import (
     Verdict,
     score_checklist,
 )
-from checklist_rewards.validation import known
+from checklist_rewards.validation import known, one_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +94,13 @@ class ChecklistScorer:
         model (`str`, [`Engine`] or [`JudgeSettings`], *optional*, defaults to `"pocket"`):
             The judge: "pocket", a folder, a Hub id, or with `base_url` the name that the server uses for it. Or all
             settings of the judge as one value.
-        primary_metric, threshold, min_answered, abstention, no_answer (*optional*):
-            The fields of [`Aggregation`]. `primary_metric` defaults to `quality` in mode `quality`, otherwise to
-            `expected`; `threshold` to that of the calibration, if it has one, otherwise to 0.6.
+        metric (`str`, *optional*):
+            Which aggregate is the score: `pass`, `weighted`, `expected`, `normalized` or `quality`; the field
+            `primary_metric` of [`Aggregation`]. Defaults to `quality` in mode `quality`, otherwise to `expected`. The
+            earlier name `primary_metric` is still taken, with a warning.
+        threshold, min_answered, abstention, no_answer (*optional*):
+            The other fields of [`Aggregation`]. `threshold` defaults to that of the calibration, if it has one,
+            otherwise to 0.6.
         checks, allow_code (*optional*):
             The fields of [`CheckSettings`]: what answers items with a code check, and whether checks may run code.
         budget ([`Budget`] or mapping, *optional*):
@@ -117,7 +123,7 @@ class ChecklistScorer:
         self,
         model: str | Engine | JudgeSettings = "pocket",
         *,
-        primary_metric: PrimaryMetric | None = None,
+        metric: PrimaryMetric | None = None,
         threshold: float | None = None,
         min_answered: float = Aggregation.min_answered,
         abstention: Abstention = Aggregation.abstention,
@@ -129,27 +135,32 @@ class ChecklistScorer:
         judge: Judge | str | Path | None = None,
         **settings: Unpack[JudgeKwargs],
     ):
+        given: dict[str, Any] = {**settings}
+        if RENAMED in given:
+            warnings.warn("primary_metric is metric now; the old name ends with 0.2.", FutureWarning, stacklevel=2)
+            metric = given.pop(RENAMED) if metric is None else metric
         if isinstance(model, JudgeSettings):
-            refuse_any(settings, "together with JudgeSettings; set it there")
-        known("ChecklistScorer", settings, ARGUMENTS)
-        self.settings = model if isinstance(model, JudgeSettings) else JudgeSettings(model, **settings)
+            refuse_any(given, "together with JudgeSettings; set it there")
+        known("ChecklistScorer", given, ARGUMENTS)
+        self.settings = model if isinstance(model, JudgeSettings) else JudgeSettings(model, **given)
         checking = CheckSettings(checks, allow_code)
         self.checks, self.allow_code = checking.checks, checking.allow_code
         mode, calibration = self.settings.mode, self.settings.loaded_calibration
-        if primary_metric is None:
-            primary_metric = "quality" if mode == "quality" else "expected"
+        if metric is None:
+            metric = "quality" if mode == "quality" else "expected"
+        one_of("metric", metric, PRIMARY_METRICS)
         if threshold is None:
             threshold = None if calibration is None else calibration.threshold
         self.aggregation = Aggregation(
-            primary_metric=primary_metric,
+            primary_metric=metric,
             threshold=DEFAULT_THRESHOLD if threshold is None else threshold,
             min_answered=min_answered,
             abstention=abstention,
             no_answer=no_answer,
         )
         graded = mode == "quality" or self.settings.is_remote or not isinstance(judge, None | str | Path)
-        if primary_metric == "quality" and not graded:
-            raise SampleError(f"primary_metric='quality' requires mode='quality', which grades; mode is {mode!r}.")
+        if metric == "quality" and not graded:
+            raise SampleError(f"metric='quality' requires mode='quality', which grades; mode is {mode!r}.")
         self.judge = self._judge(judge, store, budget)
 
     def _judge(
@@ -289,5 +300,7 @@ def _signature() -> inspect.Signature:
 
 
 ChecklistScorer.__signature__ = _signature()  # type: ignore[attr-defined]
+RENAMED = "primary_metric"
+"""The earlier name of `metric`."""
 ARGUMENTS = tuple(inspect.signature(ChecklistScorer).parameters)
 """The names of all arguments of a [`ChecklistScorer`]."""

@@ -129,7 +129,7 @@ def main(argv: list[str] | None = None) -> None:
     train_items = tasks(args.train_prompts, seed=1, split="test")
     test_items = tasks(args.test_prompts, seed=2, split="test")
     store = args.output / "store.sqlite"
-    scorer = ChecklistScorer("pocket", store=store, primary_metric=args.metric)
+    scorer = ChecklistScorer("pocket", store=store, metric=args.metric)
 
     console.print("[bold]1/4[/] writing a checklist for every prompt")
     train_set, train_items = checklist_dataset(train_items, store)

@@ -2,7 +2,7 @@
 
     python recipes/soft_vs_hard.py --output runs/soft_vs_hard
 
-*Soft* is `primary_metric="expected"`: the weighted mean of P(yes). *Hard* is `"pass"`: the fraction of items passed.
+*Soft* is `metric="expected"`: the weighted mean of P(yes). *Hard* is `"pass"`: the fraction of items passed.
 All other settings are those of the demo. Each run is evaluated on held-out prompts by code (*gold*) every
 `--eval-every` steps, and at the end by its own judge (*proxy*). A group is *without variance* if all completions of a
 prompt have the same reward, so it gives no gradient.
@@ -37,7 +37,7 @@ class SoftVsHard(Study):
     """Runs with either metric."""
 
     def scorer(self, arm: str, store: Path) -> ChecklistScorer:
-        return ChecklistScorer("pocket", store=store, primary_metric=ARMS[arm])
+        return ChecklistScorer("pocket", store=store, metric=ARMS[arm])
 
     def greedy_gold(self, policy: Path) -> float:
         return gold(self.test_items, sample_policy(str(policy), self.test_items, n=1, temperature=0.0))

@@ -293,12 +293,12 @@ def test_an_imported_rubric_with_options_penalties_and_abstentions_is_scored():
     said = {"cannot_assess": 1.0, "Lukewarm": 1.0}
     letters = lambda shown: {letter: said.get(label, 0.0) for letter, label in shown.items()}  # noqa: E731
     backend = Lettered(letters, lambda prefix, tail: 1.0)
-    scorer = ChecklistScorer(backend=backend, store=False, abstention="fail", primary_metric="weighted")
+    scorer = ChecklistScorer(backend=backend, store=False, abstention="fail", metric="weighted")
     score = scorer.score(checklist, row["target"], row["prompt"])
     assert [item.answer for item in score.items] == ["yes", "cannot_assess", "Lukewarm"]
     # 4 x 1 - 6 x 1 + 5 x .4 = 0, of 9
     assert score.raw_score == pytest.approx(0) and score.primary_score == pytest.approx(0)
-    skipped = ChecklistScorer(backend=backend, store=False, primary_metric="weighted").score(checklist, "x")
+    skipped = ChecklistScorer(backend=backend, store=False, metric="weighted").score(checklist, "x")
     assert skipped.primary_score == pytest.approx((4 + 2) / 9)
 
 

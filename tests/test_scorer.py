@@ -1,13 +1,18 @@
 """The scorer: what it refuses before asking, and that samples come back in order whatever the engine did."""
 
+import inspect
 import json
 import pickle
 
 import pytest
+import typer
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample
+from checklist_rewards.cli import app
 from checklist_rewards.errors import ChecklistError, ModelError, PromptError, SampleError
 from checklist_rewards.judges import BatchJudge, LogprobJudge, QualityJudge, ReasonedJudge
+from checklist_rewards.pipelines.config import ScorerConfig
+from checklist_rewards.rewards.configured import config_keys
 from checklist_rewards.scores import Verdict, rescore
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Script
@@ -122,7 +127,7 @@ def test_bad_samples_are_refused_by_number_before_anything_is_asked(sample, word
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"primary_metric": "mean"}, "primary_metric='mean'.*'expected'"),
+        ({"metric": "mean"}, "metric='mean'.*'expected'"),
         ({"threshold": 1.5}, "threshold=1.5.*from 0 to 1"),
         ({"min_answered": float("nan")}, "min_answered=nan"),
         ({"mass_floor": "high"}, "mass_floor='high'"),
@@ -155,8 +160,8 @@ def test_bad_settings_are_refused_with_what_is_allowed(options, words):
         ({"temperature": -1.0}, "temperature=-1.0.*from 0 up"),
         ({"temperature": float("nan")}, "temperature=nan"),
         ({"capture_reasoning": "no"}, "capture_reasoning='no'"),
-        ({"primary_metric": "quality"}, "primary_metric='quality' requires mode='quality'.*mode is 'item'"),
-        ({"primary_metric": "quality", "mode": "batch"}, "requires mode='quality'.*'batch'"),
+        ({"metric": "quality"}, "metric='quality' requires mode='quality'.*mode is 'item'"),
+        ({"metric": "quality", "mode": "batch"}, "requires mode='quality'.*'batch'"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused_in_one_sentence(options, words):
@@ -180,7 +185,7 @@ def test_a_prompt_of_the_wrong_kind_is_refused():
         ({"capture_reasoning": True}, ReasonedJudge, "expected", 0.0),
         ({"samples": 5}, ReasonedJudge, "expected", 0.7),
         ({"temperature": 0.3}, ReasonedJudge, "expected", 0.3),
-        ({"mode": "batch", "primary_metric": "pass"}, BatchJudge, "pass", 0.0),
+        ({"mode": "batch", "metric": "pass"}, BatchJudge, "pass", 0.0),
         ({"mode": "batch", "temperature": 0.5}, BatchJudge, "expected", 0.5),
         ({"mode": "quality"}, QualityJudge, "quality", 0.0),
     ],
@@ -205,7 +210,7 @@ def test_history_and_reference_reach_every_judge(options):
 
 def test_rocketevals_prompt_shows_the_history_and_is_read_in_one_token():
     backend = FakeBackend(lambda prefix, tail: 0.9 if "user: Hey" in prefix else 0.1)
-    scorer = ChecklistScorer(backend=backend, prompt="judges/rocketeval", primary_metric="normalized", store=False)
+    scorer = ChecklistScorer(backend=backend, prompt="judges/rocketeval", metric="normalized", store=False)
     assert scorer.score(["a?"], "Hi.", "Bye?", history="user: Hey").primary_score == pytest.approx(0.9)
     assert scorer.score(["a?"], "Hi.", "Bye?").primary_score == pytest.approx(0.1)
 
@@ -227,12 +232,10 @@ def test_a_failed_read_is_no_score_and_no_neighbours_loss():
 
 
 def test_a_score_survives_json_and_a_scorer_survives_pickling():
-    scorer = scorer_on(primary_metric="pass", threshold=0.95)
+    scorer = scorer_on(metric="pass", threshold=0.95)
     score = scorer.score(Checklist.parse(["Is red?"]), target="red")
     assert type(score).model_validate_json(score.model_dump_json()) == score
-    copy = pickle.loads(
-        pickle.dumps(ChecklistScorer("pocket", backend="transformers", primary_metric="pass", store=False))
-    )
+    copy = pickle.loads(pickle.dumps(ChecklistScorer("pocket", backend="transformers", metric="pass", store=False)))
     assert copy.aggregation.primary_metric == "pass"
     assert score.primary_score == 0.0
 
@@ -240,3 +243,24 @@ def test_a_score_survives_json_and_a_scorer_survives_pickling():
 def test_a_misspelled_argument_is_one_sentence_with_the_right_name():
     with pytest.raises(SampleError, match=r"unknown argument 'treshold' \(did you mean 'threshold'\?\); allowed"):
         ChecklistScorer("pocket", treshold=0.5)
+
+
+def test_the_earlier_name_of_the_metric_is_taken_with_a_warning():
+    with pytest.warns(FutureWarning, match="primary_metric is metric now"):
+        scorer = ChecklistScorer(backend=FakeBackend(), store=False, primary_metric="pass")
+    assert scorer.aggregation.primary_metric == "pass"
+
+
+def test_python_yaml_and_shell_have_the_same_settings_of_a_judge():
+    """Each setting has one name; the shell's are spelled with hyphens."""
+    python = set(inspect.signature(ChecklistScorer).parameters)
+    yaml = set(ScorerConfig.model_fields) - {"kind", "options"}
+    only_in_python = {"model", "backend", "base_url", "engine", "budget", "store"}
+    only_in_yaml = {"scale"}
+    assert python - only_in_python == yaml - only_in_yaml
+    assert python < set(config_keys()), "of a reward"
+    command = typer.main.get_command(app).commands["score"]
+    options = {name.lstrip("-").replace("-", "_") for option in command.params for name in option.opts}
+    renamed = {"use_logprobs": "logprobs", "capture_reasoning": "reasoning", "temperature": "scorer_temperature"}
+    shell = {renamed.get(name, name) for name in (python | yaml) - {"max_tokens", "budget", "backend"}}
+    assert shell - options == set()

@@ -44,7 +44,6 @@ from checklist_rewards.scores import Aggregation
 from checklist_rewards.validation import one_sentence
 
 DEFAULT_MODE = "item"
-_RENAMED = {"metric": "primary_metric"}
 _OF_A_MODE = [name for name in settings_of(JudgeSettings) if name not in (*ENGINE_SETTINGS, "mode", "mass_floor")]
 
 
@@ -65,7 +64,7 @@ class _Part(BaseModel):
     def settings(self) -> dict[str, Any]:
         """The keyword arguments of the part; unset values are omitted."""
         named = {name: getattr(self, name) for name in type(self).model_fields if name not in ("kind", "options")}
-        return {_RENAMED.get(name, name): value for name, value in named.items() if value is not None} | self.options
+        return {name: value for name, value in named.items() if value is not None} | self.options
 
 
 class GeneratorConfig(_Part):
@@ -133,7 +132,7 @@ class RefinerConfig(_Part):
 _SCORER_SETTINGS: dict[str, Any] = {
     name: (setting.kind | None, Field(default=None, allow_inf_nan=False if setting.kind is float else None))
     for name, setting in (settings_of(JudgeSettings) | settings_of(Aggregation)).items()
-    if name not in (*ENGINE_SETTINGS, *_RENAMED.values())
+    if name not in (*ENGINE_SETTINGS, "primary_metric")
 }
 _ScorerSettings: Any = create_model("_ScorerSettings", __base__=_Part, **_SCORER_SETTINGS)
 
@@ -284,7 +283,7 @@ def _try(part: _Part) -> None:
         except TypeError as error:
             raise ConfigError(f"{what} {part.kind!r} cannot be created with {settings!r:.200} ({error}).") from None
         except ChecklistRewardsError as error:
-            raise ConfigError(str(error).replace("primary_metric=", "metric=", 1)) from None
+            raise ConfigError(str(error)) from None
 
 
 def _beside(file: str, folder: Path) -> str:

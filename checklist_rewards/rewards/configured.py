@@ -19,7 +19,7 @@ import yaml
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.judges.jury import placed
 from checklist_rewards.rewards.reward import ChecklistReward
-from checklist_rewards.scorer import ChecklistScorer
+from checklist_rewards.scorer import RENAMED, ChecklistScorer
 from checklist_rewards.validation import unknown
 
 CONFIG_VARIABLE = "CHECKLIST_REWARDS_CONFIG"
@@ -79,4 +79,4 @@ def config_keys() -> list[str]:
     """Keys allowed in the YAML file: the arguments of [`ChecklistReward`] and [`ChecklistScorer`]."""
     signatures = (inspect.signature(ChecklistReward), inspect.signature(ChecklistScorer))
     names = [p.name for s in signatures for p in s.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    return [name for name in names if name != "scorer"]
+    return [name for name in dict.fromkeys([*names, RENAMED]) if name != "scorer"]

@@ -84,7 +84,7 @@ class ChecklistReward(StagedReward):
             arguments of a [`ChecklistScorer`] here.
         metric (`str`, *optional*):
             Metric to use as the reward: `pass`, `weighted`, `expected`, `normalized`, or `quality` if the scorer
-            grades. Defaults to the scorer's `primary_metric`. Required items and `min_answered` apply to all metrics.
+            grades. Defaults to that of the scorer. Required items and `min_answered` apply to all metrics.
         name (`str`, *optional*, defaults to `"checklist_reward"`):
             Name of the reward in the trainer's logs. Two rewards of one trainer need different names.
         column (`str`, *optional*, defaults to `"checklist"`):
@@ -157,9 +157,11 @@ class ChecklistReward(StagedReward):
         categories: Sequence[str] = (),
         **scorer_arguments: Any,
     ):
-        scorer, scale = scorer_of(ChecklistReward, scorer, scorer_arguments)
         if metric is not None:
             one_of("metric", metric, PRIMARY_METRICS)
+        if metric is not None and scorer is None:
+            scorer_arguments["metric"] = metric
+        scorer, scale = scorer_of(ChecklistReward, scorer, scorer_arguments)
         if metric == "quality" and "quality" not in (scorer.mode, scorer.aggregation.primary_metric):
             raise SampleError(f"metric='quality' requires a scorer with mode='quality'; its mode is {scorer.mode!r}.")
         if not isinstance(name, str) or not name or name in _TAKEN_NAMES:

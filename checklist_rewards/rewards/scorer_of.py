@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from checklist_rewards.checklists import Option
 from checklist_rewards.errors import SampleError
-from checklist_rewards.scorer import ARGUMENTS, ChecklistScorer
+from checklist_rewards.scorer import ARGUMENTS, RENAMED, ChecklistScorer
 from checklist_rewards.scores.scales import ordinal_scale
 from checklist_rewards.validation import known
 
@@ -34,7 +34,7 @@ def scorer_of(
 ) -> tuple[ChecklistScorer, tuple[Option, ...] | None]:
     """The scorer of a reward of the class `owner`, and the scale of a pipeline."""
     own = inspect.signature(owner).parameters.values()
-    known(owner.__name__, arguments, [*(p.name for p in own if p.kind is not p.VAR_KEYWORD), *ARGUMENTS])
+    known(owner.__name__, arguments, [*(p.name for p in own if p.kind is not p.VAR_KEYWORD), *ARGUMENTS, RENAMED])
     if given is None:
         return ChecklistScorer(**arguments), None
     steps = given.config.scorer.scale if isinstance(given, ScoringPipeline) else None

@@ -252,7 +252,7 @@ def test_the_judges_of_whole_checklists_are_asked_what_is_left(mode):
         assert "Is it kind?" in text and "Is it short?" not in text
         return json.dumps({"answers": [{"index": 1, "answer": "no"}], "grade": 3})
 
-    scorer = scorer_on(Script(reply), mode=mode, primary_metric="pass")
+    scorer = scorer_on(Script(reply), mode=mode, metric="pass")
     short = scorer.score([KIND, SHORT], "a b c").items[1]
     assert (short.answer, short.judge) == ("yes", "code")
 

@@ -47,7 +47,7 @@ def first_listed(messages) -> str:
 
 @pytest.mark.parametrize("settings", [{"capture_reasoning": True}, {"mode": "batch"}])
 def test_so_does_a_judge_that_writes_and_always_names_what_stands_first(settings):
-    scorer = ChecklistScorer(backend=Script(first_listed), store=False, primary_metric="weighted", **settings)
+    scorer = ChecklistScorer(backend=Script(first_listed), store=False, metric="weighted", **settings)
     scores = scorer.score_batch([Sample(Checklist(items=(CLEAR,)), target) for target in TARGETS])
     assert fmean(score.primary_score for score in scores) == pytest.approx(0.475, abs=4 * 0.0113)
 
@@ -223,7 +223,7 @@ MODES = {
     "reasoned": {"backend": Script(in_words), "capture_reasoning": True},
     "samples": {"backend": Script(in_words), "capture_reasoning": True, "samples": 3},
     "batch": {"backend": Script(in_words), "mode": "batch"},
-    "quality": {"backend": Script(in_words), "mode": "quality", "primary_metric": "weighted"},
+    "quality": {"backend": Script(in_words), "mode": "quality", "metric": "weighted"},
 }
 
 

@@ -66,7 +66,7 @@ def test_a_misnumbered_reply_gives_neither_answers_nor_a_grade():
 
 
 def test_another_metric_may_be_primary_and_the_grade_survives_storing_and_rescoring():
-    score, _ = scored(graded(4, "yes", "no"), primary_metric="weighted")
+    score, _ = scored(graded(4, "yes", "no"), metric="weighted")
     assert (score.primary_score, score.quality) == (0.25, 4)
     stored = Score.model_validate_json(score.model_dump_json())
     again = rescore(Checklist.parse(QUESTIONS), stored, Aggregation(primary_metric="quality"))

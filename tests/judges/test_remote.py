@@ -63,7 +63,7 @@ def url():
 
 @pytest.mark.parametrize("metric", ["pass", "weighted", "expected", "normalized"])
 def test_every_verdict_and_every_number_is_that_of_the_scorer_that_is_served(url, metric):
-    settings = dict(primary_metric=metric, threshold=0.95, min_answered=0.2)
+    settings = dict(metric=metric, threshold=0.95, min_answered=0.2)
     here = ChecklistScorer(backend=FakeBackend(knows, fails=boom, chunk_reads=1), store=False, **settings)
     there = ChecklistScorer(backend="remote", base_url=url, **settings)
     scores = there.score_batch(SAMPLES)
@@ -124,7 +124,7 @@ def test_words_reasons_and_grades_come_through():
     reply = {"answers": [{"index": 1, "justification": "So it is.", "answer": "yes"}], "grade": 4}
     graded = ChecklistScorer(backend=Script(lambda messages: json.dumps(reply)), store=False, mode="quality")
     sample = Sample(["Is red?"], "red")
-    for served, settings in ((reasoned, {}), (graded, {"primary_metric": "quality"})):
+    for served, settings in ((reasoned, {}), (graded, {"metric": "quality"})):
         with serving(build_app(served)) as address:
             found = ChecklistScorer(backend="remote", base_url=address, **settings).score_batch([sample])
         assert found == served.score_batch([sample])

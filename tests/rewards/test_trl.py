@@ -158,7 +158,7 @@ def test_a_metric_gives_what_a_scorer_with_that_primary_metric_gives(metric, tmp
     backend = FakeBackend(lambda prefix, tail: None if "cursed" in tail else knows(prefix, tail))
     batch = dict(prompts=["A"] * 3, completions=["red", "red and blue", "blue"], checklist=[items] * 3)
     rewards = reward_on(backend, metric=metric, log=tmp_path / "log.jsonl")(**batch)
-    scorer = ChecklistScorer(backend=backend, store=False, primary_metric=metric)
+    scorer = ChecklistScorer(backend=backend, store=False, metric=metric)
     assert rewards == reward_on(scorer=scorer)(**batch)
     assert rewards[2] == 0.0, "the required item failed"
     records = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
@@ -344,7 +344,7 @@ def test_a_pipeline_whose_scorer_is_another_object_is_refused():
     ("options", "words"),
     [
         ({"metric": "mean"}, "metric='mean'.*weighted"),
-        ({"metric": "quality"}, "metric='quality' requires a scorer with mode='quality'; its mode is 'item'"),
+        ({"metric": "quality"}, "metric='quality' requires mode='quality', which grades; mode is 'item'"),
         ({"reference": "completion_ids"}, "reference='completion_ids'"),
         ({"target": "first"}, "target='first' is not known; allowed: 'answer', 'transcript'"),
         ({"on_failure": "zero"}, "on_failure='zero' is not known; allowed: 'row', 'group', 'raise'"),

@@ -205,7 +205,7 @@ def test_trap_a_reply_without_content_is_no_verdict_for_either_sign(mode, reason
         only_bad = "bad?" in text and "q0?" not in text
         return Reply(None, None, reason) if only_bad else said(messages)
 
-    scorer = ChecklistScorer(backend=Script(lost), store=False, abstention="fail", primary_metric="weighted", **mode)
+    scorer = ChecklistScorer(backend=Script(lost), store=False, abstention="fail", metric="weighted", **mode)
     score = scorer.score(items, "Hi.")
     assert [line.answer for line in score.items] == ["yes", "yes", "yes", None]
     assert score.items[3].value is None and score.items[3].unanswered == reason
@@ -221,7 +221,7 @@ def test_trap_an_outage_is_not_scored_as_a_bad_answer():
 
 
 def test_trap_unknown_names_are_refused_instead_of_falling_back():
-    for name, value in (("primary_metric", "bogus"), ("abstention", "bogus")):
+    for name, value in (("metric", "bogus"), ("abstention", "bogus")):
         with pytest.raises(SampleError, match=f"{name}='bogus' is not known; allowed: "):
             ChecklistScorer(store=False, **{name: value})
     judges = [ReasonedJudge(name, backend=Script([])) for name in ("one", "two")]

@@ -26,7 +26,6 @@ def configured() -> SamplewiseReward:
 def _configured(path: str | None) -> SamplewiseReward:
     reward = configured_reward(path)
     for name, value, default, advice in (
-        ("metric", reward.metric, None, "set primary_metric instead"),
         ("shaping", reward.shaping.steps, (), "omit it, these frameworks receive unshaped scores"),
         ("target", reward.readers.part, "answer", "omit it, these frameworks pass a single text"),
         ("deadline", reward.deadline, None, "set the engine's timeout instead"),

@@ -183,7 +183,6 @@ def test_the_configured_reward_is_one_per_process_and_needs_its_file(adapter, mo
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("metric: pass", "metric is supported by TRL trainers only; set primary_metric"),
         ("shaping: [clipped]", "shaping is supported by TRL trainers only"),
         ("target: transcript", "target is supported by TRL trainers only"),
         ("deadline: 60", "deadline is supported by TRL trainers only; set the engine's timeout"),
