@@ -151,29 +151,34 @@ def annotations(code: str) -> list[Span]:
 
 def outcome(copy: Path, mutant: Mutant, limit: float) -> tuple[str, str]:
     """`killed`, `survived` or `undecided`, and the change."""
-    path = copy / mutant.module
-    before = path.read_text(encoding="utf-8")
+    before = (copy / mutant.module).read_text(encoding="utf-8")
     after = mutate_code(before, get_operator(mutant.operator)(), mutant.occurrence)
     if after is None or ast.dump(ast.parse(before)) == ast.dump(ast.parse(after)):
         return "undecided", "no change"
     lines = [line for line in difflib.ndiff(before.splitlines(), after.splitlines()) if line[:2] in ("- ", "+ ")]
-    others = sorted(set(folder_of(mutant.module)) - set(tests_of(mutant.module)))
-    wide = [name for name in others if seconds_of(copy, name) is not None]
-    path.write_text(after, encoding="utf-8")
+    others = tuple(sorted(set(folder_of(mutant.module)) - set(tests_of(mutant.module))))
+    result = survives(copy, mutant.module, after, tests_of(mutant.module), limit)
+    if result == "survived" and others and (unchanged := seconds_of(copy, others)) is not None:
+        result = survives(copy, mutant.module, after, others, max(LIMIT, TIMES * unchanged))
+    return result, "\n".join(lines)
+
+
+def survives(copy: Path, module: Path, code: str, names: Sequence[str], limit: float) -> str:
+    """The result of these tests with other code in a module, which is restored afterwards."""
+    path = copy / module
+    before = path.read_text(encoding="utf-8")
+    path.write_text(code, encoding="utf-8")
     try:
-        result = tested(copy, tests_of(mutant.module), limit)
-        if result == "survived" and wide:
-            result = tested(copy, wide, max(LIMIT, TIMES * sum(seconds_of(copy, name) or 0 for name in wide)))
-        return result, "\n".join(lines)
+        return tested(copy, names, limit)
     finally:
         path.write_text(before, encoding="utf-8")
 
 
 @cache
-def seconds_of(copy: Path, name: str) -> float | None:
-    """How long a file of tests takes without a mutant; None if it fails or has no fast test."""
+def seconds_of(copy: Path, names: tuple[str, ...]) -> float | None:
+    """How long these tests take without a mutant; None if one fails."""
     started = time.monotonic()
-    return time.monotonic() - started if tested(copy, [name], 10 * LIMIT) == "survived" else None
+    return time.monotonic() - started if tested(copy, names, 10 * LIMIT) == "survived" else None
 
 
 def tested(copy: Path, names: Sequence[str], limit: float) -> str:
