@@ -47,6 +47,10 @@ class Check(BaseModel):
         """Whether this check, or a check inside it, executes code. Such checks require the user's permission."""
         return self.executes
 
+    def fault(self) -> str | None:
+        """Why this check gives no answer for any text, as part of a sentence; None for a check that works."""
+        return None
+
     def holds(self, text: str, input: str | None = None) -> bool:
         """Whether `text` passes the check.
 

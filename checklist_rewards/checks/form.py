@@ -204,5 +204,9 @@ class All(Check):
         return any(check.runs_code for check in self.checks)
 
     @override
+    def fault(self) -> str | None:
+        return next(filter(None, (check.fault() for check in self.checks)), None)
+
+    @override
     def holds(self, text: str, input: str | None = None) -> bool:
         return all(check.holds(text, input) for check in self.checks)

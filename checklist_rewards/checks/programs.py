@@ -14,9 +14,12 @@ from typing_extensions import override
 
 from checklist_rewards.checks.base import Check, register_check
 from checklist_rewards.checks.sandbox import EXHAUSTED, Execution, run_code, run_program
+from checklist_rewards.checks.unit_tests import fault, runnable
 from checklist_rewards.errors import CheckError
 
-_FENCED = re.compile(r"^```[ \t]*(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r"```[ \t]*(\w*)")
+_SIMPLE = ("", "It is a short text.\n")
+"""Texts on which a program must not fail."""
 _PYTHON = ("python", "py", "python3", "")
 
 
@@ -33,8 +36,10 @@ class _ExecutingCheck(Check):
 class Code(_ExecutingCheck):
     """The Python code blocks of the text run without an exception, and the `tests` pass.
 
-    `tests` is Python code as in HumanEval and MBPP: imports, variables, helper functions, `assert f(x) == y`,
-    `def check(candidate): ...` or `unittest`. It runs in a separate interpreter. Names that the tests do not define
+    `tests` is Python code as in HumanEval and MBPP: imports, variables, helper functions and `assert f(x) == y`. Test
+    functions and classes, `unittest` cases, doctests and `def check(candidate): ...` are called as a test runner would
+    (`unit_tests.py`). Tests that assert nothing or do not use the code are broken: the item is unanswered. They run in
+    a separate interpreter. Names that the tests do not define
     refer to the code: its functions and classes can be called with data or with functions of the tests. The tests see
     return values, but not printed output. Objects of classes defined in the code can be used, but are equal only to
     themselves: compare their attributes or `str(...)`. Objects of classes defined in the tests cannot be passed to the
@@ -51,10 +56,18 @@ class Code(_ExecutingCheck):
     @override
     def holds(self, text: str, input: str | None = None) -> bool:
         """False for a text without code."""
+        if (why := self.fault()) is not None:
+            raise CheckError(why)
         code = python_of(text)
         if not code.strip():
             return False
-        return run_code(code, self.tests, seconds=self.seconds, memory_mb=self.memory_mb).failure is None
+        tests = runnable(self.tests, code)
+        return run_code(code, tests, seconds=self.seconds, memory_mb=self.memory_mb).failure is None
+
+    @override
+    def fault(self) -> str | None:
+        """Why the tests would pass any code."""
+        return fault(self.tests) if self.tests.strip() else None
 
 
 @register_check
@@ -62,22 +75,24 @@ class Program(_ExecutingCheck):
     """A program with a function `holds(text)` that returns True or False. In RLCF (arXiv:2507.18624), models write
     such verifiers.
 
-    If the program fails or returns another value, the item is unanswered. If it runs out of time or memory on a text,
-    the text fails the check, because a policy could otherwise write such texts to have the item dropped. If it also
-    runs out on the empty text, the program is at fault, and the item is unanswered.
+    If the program raises an error on a text, or runs out of time or memory, the text fails the check, because a policy
+    could otherwise write such texts to have the item dropped. With `on_error="unanswered"` an error leaves the item
+    unanswered. So does a program that fails on simple texts too, or that returns another value: it is itself at fault.
     """
 
     summary = "A Python function holds(text), written in 'source', returns True."
     example = {"source": "def holds(text):\n    return text.count('(') == text.count(')')"}
     type: Literal["program"] = "program"
     source: str = Field(min_length=1)
+    on_error: Literal["no", "unanswered"] = "no"
 
     @override
     def holds(self, text: str, input: str | None = None) -> bool:
         execution = self._run(text)
-        if execution.failure in EXHAUSTED and self._run("").failure not in EXHAUSTED:
-            return False
         if execution.failure is not None:
+            is_no = self.on_error == "no" or execution.failure in EXHAUSTED
+            if is_no and any(self._run(simple).failure is None for simple in _SIMPLE):
+                return False
             raise CheckError(f"the program failed ({execution.failure})")
         if execution.value not in ("True", "False"):
             raise CheckError(f"the program returned {execution.value:.60}; it must return True or False")
@@ -89,5 +104,16 @@ class Program(_ExecutingCheck):
 
 def python_of(text: str) -> str:
     """The Python code of a text: its fenced code blocks, concatenated. Without any, the whole text."""
-    blocks = _FENCED.findall(text)
-    return "\n".join(code for language, code in blocks if language.lower() in _PYTHON) if blocks else text
+    blocks: list[str] = []
+    language: str | None = None  # of the open block
+    lines: list[str] = []
+    for line in text.split("\n"):  # by line: a regular expression over the whole text takes quadratic time
+        fence = _FENCE.match(line)
+        if fence is None:
+            lines.append(line)
+        elif language is None:
+            language, lines = fence[1].lower(), []
+        else:
+            blocks.append("".join(f"{line}\n" for line in lines) if language in _PYTHON else "")
+            language, lines = None, []
+    return "\n".join(filter(None, blocks)) if blocks else text

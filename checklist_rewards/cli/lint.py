@@ -164,7 +164,9 @@ def _usable(checklist: Checklist, where: str, warnings: _Warnings) -> Checklist:
     """The checklist, after validating its code checks and its questions. Raises [`ChecklistError`]."""
     for item in checklist.items:
         if item.check is not None:
-            usable_check(item, where, allow_code="unsafe")  # validates the check without running code
+            check = usable_check(item, where, allow_code="unsafe")  # validates the check without running code
+            if (fault := check.fault()) is not None:
+                raise ChecklistError(f"{where}, item {item.id} ({item.question!r:.80}): its check is broken: {fault}.")
         elif item.options is None and (fault := question_fault(item.question)) is not None:
             place = f"{where}, item {item.id}"
             if not is_open(item.question):

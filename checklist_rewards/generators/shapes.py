@@ -79,9 +79,11 @@ def _spec_text(check: Any) -> Any:
         return None
     spec = check if isinstance(check, str) else json.dumps(check)
     try:
-        parse_check(spec, "check")
+        fault = parse_check(spec, "check").fault()
     except ChecklistError as error:
         raise ValueError(str(error).removeprefix("check: ").rstrip(".")) from None
+    if fault is not None:
+        raise ValueError(fault)
     return spec
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from checklist_rewards.checks import programs
 from checklist_rewards.checks.programs import python_of
 from checklist_rewards.checks.sandbox import Execution, process, run_code, run_program, unsafe, wasm
 from checklist_rewards.errors import CheckError
@@ -29,7 +30,27 @@ def test_code_that_passes_its_tests():
 
 def test_code_cannot_hide_its_tests_or_leave_before_them():
     for text in ('x = """', "import os; os._exit(0)", "import sys; sys.exit(0)", "if False:\n    pass\nelse: exit()"):
-        assert not holds(f"```python\n{text}\n```", type="code", tests="assert 1 == 2"), text
+        assert not holds(f"```python\n{text}\n```", type="code", tests="assert add(1) == 2"), text
+
+
+def test_the_fences_of_a_hostile_text_are_found_in_linear_time(monkeypatch):
+    steps = []
+
+    class Counting:
+        def match(self, line):
+            steps.append(len(line))
+            return None
+
+    monkeypatch.setattr(programs, "_FENCE", Counting())
+    for text in ("```" + "a" * 100_000, "```\n" * 25_000, "``` " * 25_000):
+        steps.clear()
+        python_of(text)
+        assert sum(steps) <= len(text), "each character is looked at once"
+
+
+@pytest.mark.parametrize("text", ["```python\na = 1\n", "text\n```", "```js\nx\n``` \n```py\nb = 2\n```\nmore"])
+def test_blocks_without_an_end(text):
+    assert python_of(text) == ("b = 2\n" if "py\n" in text and "js" in text else text)
 
 
 def test_a_program_answers():
@@ -52,6 +73,15 @@ def test_a_program_that_fails_gives_no_answer(source, words):
     with pytest.raises(CheckError) as failed:
         holds("text", type="program", source=source)
     assert words in str(failed.value)
+
+
+def test_a_text_on_which_a_program_raises_fails_the_check_unless_the_checklist_says_otherwise():
+    source = "def holds(text): return text.split(':')[1] > '' if ':' in text or len(text) > 30 else False"
+    assert holds("a: b", type="program", source=source) and not holds("", type="program", source=source)
+    text = "no colon in this text, to have the item dropped"
+    assert not holds(text, type="program", source=source)
+    with pytest.raises(CheckError, match="the program failed .IndexError"):
+        holds(text, type="program", source=source, on_error="unanswered")
 
 
 @pytest.mark.parametrize(
@@ -276,7 +306,7 @@ def test_what_tests_can_ask(code, tests):
     [
         ("assert add(", "SyntaxError"),
         ("import numpy as np\nassert add(1, 2) == 3", "No module named 'numpy'"),
-        ("class Node: pass\nadd(Node(), 1)", "a Node is passed to the code"),
+        ("class Node: pass\nassert add(Node(), 1)", "a Node is passed to the code"),
     ],
 )
 def test_tests_that_cannot_be_run_give_no_answer(tests, words):

@@ -1,0 +1,126 @@
+"""Tests that only a test runner would call, and tests that would pass any code."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from checklist_rewards.checks.unit_tests import entry_point, fault
+from checklist_rewards.errors import CheckError
+from tests.checks.holds import holds
+
+RIGHT = "def add(a, b):\n    return a + b\n"
+STUB = "def add(a, b):\n    return 0\n"
+FORMS = {
+    "a function": "def test_add():\n    assert add(2, 3) == 5",
+    "a class": "class TestAdd:\n    def test_it(self):\n        assert add(2, 3) == 5",
+    "a class with set-up": """
+class TestAdd:
+    def setup_method(self, method):
+        self.two = 2
+
+    def test_it(self):
+        assert add(self.two, 3) == 5
+""",
+    "check": "METADATA = {}\n\n\ndef check(candidate):\n    assert candidate(2, 3) == 5\n",
+    "check, called": "def check(candidate):\n    assert candidate(2, 3) == 5\n\ncheck(add)",
+    "unittest": """
+import unittest
+
+class AddTest(unittest.TestCase):
+    def setUp(self):
+        self.two = 2
+
+    def test_it(self):
+        for three in (3, 3):
+            with self.subTest(three=three):
+                self.assertEqual(add(self.two, three), 5)
+""",
+    "unittest.main": """
+import unittest
+
+class AddTest(unittest.TestCase):
+    def test_it(self):
+        self.assertEqual(add(2, 3), 5)
+
+if __name__ == "__main__":
+    unittest.main()
+""",
+    "a doctest": ">>> add(2, 3)\n5\n",
+    "a doctest in a docstring": 'def test_add():\n    """\n    >>> add(2, 3)\n    5\n    """\n',
+    "a loop over functions": "def test_add():\n    assert add(2, 3) == 5\n\nfor test in [test_add]:\n    test()",
+    "a main function": """
+def test_add():
+    assert add(2, 3) == 5
+
+def main():
+    test_add()
+
+if __name__ == "__main__":
+    main()
+""",
+}
+VACUOUS = {
+    "async": ("async def test_add():\n    assert add(2, 3) == 5", "'test_add' is async"),
+    "generator": ("def test_add():\n    yield add(2, 3) == 5", "'test_add' is async, a generator"),
+    "fixture": (
+        "class TestAdd:\n    def test_it(self, two):\n        assert add(two, 3) == 5",
+        "'TestAdd.test_it' is",
+    ),
+    "comments": ("# assert add(2, 3) == 5\n", "nothing in the tests is ever run"),
+    "a name that no runner knows": ("def verify():\n    assert add(2, 3) == 5", "nothing in the tests is ever run"),
+    "print": ("print(add(2, 3) == 5)", "the tests assert nothing"),
+    "an expression": ("add(2, 3) == 5", "the tests assert nothing"),
+    "a constant": ("result = 5\nassert result == 5", "the tests do not use the code under test"),
+}
+
+
+@pytest.mark.parametrize("tests", FORMS.values(), ids=FORMS)
+def test_what_a_test_runner_calls_is_called(tests):
+    assert fault(tests) is None
+    assert holds(RIGHT, type="code", tests=tests, seconds=1, memory_mb=256)
+    assert not holds(STUB, type="code", tests=tests, seconds=1, memory_mb=256)
+    assert not holds("x = 1", type="code", tests=tests, seconds=1, memory_mb=256), "no function at all"
+
+
+def test_what_the_tests_call_themselves_is_not_called_again():
+    counter = "count = [0]\ndef add(a, b):\n    count[0] += 1\n    return count[0]\n"
+    tests = "def test_add():\n    assert add(2, 3) == 1\n\ntest_add()"
+    assert holds(counter, type="code", tests=tests, seconds=1, memory_mb=256)
+
+
+@pytest.mark.parametrize(("tests", "why"), VACUOUS.values(), ids=VACUOUS)
+def test_tests_that_would_pass_any_code_are_broken(tests, why):
+    assert why in fault(tests)
+    with pytest.raises(CheckError, match=why.replace("(", ".")):
+        holds(STUB, type="code", tests=tests)
+    with pytest.raises(CheckError):
+        holds(STUB, type="all", checks=[{"type": "code", "tests": tests}])
+
+
+def test_code_without_tests_and_invalid_tests_have_other_words():
+    assert fault("assert add(") is None
+    assert holds(RIGHT, type="code")
+
+
+def test_the_entry_point_is_the_last_function():
+    assert (
+        entry_point("import math\ndef helper(): ...\ndef solve(x):\n    def inner(): ...\nclass Late: ...\n")
+        == "solve"
+    )
+    assert entry_point("class Stack: ...\nx = 1") == "Stack"
+    assert entry_point("x = 1") == entry_point("def (") == "None"
+
+
+def test_lint_refuses_tests_that_would_pass_any_code(tmp_path, monkeypatch):
+    from typer.testing import CliRunner
+
+    from checklist_rewards.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    check = {"type": "code", "tests": "def verify():\n    assert add(2, 3) == 5"}
+    Path("checks.json").write_text(json.dumps([{"question": "Does it add?", "check": check}]))
+    result = CliRunner().invoke(app, ["lint", "checks.json"])
+    assert result.exit_code == 2 and "its check is broken: nothing in the tests is ever run" in " ".join(
+        result.stderr.split()
+    )
