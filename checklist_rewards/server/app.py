@@ -10,6 +10,7 @@ Errors have the body `{"error": sentence, "errors": [{"row", "field", "message"}
 
 - 400: a decision or a header cannot be read.
 - 401: the token is missing or wrong.
+- 431: the request line and the headers are larger than 64 KiB; the connection is closed.
 - 404: a decision names another model.
 - 408: the body did not arrive in time.
 - 413: the body is too large, or has more tokens than the queue may hold.

@@ -1,8 +1,8 @@
 """uvicorn with limits on slow and idle connections.
 
-uvicorn does not limit the time for the headers of a request or, after the first byte, the time of an idle connection,
-and on shutdown it waits for requests whose body never ends. [`TimedConnection`] closes such connections. The time
-limit for request bodies is in `app`.
+uvicorn does not limit the size of the headers of a request, the time for them or, after the first byte, the time of an
+idle connection, and on shutdown it waits for requests whose body never ends. [`BoundedConnection`] closes such
+connections. The limits for request bodies are in `app`.
 
 On SIGTERM, [`Drain`] refuses new work while connections are still accepted: `/ready` returns 503, so that a load
 balancer sends no more requests, and requests for scores get 503 too. When the requests under way are answered, but not
@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import signal
 import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from http import HTTPStatus
 from types import FrameType
 from typing import Any
 
@@ -35,12 +37,19 @@ process after 30 s."""
 NOTICE_SECONDS = 5
 """Shortest time after SIGTERM in which `/ready` returns 503, so that a load balancer notices before connections are
 refused."""
+HEADER_BYTES = 64 * 1024
+"""Maximum size of the request line and the headers of a request together, and of its trailers."""
 MAX_CONNECTIONS = 4096
 """Maximum number of connections of a process; requests on further connections get 503."""
 
 
-class TimedConnection(HttpToolsProtocol):
-    """An HTTP connection that is closed if no complete request arrives in time."""
+class BoundedConnection(HttpToolsProtocol):
+    """An HTTP connection that is closed if no complete request arrives in time, or if its headers are too large."""
+
+    _size = 0
+    """Bytes of the request line and the headers that the parser has handed over."""
+    _received = 0
+    """Bytes received since the last complete headers."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the idle timer for the first request too."""
@@ -51,11 +60,49 @@ class TimedConnection(HttpToolsProtocol):
         """Keep the idle timer running until the headers are complete; uvicorn stops it at the first byte."""
         timer, self.timeout_keep_alive_task = self.timeout_keep_alive_task, None
         before = self.cycle
+        in_headers = before is None or not before.more_body
         super().data_received(data)
         if self.cycle is before:
             self.timeout_keep_alive_task = timer
-        elif timer is not None:
-            timer.cancel()
+            self._received += len(data) if in_headers else 0  # the parser keeps a line that has no end yet
+            if self._received > HEADER_BYTES and not self.transport.is_closing():
+                self.send_400_response("")
+        else:
+            self._received = 0
+            if timer is not None:
+                timer.cancel()
+
+    def on_message_begin(self) -> None:
+        """Count from 0."""
+        super().on_message_begin()
+        self._size = 0
+
+    def on_url(self, url: bytes) -> None:
+        """Count the request line."""
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Count a header, or a trailer."""
+        self._count(len(name) + len(value))
+        super().on_header(name, value)
+
+    def _count(self, size: int) -> None:
+        self._size += size
+        if self._size > HEADER_BYTES:
+            raise ValueError("the headers are too large")  # uvicorn answers with `send_400_response`
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer an invalid request, or one whose headers are too large, and close the connection."""
+        if max(self._size, self._received) <= HEADER_BYTES:
+            super().send_400_response(msg)
+            return
+        text = f"the request line and the headers are larger than {HEADER_BYTES} bytes."
+        record = {"row": None, "field": None, "message": text}
+        body = json.dumps({"error": text, "errors": [record]}).encode()
+        head = f"HTTP/1.1 431 {HTTPStatus(431).phrase}\r\nContent-Type: application/json\r\nConnection: close\r\n"
+        self.transport.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        self.transport.close()
 
     def shutdown(self) -> None:
         """Close the connection of an incomplete request, which has not been accepted yet."""
@@ -112,7 +159,7 @@ class DrainingServer(uvicorn.Server):
 
 def server_of(app: FastAPI, *, ignores_interrupt: bool = False) -> DrainingServer:
     """A server of `app` that logs its own errors but not those of clients."""
-    settings: dict[str, Any] = {"http": TimedConnection, "ws": "none", "log_level": "error", "access_log": False}
+    settings: dict[str, Any] = {"http": BoundedConnection, "ws": "none", "log_level": "error", "access_log": False}
     drain = getattr(app.state, "drain", None) or Drain()
     return DrainingServer(
         uvicorn.Config(

@@ -6,7 +6,7 @@ import signal
 import socket
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -219,3 +219,49 @@ def test_a_row_that_takes_long_to_check_keeps_nobody_else_waiting(scorer, monkey
         assert answer(other).startswith(b"HTTP/1.1 200")
         go.set()
         assert answer(slow).startswith(b"HTTP/1.1 200")
+
+
+LINES = b"".join(b"X-%d: %s\r\n" % (n, b"a" * 1000) for n in range(99))
+
+
+def test_headers_that_are_too_large_are_431(scorer):
+    with serving(build_app(scorer, token="secret")) as address, connected(address) as connection:
+        connection.sendall((HEAD + b"X: " + b"a" * connections.HEADER_BYTES)[: connections.HEADER_BYTES])
+        connection.sendall(
+            b"aa"
+        )  # nothing after it: a server that closes before it has read all resets the connection
+        found = answer(connection)
+        assert found.startswith(b"HTTP/1.1 431 ") and b"larger than 65536 bytes" in found
+        assert is_closed(connection)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        HEAD + b"X: " + b"a" * 2**17,
+        HEAD + LINES + b"\r\n",
+        b"GET /" + b"a" * 2**17 + b" HTTP/1.1\r\nHost: here\r\n\r\n",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + LINES + b"\r\n",
+    ],
+    ids=["one line", "many lines", "the request line", "trailers"],
+)
+@pytest.mark.parametrize("size", [2**10, 2**20], ids=["in parts", "at once"])
+def test_headers_that_are_too_large_close_the_connection(scorer, sent, size):
+    with serving(build_app(scorer, token="secret")) as address, connected(address) as connection:
+        with suppress(ConnectionError):  # the server closes it before it has read all
+            for start in range(0, len(sent), size):
+                connection.sendall(sent[start : start + size])
+            found = answer(connection)
+            assert found.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 401 ") if b"chunked" in sent else b"HTTP/1.1 431 ")
+        with suppress(ConnectionError):
+            while connection.recv(2**16):  # until the server has closed it; a timeout is an error
+                pass
+
+
+def test_headers_below_the_limit_and_large_bodies_are_served(scorer):
+    with serving(build_app(scorer)) as address, connected(address) as connection:
+        for _ in range(3):  # each request counts for itself
+            body = json.dumps(rows("a " * 60_000)).encode()
+            head = HEAD + b"X: " + b"a" * 50_000 + b"\r\nContent-Length: %d\r\n\r\n" % len(body)
+            connection.sendall(head + body)
+            assert answer(connection).startswith(b"HTTP/1.1 200 ")
