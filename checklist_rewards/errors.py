@@ -7,14 +7,29 @@ fix. A failed *read* (one item answered about one target) raises nothing: it bec
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 _MAX_LENGTH = 80
+_LOGIN = re.compile(r"(?<=://)[^/\s@]{1,200}@")
+
+
+def without_password(text: str) -> str:
+    """A text with *** in place of the user name and the password of each address.
+
+    >>> without_password("no server responds at http://me:secret@host/v1")
+    'no server responds at http://***@host/v1'
+    """
+    return _LOGIN.sub("***@", text)
 
 
 class ChecklistRewardsError(Exception):
-    """Base class of all errors below. The CLI prints them as one line and exits with status 2."""
+    """Base class of all errors below. The CLI prints them as one line and exits with status 2. Passwords in addresses
+    are replaced."""
+
+    def __init__(self, *parts: Any):
+        super().__init__(*(without_password(part) if isinstance(part, str) else part for part in parts))
 
 
 class ChecklistError(ChecklistRewardsError, ValueError):

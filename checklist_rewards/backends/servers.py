@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from checklist_rewards.errors import ModelError
+from checklist_rewards.errors import ModelError, without_password
 from checklist_rewards.validation import unknown
 
 OPENAI = "openai"
@@ -90,6 +90,8 @@ def server_address(base_url: str | None = None) -> str:
             f"base_url={base_url!r} is not a URL; give one such as 'http://localhost:8000/v1', or "
             f"{' or '.join(map(repr, SERVERS))}."
         )
+    if without_password(base_url) != base_url:  # HTTP clients send one login only, and the key is one
+        raise ModelError(f"base_url={base_url!r} has a login; set the key of the server in an environment variable.")
     return base_url.rstrip("/")
 
 

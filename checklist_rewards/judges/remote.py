@@ -29,7 +29,7 @@ from checklist_rewards.backends import BackendName, Progress
 from checklist_rewards.backends.models import POCKET
 from checklist_rewards.backends.servers import Settings
 from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.errors import ModelError, NoServerError
+from checklist_rewards.errors import ModelError, NoServerError, without_password
 from checklist_rewards.judges.base import Paid, Read, Receipt
 from checklist_rewards.scores import Score, Verdict, answer_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -170,6 +170,10 @@ class RewardServer:
             raise ModelError(
                 f"base_url={base_url!r} has several addresses, and a reward server has one; give the replicas of its "
                 "judge to `checklist-rewards serve --base-url`."
+            )
+        if without_password(base_url) != base_url:
+            raise ModelError(
+                f"base_url={base_url!r} has a login; give the token as token=..., or CHECKLIST_REWARDS_TOKEN."
             )
         self.address = base_url.rstrip("/")
         self.token = token

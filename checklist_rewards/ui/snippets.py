@@ -18,7 +18,7 @@ import yaml
 
 from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.errors import SampleError
+from checklist_rewards.errors import SampleError, without_password
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.scorer import Sample
 from checklist_rewards.ui.job import Job
@@ -208,4 +208,4 @@ def without_secrets(message: str, environment: Mapping[str, str]) -> str:
     for name, value in environment.items():
         if _SECRET.search(name) and len(value) >= 8:
             message = message.replace(value, "***")
-    return re.sub(r"(\w+://)[^/\s@]+@", r"\1", message)
+    return without_password(message).replace("***@", "")

@@ -13,6 +13,7 @@ from checklist_rewards.backends.base import Written, reply_seed
 from checklist_rewards.backends.openai import OpenAIBackend
 from checklist_rewards.backends.openai.chat import label_body, label_of, refused_by, reply_body, reply_of
 from checklist_rewards.errors import ModelError
+from checklist_rewards.judges.remote import RewardServer
 from tests.backends.answers import largest_difference
 from tests.backends.brokenserver import SERVED_NAME, connect
 from tests.conftest import HANG
@@ -353,3 +354,10 @@ def test_a_word_is_an_answer_only_where_it_stands_alone(text, answer):
 def test_a_served_model_is_known_by_name_and_address():
     assert engine_identity("judge", base_url="http://a:1/v1") == engine_identity("judge", base_url="http://a:1/v1/")
     assert engine_identity("judge", base_url="http://a:1/v1") != engine_identity("judge", base_url="http://b:1/v1")
+
+
+@pytest.mark.parametrize("client", [lambda url: OpenAIBackend("model", url), RewardServer])
+def test_an_address_with_a_login_is_refused_without_its_password(client):
+    with pytest.raises(ModelError, match=r"'http://\*\*\*@127.0.0.1:9/v1' has a login") as refused:
+        client("http://me:SECRET@127.0.0.1:9/v1")
+    assert "SECRET" not in repr(refused.value)
