@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,7 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from checklist_rewards.errors import SampleError
 
 HEADER = "x-checklist-rewards-token"
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_HOST = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?", re.IGNORECASE)
 MAX_BODY = 16 * 2**20
 COOKIE = "checklist_rewards_page"
 POLICY = (
@@ -67,7 +68,7 @@ class Guard:
     def _refusal(self, request: Request) -> ASGIApp | None:
         headers = request.headers
         host = headers.get("host", "")
-        if urlsplit(f"//{host}").hostname not in LOOPBACK:
+        if _HOST.fullmatch(host) is None:
             return _refused(403, "this app answers on the loopback addresses of this machine only.")
         site = headers.get("sec-fetch-site", "same-origin")
         foreign = headers.get("origin", f"http://{host}") != f"http://{host}"

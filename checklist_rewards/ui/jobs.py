@@ -29,6 +29,7 @@ from checklist_rewards.checklists import content_hash
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.rows import FORMATS, read_rows
+from checklist_rewards.ui.annotations import FOLDER as ANNOTATIONS
 from checklist_rewards.ui.command import arguments, environment
 from checklist_rewards.ui.job import Job, validated
 from checklist_rewards.ui.judging import Judging
@@ -194,6 +195,8 @@ class Jobs:
         job = validated({**request, **made}, "the job")
         if Path(job.output).suffix.lower() not in FORMATS:
             raise SampleError(f"{job.output}: the result must be one of {', '.join(FORMATS)}.")
+        if job.output.partition("/")[0].lower() == ANNOTATIONS:
+            raise SampleError(f"{job.output}: this folder is for the files of annotators; choose another one.")
         return job
 
     def _start(self, job: Job) -> None:

@@ -19,6 +19,8 @@ READABLE = (*FORMATS, *DOCUMENTS)
 LARGEST = 512 * 2**20
 """Most bytes of a file that the page can open."""
 _MOST_LISTED = 2000
+_LONGEST = 255
+"""Longest name of a file or folder, in bytes."""
 _DEEPEST = 6
 
 
@@ -64,6 +66,7 @@ class Project:
             raise OutsideError(f"the name of a file must be a text, got {type(name).__name__}.")
         parts = name.split("/")
         bad = not name or "\\" in name or "\0" in name or any(part in ("", "..") or part[0] == "." for part in parts)
+        bad = bad or any(len(part.encode(errors="surrogatepass")) > _LONGEST for part in parts)
         if bad or ":" in parts[0]:
             raise OutsideError(f"{name!r:.120} is not the name of a file of the project folder.")
         path = self.folder.joinpath(*parts)

@@ -147,6 +147,7 @@ def test_a_job_that_was_killed_or_failed_says_so(batch, folder):
         ({"file": "none.jsonl"}, "none.jsonl: not found in the project folder."),
         ({"output": "/tmp/x.jsonl"}, "is not the name of a file of the project folder"),
         ({"output": "jobs/x.json"}, "the result must be one of .jsonl, .csv, .parquet"),
+        ({"output": "annotations/ann.jsonl"}, "this folder is for the files of annotators"),
         ({"checklist": "../x.json"}, "is not the name of a file of the project folder"),
         ({"columns": {"target": ["a"]}}, "the job: columns.target"),
         ({"command": "rm"}, "the job: command: unknown key"),

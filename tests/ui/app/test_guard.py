@@ -31,7 +31,20 @@ def test_the_printed_url_opens_the_page_and_its_cookie_opens_no_data(stranger):
     assert stranger.get("/api/project", headers={HEADER: TOKEN}).status_code == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:8091", "192.168.0.2:8091", ""])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "127.0.0.1.evil.example:8091",
+        "192.168.0.2:8091",
+        "",
+        "[::1",
+        "evil.example@127.0.0.1",
+        "127.0.0.1:x",
+        "localhost:8091/",
+        "127.0.0.1:8091,evil.example",
+    ],
+)
 def test_other_host_names_are_refused(client, host):
     assert client.get("/api/project", headers={"Host": host}).status_code == 403
 
@@ -207,3 +220,14 @@ def test_static_names_are_those_of_the_page(client):
     for name in ("..%2f..%2fapp.py", "app.html", "none.js"):
         assert client.get(f"/static/{name}").status_code == 404
     assert client.get("/static/app.js").headers["content-type"].startswith("text/javascript")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost:8091", "LOCALHOST", "[::1]:8091"])
+def test_the_names_of_this_machine_are_answered(client, host):
+    headers = {"Host": host, "Origin": f"http://{host}"}
+    assert client.get("/api/project", headers=headers).status_code == 200
+
+
+def test_a_name_that_no_file_can_have_is_refused(client):
+    answer = client.get("/api/report", params={"file": "a" * 300 + ".jsonl"})
+    assert answer.status_code in (400, 403, 404, 422) and "is not the name of a file" in answer.text
