@@ -47,6 +47,10 @@ def audit_log(
         list[str] | None,
         typer.Option(show_default="all", help="Alarms that count: about hacking, the judge or training. Repeatable."),
     ] = None,
+    require: Annotated[
+        list[str] | None,
+        typer.Option(show_default=False, help="Signal that must be evaluated. Repeatable."),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -70,9 +74,10 @@ def audit_log(
     other ranks (rewards.rank1.jsonl) are included. The log of a monitored reward also has the signals of its held-out
     items, its shadow judge and its retests.
 
-    Signals without data in the log are named as not evaluated.
+    Signals that could not be evaluated are listed with the reason: the log has no data for them, or too few steps.
 
-    Exit code 0: nothing found; 1: an alarm; 2: invalid input.
+    Exit code 0: nothing found; 1: an alarm; 2: invalid input; 3: no alarm, but the log has too few steps for some
+    signals, or a signal of --require was not evaluated.
 
     **Example**
 
@@ -83,6 +88,8 @@ def audit_log(
     check_outputs(logs, output=output, json=json)
     for name in about or ():
         one_of("--about", name, get_args(About))
+    for name in require or ():
+        one_of("--require", name, [signal.name for signal in SIGNALS])
     settings = thresholds.settings()
     with ExitStack() as stack:
         record = None if output is None else stack.enter_context(write_rows(output)).write
@@ -91,15 +98,22 @@ def audit_log(
     console.print(_table(result, settings))
     for alarm in counted:
         console.print(escape(str(alarm)), style="yellow" if alarm.about == "training" else "red")
-    found = f"{len(counted)} alarms" if counted else "nothing found"
+    asked = {signal.name for signal in SIGNALS if about is None or signal.about in about}
+    signals = len([name for name in asked if settings.threshold(name) is not None])
+    missing = {name: reason for name, reason in result.not_evaluated.items() if name in asked}
+    found = f"{len(counted)} alarms" if counted else f"nothing found by {signals - len(missing)} signals"
     console.print(f"{result.completions} completions in {result.steps} steps: {found}.")
-    if result.not_evaluated:
-        names = ", ".join(result.not_evaluated)
-        console.print(f"Not evaluated, because the log has no data or too few steps for them: {names}.")
+    if missing:
+        console.print(f"{len(missing)} of {signals} signals could not be evaluated:")
+        for reason in dict.fromkeys(missing.values()):
+            names = ", ".join(name for name, why in missing.items() if why == reason)
+            console.print(f"  {reason}: {names}")
     if json is not None:
         write_json(json, result.as_json())
     if counted:
         raise typer.Exit(1)
+    if result.too_short or result.not_evaluated.keys() & set(require or ()):
+        raise typer.Exit(3)
 
 
 def _table(result: Audit, settings: MonitorSettings) -> Table:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.ranks import other_ranks
 from checklist_rewards.files.rows import Row, read_rows
-from checklist_rewards.monitor.detectors import Reading
+from checklist_rewards.monitor.detectors import LEAST_STEPS, Reading
 from checklist_rewards.monitor.seen import Observation, Retest, Seen, seen_of
 from checklist_rewards.monitor.settings import MonitorSettings
 from checklist_rewards.monitor.watch import Alarm, Watch, alarm_record, start_record, step_record
@@ -26,6 +26,8 @@ from checklist_rewards.scores import Score
 from checklist_rewards.scores.table import score_from
 
 _FIELDS = ("step", "completion", "reward", "score")
+NO_DATA = "no data in the log"
+"""Why a signal was not evaluated."""
 Record = Callable[[Mapping[str, Any]], None]
 
 
@@ -38,9 +40,10 @@ class Audit:
     readings: Mapping[str, Reading]
     """The signals after the last step."""
     alarms: tuple[Alarm, ...]
-    not_evaluated: tuple[str, ...] = ()
-    """Signals that are not turned off and were never compared with their threshold: the log has no data for them, or
-    too few steps."""
+    not_evaluated: Mapping[str, str] = field(default_factory=dict)
+    """Signals that are not turned off and were never compared with their threshold, with the reason."""
+    too_short: bool = False
+    """Whether the log has data for some of them, but fewer steps than a signal needs."""
 
     def as_json(self) -> dict[str, Any]:
         """The result as JSON-compatible values."""
@@ -49,7 +52,7 @@ class Audit:
             "completions": self.completions,
             "signals": {name: asdict(reading) for name, reading in self.readings.items()},
             "alarms": [asdict(alarm) for alarm in self.alarms],
-            "not_evaluated": list(self.not_evaluated),
+            "not_evaluated": dict(self.not_evaluated),
         }
 
 
@@ -90,8 +93,12 @@ def audit(paths: Sequence[str | Path], settings: MonitorSettings | None = None, 
                 record(alarm_record(alarm))
     if not steps:
         raise SampleError(f"{', '.join(map(str, paths))}: no rows.")
-    missing = [signal.name for signal in watch.signals if signal.name not in evaluated]
-    return Audit(steps, completions, readings, tuple(alarms), tuple(missing))
+    least = watch.settings.start + LEAST_STEPS
+    rare = f"fewer than {least} steps" if steps < least else f"data in fewer than {least} steps"
+    names = [signal.name for signal in watch.signals if signal.name not in evaluated]
+    missing = {name: rare if name in readings else NO_DATA for name in names}
+    too_short = steps < least and rare in missing.values()
+    return Audit(steps, completions, readings, tuple(alarms), missing, too_short)
 
 
 def observations(paths: Sequence[str | Path]) -> Iterator[Observation]:

@@ -9,6 +9,7 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.cli import app
 from checklist_rewards.errors import SampleError
 from checklist_rewards.monitor import MonitorSettings, audit
+from checklist_rewards.monitor.signals import SIGNALS
 from tests.monitor.fakes import OptionsBackend, call, monitored
 from tests.monitor.test_monitor import QUICK, by_color, records, texts
 
@@ -28,6 +29,7 @@ def train(folder, *, hacked, monitor=True, steps=10):
 
 SETTINGS = MonitorSettings(**QUICK)
 FAST = ["--start", "3", "--window", "3", "--certainty", "2"]
+LENIENT = ["--max-length-bias", "2"]
 
 
 def test_an_audit_sees_what_the_monitor_saw(tmp_path):
@@ -77,11 +79,28 @@ def test_the_command_says_by_its_exit_code_what_was_found(tmp_path, monkeypatch)
     kinds = [one["kind"] for one in records(tmp_path / "m.jsonl")]
     assert kinds[0] == "start" and kinds.count("step") == 10 and "alarm" in kinds
     assert "steering" in done.output and "step 7" in done.output
-    done = run.invoke(app, ["audit", "clean/rewards.jsonl", "--about", "hacking"])
-    assert done.exit_code == 0 and "nothing found" in done.output, done.output
+    done = run.invoke(app, ["audit", "clean/rewards.jsonl", *FAST, *LENIENT, "--about", "hacking"])
+    assert done.exit_code == 0 and "nothing found by" in done.output, done.output
     off = ["--max-steering", "1.1", "--max-length-bias", "2"]
     done = run.invoke(app, ["audit", "rewards.jsonl", *FAST, *off, "--about", "hacking"])
     assert done.exit_code == 0, done.output
+
+
+def test_a_log_with_too_few_steps_is_not_a_clean_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    train(tmp_path, hacked=False)
+    run = CliRunner()
+    done = run.invoke(app, ["audit", "rewards.jsonl", "--start", "20", "--json", "a.json"])
+    shown = " ".join(done.output.split())
+    assert done.exit_code == 3, done.output
+    found = json.loads((tmp_path / "a.json").read_text())["not_evaluated"]
+    assert f"{len(found)} of {len(SIGNALS)} signals could not be evaluated:" in shown
+    assert "fewer than 23 steps" in found.values() and "fewer than 23 steps: " in shown
+    evaluated = ["audit", "rewards.jsonl", *FAST, *LENIENT, "--about", "hacking"]
+    assert run.invoke(app, [*evaluated, "--require", "steering"]).exit_code == 0
+    assert run.invoke(app, [*evaluated, "--require", "steering", "--start", "9"]).exit_code == 3
+    done = run.invoke(app, [*evaluated, "--require", "shadow"])
+    assert done.exit_code == 2 and "--require='shadow' is not known; allowed: " in " ".join(done.output.split())
 
 
 @pytest.mark.parametrize(
