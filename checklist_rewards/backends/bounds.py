@@ -66,7 +66,8 @@ class Bounds:
     def reads(self, groups: Sequence[ReadGroup]) -> list[list[Tokens]]:
         """Bounds for label reads: one list per group with one entry per tail."""
         if self.tokens is not None:
-            sizes = [[len(group.prefix) + len(tail) for tail in group.tails] for group in self.tokens.groups(groups)]
+            tokenized = self.tokens.groups_ahead(groups)
+            sizes = [[len(group.prefix) + len(tail) for tail in group.tails] for group in tokenized]
         else:
             prefixes = [_bytes((group.system or "") + group.prefix) for group in groups]
             sizes = [

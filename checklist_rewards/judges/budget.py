@@ -155,7 +155,9 @@ class Budgeted(Wrapper):
             batch = places[len(answers) : len(answers) + len(piece.bounds)]
             with self._paid(piece):
                 try:
-                    result = self.engine.load().read(_grouped(groups, batch), labels)
+                    # The engine has the tokens of the same object from the bounds.
+                    part = groups if len(batch) == len(places) else _grouped(groups, batch)
+                    result = self.engine.load().read(part, labels)
                 except BackendError as error:
                     if not answers:
                         raise

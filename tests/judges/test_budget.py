@@ -106,6 +106,21 @@ def read_with(model, engine, budget, groups):
     return [entry.unanswered for reads in result.reads for entry in reads]
 
 
+def test_prompts_are_tokenized_once(pocket, monkeypatch):
+    texts: list[str] = []
+    data = pocket.tokens.encoder.data
+    monkeypatch.setattr(
+        pocket.tokens.encoder, "data", lambda found, *spans: texts.extend(found) or data(found, *spans)
+    )
+    group = [ReadGroup(None, "Some words. ", ("Is it short?", "Is it long?")), ReadGroup(None, "More. ", ("Is it?",))]
+    plain = pocket.read(group, ("yes", "no")).reads
+    alone, texts[:] = len(texts), []
+    budget = Budget(1.0, {"pocket": (1.0, 0.0)})
+    for _ in range(2):
+        assert Budgeted(Engine("pocket", pocket), budget).read(group, ("yes", "no")).reads == plain
+    assert len(texts) == 2 * alone
+
+
 def test_reads_stop_where_the_money_ends_and_go_on_with_more(tmp_path):
     engine, store = Priced(200), open_store(tmp_path / "store.sqlite")
     budget = Budget(700e-6, PRICES)
