@@ -107,13 +107,12 @@ def read_with(model, engine, budget, groups):
 
 
 def test_prompts_are_tokenized_once(pocket, monkeypatch):
-    texts: list[str] = []
-    data = pocket.tokens.encoder.data
-    monkeypatch.setattr(
-        pocket.tokens.encoder, "data", lambda found, *spans: texts.extend(found) or data(found, *spans)
-    )
     group = [ReadGroup(None, "Some words. ", ("Is it short?", "Is it long?")), ReadGroup(None, "More. ", ("Is it?",))]
     plain = pocket.read(group, ("yes", "no")).reads
+    texts: list[str] = []
+    data = pocket.tokens.encoder.data
+    monkeypatch.setattr(pocket.tokens.encoder, "data", lambda new, *spans: texts.extend(new) or data(new, *spans))
+    assert pocket.read(group, ("yes", "no")).reads == plain
     alone, texts[:] = len(texts), []
     budget = Budget(1.0, {"pocket": (1.0, 0.0)})
     for _ in range(2):
