@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 import builtins
 import doctest
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeGuard
 
 _Def = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -24,6 +24,8 @@ _ENDS = {"fail", "exit", "quit", "_exit", "raises"}
 """Names of functions, besides those with "assert" in their name, that make tests fail."""
 _OF_CLASS = """
 def _checklist_run(case):
+    if hasattr(case, "setup_class"):
+        case.setup_class()
     for name in sorted(name for name in dir(case) if name.startswith("test")):
         one = case()
         for part in ("setup_method", name, "teardown_method"):
@@ -75,7 +77,7 @@ def fault(tests: str) -> str | None:
     if plan is None:
         return None
     if plan.unsupported:
-        return f"{plan.unsupported[0]!r} is async, a generator or takes arguments, which these tests cannot run"
+        return f"{plan.unsupported[0]!r} is async, a generator or takes arguments, which cannot be run here"
     nodes = [*plan.reached, *plan.example_nodes]
     if not nodes:
         return "nothing in the tests is ever run"
@@ -103,7 +105,9 @@ class _Plan:
     def __init__(self, tree: ast.Module, source: str, examples: list[str]):
         self.source, self.examples = source, examples
         self.example_nodes = [node for text in examples for node in _example_nodes(text)]
-        defs: dict[str, _Def] = {node.name: node for node in tree.body if isinstance(node, _Def)}
+        defs: dict[str, _Def] = {
+            part.name: part for node in tree.body for part in _parts(node, into=False) if isinstance(part, _Def)
+        }
         statements = [node for node in tree.body if not isinstance(node, _Def) and not _is_text(node)]
         called = _closure(_loaded(statements), defs)
         runs_unittest = any(_names_of(node) & {"main", "TextTestRunner"} for node in statements)
@@ -116,7 +120,10 @@ class _Plan:
             if name in called:
                 continue
             if isinstance(node, ast.ClassDef):
-                if any(_last_name(base).endswith("TestCase") for base in node.bases):
+                bases = _bases(node, defs)
+                if any(base.endswith("AsyncioTestCase") for base in bases):
+                    self.unsupported.append(name)
+                elif any(base.endswith("TestCase") for base in bases):
                     if runs_unittest:
                         called |= _closure({name}, defs)
                     else:
@@ -126,13 +133,15 @@ class _Plan:
                     self.unsupported += [
                         f"{name}.{part.name}" for part in node.body if _is_test(part) and not _runs(part, ("self",))
                     ]
-            elif name == "check" and len(node.args.args) == 1:
+            elif name == "check" and len(node.args.args) - len(node.args.defaults) == 1:
                 self.check = True
             elif _is_test(node):
                 (self.functions if _runs(node, ()) else self.unsupported).append(name)
         added = {*self.functions, *self.classes, *self.cases, *(["check"] if self.check else [])}
         reached = called | _closure(added, defs)
         self.reached: list[ast.AST] = [*statements, *(defs[name] for name in reached if name in defs)]
+        if any(isinstance(part, ast.Attribute) and _path(part) == "asyncio.run" for part in _all_parts(self.reached)):
+            self.unsupported.append("asyncio.run")
         self.defined = _stored(tree)
 
     @classmethod
@@ -159,6 +168,40 @@ def _closure(names: set[str], defs: dict[str, _Def]) -> set[str]:
         if name in defs:
             open_names |= _loaded([defs[name]]) - found
     return found
+
+
+def _bases(node: ast.ClassDef, defs: Mapping[str, _Def]) -> set[str]:
+    """The names of the base classes of a class, and of theirs."""
+    found: set[str] = set()
+    open_bases = [_last_name(base) for base in node.bases]
+    while open_bases:
+        name = open_bases.pop()
+        base = defs.get(name)
+        if name not in found and isinstance(base, ast.ClassDef):
+            open_bases += [_last_name(other) for other in base.bases]
+        found.add(name)
+    return found
+
+
+def _parts(node: ast.AST, *, into: bool = True) -> Iterator[ast.AST]:
+    """A node and what is in it, but not the bodies of functions and classes inside a statement: they may never run."""
+    yield node
+    if not isinstance(node, _Def):
+        for child in ast.iter_child_nodes(node):
+            yield from _parts(child, into=False)
+    elif into:
+        yield from (part for child in ast.iter_child_nodes(node) for part in ast.walk(child))
+
+
+def _all_parts(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    return (part for node in nodes for part in _parts(node))
+
+
+def _path(node: ast.AST) -> str:
+    """The dotted name of an attribute of a module."""
+    return (
+        f"{node.value.id}.{node.attr}" if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) else ""
+    )
 
 
 def _example_nodes(text: str) -> list[ast.AST]:
@@ -198,13 +241,12 @@ def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:
 
 def _loaded(nodes: Iterable[ast.AST]) -> set[str]:
     """The names that nodes read."""
-    parts = (part for node in nodes for part in ast.walk(node))
-    return {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
+    return {part.id for part in _all_parts(nodes) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
 
 
 def _names_of(node: ast.AST) -> set[str]:
     """All names and attributes in a node."""
-    return {_last_name(part) for part in ast.walk(node)} - {""}
+    return {_last_name(part) for part in _parts(node)} - {""}
 
 
 def _last_name(node: ast.AST) -> str:
@@ -215,7 +257,7 @@ def _last_name(node: ast.AST) -> str:
 
 def _can_fail(node: ast.AST) -> bool:
     """Whether a node asserts something, or raises or exits."""
-    for part in ast.walk(node):
+    for part in _parts(node):
         if isinstance(part, ast.Assert | ast.Raise):
             return True
         if isinstance(part, ast.Call):

@@ -22,6 +22,27 @@ class TestAdd:
     def test_it(self):
         assert add(self.two, 3) == 5
 """,
+    "a class with setup_class": """
+class TestAdd:
+    @classmethod
+    def setup_class(cls):
+        cls.two = 2
+
+    def test_it(self):
+        assert add(self.two, 3) == 5
+""",
+    "inside a statement": "if True:\n    def test_add():\n        assert add(2, 3) == 5",
+    "check with a default": "def check(candidate, n=2):\n    assert candidate(n, 3) == 5\n",
+    "unittest with a base class": """
+import unittest
+
+class Base(unittest.TestCase):
+    two = 2
+
+class AddTest(Base):
+    def test_it(self):
+        self.assertEqual(add(self.two, 3), 5)
+""",
     "check": "METADATA = {}\n\n\ndef check(candidate):\n    assert candidate(2, 3) == 5\n",
     "check, called": "def check(candidate):\n    assert candidate(2, 3) == 5\n\ncheck(add)",
     "unittest": """
@@ -66,6 +87,14 @@ VACUOUS = {
     "fixture": (
         "class TestAdd:\n    def test_it(self, two):\n        assert add(two, 3) == 5",
         "'TestAdd.test_it' is",
+    ),
+    "an asyncio test case": (
+        "import unittest\nclass T(unittest.IsolatedAsyncioTestCase):\n    async def test(self):\n        assert 0",
+        "'T' is async",
+    ),
+    "asyncio.run": (
+        "import asyncio\nasync def main():\n    assert await add(2, 3) == 5\nasyncio.run(main())",
+        "'asyncio.run' is async",
     ),
     "comments": ("# assert add(2, 3) == 5\n", "nothing in the tests is ever run"),
     "a name that no runner knows": ("def verify():\n    assert add(2, 3) == 5", "nothing in the tests is ever run"),
