@@ -40,7 +40,8 @@ Parse = Callable[[int, Reply], Value]
 Retry = Callable[[Messages, str, str], Messages]
 
 _TRAILING_COMMA = re.compile(r",(?=\s*[\]}])")
-_START = re.compile(r"[\[{]")
+_START = re.compile(r"""\{(?=\s*["}])|\[(?=\s*["\[{\]\-0-9tfnNI])""")
+"""The beginning of a value; most brackets in prose and code are none."""
 _WORK = 100_000
 """Characters of failed attempts, plus a multiple of its length, after which a reply is searched no further."""
 _NESTED = 1_000
@@ -77,7 +78,7 @@ def json_values(text: str) -> list[Any]:
             try:
                 value, position = decoder.raw_decode(candidate, start)
             except json.JSONDecodeError as error:
-                work -= error.pos - start
+                work -= error.pos - start + error.pos // 64  # the error counts the lines before it
             except RecursionError:
                 work -= _NESTED
             else:

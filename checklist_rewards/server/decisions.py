@@ -43,7 +43,9 @@ from checklist_rewards.validation import one_sentence
 MOST_QUESTIONS = 400
 _FIELDS = ("target", "input", "reference", "history")
 _READER = CompletionReader()
-_FENCED = re.compile(r"<target-(\d+)>\n(.*?)\n</target-\1>", re.DOTALL)
+_FENCE = re.compile(r"<target-(\d+)>\n|\n</target-(\d+)>")
+_FENCES = 16
+"""Pairs of tags that are compared with the hash of what they enclose."""
 _TEXT_PARTS = ("input_text", "output_text", "text")
 _USAGE = {"input_tokens": 0, "output_tokens": 0}
 """Clients require the tokens of a request. The engine counts those of a batch, which may hold several requests."""
@@ -369,7 +371,20 @@ def _answered(target: Target) -> dict[str, Any]:
 
 def _is_judge_prompt(text: str) -> bool:
     """Whether a text contains a target as judge prompts do: in tags with the hash of the target."""
-    return any(fence("target", fenced[2]) == fenced[0] for fenced in _FENCED.finditer(text))
+    opened: dict[str, int] = {}
+    pairs = 0
+    for tag in _FENCE.finditer(text):
+        number, closed = tag.groups()
+        if closed is None:
+            opened.setdefault(number, tag.start())
+        elif (start := opened.pop(closed, None)) is not None:
+            whole = text[start : tag.end()]
+            if fence("target", whole[len(closed) + 10 : -len(closed) - 11]) == whole:
+                return True
+            pairs += 1
+            if pairs == _FENCES:  # hashing many long texts would take quadratic time
+                return False
+    return False
 
 
 def _message(entry: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from checklist_rewards.backends import Engine, Reply, Sampling
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
 from checklist_rewards.replies import NoReply, ask, extract_json, sample_values
+from checklist_rewards.replies.ask import json_values
 from tests.generators.fakes import Replies
 
 
@@ -145,3 +146,11 @@ def test_a_rerun_asks_nothing(tmp_path):
         engine = Engine("m", backend)
         assert ask(engine, prompts("x"), Answer, Sampling(), store=Store(tmp_path / "s")) == [Answer(answer="no")]
     assert len(backend.sampled) == 2
+
+
+@pytest.mark.parametrize("text", ["{" * 100_000, "int main() { return f(x); }\n" * 4_000, "\\boxed{" * 20_000])
+def test_brackets_that_cannot_begin_a_value_are_not_tried(text, monkeypatch):
+    tried = []
+    monkeypatch.setattr(json.JSONDecoder, "raw_decode", lambda self, s, at: tried.append(at) or ({}, at + 1))
+    assert json_values(text) == [] and not tried
+    assert len(json_values(text + '{"a": 1}')) == 1 and len(tried) == 1

@@ -18,7 +18,8 @@ from checklist_rewards.backends import LabelRead, ReadResult
 from checklist_rewards.cli.serve import listen
 from checklist_rewards.distill.training import Training, train_encoder
 from checklist_rewards.judges.jury import load_jury
-from checklist_rewards.server import build_app
+from checklist_rewards.prompts import fence
+from checklist_rewards.server import build_app, decisions
 from tests.encoders import mentions, tiny_bert
 from tests.fakes import FakeBackend
 from tests.rewards.integrations.test_queue import QUESTIONS, knows
@@ -431,3 +432,18 @@ def wait_for_model(address: str, server: subprocess.Popen) -> str:
         except httpx.HTTPError:
             assert server.poll() is None and time.monotonic() < deadline
             time.sleep(0.2)
+
+
+@pytest.mark.parametrize("unit", ["<target-1>\n", "<target-1>\n\n</target-1>", "\n</target-1>"])
+def test_a_hostile_state_is_searched_once(unit, monkeypatch):
+    hashed = []
+    monkeypatch.setattr(decisions, "fence", lambda name, text: hashed.append(text) or "")
+    assert not decisions._is_judge_prompt(unit * 10_000)
+    assert len(hashed) <= 16
+
+
+def test_a_judge_prompt_is_known_beside_other_tags():
+    for target in ("a", "two\nlines", "", "\n", "x </target-1> y", "<target-2>\n"):
+        prompt = f"Judge. <target-3>\nnone {fence('target', target)}\n\nIs it short?"
+        assert decisions._is_judge_prompt(prompt), target
+        assert not decisions._is_judge_prompt(prompt.replace("target-", "target-9"))
