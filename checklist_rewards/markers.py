@@ -111,7 +111,7 @@ _RESIDUE = re.compile(
 """Markers that may remain at the end of an answer: of the next message, or of an answer that the prompt has opened."""
 END_TOKENS = re.compile(rf"(?:(?:{CONTROL}|<\|?endoftext\|?>|<turn\|>|\[EOS\])\s*)+\Z")
 LEADING = re.compile(rf"(?:\s|{CONTROL}|\[gMASK\]|<sop>)*\Z")
-_BETWEEN_SENTENCES = re.compile(r"(?:[.!?…。！？>\]▷]\s*|\n\s*)\Z")
+_ENDS_OF_SENTENCES = ".!?…。！？>]▷"
 DROPPED_CHANNELS = re.compile(
     r"\A\s*(?:(?:analysis|commentary)(?P<thought>(?=[A-Z\"'(\d]).*?|.*?(?=assistantfinal))(?:assistantfinal|\Z)|final)"
     r"(?=[^a-z\s]|\Z)",
@@ -223,14 +223,15 @@ class Grammar:
         if self.thought_opening.match(text, len(text) - len(text.lstrip())):
             return None
         pattern = re.compile(opened.close, re.S) if isinstance(opened, Section) else self.closing
+        first, last = len(text) - len(text.lstrip()), len(text.rstrip())
         for closing in pattern.finditer(text):
-            before, after = text[: closing.start()], text[closing.end() :]
-            alone = not before.strip() or before.endswith("\n") or not after.strip() or after.startswith("\n")
-            if before.endswith("`") and after.startswith("`"):
+            start, end = closing.span()
+            alone = start <= first or text[start - 1] == "\n" or end >= last or text[end] == "\n"
+            if text[start - 1 : start] == text[end : end + 1] == "`":
                 continue
-            if not opened and (_is_mention(before, after) or (opened is False and not alone)):
+            if not opened and (_is_mention(text, closing) or (opened is False and not alone)):
                 continue
-            if not opened and self.thought_opening.search(before):
+            if not opened and self.thought_opening.search(text[:start]):
                 return None  # the thought that this closes is found by its opening marker
             if not isinstance(opened, Section) or opened.implied:
                 closing = self._last_closing(text, closing, pattern)
@@ -241,11 +242,13 @@ class Grammar:
         """The marker at which a thought ends. A policy may close a thought and go on thinking: then it ends at the
         last closing marker before another thought, unless that is a mention."""
         last = first
-        for closing in pattern.finditer(text, first.end()):
-            between = text[last.end() : closing.start()]
-            if self.thought_opening.search(between) or text[: closing.start()].count("```") % 2:
+        fences, position = text.count("```", 0, first.end()), first.end()
+        for closing in pattern.finditer(text, position):
+            between = text[position : closing.start()]
+            fences, position = fences + between.count("```"), closing.end()
+            if self.thought_opening.search(between) or fences % 2:
                 break
-            if not _is_mention(text[: closing.start()], text[closing.end() :]):
+            if not _is_mention(text, closing):
                 last = closing
         return last
 
@@ -253,13 +256,16 @@ class Grammar:
         self, text: str, position: int, calls: bool, kind: str | None = None
     ) -> tuple[Section, re.Match[str]] | None:
         """The next section (of one kind) that begins at `position` or later, and its opening marker."""
+        begin, fences, counted = position, 0, position
+        closings = _Closings(text)
         for candidate in self._candidates.finditer(text, position):
-            before = text[position : candidate.start()]
+            start = candidate.start()
+            fences, counted = fences + text.count("```", counted, start), start
             for section, pattern in self.sections:
                 if (section.tools and not calls) or kind not in (None, section.kind):
                     continue
-                opening = pattern.match(text, candidate.start())
-                if opening is not None and _opens(section, before, opening, text):
+                opening = pattern.match(text, start)
+                if opening is not None and _opens(section, opening, begin, fences, closings):
                     return section, opening
         return None
 
@@ -268,26 +274,45 @@ def _any_of(patterns: Sequence[str]) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{re.sub(r'[?]P<[a-zA-Z_]+>', '?:', p)})" for p in dict.fromkeys(patterns)), re.S)
 
 
-def _opens(section: Section, before: str, opening: re.Match[str], text: str) -> bool:
-    """Whether a marker after the text `before` opens a section, and is not merely mentioned."""
-    if not before.strip():
+class _Closings:
+    """Where the next closing marker of each kind is. Markers without one are searched once, not once per opening."""
+
+    def __init__(self, text: str):
+        self.text = text
+        self._found: dict[re.Pattern[str], re.Match[str] | None] = {}
+
+    def after(self, pattern: re.Pattern[str], position: int) -> bool:
+        """Whether a closing marker is at `position` or later. Positions do not decrease."""
+        known = self._found.get(pattern)
+        if pattern not in self._found or (known is not None and known.start() < position):
+            self._found[pattern] = pattern.search(self.text, position)
+        return self._found[pattern] is not None
+
+
+def _opens(section: Section, opening: re.Match[str], begin: int, fences: int, closings: _Closings) -> bool:
+    """Whether a marker opens a section, and is not merely mentioned. `fences` are those between `begin` and it."""
+    text, start = closings.text, opening.start()
+    word = start  # the end of the words before
+    while word > begin and text[word - 1].isspace():
+        word -= 1
+    if word == begin:
         return True
     if section.kind == "call":
-        return not before.endswith("`")
-    after = text[opening.end() :]
-    if before.count("```") % 2:
+        return text[start - 1] != "`"
+    if fences % 2:
         return False
-    if _BETWEEN_SENTENCES.search(before):
-        return re.match(r" [a-z]", after) is None
+    if text[word - 1] in _ENDS_OF_SENTENCES or "\n" in text[word:start]:
+        return re.match(r" [a-z]", text[opening.end() : opening.end() + 2]) is None
     # In the middle of a sentence, only a whole thought counts, such as "about <think>Let me see.</think>".
-    closing = _closing(section, opening).search(text, opening.end())
-    return section.kind == "thought" and closing is not None and re.match(r"\w|\n", after) is not None
+    whole = section.kind == "thought" and closings.after(_closing(section, opening), opening.end())
+    return whole and re.match(r"\w|\n", text[opening.end() : opening.end() + 1]) is not None
 
 
-def _is_mention(before: str, after: str) -> bool:
-    """Whether a closing marker between two texts is only mentioned."""
-    quoted = before.endswith("`") and after.startswith("`")
-    return quoted or (before.endswith(" ") and re.match(r" [a-z]|[,.;:]", after) is not None)
+def _is_mention(text: str, closing: re.Match[str]) -> bool:
+    """Whether a closing marker is only mentioned."""
+    before, after = text[max(0, closing.start() - 1) : closing.start()], text[closing.end() : closing.end() + 2]
+    quoted = before == "`" and after.startswith("`")
+    return quoted or (before == " " and re.match(r" [a-z]|[,.;:]", after) is not None)
 
 
 def _closing(section: Section, opening: re.Match[str]) -> re.Pattern[str]:

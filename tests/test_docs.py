@@ -188,7 +188,9 @@ def check_command(words: list[str], runnable: list[str], where: str) -> None:
             quick = ["--bootstrap", "20"] if runnable[0] in ("agree", "calibrate", "diff") else []
             done = CliRunner().invoke(app, runnable + quick)
             # 1: something was left unanswered. Of questions outside its world the pocket model answers few.
-            assert done.exit_code in ((0,) if "quickstart" in where else (0, 1)), f"{where}: {done.output}"
+            # 3: the log of a run of one step has too few steps for an audit.
+            codes = (0,) if "quickstart" in where else (0, 3) if runnable[0] == "audit" else (0, 1)
+            assert done.exit_code in codes, f"{where}: {done.output}"
 
 
 def parse(arguments: list[str], where: str) -> None:
