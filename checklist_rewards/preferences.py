@@ -340,7 +340,7 @@ def _on_shared(checklist: Checklist, score: Score, shared: Sequence[bool]) -> fl
     return score_checklist(
         checklist,
         verdicts,
-        score.aggregation or Aggregation(primary_metric=score.primary_metric),  # type: ignore[arg-type]
+        score.aggregation or Aggregation(primary_metric=score.primary_metric),
         quality=score.quality,
     ).primary_score
 

@@ -54,6 +54,15 @@ def finite(name: str, value: object, *, at_least: float | None = None, above: fl
         raise SampleError(f"{name}={shown(value)} is not allowed; it must be a finite number{limits}.")
 
 
+def finite_or_none(name: str, value: object) -> float | None:
+    """The number in a cell of a file; None if there is none. `name` may include the place, such as "row 3: reward"."""
+    if value is None:
+        return None
+    if not _is_finite(value):
+        raise SampleError(f"{name} must be a finite number or null, got {type(value).__name__} {shown(value)}.")
+    return float(value)
+
+
 def string(name: str, value: object) -> None:
     """Check that `value` is a `str`. `name` may include the place, such as "row 3: target"."""
     if not isinstance(value, str):

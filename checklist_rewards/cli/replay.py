@@ -39,6 +39,7 @@ from checklist_rewards.scores import Aggregation, Score, TargetState
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.scores.table import SCORE_COLUMN, score_from
 from checklist_rewards.ui.records import RecordFile
+from checklist_rewards.validation import finite_or_none
 
 _FROM_STORED = {"metric": "primary_metric"} | {
     field.name: field.name for field in fields(Aggregation) if field.name != "primary_metric"
@@ -206,8 +207,8 @@ class StoredFile:
         if column not in data:
             raise SampleError(f"{where}: column {column!r} not found.")
         score = score_from(data[column], where)
-        if self.is_log and score is not None and data.get("reward") is not None:
-            reward = data["reward"]
+        reward = finite_or_none(f"{where}: reward", data.get("reward")) if self.is_log else None
+        if reward is not None and score is not None:
             self.shaped |= score.primary_score is None or abs(reward - score.primary_score) > 1e-9
         given = self.columns.shared
         if given is None and self.columns.checklist in data:

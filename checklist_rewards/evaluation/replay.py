@@ -208,7 +208,7 @@ class Replay:
         """The rules of the stored score, with the changes."""
         rules = Aggregation()
         if row.score is not None:
-            rules = row.score.aggregation or Aggregation(primary_metric=row.score.primary_metric)  # type: ignore[arg-type]
+            rules = row.score.aggregation or Aggregation(primary_metric=row.score.primary_metric)
         changes = dict(self.aggregation)
         if self.calibration is not None and self.calibration.threshold is not None:
             changes.setdefault("threshold", self.calibration.threshold)

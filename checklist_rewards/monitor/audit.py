@@ -24,6 +24,7 @@ from checklist_rewards.monitor.settings import MonitorSettings
 from checklist_rewards.monitor.watch import Alarm, Watch, alarm_record, start_record, step_record
 from checklist_rewards.scores import Score
 from checklist_rewards.scores.table import score_from
+from checklist_rewards.validation import finite_or_none
 
 _FIELDS = ("step", "completion", "reward", "score")
 NO_DATA = "no data in the log"
@@ -137,11 +138,9 @@ def _step(row: Row) -> int:
 
 def _seen(row: Row) -> Seen:
     data = row.data
-    text, reward = data["completion"], data["reward"]
+    text, reward = data["completion"], finite_or_none(f"{row.where}: reward", data["reward"])
     if not isinstance(text, str):
         raise SampleError(f"{row.where}: completion must be a string, got {type(text).__name__}.")
-    if isinstance(reward, bool) or not isinstance(reward, int | float | None):
-        raise SampleError(f"{row.where}: reward={reward!r:.40} is not a number or null.")
     score: Score | None = score_from(data["score"], row.where)
     return seen_of(
         text,

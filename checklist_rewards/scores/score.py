@@ -27,7 +27,15 @@ from pydantic import BaseModel, ConfigDict
 from checklist_rewards.errors import SampleError
 from checklist_rewards.fields import check_fields
 from checklist_rewards.scores.reasons import Outcome, Reason, TargetState, Unanswered
-from checklist_rewards.scores.verdict import DEFAULT_THRESHOLD, Method, Verdict, Vote
+from checklist_rewards.scores.verdict import (
+    DEFAULT_THRESHOLD,
+    Finite,
+    Fraction,
+    Method,
+    Probabilities,
+    Verdict,
+    Vote,
+)
 
 PrimaryMetric = Literal["pass", "weighted", "expected", "normalized", "quality"]
 Abstention = Literal["skip", "zero", "partial", "fail"]
@@ -88,13 +96,13 @@ class ItemScore(Outcome):
     question: str
     answer: str | None = None
     """ "yes", "no" or an option's label; None if unanswered."""
-    value: float | None = None
+    value: Fraction | None = None
     """Hard value in [0, 1]; None if unanswered or if the abstention is skipped. The worst value, next to the reason
     `no_answer`, if the target has no answer and counts as the lowest."""
-    soft: float | None = None
+    soft: Fraction | None = None
     """Soft value in [0, 1]: the sum over labels of P(label) x value; the hard value where there are no
     probabilities. None where `value` is."""
-    weight: float | None = None
+    weight: Finite | None = None
     """The item's weight; None in files written before it was recorded."""
     required: bool = False
     passed: bool | None = None
@@ -104,8 +112,8 @@ class ItemScore(Outcome):
     is `probabilities["yes"]`. Computed from `probabilities`; the value in a file is ignored."""
     level: str | None = None
     """P(yes) in words: no_10 < .2 <= no_30 < .4 <= unsure < .6 <= yes_70 < .8 <= yes_90. Yes/no items only."""
-    mass: float | None = None
-    probabilities: dict[str, float] | None = None
+    mass: Fraction | None = None
+    probabilities: Probabilities | None = None
     unanswered: Unanswered | None = None
     reasoning: str | None = None
     judge: str | None = None
@@ -114,15 +122,18 @@ class ItemScore(Outcome):
     category: str | None = None
     votes: tuple[Vote, ...] | None = None
     """The votes of the individual judges, including failed ones."""
-    agreement: float | None = None
+    agreement: Fraction | None = None
     """Share of the answered votes that agree with `answer`."""
-    uncalibrated: dict[str, float] | None = None
+    uncalibrated: Probabilities | None = None
     """The judge's own probabilities, if `probabilities` are calibrated."""
 
     def __post_init__(self) -> None:
         Outcome.__post_init__(self)  # slots=True leaves super() without its class
         if self.answer is not None and self.probabilities is not None:
-            object.__setattr__(self, "confidence", self.probabilities.get(self.answer))
+            if self.answer not in self.probabilities:
+                labels = ", ".join(self.probabilities)
+                raise ValueError(f"the answer {self.answer!r:.60} is none of the labels with a probability: {labels}")
+            object.__setattr__(self, "confidence", self.probabilities[self.answer])
 
     @property
     def spread(self) -> float | None:
@@ -167,32 +178,32 @@ class Score(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    primary_score: float | None
+    primary_score: Fraction | None
     """The aggregate named by `primary_metric`, in [0, 1]; 0 if a required item failed; None if too few items were
     answered."""
-    primary_metric: str
-    pass_rate: float | None
+    primary_metric: PrimaryMetric
+    pass_rate: Fraction | None
     """passed / answered."""
-    weighted_score: float | None
+    weighted_score: Fraction | None
     """clip(sum w v / sum of positive w, 0, 1); for a checklist of penalties only clip(1 + sum w v / sum |w|, 0, 1)."""
-    expected_score: float | None
+    expected_score: Fraction | None
     """`weighted_score` with soft values."""
-    normalized_score: float | None
+    normalized_score: Fraction | None
     """Mean soft credit, unweighted (RocketEval). Equals `pass_rate` if there are neither probabilities nor options."""
-    raw_score: float | None
+    raw_score: Finite | None
     """sum w v, unclipped."""
-    quality: float | None = None
+    quality: Annotated[float, Ge(LEAST_QUALITY), Le(BEST_QUALITY)] | None = None
     """Grade from 1 to 5 of the checklist-guided quality judge, if it ran."""
     state: TargetState = "answered"
     """What the policy made of its turn: `answered`, `cut` (at the length limit), or no answer: `cut_in_thought`,
     `unfinished`, `empty`."""
-    answered: int
-    total: int
-    answered_weight: float
+    answered: Annotated[int, Ge(0)]
+    total: Annotated[int, Ge(0)]
+    answered_weight: Fraction
     """Share of sum |w| that was answered, in [0, 1]."""
-    lower: float | None
+    lower: Fraction | None
     """`primary_score` if every missing answer were bad."""
-    upper: float | None
+    upper: Fraction | None
     """`primary_score` if every missing answer were good."""
     required_passed: bool | None = None
     """True if all required items passed, False if one failed. None if there are no required items, or if one is

@@ -6,9 +6,12 @@ computes scores from verdicts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator
 
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.scores.reasons import Outcome, Unanswered
@@ -16,6 +19,35 @@ from checklist_rewards.scores.reasons import Outcome, Unanswered
 Method = Literal["logprobs", "top_logprobs", "thought", "decision", "word", "reply", "votes", "panel", "check"]
 
 DEFAULT_THRESHOLD = 0.6
+ROUNDING = 1e-3
+"""How far the numbers of a file may be from their range, for probabilities that somebody has rounded."""
+
+
+def _fraction(value: float) -> float:
+    if not -ROUNDING <= value <= 1 + ROUNDING:  # also NaN
+        raise ValueError("it must be a number from 0 to 1")
+    return value
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError("it must be a finite number")
+    return value
+
+
+def _distribution(probabilities: dict[str, float]) -> dict[str, float]:
+    total = math.fsum(probabilities.values())
+    if abs(total - 1) > 10 * ROUNDING:
+        raise ValueError(f"the probabilities of all labels must sum to 1, not {total:.4g}")
+    return probabilities
+
+
+Fraction = Annotated[float, AfterValidator(_fraction)]
+"""A number from 0 to 1; tested when a file is read."""
+Finite = Annotated[float, AfterValidator(_finite)]
+"""A finite number; tested when a file is read."""
+Probabilities = Annotated[dict[str, Fraction], AfterValidator(_distribution)]
+"""P(label) of each label, summing to 1; tested when a file is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +123,12 @@ class Vote(Outcome):
 
     judge: str | None = None
     answer: str | None = None
-    probabilities: dict[str, float] | None = None
-    mass: float | None = None
+    probabilities: Probabilities | None = None
+    mass: Fraction | None = None
     unanswered: Unanswered | None = None
     reasoning: str | None = None
     method: Method | None = None
-    uncalibrated: dict[str, float] | None = None
+    uncalibrated: Probabilities | None = None
 
     def verdict(self) -> Verdict:
         """Convert the vote back to a verdict."""

@@ -19,6 +19,7 @@ from checklist_rewards.files.ranks import other_ranks
 from checklist_rewards.files.rows import Row, file_format, read_rows
 from checklist_rewards.scores import Score
 from checklist_rewards.scores.table import SCORE_COLUMN, score_from
+from checklist_rewards.validation import finite_or_none
 
 Kind = Literal["scored", "rewards", "pairs"]
 INPUTS, TARGETS = ("prompt", "input"), ("target", "completion")
@@ -208,7 +209,7 @@ def reward_record(row: Row, number: int) -> Record:
         shown_completion(data.get("completion") or data.get("written") or data.get("completion")),
         score_from(score, row.where),
         step=step if isinstance(step, int) else 0,
-        reward=number_or_none(data.get("reward")),
+        reward=finite_or_none(f"{row.where}: reward", data.get("reward")),
         group=group if isinstance(group := data.get("group"), str) else None,
         shaping=_stages(data.get("shaping"), row.where),
         held_out=frozenset(map(str, data.get("held_out") or ())),
@@ -224,7 +225,7 @@ def _stages(value: Any, where: str) -> tuple[tuple[str, float | None], ...]:
     for pair in pairs:
         if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):
             raise SampleError(f"{where}: shaping must be a list of [name, value], got {value!r:.80}.")
-    return tuple((name, number_or_none(number)) for name, number in pairs)
+    return tuple((name, finite_or_none(f"{where}: shaping, {name}", number)) for name, number in pairs)
 
 
 def _pair(row: Row, number: int) -> Record:
@@ -238,8 +239,8 @@ def _pair(row: Row, number: int) -> Record:
         checklist=data.get(CHECKLIST),
         pair={
             "rejected": shown_completion(data["rejected"]) or "",
-            "score_chosen": number_or_none(data.get("score_chosen")),
-            "score_rejected": number_or_none(data.get("score_rejected")),
+            "score_chosen": finite_or_none(f"{row.where}: score_chosen", data.get("score_chosen")),
+            "score_rejected": finite_or_none(f"{row.where}: score_rejected", data.get("score_rejected")),
             "flipped": data.get("flipped") or [],
         },
     )

@@ -353,7 +353,7 @@ def test_an_answer_that_cannot_be_used_is_no_score(answer, reason):
 def test_probabilities_that_do_not_fit_the_question_are_no_answer():
     def other_labels(rows, call):
         found = scored(rows)
-        found[0]["items"][1]["probabilities"] = {"maybe": 1.0}
+        found[0]["items"][1] |= {"probabilities": {"maybe": 1.0}, "answer": "maybe"}
         return {"scores": found}
 
     with serving(Odd(other_labels).app) as address:

@@ -299,7 +299,7 @@ def _true_score(row: JudgedRow, labels: Sequence[Answer | None]) -> float | None
     score = row.score
     if not row.known or any(label is None for label in labels) or score.primary_metric == "quality":
         return None
-    rules = score.aggregation or Aggregation(primary_metric=score.primary_metric)  # type: ignore[arg-type]
+    rules = score.aggregation or Aggregation(primary_metric=score.primary_metric)
     verdicts = [Verdict(answer=label.label) for label in labels if label is not None]
     return score_checklist(Checklist(items=row.items), verdicts, rules).primary_score
 

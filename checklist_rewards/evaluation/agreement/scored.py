@@ -245,11 +245,30 @@ def _items(score: Score, checklist: Checklist | None, where: str) -> tuple[Check
     items = checklist.items if checklist is not None else ()
     known = {item.id: item for item in items} | dict(zip(item_keys(items), items, strict=True))
     try:
-        return tuple(
+        found = tuple(
             _item(key, line, known, where) for key, line in zip(item_keys(score.items), score.items, strict=True)
         )
     except ValidationError as error:
         raise SampleError(f"{where}: an item of the score has no valid question: {one_sentence(error)}") from None
+    for item, line in zip(found, score.items, strict=True):
+        _check_labels(item, line, where)
+    return found
+
+
+def _check_labels(item: ChecklistItem, line: ItemScore, where: str) -> None:
+    """Check that the stored answer and probabilities are about the labels of the item."""
+    labels = item.values.keys()
+    for given in (line.probabilities, line.uncalibrated):
+        if given is not None and given.keys() != labels:
+            raise SampleError(
+                f"{where}: item {line.id} ({line.question!r:.60}) has probabilities of {', '.join(given)}; expected "
+                f"those of {', '.join(labels)}."
+            )
+    if line.answer is not None and line.answer not in labels:
+        raise SampleError(
+            f"{where}: item {line.id} ({line.question!r:.60}) has the answer {line.answer!r:.60}; allowed: "
+            f"{', '.join(labels)}."
+        )
 
 
 def _item(key: str, line: ItemScore, known: Mapping[str, ChecklistItem], where: str) -> ChecklistItem:
