@@ -30,7 +30,7 @@ from checklist_rewards.datasets.totals import Totals
 from checklist_rewards.errors import SampleError, shown
 from checklist_rewards.files.atomic import atomic_path, write_text
 from checklist_rewards.files.rows import FORMATS, Row, file_format, write_batches
-from checklist_rewards.files.spool import ArrowSpool, as_text
+from checklist_rewards.files.spool import JSON_TEXT, ArrowSpool, as_cell
 from checklist_rewards.files.store import key_of
 
 SHARD_ROWS = 16_384
@@ -251,16 +251,22 @@ def align(paths: Sequence[Path]) -> list[tuple[Path, Any]]:
 
     schemas = {path: pq.read_schema(path).remove_metadata() for path in paths}
     types: dict[str, Any] = {}
+    texts: set[str] = set()
     for schema in {schema.to_string(): schema for schema in schemas.values()}.values():
         for field in schema:
             seen = types.get(field.name, pa.null())
+            if field.metadata == JSON_TEXT:
+                texts.add(field.name)
             try:
                 pair = [pa.schema([("column", seen)]), pa.schema([("column", field.type)])]
                 types[field.name] = pa.unify_schemas(pair, promote_options="permissive").field(0).type
             except pa.ArrowException:  # no common type: JSON text, as in a single file
-                types[field.name] = pa.string()
-    common = pa.schema(list(types.items()))
-    return [(path, common) for path, schema in schemas.items() if not schema.equals(common)]
+                texts.add(field.name)
+    types |= dict.fromkeys(texts, pa.string())
+    common = pa.schema(
+        [pa.field(name, type, metadata=JSON_TEXT if name in texts else None) for name, type in types.items()]
+    )
+    return [(path, common) for path, schema in schemas.items() if not schema.equals(common, check_metadata=True)]
 
 
 def rewrite(path: Path, schema: Any) -> None:
@@ -274,14 +280,14 @@ def rewrite(path: Path, schema: Any) -> None:
         texts = {
             field.name
             for field in file.schema_arrow
-            if schema.field(field.name).type == pa.string() and field.type not in (pa.string(), pa.null())
+            if schema.field(field.name).metadata == JSON_TEXT and field.metadata != JSON_TEXT
         }
 
         def batches() -> Iterator[pa.RecordBatch]:
             for batch in file.iter_batches(batch_size=1000):
                 rows = batch.to_pylist()
                 for name in texts:
-                    rows = [row | {name: None if row[name] is None else as_text(row[name])} for row in rows]
+                    rows = [row | {name: None if row[name] is None else as_cell(row[name])} for row in rows]
                 yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
         write_batches(temporary, schema.with_metadata(metadata), batches())

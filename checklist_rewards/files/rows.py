@@ -21,7 +21,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import atomic_path
-from checklist_rewards.files.spool import ArrowSpool, Spool, as_json, as_text, check_names, json_reader
+from checklist_rewards.files.spool import (
+    JSON_TEXT,
+    ArrowSpool,
+    Spool,
+    as_json,
+    as_text,
+    check_depth,
+    check_names,
+    check_unique,
+    from_cell,
+    json_reader,
+)
 from checklist_rewards.validation import install, missing
 
 if TYPE_CHECKING:
@@ -108,7 +119,16 @@ def read_rows_for(path: str | Path, output: str | Path) -> Iterator[Row]:
     rows, parquet = read_rows(path), file_format(output) == ".parquet"
     if file_format(path) == ".parquet":
         return rows if parquet else _checked(rows, _as_json, "drop the column, or write a .parquet file")
-    return _checked(rows, check_names, "rename it, or write a .jsonl file") if parquet else rows
+    return _checked(rows, _as_column, "rename or drop the column, or write a .jsonl file") if parquet else rows
+
+
+def _as_column(data: Mapping[str, Any]) -> None:
+    check_names(data)
+    for name, value in data.items():
+        try:
+            check_depth(value)
+        except SampleError as error:
+            raise SampleError(f"{name!r}: {error}") from None
 
 
 def _as_json(data: Mapping[str, Any]) -> None:
@@ -211,7 +231,8 @@ def _read_parquet(path: Path) -> Iterator[Row]:
     number = 0
     try:
         with pq.ParquetFile(path) as file:
-            readers = {field.name: reader for field in file.schema_arrow if (reader := json_reader(field.type))}
+            check_unique(file.schema_arrow.names, path)
+            readers = {field.name: reader for field in file.schema_arrow if (reader := _reader(field))}
             for batch in file.iter_batches(batch_size=_PARQUET_ROWS):
                 for data in batch.to_pylist():
                     number += 1
@@ -219,6 +240,12 @@ def _read_parquet(path: Path) -> Iterator[Row]:
                     yield Row(number, _with_json(data, readers, where) if readers else data, where)
     except (pa.ArrowException, OSError) as error:
         raise SampleError(f"{path}: cannot be read as Parquet after row {number} ({error}).") from error
+
+
+def _reader(field: pa.Field) -> Callable[[Any], Any] | None:
+    if JSON_TEXT.items() <= (field.metadata or {}).items():
+        return lambda text: None if text is None else from_cell(text)
+    return json_reader(field.type)
 
 
 def _with_json(data: dict[str, Any], readers: Mapping[str, Callable[[Any], Any]], where: str) -> dict[str, Any]:

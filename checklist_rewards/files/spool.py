@@ -6,8 +6,9 @@ field. So rows are written to an unnamed temporary file while types are inferred
 are read again with the final types. Only one batch is in memory at a time.
 
 Null, integer and decimal columns are unified; structs get the fields of all their rows. A column whose values have no
-common type (lists and strings), or that would become a struct with hundreds of fields (a mapping keyed by id), is
-stored as JSON text, with a warning. Nothing is dropped.
+common type (lists and strings), that would become a struct with hundreds of fields (a mapping keyed by id), or whose
+texts are not valid Unicode, is stored as JSON text, with a warning. The field's metadata says so, and its values are
+read back as they were. Nothing is dropped.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ logger = logging.getLogger(__name__)
 _BATCH_ROWS = 1000
 _BATCH_BYTES = 8 * 2**20
 _MAX_FIELDS = 256
+_MAX_DEPTH = 100
+"""Levels of lists and mappings in a value. Parquet's writer and reader call themselves for each."""
+JSON_TEXT = {b"checklist_rewards": b"json"}
+"""Field metadata of a column that is stored as JSON text; see [`as_cell`]."""
 
 
 class Spool:
@@ -109,7 +114,8 @@ class ArrowSpool(Spool):
         self._infer()
         self._check_promoted()
         types = self._inferred | dict.fromkeys(self._as_text, pa.string()) | self._known
-        return pa.schema([(name, types[name]) for name in self.columns])
+        marked = {name: JSON_TEXT if name in self._as_text else None for name in self.columns}
+        return pa.schema([pa.field(name, types[name], metadata=marked[name]) for name in self.columns])
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows as Arrow batches with `schema`.
@@ -125,7 +131,7 @@ class ArrowSpool(Spool):
             for field in schema:
                 values = [row.get(field.name) for row in rows]
                 if field.name in self._as_text:
-                    values = [None if value is None else as_text(value) for value in values]
+                    values = [None if value is None else as_cell(value) for value in values]
                 try:
                     arrays.append(_array(values, field.type))
                 except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
@@ -142,7 +148,7 @@ class ArrowSpool(Spool):
                 continue
             try:
                 before = self._inferred.get(name, pa.null())
-                seen = _array([row.get(name) for row in batch], None).type
+                seen = pa.array([row.get(name) for row in batch]).type
                 unified = _unified(before, seen)
             except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
                 self._write_as_text(name, error)
@@ -165,7 +171,7 @@ class ArrowSpool(Spool):
         self._promoted.clear()
 
     def _write_as_text(self, name: str, error: Exception) -> None:
-        logger.warning("column %r is written as JSON text: its values have no common type (%s).", name, error)
+        logger.warning("column %r is written as JSON text: its values have no type in Arrow (%s).", name, error)
         self._as_text.add(name)
 
 
@@ -178,6 +184,13 @@ def check_names(names: Iterable[str]) -> None:
             raise SampleError(
                 f"a Parquet column cannot be named {name!r:.60}: an unpaired surrogate is not valid Unicode."
             ) from None
+
+
+def check_unique(names: Sequence[str], where: str | Path) -> None:
+    """Raises [`SampleError`] if two columns have the same name."""
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise SampleError(f"{where}: two columns have the same name {twice!r}.")
 
 
 def json_reader(type: pa.DataType) -> Callable[[Any], Any] | None:
@@ -216,6 +229,46 @@ def as_json(value: Any) -> str:
     except UnicodeEncodeError:  # an unpaired surrogate: only its escape is valid UTF-8
         text = json.dumps(json.loads(text))
     return text
+
+
+def as_cell(value: Any) -> str:
+    """Encode a value of a column of JSON text. [`from_cell`] decodes it.
+
+    A string is kept as it is unless it is valid JSON itself, so that texts stay readable.
+    """
+    if not isinstance(value, str):
+        return as_json(value)
+    try:
+        value.encode()
+        json.loads(value)
+    except (UnicodeEncodeError, RecursionError):
+        return as_json(value)
+    except ValueError:
+        return value
+    return as_json(value)
+
+
+def from_cell(text: str) -> Any:
+    """Decode what [`as_cell`] encoded."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def check_depth(value: Any) -> None:
+    """Raises [`SampleError`] for a value with more levels of lists and mappings than a file can have."""
+    level = [value]
+    for _ in range(_MAX_DEPTH + 1):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, Mapping | list | tuple)
+            for inner in (outer.values() if isinstance(outer, Mapping) else outer)
+        ]
+        if not level:
+            return
+    raise SampleError(f"a value has more than {_MAX_DEPTH} levels of lists and mappings.")
 
 
 def as_text(value: Any) -> str:

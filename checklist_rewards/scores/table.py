@@ -29,7 +29,7 @@ from pydantic import BaseModel, ValidationError
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import atomic_path
 from checklist_rewards.files.rows import read_rows, write_batches, write_rows
-from checklist_rewards.files.spool import as_json, check_names, json_reader
+from checklist_rewards.files.spool import JSON_TEXT, as_json, check_names, check_unique, from_cell, json_reader
 from checklist_rewards.scores.reasons import Unanswered
 from checklist_rewards.scores.score import Score
 from checklist_rewards.scores.tally import PassRate, Tally, tally
@@ -56,8 +56,6 @@ NUMBERS = (
     "upper",
 )
 """The numbers of a score that become DataFrame columns, with the prefix `checklist_score.`."""
-_ENCODING = b"checklist_rewards"
-_JSON = b"json"
 
 
 @dataclass(frozen=True)
@@ -185,6 +183,7 @@ class BatchScore:
             table = pq.read_table(path)
         except (pa.ArrowException, OSError) as error:
             raise SampleError(f"{path}: cannot be read as Parquet ({error}).") from error
+        check_unique(table.column_names, path)
         _require_scores(table.column_names, str(path))
         try:
             columns = {field.name: _decoded(table[field.name], field) for field in table.schema}
@@ -264,7 +263,7 @@ def _encoded(values: Sequence[Any], type: pa.DataType | None) -> tuple[pa.Array,
         except (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError):
             pass
     texts = [None if value is _ABSENT else as_json(value) for value in values]
-    return pa.array(texts, pa.string()), {_ENCODING: _JSON}
+    return pa.array(texts, pa.string()), JSON_TEXT
 
 
 def _round_trip(array: pa.Array) -> list[Any]:
@@ -279,8 +278,8 @@ def _round_trip(array: pa.Array) -> list[Any]:
 
 def _decoded(column: pa.ChunkedArray, field: pa.Field) -> list[Any]:
     values = column.to_pylist()
-    if (field.metadata or {}).get(_ENCODING) == _JSON:
-        return [_ABSENT if value is None else json.loads(value) for value in values]
+    if JSON_TEXT.items() <= (field.metadata or {}).items():
+        return [_ABSENT if value is None else from_cell(value) for value in values]
     reader = json_reader(field.type)
     return _plain(values if reader is None else [reader(value) for value in values])
 

@@ -201,7 +201,7 @@ def test_shards_get_the_same_columns(run_shards, tmp_path):
     totals = run_shards(task(tmp_path / "log"), source, tmp_path / "out")
     schemas = [pq.read_schema(path) for path in outputs(tmp_path / "out")]
     assert schemas[0].equals(schemas[1]) and schemas[1].equals(schemas[2])
-    assert [row["note"] for row in scored(tmp_path / "out")] == [None, "n", '["n"]']
+    assert [row["note"] for row in scored(tmp_path / "out")] == [None, "n", ["n"]]
     assert run_shards(task(tmp_path / "log"), source, tmp_path / "out") == totals  # the totals are kept
 
 
