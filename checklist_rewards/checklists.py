@@ -102,6 +102,13 @@ class ChecklistItem(BaseModel):
             raise ValueError("a weight must be a finite number")
         return weight
 
+    @field_validator("required", mode="before")
+    @classmethod
+    def _true_or_false(cls, required: Any) -> Any:
+        if not isinstance(required, bool):
+            raise ValueError("it must be true or false")
+        return required
+
     @field_validator("check", mode="before")
     @classmethod
     def _check_text(cls, check: Any) -> Any:

@@ -203,3 +203,9 @@ def test_a_value_nested_deeper_than_python_recurses_is_refused():
     for value in places:
         with pytest.raises(ChecklistError, match="^row 3"):
             Checklist.parse(value, "row 3")
+
+
+@pytest.mark.parametrize("required", ["yes", "true", 1, 0, []])
+def test_required_is_true_or_false(required):
+    with pytest.raises(ChecklistError, match="item 1: required: it must be true or false, got"):
+        Checklist.parse([{"question": "Is it?", "required": required}])

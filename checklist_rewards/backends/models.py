@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from checklist_rewards.backends.packaged import ENGLISH_ENCODER, PACKAGED, packaged_dir, packaged_key
+from checklist_rewards.backends.packaged import ENGLISH_ENCODER, PACKAGED, packaged_dir, packaged_key, warn_of
 from checklist_rewards.errors import ModelError
 
 POCKET = "pocket"
@@ -58,6 +58,7 @@ def resolve_model(model: str | Path, revision: str | None = None) -> str:
     if str(model) == POCKET:
         return str(pocket_dir())
     if model in PACKAGED:
+        warn_of(str(model))
         return packaged_dir(str(model))
     path = Path(model).expanduser()
     if path.is_dir():

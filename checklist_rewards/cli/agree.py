@@ -15,7 +15,7 @@ from rich.table import Table
 
 from checklist_rewards.checklists import YES
 from checklist_rewards.cli.groups import grouped
-from checklist_rewards.cli.labels import LABELS, Json, Labelled, Plots, Resamples, Seed
+from checklist_rewards.cli.labels import LABELS, JsonOutput, Labelled, Plots, Resamples, Seed
 from checklist_rewards.cli.outputs import check_outputs
 from checklist_rewards.cli.report import bars, write_json
 from checklist_rewards.errors import SampleError
@@ -69,7 +69,7 @@ def agree(
     ] = None,
     bootstrap: Resamples = DEFAULT_RESAMPLES,
     seed: Seed = 0,
-    json: Json = None,
+    json: JsonOutput = None,
     plots: Plots = None,
 ) -> None:
     r"""Measure the agreement of judges with labels, or with each other, with confidence intervals.

@@ -56,7 +56,12 @@ def cascade(
     json: Annotated[
         Path | None,
         typer.Option(
-            "--json", show_default=False, rich_help_panel=o.OUTPUT, help="Write the curve to this JSON file."
+            "--json",
+            "-o",
+            "--output",
+            show_default=False,
+            rich_help_panel=o.OUTPUT,
+            help="JSON file of the curve.",
         ),
     ] = None,
     checklist: o.ChecklistFile = None,

@@ -10,12 +10,13 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import prices_from
 from checklist_rewards.cli.outputs import check_outputs
-from checklist_rewards.cli.report import DISK_FULL, RunReport, bars, console, refuse, warn_if_pocket
+from checklist_rewards.cli.report import DISK_FULL, RunReport, bars, console, refuse, warn_of_models
 from checklist_rewards.cli.work import Work
 from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.datasets.shards import find_shards, first_row
 from checklist_rewards.datasets.tasks import Source
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.rows import FORMATS
 from checklist_rewards.validation import import_extra
 
 
@@ -49,11 +50,16 @@ def run_on_ray(
     check_outputs(
         [files.rows, *(shard.source for shard in shards)], folders={"--output": files.output}, summary=files.summary
     )
+    if files.output.suffix.lower() in FORMATS:
+        raise SampleError(
+            f"--output {files.output} looks like a file; --ray writes a folder with one Parquet file per shard, so "
+            "give the name of a folder."
+        )
     first = first_row(shards)
     blank = first.where.split(", ")[0].lower().endswith(".csv")
     task = command.task(Columns.of(first.data, blank_is_null=blank, **columns), scores=scores, checklists=checklists)
     prices = prices_from(dry.price)
-    warn_if_pocket(*models)
+    warn_of_models(*models)
     keep = store.store or not store.no_store
     settings = {"actors": cluster.actors, "num_gpus": cluster.num_gpus, "shard_rows": cluster.shard_rows}
     try:

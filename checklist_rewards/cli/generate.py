@@ -16,7 +16,7 @@ from checklist_rewards.cli.files import RowFile
 from checklist_rewards.cli.forecast import prices_from
 from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.outputs import check_outputs
-from checklist_rewards.cli.report import RunReport, bars, warn_if_pocket, write_json
+from checklist_rewards.cli.report import RunReport, bars, warn_of_models, write_json
 from checklist_rewards.cli.work import Work
 from checklist_rewards.datasets.tasks import RowWork, Source
 from checklist_rewards.errors import GenerationError, SampleError
@@ -86,7 +86,7 @@ def generate(
     if dry.dry_run:
         return forecast(work, prices, requests=(columns.request_of(row.data, row.where) for row in file))
     pipe.check_writers()
-    warn_if_pocket(writer.model)
+    warn_of_models(writer.model)
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("checklists", total)
         for chunk in file.chunks():
@@ -108,7 +108,7 @@ def _shared(work: Work, writer: o.Writer, files: o.Files, dry: o.Dry) -> None:
         return forecast(work, prices, source=source)
     pipe = work.pipeline
     pipe.check_writers()
-    warn_if_pocket(writer.model)
+    warn_of_models(writer.model)
     report = RunReport("generate")
     checklist = write_shared(pipe, source, report)
     if checklist is not None:

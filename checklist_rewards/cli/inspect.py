@@ -16,7 +16,7 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.outputs import check_outputs
-from checklist_rewards.cli.report import bars, console, warn_if_pocket, write_json
+from checklist_rewards.cli.report import bars, console, warn_of_models, write_json
 from checklist_rewards.cli.work import Work
 from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.errors import SampleError
@@ -116,7 +116,7 @@ def inspect(
     assert scorer is None or isinstance(scorer, ChecklistScorer)
     if scorer is not None:
         scorer.check()
-        warn_if_pocket(judge.shown)
+        warn_of_models(judge.shown)
     columns = Columns.of(
         _first(rows), inputs=keys.input_key, checklist=checklist_key, reference=keys.reference_key,
         history=keys.history_key,

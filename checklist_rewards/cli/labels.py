@@ -134,6 +134,18 @@ Json = Annotated[
     Path | None,
     typer.Option("--json", show_default=False, rich_help_panel=o.OUTPUT, help="JSON file to write all figures to."),
 ]
+JsonOutput = Annotated[
+    Path | None,
+    typer.Option(
+        "--json",
+        "-o",
+        "--output",
+        show_default=False,
+        rich_help_panel=o.OUTPUT,
+        help="JSON file to write all figures to.",
+    ),
+]
+"""[`Json`] of a command that writes nothing else."""
 Plots = Annotated[
     Path | None,
     typer.Option("--plots", show_default=False, rich_help_panel=o.OUTPUT, help="Folder to write plots to."),

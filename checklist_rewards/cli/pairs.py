@@ -15,7 +15,7 @@ from checklist_rewards.cli import options as o
 from checklist_rewards.cli.files import CHUNK_ROWS, RowFile
 from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.outputs import check_outputs
-from checklist_rewards.cli.report import RunReport, bars, warn_if_pocket
+from checklist_rewards.cli.report import RunReport, bars, warn_of_models
 from checklist_rewards.cli.work import Work
 from checklist_rewards.datasets.rows import PROMPT, Columns, read_checklist
 from checklist_rewards.errors import SampleError
@@ -141,7 +141,7 @@ def pairs(
         columns.reference_of(row.data, row.where)
         reads += len(_candidates(columns, row, candidates_key)) * len(items)
     scorer.check()
-    warn_if_pocket(judge.shown)
+    warn_of_models(judge.shown)
     report, dropped, selected = RunReport("pairs"), Counter[str](), list[Pair]()
     with write_rows(files.output) as writer, bars() as bar:
         progress = bar("reads", reads)

@@ -13,7 +13,7 @@ from checklist_rewards.cli.dry import forecast_refine
 from checklist_rewards.cli.files import RowFile
 from checklist_rewards.cli.forecast import ANSWERS, prices_from
 from checklist_rewards.cli.groups import grouped
-from checklist_rewards.cli.report import RunReport, bars, warn_if_pocket
+from checklist_rewards.cli.report import RunReport, bars, warn_of_models
 from checklist_rewards.cli.work import Work
 from checklist_rewards.datasets.columns import checklist_columns
 from checklist_rewards.datasets.rows import PROMPT, Columns, read_checklist
@@ -108,7 +108,7 @@ def refine(
         return forecast_refine(work, engine, prices, tasks, rounds=rounds, method=method, sampling=sampling)
     pipe, answering = work.pipeline, work.engine(ANSWERS, engine)
     pipe.check()
-    warn_if_pocket(judge.shown, engine.model)
+    warn_of_models(judge.shown, engine.model)
     report, totals = RunReport("refine"), _RefineTotals()
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("replies at most", total * (1 + rounds * (2 if method == "critique" else 1)))

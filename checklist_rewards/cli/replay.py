@@ -20,7 +20,7 @@ from checklist_rewards.cli.forecast import prices_from
 from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.labels import Json, Resamples, Seed
 from checklist_rewards.cli.outputs import check_outputs
-from checklist_rewards.cli.report import RunReport, bars, console, warn_if_pocket, write_json
+from checklist_rewards.cli.report import RunReport, bars, console, warn_of_models, write_json
 from checklist_rewards.cli.variance import show_variance
 from checklist_rewards.cli.work import Work
 from checklist_rewards.datasets.rows import Columns, read_checklist
@@ -133,7 +133,7 @@ def replay(
         return forecast(work, prices, samples=(row.sample for _, row in stored if row is not None))
     if work is not None:
         work.pipeline.scorer.check()
-        warn_if_pocket(judge.shown)
+        warn_of_models(judge.shown)
     report = RunReport("replay")
     variance = Variance(repeat, by_prompt=prompts) if repeat > 1 else None
     with write_rows(files.output) as out, bars() as bar:

@@ -35,7 +35,7 @@ def refuse(message: str) -> None:
     console.print(f"[bold red]error:[/] {escape(message)}")
 
 
-def warn_if_pocket(*models: str) -> None:
+def warn_of_models(*models: str) -> None:
     """Warn that the pocket model is not a real judge, because its scores look like those of any other model."""
     if POCKET in models:
         console.print(

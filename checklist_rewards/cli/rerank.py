@@ -13,7 +13,7 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.files import CHUNK_ROWS, RowFile
 from checklist_rewards.cli.groups import grouped
-from checklist_rewards.cli.report import RunReport, bars, warn_if_pocket
+from checklist_rewards.cli.report import RunReport, bars, warn_of_models
 from checklist_rewards.cli.work import Work
 from checklist_rewards.datasets.rows import PROMPT, Columns, read_checklist
 from checklist_rewards.errors import SampleError
@@ -135,7 +135,7 @@ def rerank(
     scorer.check()
     if engine is not None:
         _ = engine.identity  # raises if the policy is not found
-    warn_if_pocket(judge.shown)
+    warn_of_models(judge.shown)
     report, totals, store = RunReport("rerank"), _RerankTotals(), work.store
     with write_rows(files.output) as writer, bars() as bar:
         sampled = None if engine is None else bar("prompts sampled", total)

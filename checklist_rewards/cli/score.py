@@ -18,7 +18,7 @@ from checklist_rewards.cli.files import RowFile
 from checklist_rewards.cli.forecast import prices_from
 from checklist_rewards.cli.generate import write_shared
 from checklist_rewards.cli.groups import grouped
-from checklist_rewards.cli.report import RunReport, bars, warn_if_pocket
+from checklist_rewards.cli.report import RunReport, bars, warn_of_models
 from checklist_rewards.cli.work import Work
 from checklist_rewards.datasets.rows import Columns, read_checklist
 from checklist_rewards.datasets.tasks import RowWork, Source
@@ -84,7 +84,7 @@ def score(
     if dry.dry_run:
         return forecast(command, prices, samples=_samples(columns, file))
     pipe.scorer.check()
-    warn_if_pocket(judge.shown)
+    warn_of_models(judge.shown)
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("reads", reads)
         for chunk in file.chunks():
@@ -182,7 +182,7 @@ def run(
     pipe.scorer.check()
     if file_checklist is None:
         pipe.check_writers()
-    warn_if_pocket(judge.shown, engine.model)
+    warn_of_models(judge.shown, engine.model)
     if loaded_source is not None:
         step = max(1, -(-total // TRIED))
         texts = a_few([columns.sample_of(row.data, row.where, ()) for row in islice(file, 0, None, step)])

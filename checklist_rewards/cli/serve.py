@@ -13,7 +13,7 @@ import typer
 
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.groups import grouped
-from checklist_rewards.cli.report import console, warn_if_pocket
+from checklist_rewards.cli.report import console, warn_of_models
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
 from checklist_rewards.judges.remote import TOKEN_VARIABLE
@@ -137,7 +137,7 @@ def serve(
     scorer.check()
     # Workers get the scorer as it is before its engine is loaded.
     settings = AppSettings.of(scorer, max_body=max_body, token=token) if workers > 1 else None
-    warn_if_pocket(judge.shown)
+    warn_of_models(judge.shown)
     with listening_on(host, port, workers) as sockets:
         bound, port = sockets[0].getsockname()[:2]
         if token is None and not ip_address(bound.partition("%")[0]).is_loopback:

@@ -12,7 +12,7 @@ import typer
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import CHECKLISTS, SCORES
 from checklist_rewards.cli.groups import grouped
-from checklist_rewards.cli.report import console, warn_if_pocket
+from checklist_rewards.cli.report import console, warn_of_models
 from checklist_rewards.cli.serve import SERVER, listen, run_server
 from checklist_rewards.cli.work import Work
 from checklist_rewards.errors import SampleError
@@ -78,7 +78,7 @@ def ui(
         chosen,
     )
     judging.pipeline({}).scorer.check()
-    warn_if_pocket(judge.shown)
+    warn_of_models(judge.shown)
     token = secrets.token_urlsafe(24)
     app = build_ui(judging, token)
     with listen("127.0.0.1", port) as listening:

@@ -44,7 +44,7 @@ from checklist_rewards.datasets.shards import (
 )
 from checklist_rewards.datasets.tasks import RowTask
 from checklist_rewards.datasets.totals import Totals
-from checklist_rewards.errors import BackendError, ChecklistRewardsError, SampleError
+from checklist_rewards.errors import BackendError, ChecklistRewardsError, ModelError, SampleError
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import finite, whole_number
 
@@ -230,7 +230,12 @@ def _connected() -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    ray.init(include_dashboard=False, logging_level=logging.WARNING)
+    try:
+        ray.init(include_dashboard=False, logging_level=logging.WARNING)
+    except (RayError, ConnectionError, RuntimeError, ValueError, OSError) as error:
+        address = os.environ.get("RAY_ADDRESS")
+        where = f"the cluster at RAY_ADDRESS={address} cannot be reached" if address else "Ray cannot be started here"
+        raise ModelError(f"{where}: {str(error).splitlines()[0] if str(error) else type(error).__name__}") from error
     try:
         yield
     finally:

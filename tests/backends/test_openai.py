@@ -136,6 +136,13 @@ def test_a_passing_failure_is_retried(broken_server):
     assert len(broken_server.asked) == 2 + 1 + 1  # the failures, the trial, and the read
 
 
+def test_a_rate_limit_is_told_once_with_the_setting_that_bounds_the_wait(broken_server, caplog):
+    broken_server.statuses = [429, 429, 429, 200]
+    connect(broken_server).read(ONE, LABELS)
+    [said] = [record.getMessage() for record in caplog.records if "limits the rate" in record.getMessage()]
+    assert "repeated for 300 s" in said and "`deadline`" in said
+
+
 def test_a_lasting_failure_leaves_its_reads_unanswered_after_bounded_retries(broken_server):
     broken_server.statuses = [500]
     [[read]] = connect(broken_server).read(ONE, LABELS).reads

@@ -40,6 +40,15 @@ def test_a_model_is_written_to_the_cache_once(built, tmp_path, monkeypatch):
     assert packaged_dir("smollm2") != folder and model_identity("smollm2") != identity  # other weights
 
 
+def test_what_a_packaged_judge_is_worth_is_said_once(built, monkeypatch, caplog):
+    monkeypatch.setattr(packaged, "_warned", set())
+    for model in ("english-encoder", "english-encoder", "english", "smollm2", "pocket"):
+        resolve_model(model)
+    said = [message for message in caplog.messages if "orders texts" in message]
+    assert [message.split()[0] for message in said] == ["english-encoder", "english"]
+    assert "InFoBench: 0.40 where GPT-4 says 0.89" in said[0] and "docs/english.md" in said[1]
+
+
 def test_a_dry_run_prepares_no_model(built, tmp_path):
     assert ChecklistScorer("smollm2", backend="transformers", store=False).judge.identity
     assert local_tokenizer("smollm2") is None and not built

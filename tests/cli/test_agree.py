@@ -123,3 +123,10 @@ def test_bad_input_is_one_sentence(run, arguments, words):
     done = run("agree", *arguments)
     assert done.exit_code == 2 and words in done.stderr, done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["-o", "--output", "--json"])
+def test_the_figures_are_written_where_every_command_writes(run, option):
+    scored_file("scored.jsonl", {"checklist": ["Is it?"], "said": [0.9], "labels": ["yes"]})
+    done = run("agree", "scored.jsonl", "--label-key", "labels", "--bootstrap", 0, option, "figures.json")
+    assert done.exit_code == 0 and "comparisons" in json.loads(Path("figures.json").read_text())

@@ -286,6 +286,20 @@ def test_a_full_disk_says_that_finished_shards_are_kept(run, tmp_path, monkeypat
     assert done.exit_code == 1 and "Finished shards are kept; free some space and rerun" in done.stderr, done.output
 
 
+def test_a_cluster_that_cannot_be_reached_is_one_sentence(run, tmp_path, monkeypatch):  # noqa: F811
+    shards(tmp_path / "in", ROWS)
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    monkeypatch.setattr("ray.init", unreachable)
+    done = run("run", "in", "-o", "out", "--ray", "--model", "pocket")
+    assert done.exit_code == 2 and "Traceback" not in done.output
+    assert "error: the cluster at RAY_ADDRESS=127.0.0.1:1 cannot be reached: no GCS" in done.stderr
+
+
+def unreachable(**options):
+    raise ConnectionError("no GCS\nmore lines")
+
+
 def test_options_that_do_not_fit_are_refused_before_ray_starts(run, tmp_path, monkeypatch):  # noqa: F811
     from checklist_rewards.datasets import ray as module
 
@@ -304,6 +318,7 @@ def test_options_that_do_not_fit_are_refused_before_ray_starts(run, tmp_path, mo
             (["--ray", "--summary", "out"], "--summary out is also --output"),
             (["--ray", "--summary", "in/part-0.jsonl"], "--summary in/part-0.jsonl is an input file"),
             (["--ray", "-o", "file.jsonl"], "--output file.jsonl is a file, expected a folder."),
+            (["--ray", "-o", "new.jsonl"], "--output new.jsonl looks like a file; --ray writes a folder"),
             (["--ray", "--pipeline", "checkeval"], "checkeval writes"),
         ):
             done = run(command, "in", "-o", "out", *options)

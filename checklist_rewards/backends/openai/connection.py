@@ -264,6 +264,8 @@ class Connection:
             given_up = attempt >= settings.attempts and outcome.status != RATE_LIMITED
             if not outcome.retry or given_up or pause >= left:
                 return self._warn(outcome, sent.place)
+            if outcome.status == RATE_LIMITED:
+                self._warn_of_limit(sent.place)
             left -= pause
             await asyncio.sleep(pause)
 
@@ -374,6 +376,17 @@ class Connection:
             where = "; its requests go to the other replicas" if moved else ""
             logger.warning("the server at %s failed a request: %s%s", address, failure.unanswered, where)
         return failure
+
+    def _warn_of_limit(self, place: int) -> None:
+        """Log once per server that requests wait for its rate limit, and how long."""
+        if f"{place} limit" not in self._warned:
+            self._warned.add(f"{place} limit")
+            logger.warning(
+                "the server at %s limits the rate of requests (status 429). A request is repeated for %g s before it "
+                "fails; the engine setting `deadline` changes this.",
+                self.addresses[place],
+                self.settings.deadline,
+            )
 
 
 def _http_client() -> Any:
