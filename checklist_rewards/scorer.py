@@ -12,9 +12,11 @@ anything is sent to the judge. A read that the judge then fails to answer is una
 from __future__ import annotations
 
 import inspect
+import math
+import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Unpack
 
@@ -26,7 +28,7 @@ from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Judge, Progress, Read, Receipt
 from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.calibrated import CalibratedJudge
-from checklist_rewards.judges.checked import AllowCode, CheckedJudge, Checks, CheckSettings
+from checklist_rewards.judges.checked import CODE, AllowCode, CheckedJudge, Checks, CheckSettings, run_check
 from checklist_rewards.judges.jury import load_jury
 from checklist_rewards.judges.settings import JudgeKwargs, JudgeSettings, Mode, refuse_any
 from checklist_rewards.scores import (
@@ -60,6 +62,8 @@ class Sample:
         history (`str`, *optional*): earlier turns, shown to the judge if its prompt has `{history}`.
         state (`str`, *optional*, defaults to `"answered"`): what the policy made of its turn; see [`Target`]. A blank
             target is `empty` in any case.
+        checked (mapping, *optional*): the verdicts of code checks that have run already, by [`ChecklistItem.check`];
+            see [`ChecklistScorer.checked`].
     """
 
     checklist: Any
@@ -68,6 +72,7 @@ class Sample:
     reference: str | None = None
     history: str | None = None
     state: TargetState = field(default="answered", kw_only=True)
+    checked: Mapping[str, Verdict] | None = field(default=None, kw_only=True, repr=False)
 
     @property
     def target_state(self) -> TargetState:
@@ -187,7 +192,7 @@ class ChecklistScorer:
         return self.settings.mode
 
     @property
-    def checked_judge(self) -> Judge:
+    def checked_judge(self) -> CheckedJudge:
         """The judge with code checks in front of it; a [`CheckedJudge`] that was passed as `judge` is that already."""
         judge = self.judge
         return judge if isinstance(judge, CheckedJudge) else CheckedJudge(judge, self.checks, self.allow_code)
@@ -242,12 +247,20 @@ class ChecklistScorer:
             ModelError: If the judge cannot be used.
         """
         judge = self.checked_judge
-        checklists = self._checked(samples, judge)
+        checklists = self._parsed(samples, judge)
         self.check()
         states = [sample.target_state for sample in samples]
-        judged = [self.aggregation.no_answer == "judge" or state not in NO_ANSWER_STATES for state in states]
+        judged = [self._is_judged(sample) for sample in samples]
         reads = [
-            Read(item, sample.target, sample.input, sample.reference, sample.history, number)
+            Read(
+                item,
+                sample.target,
+                sample.input,
+                sample.reference,
+                sample.history,
+                number,
+                None if sample.checked is None or item.check is None else sample.checked.get(item.check),
+            )
             for number, (sample, checklist) in enumerate(zip(samples, checklists, strict=True))
             if judged[number]
             for item in checklist.items
@@ -270,7 +283,38 @@ class ChecklistScorer:
             scores.append(score_checklist(checklist, of_sample, self.aggregation, state=state))
         return scores
 
-    def _checked(self, samples: Sequence[Sample], judge: Judge) -> list[Checklist]:
+    def checked(self, sample: Sample, seconds: float = math.inf) -> Sample:
+        """Run the code checks of a sample now, in this thread. A later [`score_batch`] does not run them again.
+
+        Args:
+            sample ([`Sample`]):
+                One target.
+            seconds (`float`, *optional*):
+                Time after which no further check is started; the remaining ones are unanswered.
+
+        Returns:
+            [`Sample`]: The sample with `checked`.
+        """
+        judge, checklist = self.checked_judge, Checklist.parse(sample.checklist, "sample")
+        checks = {item.check: item for item in checklist.items if item.check is not None and judge.answers(item)}
+        if not checks or not self._is_judged(sample):
+            return sample
+        over = time.monotonic() + seconds
+        late = Verdict(
+            unanswered=Unanswered(Reason.CHECK_ERROR, f"the checks of this row took more than {seconds:g} s"),
+            judge=CODE,
+            method="check",
+        )
+        verdicts = {
+            check: run_check(item, sample.target, sample.input, self.allow_code) if time.monotonic() < over else late
+            for check, item in checks.items()
+        }
+        return replace(sample, checked=verdicts)
+
+    def _is_judged(self, sample: Sample) -> bool:
+        return self.aggregation.no_answer == "judge" or sample.target_state not in NO_ANSWER_STATES
+
+    def _parsed(self, samples: Sequence[Sample], judge: Judge) -> list[Checklist]:
         """The samples' checklists. One that several samples share is checked once."""
         checklists: list[Checklist] = []
         usable: set[int] = set()

@@ -28,6 +28,8 @@ class Read:
     history: str | None = None
     sample: int = 0
     """Number of the checklist. A judge that answers a whole checklist in one call groups reads by this number."""
+    checked: Verdict | None = None
+    """The verdict of the item's code check, if it has run already."""
 
 
 Prices = Mapping[str, tuple[float, float]]

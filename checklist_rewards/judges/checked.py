@@ -88,7 +88,7 @@ class CheckedJudge:
 
     def check_item(self, item: ChecklistItem, where: str) -> None:
         """Raise [`ChecklistError`] for an item that the judge cannot answer, or a check that cannot be used."""
-        by_code = self._by_code(item)
+        by_code = self.answers(item)
         if by_code:
             usable_check(item, where, self.allow_code)
         if not by_code or self.checks == "mean":
@@ -98,7 +98,7 @@ class CheckedJudge:
         """Answer every read, in order. Equal checks of the same text run once."""
         if all(read.item.check is None for read in reads):  # fast path for checklists without checks
             return self.inner.judge(reads, progress)
-        by_code = [index for index, read in enumerate(reads) if self._by_code(read.item)]
+        by_code = [index for index, read in enumerate(reads) if self.answers(read.item)]
         only = set(by_code) if self.checks == "only" else set()
         by_judge = [index for index in range(len(reads)) if index not in only]
         verdicts: dict[int, Verdict] = {}
@@ -123,10 +123,12 @@ class CheckedJudge:
         that the deadline of the call leaves no time for are unanswered."""
 
         def run(read: Read) -> Verdict:
+            if read.checked is not None:
+                return read.checked
             return run_check(read.item, read.target, read.input, self.allow_code)
 
-        if not self.allow_code:
-            yield iter([_MISSED if is_over() else run(read) for read in reads])
+        if not self.allow_code or all(read.checked is not None for read in reads):
+            yield iter([_MISSED if read.checked is None and is_over() else run(read) for read in reads])
             return
         # Sandboxed code runs in its own thread or process, so these threads only wait.
         pool = ThreadPoolExecutor(os.cpu_count())
@@ -135,7 +137,8 @@ class CheckedJudge:
         finally:
             pool.shutdown(wait=False, cancel_futures=True)  # what still runs ends at its own limits
 
-    def _by_code(self, item: ChecklistItem) -> bool:
+    def answers(self, item: ChecklistItem) -> bool:
+        """Whether the item is answered by its check, alone or with the judge."""
         return item.check is not None and self.checks != "judge"
 
 

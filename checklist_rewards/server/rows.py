@@ -17,12 +17,14 @@ from typing import Any
 
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.errors import ChecklistRewardsError
+from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.rewards.integrations.labelled import answer_after, labelled_sample
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import TargetState
 
 ErrorRecord = dict[str, Any]
+MAX_ITEMS = 1000
+"""Most items of a row."""
 _ROWS = "samples"
 _TEXTS = ("target", "input", "reference", "history")
 _FIELDS = ("checklist", *_TEXTS, "as_is")
@@ -200,8 +202,7 @@ def _sample(row: Any, where: str, scorer: ChecklistScorer) -> Sample:
         raise _RowError("checklist", "must be a list of questions, got nothing.")
     with _errors_in("checklist"):
         checklist = Checklist.parse(row["checklist"], where)
-        for item in checklist.items:
-            scorer.check_item(item, where)
+        _check_items(checklist, where, scorer)
     context = [row.get(field) for field in _TEXTS[1:]]
     if as_is:
         return AsItIs(checklist, row["target"], *context)
@@ -216,9 +217,15 @@ def _labelled(row: tuple[Any, Any, Any], where: str, scorer: ChecklistScorer) ->
         target = _READER.read(answer, raw=answer, opened=_READER.opened(prompt))
     with _errors_in("labels"):
         sample = labelled_sample(label, target, prompt, where)
-        for item in sample.checklist.items:
-            scorer.check_item(item, where)
+        _check_items(sample.checklist, where, scorer)
     return sample
+
+
+def _check_items(checklist: Checklist, where: str, scorer: ChecklistScorer) -> None:
+    if len(checklist.items) > MAX_ITEMS:
+        raise SampleError(f"{where}: the checklist has {len(checklist.items)} items; at most {MAX_ITEMS} are allowed.")
+    for item in checklist.items:
+        scorer.check_item(item, where)
 
 
 def _shown(value: Any) -> str:

@@ -7,14 +7,21 @@ requests.
 
 Tokens are estimated: 4 bytes of text are a token, a row's texts count once (its reads share them as a prefix), and
 each read counts its question and [`READ_TOKENS`] more. The judge's own prompt is not counted.
+
+Code checks (regular expressions, programs) come from clients and may take long. They run in threads before their row
+is queued ([`_Checking`]), so a row that waits for its checks delays no row of another client.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import threading
 import time
+from collections import Counter, deque
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, InvalidStateError
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar, cast
 
 from checklist_rewards.errors import BackendError, ChecklistRewardsError, ConfigError, ModelError, StoreError
@@ -35,11 +42,15 @@ from checklist_rewards.server.blame import BlamingScorer
 from checklist_rewards.server.metrics import ServerMetrics
 from checklist_rewards.server.rows import Refused
 
+logger = logging.getLogger(__name__)
+
 DEFAULT_MAX_TOKENS = 8_000_000
 """Waiting tokens: several minutes of work for a judge on one GPU."""
 READ_TOKENS = 16
 FAILING_SECONDS = 10.0
 """How long the server is not ready after a batch in which the judge answered nothing. Then it is tried again."""
+CHECK_SECONDS = 30.0
+"""Time for all code checks of a row. Checks that have not started by then leave their items unanswered."""
 _BYTES_PER_TOKEN = 4
 _SILENT = (Reason.BACKEND_ERROR, Reason.TIMEOUT)
 
@@ -139,6 +150,7 @@ class LocalQueue:
             on_batch=self._measure,
         )
         self.counts = ServerMetrics(lambda: self.batcher)
+        self._checking = _Checking(scorer)
         self._paid: Receipt = scorer.receipt
         self._failing_until = 0.0
         self._failure = ""
@@ -152,6 +164,22 @@ class LocalQueue:
         deadline = None if work.seconds is None else time.monotonic() + work.seconds
         try:
             self._require_possible(len(tokens), sum(tokens), work.field)
+        except Refused as error:
+            answer.set_exception(error)
+            self.counts.refused.labels("too_large").inc(len(tokens))
+            return answer
+        if not any(item.check is not None for sample in work.samples for item in sample.checklist.items):
+            self._queue(work, tokens, deadline, answer)
+        elif self._checking.tokens + sum(tokens) > (self.batcher.max_tokens or float("inf")):
+            answer.set_exception(Refused(429, "the queue of code checks is full; try again later.", work.field))
+            self.counts.refused.labels("queue_full").inc(len(tokens))
+        else:
+            self._checking.submit(work, sum(tokens), answer, lambda done: self._queue(done, tokens, deadline, answer))
+        return answer
+
+    def _queue(self, work: Work, tokens: list[int], deadline: float | None, answer: Future[list[Outcome]]) -> None:
+        """Give rows whose checks have run to the batches."""
+        try:
             rows = self.batcher.submit(work.samples, client=work.client, tokens=tokens, deadline=deadline)
         except QueueFull as error:
             answer.set_exception(Refused(429, str(error), work.field, retry_after=error.wait))
@@ -159,12 +187,8 @@ class LocalQueue:
         except QueueClosed as error:
             answer.set_exception(Refused(503, str(error), work.field))
             self.counts.refused.labels("closed").inc(len(tokens))
-        except Refused as error:
-            answer.set_exception(error)
-            self.counts.refused.labels("too_large").inc(len(tokens))
         else:
             _Gathering(self, work, rows, answer)
-        return answer
 
     def status(self) -> Future[Status]:
         """The state of the queue; the future is done."""
@@ -178,7 +202,7 @@ class LocalQueue:
         problem = "the queue is full" if any(full) else None
         if time.monotonic() < self._failing_until:
             problem = self._failure
-        return _done(Status(len(self.batcher), problem))
+        return _done(Status(len(self.batcher) + len(self._checking), problem))
 
     def metrics(self) -> Future[str]:
         """The metrics as text; the future is done."""
@@ -190,6 +214,7 @@ class LocalQueue:
 
     def close(self) -> None:
         """Accept no more work and wait until what is queued is scored."""
+        self._checking.close()
         self.batcher.close()
 
     def outcome(self, sample: Sample, row: Future[Score]) -> Outcome:
@@ -227,6 +252,93 @@ class LocalQueue:
         self._failure = f"the judge {'failed' if report.scores is None else 'answered nothing'} in the last batch"
         is_silent = all(item.unanswered is not None and item.unanswered.reason in _SILENT for item in items)
         self._failing_until = time.monotonic() + FAILING_SECONDS if is_silent else 0.0
+
+
+class _Checking:
+    """Runs the code checks of rows before the rows are queued. Clients take turns row by row, and one thread is always
+    left for other clients.
+
+    Args:
+        scorer ([`ChecklistScorer`]):
+            Runs the checks.
+    """
+
+    def __init__(self, scorer: ChecklistScorer):
+        self.scorer, self.tokens = scorer, 0
+        """`tokens`: estimated tokens of the requests that wait for their checks."""
+        self._most = os.cpu_count() or 1  # rows of one client at once
+        self._waiting: dict[str, deque[Callable[[], None]]] = {}
+        self._running: Counter[str] = Counter()
+        self._threads, self._rows = 0, 0
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def submit(self, work: Work, tokens: int, answer: Future[list[Outcome]], then: Callable[[Work], None]) -> None:
+        """Run the checks of all rows, then call `then` with the rows that have their verdicts, unless `answer` was
+        cancelled or this is closed."""
+        samples = list(work.samples)
+        left = len(samples)
+
+        def check(place: int) -> None:
+            nonlocal left
+            try:
+                if not answer.cancelled():
+                    samples[place] = self.scorer.checked(samples[place], CHECK_SECONDS)
+            except Exception:  # the row is scored without, and its error is then its own
+                logger.exception("the code checks of a row could not be run ahead.")
+            with self._changed:
+                left -= 1
+                self._rows -= 1
+                self.tokens -= 0 if left else tokens
+                ready = not left
+            if ready and not answer.cancelled():
+                then(replace(work, samples=samples))
+
+        with self._changed:
+            if self._closed:
+                answer.set_exception(Refused(503, "the server is shutting down.", work.field))
+                return
+            self.tokens += tokens
+            self._rows += left
+            rows = self._waiting.setdefault(work.client, deque())
+            rows.extend(lambda place=place: check(place) for place in range(len(samples)))  # type: ignore[misc]
+            for _ in range(min(len(samples), self._most + 1 - self._threads)):
+                self._threads += 1
+                threading.Thread(target=self._run, name="code-checks", daemon=True).start()
+
+    def close(self) -> None:
+        """Accept no more work and wait until all checks have run."""
+        with self._changed:
+            self._closed = True
+            self._changed.wait_for(lambda: not self._threads)
+
+    def _run(self) -> None:
+        while (turn := self._next()) is not None:
+            client, row = turn
+            try:
+                row()
+            finally:
+                with self._changed:
+                    self._running[client] -= 1
+
+    def _next(self) -> tuple[str, Callable[[], None]] | None:
+        """The next row of the client whose turn it is; None, and the end of this thread, if there is none."""
+        with self._changed:
+            for client in self._waiting:
+                if self._running[client] < self._most:
+                    rows = self._waiting.pop(client)
+                    row = rows.popleft()
+                    if rows:
+                        self._waiting[client] = rows  # at the end: the others come first
+                    self._running[client] += 1
+                    return client, row
+            self._threads -= 1
+            self._running += Counter()  # without those at 0
+            self._changed.notify_all()
+            return None
 
 
 class _Gathering:

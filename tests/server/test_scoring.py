@@ -5,6 +5,7 @@ import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Literal
 
 import pytest
 
@@ -14,6 +15,7 @@ from fastapi.testclient import TestClient
 
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.checklists import Checklist
+from checklist_rewards.checks.base import CHECKS, Check, _parsed
 from checklist_rewards.errors import SampleError
 from checklist_rewards.judges.remote import DEADLINE_HEADER, RewardServer
 from checklist_rewards.server import build_app, scoring
@@ -74,6 +76,87 @@ def test_a_queue_full_of_tokens_is_429_with_a_time_to_return_and_not_ready():
         assert [answer.result(HANG).status_code for answer in (first, second, third)] == [200] * 3
         assert number(client, 'refused_total{reason="queue_full"}') == 1
         assert number(client, 'refused_total{reason="too_large"}') == 1
+
+
+@pytest.fixture
+def held_check(monkeypatch):
+    """A code check, `{"type": "held"}`, that waits until it is let go; its events."""
+    started, go = threading.Semaphore(0), threading.Event()
+
+    class HeldCheck(Check):
+        summary = "Waits."
+        type: Literal["held"] = "held"
+
+        def holds(self, text, input=None):
+            started.release()
+            assert go.wait(HANG)
+            return "red" in text
+
+    monkeypatch.setitem(CHECKS, "held", HeldCheck)
+    _parsed.cache_clear()
+    yield started, go
+    go.set()
+    _parsed.cache_clear()
+
+
+def checked(*targets, items=1):
+    """Rows with a code check that waits."""
+    checklist = [{"question": f"Does check {n} pass?", "check": {"type": "held"}} for n in range(items)]
+    return {"samples": [{"checklist": checklist, "target": target} for target in targets]}
+
+
+def test_code_checks_of_one_client_delay_no_row_of_another(held_check):
+    started, go = held_check
+    scorer = ChecklistScorer(backend=FakeBackend(knows), store=False)
+    with TestClient(build_app(scorer, max_wait=0)) as client, ThreadPoolExecutor(3) as threads:
+        many = threads.submit(client.post, "/score", json=checked(*["red", "blue"] * 10))
+        assert started.acquire(timeout=HANG)
+        until(lambda: client.get("/health").json()["waiting"] == 20)
+        assert client.post("/score", json=rows("red")).status_code == 200, "no check, no waiting"
+        other = {"authorization": "Bearer other"}
+        go_on = threads.submit(client.post, "/score", json=checked("red"), headers=other)
+        until(lambda: client.get("/health").json()["waiting"] == 21)
+        go.set()
+        assert go_on.result(HANG).json()["scores"][0]["primary_score"] == 1.0
+        scores = many.result(HANG).json()["scores"]
+        assert [score["primary_score"] for score in scores] == [1.0, 0.0] * 10
+        assert client.get("/health").json()["waiting"] == 0
+
+
+def test_every_client_gets_a_thread_for_its_checks(held_check):
+    started, go = held_check
+    queue = scoring.LocalQueue(ChecklistScorer(backend=FakeBackend(knows), store=False), max_wait=0)
+    checklist = Checklist.parse([{"question": "Does it pass?", "check": {"type": "held"}}])
+    own = [queue.submit(scoring.Work([Sample(checklist, "red")] * 3 * queue._checking._most, "samples", "one"))]
+    for _ in range(queue._checking._most):
+        assert started.acquire(timeout=HANG)
+    assert not started.acquire(blocking=False)
+    own.append(queue.submit(scoring.Work([Sample(checklist, "blue")], "samples", "two")))
+    assert started.acquire(timeout=HANG), "the other client's check runs"
+    go.set()
+    assert [len(answer.result(HANG)) for answer in own] == [3 * queue._checking._most, 1]
+    queue.close()
+    assert queue.submit(scoring.Work([Sample(checklist, "red")], "samples")).exception(HANG).status == 503
+
+
+def test_checks_that_take_too_long_leave_their_items_unanswered(monkeypatch):
+    monkeypatch.setattr(scoring, "CHECK_SECONDS", 0.0)
+    scorer = ChecklistScorer(backend=FakeBackend(knows), store=False)
+    item = {"question": "Is it short?", "check": {"type": "words", "at_most": 3}}
+    with TestClient(build_app(scorer)) as client:
+        answer = client.post("/score", json={"samples": [{"checklist": [item, "Is it red?"], "target": "red"}]})
+    [score] = answer.json()["scores"]
+    assert score["items"][0]["unanswered"] == "check_error: the checks of this row took more than 0 s"
+    assert score["items"][1]["answer"] is not None
+
+
+def test_a_row_with_too_many_items_is_refused():
+    scorer = ChecklistScorer(backend=FakeBackend(knows), store=False)
+    with TestClient(build_app(scorer)) as client:
+        body = {"samples": [{"checklist": [f"Is it {n}?" for n in range(1001)], "target": "red"}]}
+        answer = client.post("/score", json=body)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["message"] == "row 1: the checklist has 1001 items; at most 1000 are allowed."
 
 
 def test_a_client_that_floods_the_server_does_not_starve_another():
