@@ -7,14 +7,16 @@ Both run in the [`sandbox`](sandbox/__init__.py) and are disabled unless the use
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Literal
 
 from pydantic import Field
 from typing_extensions import override
 
+from checklist_rewards.checks import sandbox
 from checklist_rewards.checks.base import Check, register_check
 from checklist_rewards.checks.sandbox import EXHAUSTED, Execution, run_code, run_program
-from checklist_rewards.checks.unit_tests import fault, runnable
+from checklist_rewards.checks.unit_tests import entry_point, fault, runnable, stubs
 from checklist_rewards.errors import CheckError
 
 _FENCE = re.compile(r"```[ \t]*(\w*)")
@@ -38,9 +40,9 @@ class Code(_ExecutingCheck):
 
     `tests` is Python code as in HumanEval and MBPP: imports, variables, helper functions and `assert f(x) == y`. Test
     functions and classes, `unittest` cases, doctests and `def check(candidate): ...` are called as a test runner would
-    (`unit_tests.py`). Tests that assert nothing or do not use the code are broken: the item is unanswered. They run in
-    a separate interpreter. Names that the tests do not define
-    refer to the code: its functions and classes can be called with data or with functions of the tests. The tests see
+    (`unit_tests.py`). Tests that assert nothing, do not use the code, or pass code that computes nothing are
+    broken: the item is unanswered. They run in a separate interpreter. Names that the tests do not define refer to the
+    code: its functions and classes can be called with data or with functions of the tests. The tests see
     return values, but not printed output. Objects of classes defined in the code can be used, but are equal only to
     themselves: compare their attributes or `str(...)`. Objects of classes defined in the tests cannot be passed to the
     code.
@@ -61,13 +63,30 @@ class Code(_ExecutingCheck):
         code = python_of(text)
         if not code.strip():
             return False
-        tests = runnable(self.tests, code)
+        entry = entry_point(code)
+        passes = self._passes(code, entry)
+        if passes and self.tests.strip() and _passes_stubs(self, entry, sandbox.is_unsafe()):
+            raise CheckError("the tests pass code that computes nothing")
+        return passes
+
+    def _passes(self, code: str, entry: str) -> bool:
+        tests = runnable(self.tests, entry)
         return run_code(code, tests, seconds=self.seconds, memory_mb=self.memory_mb).failure is None
 
     @override
     def fault(self) -> str | None:
         """Why the tests would pass any code."""
         return fault(self.tests) if self.tests.strip() else None
+
+
+@lru_cache(maxsize=4096)
+def _passes_stubs(check: Code, entry: str, unsafe: bool) -> bool:
+    """Whether code that computes nothing passes the tests of a check. `unsafe`: where they run, for the cache."""
+    codes = stubs(check.tests, entry)
+    try:
+        return bool(codes) and all(check._passes(code, entry) for code in codes)
+    except CheckError:  # something that only these codes cannot do
+        return False
 
 
 @register_check

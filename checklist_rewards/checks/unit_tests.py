@@ -9,6 +9,7 @@ calls them, and authors expect a test runner to do so:
 - doctests, as text or in docstrings.
 
 [`runnable`] adds these calls, except to what the tests already call. [`fault`] finds tests that would pass any code.
+Others only show when they run: [`stubs`] are codes that compute nothing, which tests should not pass.
 """
 
 from __future__ import annotations
@@ -51,10 +52,30 @@ def _checklist_examples(text):
         raise AssertionError("an example of a doctest fails")
 _checklist_examples({text!r})
 """
+_OF_STUB = """
+class _Something:
+    def __call__(self, *arguments, **keywords):
+        return self
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
+    def __getitem__(self, key):
+        return self
+    def __len__(self):
+        return 0
+    def __iter__(self):
+        return iter(())
+"""
 
 
-def runnable(tests: str, code: str) -> str:
-    """The tests with calls of what only a test runner would call. Invalid Python is returned unchanged."""
+def runnable(tests: str, entry: str) -> str:
+    """The tests with calls of what only a test runner would call. Invalid Python is returned unchanged.
+
+    Args:
+        tests (`str`): The tests.
+        entry (`str`): What `check(candidate)` is called with; see [`entry_point`].
+    """
     plan = _Plan.of(tests)
     if plan is None:
         return tests
@@ -64,7 +85,7 @@ def runnable(tests: str, code: str) -> str:
     lines += [f"{name}()" for name in plan.functions]
     lines += [f"_checklist_run({name})" for name in plan.classes]
     lines += [f"_checklist_run_case({name})" for name in plan.cases]
-    lines += [f"check({entry_point(code)})"] if plan.check else []
+    lines += [f"check({entry})"] if plan.check else []
     for text in plan.examples:
         names = "".join(f"{name}, " for name in sorted(_loaded(_example_nodes(text))) if not hasattr(builtins, name))
         lines.append(_OF_EXAMPLES.format(names=names, text=text))
@@ -86,6 +107,28 @@ def fault(tests: str) -> str | None:
     if not plan.check and not _free(nodes, plan.defined):
         return "the tests do not use the code under test"
     return None
+
+
+def stubs(tests: str, entry: str) -> tuple[str, ...]:
+    """Codes that define what tests use and compute nothing: of all functions, the result is an object that is true and
+    equal to nothing, or None. Tests that all of them pass do not look at results. None for tests that require a result
+    to differ from a value, which most values do.
+
+    Args:
+        tests (`str`): The tests.
+        entry (`str`): As in [`runnable`].
+    """
+    plan = _Plan.of(tests)
+    if plan is None:
+        return ()
+    nodes = [*plan.reached, *plan.example_nodes]
+    if any(map(_differs, _all_parts(nodes))):
+        return ()
+    names = sorted(_free(nodes, plan.defined) | ({entry} if plan.check else set()))
+    return tuple(
+        "\n".join([_OF_STUB, *(f"{name} = {value}" for name in names if name != "None"), ""])
+        for value in ("_Something()", "lambda *arguments, **keywords: None")
+    )
 
 
 def entry_point(code: str) -> str:
@@ -265,6 +308,15 @@ def _can_fail(node: ast.AST) -> bool:
             if name in _ENDS or "assert" in name.lower() or name in ("main", "testmod"):
                 return True
     return False
+
+
+def _differs(node: ast.AST) -> bool:
+    """Whether a node compares values and wants them to differ."""
+    if isinstance(node, ast.Compare):
+        if "__name__" in _names_of(node):
+            return False
+        return any(isinstance(operation, ast.NotEq | ast.NotIn | ast.IsNot) for operation in node.ops)
+    return isinstance(node, ast.Call) and "assertNot" in _last_name(node.func)
 
 
 def _stored(tree: ast.AST) -> set[str]:

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from checklist_rewards.checks import sandbox
 from checklist_rewards.checks.sandbox import Execution, run_code, run_program, unsafe, wasm
 from checklist_rewards.errors import CheckError
-from tests.conftest import REPO
+from tests.conftest import HANG, REPO
+from tests.waiting import until
 
 ADD = "def add(a, b):\n    return a + b\n"
 TESTS = "assert add(2, 3) == 5"
@@ -303,3 +305,51 @@ def test_a_plain_process_gets_no_environment_and_its_folder_is_removed(monkeypat
     seen = "import os\ndef holds(text): return os.environ.get('OPENAI_API_KEY') is None and os.listdir('.') == []"
     with unsafe(True):
         assert run_program(seen, "", seconds=1, memory_mb=256) == Execution("True")
+
+
+def test_guests_together_take_no_more_memory_than_there_is_in_the_order_of_asking():
+    memory, order = sandbox.Memory(100), []
+    first, go = threading.Event(), threading.Event()
+
+    def take(name, part, hold=None):
+        with memory(part):
+            order.append((name, memory.taken_mb))
+            first.set()
+            if hold is not None:
+                assert hold.wait(HANG)
+
+    holder = threading.Thread(target=take, args=("holds", 60, go))
+    holder.start()
+    assert first.wait(HANG)
+    large = threading.Thread(target=take, args=("larger than all", 500))
+    large.start()
+    until(lambda: len(memory._waiting) == 1)
+    small = threading.Thread(target=take, args=("small", 10))
+    small.start()
+    until(lambda: len(memory._waiting) == 2)
+    assert order == [("holds", 60)], "the small one does not overtake"
+    go.set()
+    for thread in (holder, large, small):
+        thread.join(HANG)
+    assert [name for name, _ in order] == ["holds", "larger than all", "small"] and memory.taken_mb == 0
+    assert order[1][1] == 500, "one part may be larger if nobody else has one"
+
+
+def test_half_of_the_machine_is_for_guests():
+    assert 0 < sandbox._memory.most_mb <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**21
+
+
+def test_a_long_compilation_is_told(monkeypatch, caplog):
+    class Now:
+        def __init__(self, seconds, function, arguments):
+            self.run = lambda: function(*arguments)
+
+        def start(self):
+            self.run()
+
+        def cancel(self):
+            pass
+
+    monkeypatch.setattr(wasm.threading, "Timer", Now)
+    with wasm._telling():
+        assert "is being compiled, which takes up to a minute" in caplog.text

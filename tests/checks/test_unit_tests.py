@@ -127,6 +127,37 @@ def test_tests_that_would_pass_any_code_are_broken(tests, why):
         holds(STUB, type="all", checks=[{"type": "code", "tests": tests}])
 
 
+BLIND = {
+    "a call and a true assertion": "assert True; add(2, 3)",
+    "an assertion about something else": "sum_ = add(2, 3)\nassert 1 == 1",
+    "a swallowed failure": "try:\n    assert add(2, 3) == 6\nexcept AssertionError:\n    pass",
+    "not as the main module": "if __name__ != '__main__':\n    assert add(2, 3) == 6",
+    "check without a result": "def check(candidate):\n    candidate(2, 3)\n    assert True",
+    "a test case": "import unittest\nclass T(unittest.TestCase):\n    def test(self):\n        add(2, 3)\n"
+    "        self.assertTrue(True)",
+}
+SEEING = {
+    "truth": "assert add(2, 3)",
+    "no truth": "assert not add(1, -1)",
+    "a type": "assert isinstance(add(2, 3), int)",
+    "difference": "assert add(2, 3) != 6",
+    "an error": "try:\n    add(1, 'a')\nexcept TypeError:\n    pass\nelse:\n    assert False",
+    "nearness": "import math\nassert math.isclose(add(2, 3), 5)",
+    "a loop": "for letter in add('a', 'b'):\n    assert letter in 'ab'",
+}
+
+
+@pytest.mark.parametrize("tests", BLIND.values(), ids=BLIND)
+def test_tests_that_code_passes_which_computes_nothing_are_broken(tests):
+    with pytest.raises(CheckError, match="the tests pass code that computes nothing"):
+        holds(RIGHT, type="code", tests=tests)
+
+
+@pytest.mark.parametrize("tests", SEEING.values(), ids=SEEING)
+def test_tests_that_look_at_results_are_not_broken(tests):
+    assert holds(RIGHT, type="code", tests=tests)
+
+
 def test_code_without_tests_and_invalid_tests_have_other_words():
     assert fault("assert add(") is None
     assert holds(RIGHT, type="code")

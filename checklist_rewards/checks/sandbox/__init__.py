@@ -18,6 +18,7 @@ What is guaranteed:
 - *No evasion.* An exception, an exit, a crash, or too much time, memory or output of the code means no, whatever the
   code does to cause it. A check is unanswered only for reasons outside the code: the tests are not valid Python or
   import a missing module, or the host cannot start a guest.
+- *Bounded memory.* Guests that run at once may together take half of the machine's memory, but one check always runs.
 - *Reproducibility.* Time is counted in instructions and random numbers are fixed, so the load of the machine does not
   affect the result.
 
@@ -27,10 +28,14 @@ What is not guaranteed: the quality of the tests. Code without tests passes if i
 
 from __future__ import annotations
 
+import os
+import threading
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 
 from checklist_rewards.checks.sandbox.guest import Ended, Guest
 from checklist_rewards.checks.sandbox.inside import BROKEN, FAILED, PASS_ON, RAN
@@ -38,7 +43,7 @@ from checklist_rewards.checks.sandbox.process import ProcessGuest
 from checklist_rewards.checks.sandbox.wasm import WasmGuest, unavailable
 from checklist_rewards.errors import CheckError
 
-__all__ = ["EXHAUSTED", "Execution", "run_code", "run_program", "unavailable", "unsafe"]
+__all__ = ["EXHAUSTED", "Execution", "is_unsafe", "run_code", "run_program", "unavailable", "unsafe"]
 
 EXHAUSTED = ("out of time", "out of memory", "out of stack", "crashed", "killed", "said too much")
 """Failures that a text can cause in a correct program."""
@@ -66,6 +71,11 @@ def unsafe(allowed: bool) -> Iterator[None]:
         _unsafe.reset(before)
 
 
+def is_unsafe() -> bool:
+    """Whether checks run in a plain process here."""
+    return _unsafe.get()
+
+
 def run_code(code: str, tests: str = "", *, seconds: float, memory_mb: int) -> Execution:
     """Run code, then its tests in a separate guest.
 
@@ -78,7 +88,7 @@ def run_code(code: str, tests: str = "", *, seconds: float, memory_mb: int) -> E
     Raises:
         CheckError: If the tests cannot run with any code, or if a guest cannot be started.
     """
-    with closing(_guest(seconds, memory_mb)) as under_test:
+    with _memory(2 * memory_mb), closing(_guest(seconds, memory_mb)) as under_test:
         report = _report(lambda: under_test.exchange(b"code", _bytes(code)))
         if not report.startswith(RAN) or not tests.strip():
             return _execution(report)
@@ -91,8 +101,56 @@ def run_code(code: str, tests: str = "", *, seconds: float, memory_mb: int) -> E
 
 def run_program(source: str, text: str, *, seconds: float, memory_mb: int) -> Execution:
     """Run a program and call its function `holds(text)`. The limits are those of [`run_code`]."""
-    with closing(_guest(seconds, memory_mb)) as guest:
+    with _memory(memory_mb), closing(_guest(seconds, memory_mb)) as guest:
         return _execution(_report(lambda: guest.exchange(b"program", _bytes(source), _bytes(text))))
+
+
+class Memory:
+    """Memory that several threads take parts of, in the order in which they ask.
+
+    Args:
+        most_mb (`int`): All parts together. One part may be larger if nobody else has one.
+    """
+
+    def __init__(self, most_mb: int):
+        self.most_mb, self.taken_mb = most_mb, 0
+        self._waiting: deque[object] = deque()
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def __call__(self, part_mb: int) -> Iterator[None]:
+        """Wait for a part, and have it until the block ends."""
+        ticket = object()
+        with self._changed:
+            self._waiting.append(ticket)
+            try:
+                self._changed.wait_for(lambda: self._waiting[0] is ticket and self._has(part_mb))
+                self.taken_mb += part_mb
+            finally:
+                self._waiting.remove(ticket)
+                self._changed.notify_all()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self.taken_mb -= part_mb
+                self._changed.notify_all()
+
+    def _has(self, part_mb: int) -> bool:
+        return not self.taken_mb or self.taken_mb + part_mb <= self.most_mb
+
+
+def _half_of_the_machine() -> int:
+    """Half of the memory of this machine or container, in MiB."""
+    sizes = [8 * 2**30]
+    with suppress(OSError, ValueError, AttributeError):  # AttributeError: no sysconf on Windows
+        sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    with suppress(OSError, ValueError):  # ValueError: "max"
+        sizes.append(int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return min(sizes) // 2 // 2**20
+
+
+_memory = Memory(_half_of_the_machine())
 
 
 def _guest(seconds: float, memory_mb: int) -> Guest:

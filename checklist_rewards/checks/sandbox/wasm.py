@@ -18,7 +18,9 @@ import atexit
 import contextlib
 import functools
 import hashlib
+import logging
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 from checklist_rewards.checks.sandbox.guest import PROGRAM, Ended, framed, unframed
@@ -37,6 +39,9 @@ message = marshal.dumps(compile(message, "<guest>", "exec"))
 posix.write(0, len(message).to_bytes(8, "big") + message)"""
 _RUN = f"{_RECEIVE}; exec(marshal.loads(message))"
 
+_SAID_AFTER = 3.0
+"""Seconds of loading after which the user is told what is going on."""
+logger = logging.getLogger(__name__)
 _loading = threading.Lock()
 _thread = threading.local()
 
@@ -100,7 +105,8 @@ def _load() -> tuple[Any, bytes]:
     with contextlib.suppress(WasmtimeError):  # without a cache directory, each process compiles again
         config.cache = True
     engine = Engine(config)
-    module, linker = Module(engine, binary), Linker(engine)
+    with _telling():
+        module, linker = Module(engine, binary), Linker(engine)
     linker.define_wasi()
     linker.allow_shadowing = True
     imports: Any = module.imports
@@ -110,6 +116,18 @@ def _load() -> tuple[Any, bytes]:
     python = linker.instantiate_pre(module), engine
     atexit.register(_load.cache_clear)  # free these objects before Python unloads the modules needed to do so
     return python, _exchange(_started(python, _COMPILE, 10 * START_FUEL, 2**28), PROGRAM.encode())
+
+
+@contextlib.contextmanager
+def _telling() -> Iterator[None]:
+    message = "the isolated Python interpreter is being compiled, which takes up to a minute, once per machine ..."
+    timer = threading.Timer(_SAID_AFTER, logger.warning, (message,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _calling(name: str, kind: Any) -> Any:
