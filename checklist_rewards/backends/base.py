@@ -82,8 +82,8 @@ class ReadResult:
     """Tokens of all prompts, as if each were computed separately."""
     computed_tokens: int | None = 0
     """Prompt tokens that the engine computed. None if the engine does not report cached tokens."""
-    floor_tokens: int = 0
-    """The minimum number of prompt tokens to compute: each prefix once and each tail once."""
+    planned_tokens: int = 0
+    """Prompt tokens if each prefix and each tail is computed once; see [`Receipt`]."""
     separate: int = 0
     """Reads whose prompt was computed separately, because sharing the prefix would not be exact for this model."""
     completion_tokens: int | None = None

@@ -63,8 +63,8 @@ def read_prompts(
     answers, computed = ask(prompts, ids, [number for number, _ in places]) if prompts else ([], 0)
     for (number, index), answer in zip(places, answers, strict=True):
         reads[number][index] = _label_read(answer, forms)
-    prompt_tokens, floor_tokens = count_tokens(tokenized, limit)
-    return ReadResult([tuple(group) for group in reads], prompt_tokens, computed, floor_tokens)
+    prompt_tokens, planned_tokens = count_tokens(tokenized, limit)
+    return ReadResult([tuple(group) for group in reads], prompt_tokens, computed, planned_tokens)
 
 
 def _label_read(answer: Answer, forms: Sequence[tuple[int, ...]]) -> LabelRead:

@@ -150,8 +150,8 @@ class TransformersBackend:
                 for (index, _), read in zip(row.tails, answers, strict=True):
                     reads[row.group][index] = read
                 separate += 0 if self.packs else len(row.tails)
-        prompt_tokens, floor_tokens = count_tokens(tokenized, self.max_length)
-        return ReadResult([tuple(group) for group in reads], prompt_tokens, computed, floor_tokens, separate)
+        prompt_tokens, planned_tokens = count_tokens(tokenized, self.max_length)
+        return ReadResult([tuple(group) for group in reads], prompt_tokens, computed, planned_tokens, separate)
 
     def generate(
         self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
