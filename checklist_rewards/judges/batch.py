@@ -12,12 +12,14 @@ Questions still without an answer are unanswered("missing") or unanswered("unpar
 affects only its own questions.
 
 One call per checklist is cheaper than one per item, but the questions influence each other, and changing one word of a
-question changes the prompt of all.
+question changes the prompt of all. Models miscount long lists, so a checklist of more than [`MAX_QUESTIONS`] is divided
+into calls of about equal length.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,6 +43,8 @@ BATCH_PROMPT = "judges/batch"
 _MISSING = Unanswered(Reason.MISSING)
 REASONING = "reasoning"
 DEFAULT_MAX_TOKENS = 4096
+MAX_QUESTIONS = 25
+"""Most questions of a call."""
 _ROUNDS = 3
 """Maximum calls per target, not counting repetitions of unusable replies: one, and two for missing answers."""
 _FORM = (
@@ -81,6 +85,7 @@ class BatchJudge(Paid):
     """
 
     default_prompt = BATCH_PROMPT
+    max_questions: int | None = MAX_QUESTIONS
 
     def __init__(
         self,
@@ -113,7 +118,7 @@ class BatchJudge(Paid):
     def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
         """Answer every read, in order. Reads of one `sample` share a call; identical calls are made once."""
         meter = Meter(self.engine)
-        sheets = _sheets(reads)
+        sheets = _sheets(reads, self.max_questions)
         first = [self._messages(sheet, sheet.reads) for sheet in sheets]
         pending = [(sheet, list(range(len(sheet.reads)))) for sheet in sheets]
         for number in range(_ROUNDS):
@@ -321,14 +326,19 @@ class _Sheet:
             self.answers.grade = answers.grade
 
 
-def _sheets(reads: Sequence[Read]) -> list[_Sheet]:
-    sheets: dict[tuple[Any, ...], _Sheet] = {}
+def _sheets(reads: Sequence[Read], most: int | None) -> list[_Sheet]:
+    """The reads by sample; those of a sample with more than `most` in several sheets."""
+    samples: dict[tuple[Any, ...], list[int]] = {}
     for place, read in enumerate(reads):
         about = (read.sample, read.target, read.input, read.reference, read.history)
-        sheet = sheets.setdefault(about, _Sheet())
-        sheet.reads.append(read)
-        sheet.places.append(place)
-    return list(sheets.values())
+        samples.setdefault(about, []).append(place)
+    sheets = []
+    for places in samples.values():
+        calls = 1 if most is None else math.ceil(len(places) / most)
+        for number in range(calls):
+            own = places[number * len(places) // calls : (number + 1) * len(places) // calls]
+            sheets.append(_Sheet([reads[place] for place in own], own))
+    return sheets
 
 
 def _in_reads(

@@ -42,6 +42,8 @@ class QualityJudge(BatchJudge):
 
     default_prompt = QUALITY_PROMPT
 
+    max_questions = None  # the grade depends on all answers
+
     def __init__(self, model: str | Engine = "pocket", **options: Any):
         super().__init__(model, reasoning=True, **options)
 

@@ -253,3 +253,13 @@ def test_the_seconds_of_the_engine_are_those_of_its_replies(monkeypatch):
     judge = BatchJudge(backend=Script(slowly))
     judge.judge([Read(item, "Hi.") for item in ITEMS])
     assert judge.receipt.engine_seconds == 2.5
+
+
+def test_a_long_checklist_is_asked_in_calls_of_about_equal_length():
+    items = [ChecklistItem(question=f"Is it number {number}?") for number in range(51)]
+    truth = ["yes" if number % 3 else "no" for number in range(51)]
+    verdicts, backend = judged([reply(*truth[:17]), reply(*truth[17:34]), reply(*truth[34:])], items)
+    assert [len(asked_about(call)) for call in backend.prompts] == [17, 17, 17]
+    assert [verdict.answer for verdict in verdicts] == truth
+    _, whole = judged([reply(*truth[:25])], items[:25])
+    assert len(whole.prompts) == 1

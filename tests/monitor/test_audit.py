@@ -109,7 +109,10 @@ def test_a_log_with_too_few_steps_is_not_a_clean_one(tmp_path, monkeypatch):
         ({"prompt": "p"}, "line 1: not a row of a reward log: 'step' is missing"),
         ({"step": None, "completion": "c", "reward": 0.1, "score": None}, "step=None is not a whole number"),
         ({"step": 0, "completion": 3, "reward": 0.1, "score": None}, "completion must be a string, got int"),
-        ({"step": 0, "completion": "c", "reward": "x", "score": None}, "reward='x' is not a number or null"),
+        (
+            {"step": 0, "completion": "c", "reward": "x", "score": None},
+            "reward must be a finite number or null, got str 'x'",
+        ),
         ({"step": 0, "completion": "c", "reward": 0.1, "score": {"a": 1}}, "is not a score"),
         ({"step": 0, "completion": "c", "reward": 0.1, "score": None, "held_out": "a"}, "held_out must be a list"),
         ({"step": 0, "completion": "c", "reward": 0.1, "score": None, "retests": [3]}, "a retest must be a mapping"),

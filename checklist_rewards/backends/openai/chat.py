@@ -208,4 +208,7 @@ def _text(choice: Any) -> tuple[str | None, Unanswered | None]:
 
 
 def _without_text(choice: Any) -> Unanswered:
-    return Unanswered(Reason.CUT_OFF if choice.get("finish_reason") == "length" else Reason.NULL_CONTENT)
+    if choice.get("finish_reason") == "length":
+        return Unanswered(Reason.CUT_OFF)
+    took = "the server took the whole reply for a thought (its reasoning parser)" if _thought(choice) else ""
+    return Unanswered(Reason.NULL_CONTENT, took)
