@@ -12,8 +12,8 @@ Questions still without an answer are unanswered("missing") or unanswered("unpar
 affects only its own questions.
 
 One call per checklist is cheaper than one per item, but the questions influence each other, and changing one word of a
-question changes the prompt of all. Models miscount long lists, so a checklist of more than [`MAX_QUESTIONS`] is divided
-into calls of about equal length.
+question changes the prompt of all. Models miscount long lists, so a checklist of more than [`MAX_QUESTIONS`] is
+divided into calls of about equal length.
 """
 
 from __future__ import annotations

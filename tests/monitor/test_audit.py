@@ -111,7 +111,7 @@ def test_a_log_with_too_few_steps_is_not_a_clean_one(tmp_path, monkeypatch):
         ({"step": 0, "completion": 3, "reward": 0.1, "score": None}, "completion must be a string, got int"),
         (
             {"step": 0, "completion": "c", "reward": "x", "score": None},
-            "reward must be a finite number or null, got str 'x'",
+            "reward must be a finite number or null",
         ),
         ({"step": 0, "completion": "c", "reward": 0.1, "score": {"a": 1}}, "is not a score"),
         ({"step": 0, "completion": "c", "reward": 0.1, "score": None, "held_out": "a"}, "held_out must be a list"),
