@@ -108,6 +108,9 @@ class VLLMBackend:
         self._lock = threading.Lock()  # trainers may score from several threads; vLLM accepts one call at a time
         _refuse_while_importing()
         _warn_about_sharing()
+        with _environment(_QUIET):
+            from vllm.platforms import current_platform
+        on_cpu = current_platform.is_cpu()
         before = set(multiprocessing.active_children())
         try:
             self.llm = _load(path, engine)
@@ -132,6 +135,9 @@ class VLLMBackend:
             if reduced
             else Unanswered(Reason.TOO_LONG)
         )
+        # On a CPU, vLLM 0.32 ends if it divides a prompt that is sampled with a seed: "CPU Generator does not use
+        # offset".
+        self._most_at_once = _step_tokens(self.llm) if on_cpu else None
         self._asleep = False
         self._sleep_if_unused()
 
@@ -250,10 +256,14 @@ class VLLMBackend:
 
     def _stream(self, prompts: list[list[int]], params: list[Any], done: Callable[[int, Any], None]) -> None:
         """Like `_run`, but call `done` with the index and output of each prompt as soon as it is finished."""
+        for wave in _waves(prompts, params, self._most_at_once):
+            self._stream_at_once([prompts[place] for place in wave], [params[place] for place in wave], wave, done)
+
+    def _stream_at_once(
+        self, prompts: list[list[int]], params: list[Any], places: Sequence[int], done: Callable[[int, Any], None]
+    ) -> None:
         from vllm import TokensPrompt
 
-        if not prompts:
-            return
         requests = [TokensPrompt(prompt_token_ids=prompt) for prompt in prompts]
         with self.stay_awake(), self._lock:
             try:
@@ -262,7 +272,7 @@ class VLLMBackend:
             except Exception as error:
                 raise BackendError(f"vLLM failed: {_short(error)}") from error
             # An output has the id of its request; the engine's own id has a random suffix.
-            waiting = {request.partition("-")[0]: place for place, request in enumerate(ids)}
+            waiting = {request.partition("-")[0]: place for place, request in zip(places, ids, strict=True)}
             try:
                 while waiting and not is_over():
                     for output in self._step():
@@ -303,6 +313,40 @@ def _lora_rank(adapter: str) -> int:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(f"adapter={adapter!r}: adapter_config.json has no valid rank 'r' ({error}).") from error
     return next((size for size in _LORA_RANKS if size >= rank), rank)
+
+
+def _step_tokens(llm: Any) -> int:
+    """Most tokens that the engine computes in one step; it divides longer prompts."""
+    return int(llm.llm_engine.vllm_config.scheduler_config.max_num_batched_tokens)
+
+
+def _waves(prompts: Sequence[Sequence[int]], params: Sequence[Any], most: int | None) -> Iterator[Sequence[int]]:
+    """The indices of the prompts to sample at once, so that with their replies they fit one step of `most` tokens and
+    none is divided. Of a prompt that is longer by itself, the seed is removed. Without seeds, or a limit: all at once.
+    """
+    if not prompts:
+        return
+    if most is None or all(own.seed is None for own in params):
+        yield range(len(prompts))
+        return
+    wave: list[int] = []
+    size = 0
+    for place, (prompt, own) in enumerate(zip(prompts, params, strict=True)):
+        needed = own.n * (len(prompt) + 1)
+        if needed > most:
+            own.seed = None
+            logger.warning(
+                "a prompt of %d tokens is sampled without its seed: vLLM on a CPU divides prompts above %d tokens, "
+                "which it cannot do with a seed (see max_num_batched_tokens).",
+                len(prompt),
+                most,
+            )
+        if wave and size + needed > most:
+            yield wave
+            wave, size = [], 0
+        wave.append(place)
+        size += needed
+    yield wave
 
 
 def _load(path: str, engine: Mapping[str, Any]) -> Any:

@@ -14,6 +14,7 @@ import pytest
 
 from checklist_rewards.backends import ReadGroup, Sampling, choose_backend, deadline, load_backend
 from checklist_rewards.backends.base import Written
+from checklist_rewards.backends.vllm import _waves
 from checklist_rewards.errors import ModelError
 from tests.backends.answers import largest_difference
 from tests.conftest import HANG
@@ -117,6 +118,30 @@ def test_a_sampled_reply_depends_on_its_prompt_and_seed_alone(vllm_pocket):
     assert len({reply.text for reply in together[0]}) > 1
     assert vllm_pocket.generate(prompts[:1], sampling) == together[:1]
     assert vllm_pocket.generate(prompts[:1], Sampling(max_tokens=24, temperature=1.0, n=3, seed=6)) != together[:1]
+
+
+@with_engine
+def test_many_long_prompts_are_sampled_with_seeds(vllm_pocket, monkeypatch):
+    """Divided by the scheduler, one of them would end the engine: "CPU Generator does not use offset"."""
+    text = "Write something about the old red lamo and the small gilgo. " * 5
+    prompts = [[{"role": "user", "content": f"{text}{number}"}] for number in range(60)]
+    total = sum(len(vllm_pocket.tokens.prompt(messages)) for messages in prompts)
+    assert total > vllm_pocket._most_at_once, "they do not fit one step"
+    sampling = Sampling(max_tokens=4, temperature=1.0, seed=3)
+    together = vllm_pocket.generate(prompts, sampling)
+    assert all(reply.text for [reply] in together)
+    assert vllm_pocket.generate(prompts[-2:], sampling) == together[-2:], "the seeds count"
+
+
+def test_prompts_that_do_not_fit_one_step_go_in_waves(caplog):
+    params = [SimpleNamespace(n=1, seed=1) for _ in range(5)]
+    prompts = [[0] * 4, [0] * 4, [0] * 3, [0] * 30, [0] * 2]
+    assert [list(wave) for wave in _waves(prompts, params, 10)] == [[0, 1], [2], [3], [4]]
+    assert [own.seed for own in params] == [1, 1, 1, None, 1] and "a prompt of 30 tokens" in caplog.text
+    assert [list(wave) for wave in _waves(prompts, params, None)] == [[0, 1, 2, 3, 4]]
+    assert [list(wave) for wave in _waves([], [], 10)] == []
+    unseeded = [SimpleNamespace(n=1, seed=None)] * 5
+    assert [list(wave) for wave in _waves(prompts, unseeded, 10)] == [[0, 1, 2, 3, 4]]
 
 
 @with_engine
