@@ -1,13 +1,17 @@
-"""The check of output paths, the same for all commands: no output replaces a file that the command reads or writes."""
+"""The check of output paths, the same for all commands: no output replaces a file that the command reads or writes,
+and a folder that is missing is said to be created."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.ranks import rank_of
 from checklist_rewards.ui.records import RecordFile
+
+logger = logging.getLogger(__name__)
 
 
 def check_outputs(
@@ -53,6 +57,9 @@ def check_outputs(
                     f"{option} {path} is also {other_option}; choose a different file name for one of them."
                 )
         written.append((option, path))
+    for option, path in written:
+        if not path.parent.exists():
+            logger.warning("%s %s: the folder %s does not exist and is created.", option, path, path.parent)
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -70,3 +70,8 @@ def test_only_reward_logs_have_ranks(files):
         write_jsonl(name, {})
     names = [path.name for path in other_ranks(Path("rewards.jsonl"))]
     assert names == ["rewards.rank1.jsonl", "rewards.rank10.jsonl"]
+
+
+def test_a_folder_that_is_missing_is_told(files, caplog):
+    check_outputs([], folders={"--plots": Path("plots")}, output=Path("here.jsonl"), json=Path("new/deep/x.json"))
+    assert caplog.messages == ["--json new/deep/x.json: the folder new/deep does not exist and is created."]
