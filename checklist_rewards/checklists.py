@@ -13,14 +13,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import PydanticSerializationError
 
 from checklist_rewards.errors import ChecklistError, shown
 from checklist_rewards.validation import one_sentence
+
+Given = TypeVar("Given")
+Computed = TypeVar("Computed")
 
 YES, NO = "yes", "no"
 CANNOT_ASSESS = "cannot_assess"
@@ -236,6 +239,19 @@ class Checklist(BaseModel):
             return cls(items=items, **origin)
         except ValidationError as error:
             raise ChecklistError(f"{where}: {one_sentence(error, cls)}") from None
+
+
+def once_per_object(compute: Callable[[Given], Computed]) -> Callable[[Given], Computed]:
+    """`compute`, called once for each object: completions of one prompt share their checklist. Objects and results are
+    kept as long as the returned function."""
+    known: dict[int, tuple[Given, Computed]] = {}
+
+    def computed(value: Given) -> Computed:
+        if id(value) not in known:
+            known[id(value)] = value, compute(value)
+        return known[id(value)][1]
+
+    return computed
 
 
 def _key(value: Any) -> str | None:

@@ -22,7 +22,7 @@ from typing import Any, Protocol, Unpack
 
 from checklist_rewards.backends import Engine, is_transient
 from checklist_rewards.backends.deadline import is_over
-from checklist_rewards.checklists import Checklist, ChecklistItem
+from checklist_rewards.checklists import Checklist, ChecklistItem, once_per_object
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Judge, Progress, Read, Receipt
@@ -46,6 +46,7 @@ from checklist_rewards.scores import (
     Verdict,
     score_checklist,
 )
+from checklist_rewards.scores.scales import on_scale, ordinal_scale
 from checklist_rewards.validation import known, one_of
 
 
@@ -106,6 +107,9 @@ class ChecklistScorer:
         threshold, min_answered, abstention, no_answer (*optional*):
             The other fields of [`Aggregation`]. `threshold` defaults to that of the calibration, if it has one,
             otherwise to 0.6.
+        scale (`int`, *optional*):
+            Grade plain questions on a scale with this many steps, from worst to best, instead of yes and no; see
+            [`on_scale`]. Items with options or a code check stay as they are.
         checks, allow_code (*optional*):
             The fields of [`CheckSettings`]: what answers items with a code check, and whether checks may run code.
         budget ([`Budget`] or mapping, *optional*):
@@ -133,6 +137,7 @@ class ChecklistScorer:
         min_answered: float = Aggregation.min_answered,
         abstention: Abstention = Aggregation.abstention,
         no_answer: NoAnswer = Aggregation.no_answer,
+        scale: int | None = None,
         checks: Checks = CheckSettings.checks,
         allow_code: AllowCode = CheckSettings.allow_code,
         budget: Budget | Mapping[str, Any] | None = None,
@@ -150,6 +155,7 @@ class ChecklistScorer:
         self.settings = model if isinstance(model, JudgeSettings) else JudgeSettings(model, **given)
         checking = CheckSettings(checks, allow_code)
         self.checks, self.allow_code = checking.checks, checking.allow_code
+        self.scale = None if scale is None else ordinal_scale(scale)
         mode, calibration = self.settings.mode, self.settings.loaded_calibration
         if metric is None:
             metric = "quality" if mode == "quality" else "expected"
@@ -311,16 +317,21 @@ class ChecklistScorer:
         }
         return replace(sample, checked=verdicts)
 
+    def on_scale(self, checklist: Checklist) -> Checklist:
+        """The checklist as this scorer asks it: on its scale, if it has one."""
+        return checklist if self.scale is None else on_scale(checklist, self.scale)
+
     def _is_judged(self, sample: Sample) -> bool:
         return self.aggregation.no_answer == "judge" or sample.target_state not in NO_ANSWER_STATES
 
     def _parsed(self, samples: Sequence[Sample], judge: Judge) -> list[Checklist]:
-        """The samples' checklists. One that several samples share is checked once."""
+        """The samples' checklists, on the scorer's scale. One that several samples share is checked once."""
         checklists: list[Checklist] = []
         usable: set[int] = set()
+        scaled = once_per_object(self.on_scale)
         for number, sample in enumerate(samples, start=1):
             where = f"sample {number}"
-            checklist = Checklist.parse(sample.checklist, where)
+            checklist = scaled(Checklist.parse(sample.checklist, where))
             for name in ("target", "input", "reference", "history"):
                 text = getattr(sample, name)
                 if not isinstance(text, str) and (text is not None or name == "target"):

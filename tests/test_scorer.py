@@ -245,6 +245,20 @@ def test_a_misspelled_argument_is_one_sentence_with_the_right_name():
         ChecklistScorer("pocket", treshold=0.5)
 
 
+def test_plain_questions_are_put_on_a_scale():
+    from checklist_rewards.scores.scales import on_scale, ordinal_scale
+    from tests.judges.fakes import Labels
+
+    questions = ["Is it polite?", {"question": "Is it short?", "check": {"type": "words", "at_most": 3}}]
+    engine = Labels({str(step): 0.2 for step in range(5)})
+    score = ChecklistScorer(backend=engine, store=False, scale=5).score(questions, target="Yes, please.")
+    assert [len(item.probabilities or ()) for item in score.items] == [5, 0]
+    assert score.items[0].soft == pytest.approx(0.5) and score.items[1].answer == "yes"
+    assert [item.id for item in score.items] == [item.id for item in on_scale(questions, ordinal_scale(5)).items]
+    with pytest.raises(ChecklistError, match="an ordinal scale needs at least 2 steps, got 1"):
+        ChecklistScorer(backend=engine, scale=1)
+
+
 def test_the_earlier_name_of_the_metric_is_taken_with_a_warning():
     with pytest.warns(FutureWarning, match="primary_metric is metric now"):
         scorer = ChecklistScorer(backend=FakeBackend(), store=False, primary_metric="pass")
@@ -256,8 +270,7 @@ def test_python_yaml_and_shell_have_the_same_settings_of_a_judge():
     python = set(inspect.signature(ChecklistScorer).parameters)
     yaml = set(ScorerConfig.model_fields) - {"kind", "options"}
     only_in_python = {"model", "backend", "base_url", "engine", "budget", "store"}
-    only_in_yaml = {"scale"}
-    assert python - only_in_python == yaml - only_in_yaml
+    assert python - only_in_python == yaml
     assert python < set(config_keys()), "of a reward"
     command = typer.main.get_command(app).commands["score"]
     options = {name.lstrip("-").replace("-", "_") for option in command.params for name in option.opts}

@@ -18,17 +18,22 @@ from typing import Any
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.ranks import other_ranks
 from checklist_rewards.files.rows import Row, read_rows
-from checklist_rewards.monitor.detectors import LEAST_STEPS, Reading
+from checklist_rewards.monitor.detectors import Reading
 from checklist_rewards.monitor.seen import Observation, Retest, Seen, seen_of
 from checklist_rewards.monitor.settings import MonitorSettings
-from checklist_rewards.monitor.watch import Alarm, Watch, alarm_record, start_record, step_record
+from checklist_rewards.monitor.watch import (
+    Alarm,
+    Watch,
+    alarm_record,
+    not_evaluated,
+    start_record,
+    step_record,
+)
 from checklist_rewards.scores import Score
 from checklist_rewards.scores.table import score_from
 from checklist_rewards.validation import finite_or_none
 
 _FIELDS = ("step", "completion", "reward", "score")
-NO_DATA = "no data in the log"
-"""Why a signal was not evaluated."""
 Record = Callable[[Mapping[str, Any]], None]
 
 
@@ -94,11 +99,7 @@ def audit(paths: Sequence[str | Path], settings: MonitorSettings | None = None, 
                 record(alarm_record(alarm))
     if not steps:
         raise SampleError(f"{', '.join(map(str, paths))}: no rows.")
-    least = watch.settings.start + LEAST_STEPS
-    rare = f"fewer than {least} steps" if steps < least else f"data in fewer than {least} steps"
-    names = [signal.name for signal in watch.signals if signal.name not in evaluated]
-    missing = {name: rare if name in readings else NO_DATA for name in names}
-    too_short = steps < least and rare in missing.values()
+    missing, too_short = not_evaluated(watch, steps, readings, evaluated)
     return Audit(steps, completions, readings, tuple(alarms), missing, too_short)
 
 

@@ -12,6 +12,9 @@ class Stopping(Protocol):
 
     should_stop: bool
 
+    def finish(self) -> None:
+        """Say what could not be evaluated."""
+
 
 class RewardMonitorCallback(TrainerCallback):
     """Stops training after a step in which an alarm asked for it.
@@ -28,3 +31,7 @@ class RewardMonitorCallback(TrainerCallback):
         """Stop after an alarm with the action `stop`."""
         if self.monitor.should_stop:
             control.should_training_stop = True
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Say which signals could not be evaluated."""
+        self.monitor.finish()

@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING, Any
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.monitor.canaries import Canary, canary_record
+from checklist_rewards.monitor.detectors import Reading
 from checklist_rewards.monitor.extra_reads import Extra, ReadBudget, Sampler, read_canaries, read_shadow, retest
 from checklist_rewards.monitor.guard import Guard
 from checklist_rewards.monitor.held_out import HeldOut, hold_out
 from checklist_rewards.monitor.seen import Observation, Seen, seen_of
 from checklist_rewards.monitor.settings import MonitorSettings
 from checklist_rewards.monitor.text import steering
-from checklist_rewards.monitor.watch import Alarm, Watch, alarm_record, start_record, step_record
+from checklist_rewards.monitor.watch import Alarm, Watch, alarm_record, not_evaluated, start_record, step_record
 from checklist_rewards.rewards.call import AsyncReward, Call, Rewards, Samples, StagedReward, TrainerReward
 from checklist_rewards.rewards.failures import gathered, log_to_trainer, rank
 from checklist_rewards.rewards.log import RewardLog
@@ -113,6 +114,8 @@ class RewardMonitor(TrainerReward):
         self._step = 0
         self._last_canaries: int | None = None
         self._callback: Any = None
+        self._steps, self._readings = 0, dict[str, Reading]()
+        self._evaluated: set[str] = set()
 
     def rewarded(self, *batch: Any, parts: Parts | None = None) -> tuple[Rewards, Trail]:
         """Judge, watch and log a call; see [`TrainerReward.rewarded`].
@@ -270,6 +273,22 @@ class RewardMonitor(TrainerReward):
         )
         return extra
 
+    def finish(self) -> None:
+        """Log which signals were not evaluated in this run, and why. The callback calls it at the end of training."""
+        missing, _ = not_evaluated(self._watch, self._steps, self._readings, self._evaluated)
+        if not missing or rank() != 0:
+            return
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in missing.items():
+            by_reason.setdefault(reason.removesuffix(" in the log"), []).append(name)
+        logger.warning(
+            "%s: %d of %d signals of the monitor could not be evaluated: %s.",
+            self.__name__,
+            len(missing),
+            len(self._watch.signals),
+            "; ".join(f"{reason}: {', '.join(names)}" for reason, names in by_reason.items()),
+        )
+
     def _due_canaries(self, step: int) -> bool:
         every, last = self.settings.canary_every, self._last_canaries
         return self.settings.max_canary is not None and (last is None or bool(every and step - last >= every))
@@ -294,6 +313,8 @@ class RewardMonitor(TrainerReward):
         reads = sum((counts for _, counts, _ in ranks), Counter())
         canaries = [canary for _, _, found in ranks for canary in found]
         readings, alarms = self._watch.update(observation)
+        self._steps, self._readings = self._steps + 1, dict(readings)
+        self._evaluated.update(name for name, reading in readings.items() if reading.size is not None)
         alarms = [*self._watch.canaries(step, canaries), *alarms]
         statistics = self._watch.statistics(observation)
         for alarm in alarms:

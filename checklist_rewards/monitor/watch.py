@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from statistics import fmean
 from typing import Any
 
 from checklist_rewards.monitor.canaries import CANARY, Canary, raised
-from checklist_rewards.monitor.detectors import Cusum, Reading, Sums, spread
+from checklist_rewards.monitor.detectors import LEAST_STEPS, Cusum, Reading, Sums, spread
 from checklist_rewards.monitor.guard import MOST_FAILURES
 from checklist_rewards.monitor.seen import Observation, Seen
 from checklist_rewards.monitor.settings import Action, MonitorSettings
@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 _STATES: tuple[TargetState, ...] = ("empty", "cut_in_thought", "unfinished", "cut")
 _MOST_PROMPTS = 10_000
 """Prompts whose last checklist is remembered."""
+NO_DATA = "no data in the log"
+"""Why a signal was not evaluated."""
 Failed = Callable[[str, Exception], None]
 
 
@@ -223,6 +225,31 @@ class Watch:
             start = self._start or (0.0,) * len(sums)
             self._start = tuple(a + b for a, b in zip(start, sums, strict=True))
         return None if self._start is None else length_matched(self._start, sums)
+
+
+def not_evaluated(
+    watch: Watch, steps: int, readings: Mapping[str, Reading], evaluated: Collection[str]
+) -> tuple[dict[str, str], bool]:
+    """The signals that were never compared with their threshold.
+
+    Args:
+        watch ([`Watch`]):
+            The signals.
+        steps (`int`):
+            Number of observations.
+        readings (mapping of `str` to [`Reading`]):
+            The readings after the last of them.
+        evaluated (collection of `str`):
+            The signals that had a size at some step.
+
+    Returns:
+        `tuple[dict[str, str], bool]`: The reason by signal, and whether some have data, but for too few steps.
+    """
+    least = watch.settings.start + LEAST_STEPS
+    rare = f"fewer than {least} steps" if steps < least else f"data in fewer than {least} steps"
+    names = [signal.name for signal in watch.signals if signal.name not in evaluated]
+    missing = {name: rare if name in readings else NO_DATA for name in names}
+    return missing, steps < least and rare in missing.values()
 
 
 def step_record(

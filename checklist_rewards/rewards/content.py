@@ -12,11 +12,9 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
-Given = TypeVar("Given")
-Computed = TypeVar("Computed")
 _SHOWN_DIGITS = 16
 
 
@@ -49,19 +47,6 @@ def described(value: Any) -> Any:
 def content_key(value: Any) -> str:
     """Hash of a prompt's content, equal for equal prompts in every process."""
     return hashlib.sha256(json.dumps(described(value), sort_keys=True).encode()).hexdigest()
-
-
-def once_per_object(compute: Callable[[Given], Computed]) -> Callable[[Given], Computed]:
-    """`compute`, called once for each object: completions of one prompt share their checklist. Objects and results are
-    kept as long as the returned function."""
-    known: dict[int, tuple[Given, Computed]] = {}
-
-    def computed(value: Given) -> Computed:
-        if id(value) not in known:
-            known[id(value)] = value, compute(value)
-        return known[id(value)][1]
-
-    return computed
 
 
 def _kind(value: Any) -> list[str]:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from checklist_rewards.chat import PARTS, CompletionReader, Part, Target, completion_text
-from checklist_rewards.checklists import Checklist
+from checklist_rewards.checklists import Checklist, once_per_object
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.rewards.call import (
     COMPLETION_IDS,
@@ -35,7 +35,7 @@ from checklist_rewards.rewards.call import (
     StagedReward,
     trainer_of,
 )
-from checklist_rewards.rewards.content import content_key, once_per_object
+from checklist_rewards.rewards.content import content_key
 from checklist_rewards.rewards.failures import (
     LEAVES_NONE_OUT,
     ON_FAILURE,

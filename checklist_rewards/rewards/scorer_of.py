@@ -32,11 +32,12 @@ class ScoringPipeline(Protocol):
 def scorer_of(
     owner: type, given: Any, arguments: Mapping[str, Any]
 ) -> tuple[ChecklistScorer, tuple[Option, ...] | None]:
-    """The scorer of a reward of the class `owner`, and the scale of a pipeline."""
+    """The scorer of a reward of the class `owner`, and its scale, or that of the pipeline."""
     own = inspect.signature(owner).parameters.values()
     known(owner.__name__, arguments, [*(p.name for p in own if p.kind is not p.VAR_KEYWORD), *ARGUMENTS, RENAMED])
     if given is None:
-        return ChecklistScorer(**arguments), None
+        own_scorer = ChecklistScorer(**arguments)
+        return own_scorer, own_scorer.scale
     steps = given.config.scorer.scale if isinstance(given, ScoringPipeline) else None
     scorer = given.scorer if isinstance(given, ScoringPipeline) else given
     if not isinstance(scorer, ChecklistScorer):
@@ -46,4 +47,4 @@ def scorer_of(
         )
     if arguments:
         raise SampleError(f"{', '.join(arguments)} cannot be combined with scorer=...; set it on the scorer.")
-    return scorer, None if steps is None else ordinal_scale(steps)
+    return scorer, scorer.scale if steps is None else ordinal_scale(steps)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import pickle
 import random
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -315,3 +316,19 @@ def test_all_completions_of_a_prompt_have_the_same_items_held_out(tmp_path):
 def test_a_degenerate_reply_with_a_score_exactly_at_the_threshold_alarms(score):
     watch = Watch(MonitorSettings(max_canary=0.7))
     assert len(watch.canaries(3, [Canary("yes", "p", "Yes.", score)])) == (score == 0.7)
+
+
+def test_the_end_of_a_run_says_which_signals_could_not_be_evaluated(caplog):
+    monitor = monitored(by_color, held_out=0.0, **QUICK)
+    for step in range(3):
+        call(monitor, step, texts(seed=step))
+    monitor.callback.on_train_end(None, None, None)
+    [said] = [message for message in caplog.messages if "could not be evaluated" in message]
+    assert re.search(rf": \d+ of {len(monitor._watch.signals)} signals of the monitor could not be evaluated: ", said)
+    assert "no data: " in said and "held_out_gap" in said and "fewer than 6 steps: " in said
+    for step in range(3, 12):
+        call(monitor, step, texts(seed=step))
+    caplog.clear()
+    monitor.callback.on_train_end(None, None, None)
+    [said] = caplog.messages
+    assert "length_change" not in said and "held_out_gap" in said
