@@ -1,6 +1,7 @@
 # The front door. Everything is set up by pip in .venv; a second run of a target installs nothing.
 #   make demo    the main job on the pocket model: checklists, GRPO, best-of-8, a plot (no vLLM needed)
-#   make test    the whole suite, with vLLM on the CPU where it can be had
+#   make test    every behaviour, with vLLM on the CPU where it can be had
+#   make test-all    the same, and the studies of recipes/ on a small scale
 #   make bench   reads per second and tokens computed, as ratios within one run
 #   make docs    the documentation, as pages in site/
 #   make test-frameworks    the adapters inside verl, ms-swift and others, each in an environment of its own (7 GB);
@@ -17,18 +18,19 @@ RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
 CAPPED := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-$$(nproc 2>/dev/null || echo 2)} HF_HUB_OFFLINE=1
 
-.PHONY: demo test test-frameworks test-versions mutants bench docs lint clean
+.PHONY: demo test test-all test-frameworks test-versions mutants bench docs lint clean
 
 demo: $(VENV)/.installed
 	$(CAPPED) $(RUN) -m checklist_rewards.cli demo --output runs/demo
 
 # The vLLM tests share one engine and one server, so they run in one process, after the others, whatever those gave.
-test: $(VENV)/.installed-test
+test: NOT_HERE := and not study
+test test-all: $(VENV)/.installed-test
 	@most=0; vllm=0; \
-	$(RUN) -m pytest -n 2 --dist loadfile -m "not vllm" || most=$$?; \
+	$(RUN) -m pytest -n 2 --dist loadfile -m "not vllm $(NOT_HERE)" || most=$$?; \
 	$(RUN) -m pytest -m vllm || vllm=$$?; \
 	said() { [ $$1 = 0 ] && echo passed || echo "FAILED (exit $$1)"; }; \
-	echo "make test: all but the vLLM tests $$(said $$most), the vLLM tests $$(said $$vllm)"; \
+	echo "make $@: all but the vLLM tests $$(said $$most), the vLLM tests $$(said $$vllm)"; \
 	exit $$((most ? most : vllm))
 
 test-frameworks: $(VENV)/.installed-test

@@ -1,9 +1,12 @@
 """What all tests share: capped threads, no network, a store of their own, the pocket world, the shared data."""
 
+import atexit
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 # Before torch is imported anywhere: oversubscribed cores make tiny models twenty times slower.
@@ -11,10 +14,29 @@ os.environ.setdefault("OMP_NUM_THREADS", "2")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
-_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "wasmtime")
-os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="checklist-rewards-tests-")
-_cache.mkdir(parents=True, exist_ok=True)  # Python in WebAssembly, compiled once and not in every run
-Path(os.environ["XDG_CACHE_HOME"], "wasmtime").symlink_to(_cache)
+
+
+def _own_cache() -> None:
+    """A cache folder for this process, without the user's store, in a folder of the run that ends with the run.
+
+    All processes of a run share the packaged models, and all runs share Python in WebAssembly: both are slow to make.
+    """
+    compiled = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "wasmtime")
+    if "CHECKLIST_REWARDS_TESTS" not in os.environ:
+        new, started_by = tempfile.mkdtemp(prefix="checklist-rewards-tests-"), os.getpid()
+        os.environ["CHECKLIST_REWARDS_TESTS"] = new
+        atexit.register(lambda: os.getpid() == started_by and shutil.rmtree(new, ignore_errors=True))
+    run = Path(os.environ["CHECKLIST_REWARDS_TESTS"])
+    own = run / os.environ.get("PYTEST_XDIST_WORKER", "main")
+    for folder, shared in (("wasmtime", compiled.resolve()), ("checklist-rewards/models", run / "models")):
+        shared.mkdir(parents=True, exist_ok=True)
+        (own / folder).parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):  # a process that a test has started
+            (own / folder).symlink_to(shared)
+    os.environ["XDG_CACHE_HOME"] = str(own)
+
+
+_own_cache()
 
 collect_ignore = ["frameworks"]  # other environments: make test-frameworks
 REPO = Path(__file__).resolve().parent.parent

@@ -14,6 +14,7 @@ case "$*" in *"not vllm"*) exit $MOST;; *) exit $VLLM;; esac
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+@pytest.mark.parametrize(("target", "left_out"), [("test", "not vllm and not study"), ("test-all", "not vllm ")])
 @pytest.mark.parametrize(
     ("most", "vllm", "code", "said"),
     [
@@ -23,22 +24,24 @@ case "$*" in *"not vllm"*) exit $MOST;; *) exit $VLLM;; esac
         (1, 3, 1, "all but the vLLM tests FAILED (exit 1), the vLLM tests FAILED (exit 3)"),
     ],
 )
-def test_the_vllm_half_runs_and_reports_even_if_the_first_half_fails(tmp_path, most, vllm, code, said):
+def test_the_vllm_half_runs_and_reports_even_if_the_first_half_fails(
+    tmp_path, target, left_out, most, vllm, code, said
+):
     python, calls = tmp_path / "python", tmp_path / "calls"
     python.write_text(PYTHON)
     python.chmod(0o755)
     for name in (".installed", ".installed-test"):  # nothing is left to install
         (tmp_path / name).touch()
     done = subprocess.run(
-        ["make", "test", f"VENV={tmp_path}", f"RUN={python}"],
+        ["make", target, f"VENV={tmp_path}", f"RUN={python}"],
         cwd=REPO,
         env={"PATH": "/usr/bin:/bin", "CALLS": str(calls), "MOST": str(most), "VLLM": str(vllm)},
         capture_output=True,
         text=True,
     )
     assert calls.read_text().splitlines() == [
-        "-m pytest -n 2 --dist loadfile -m not vllm",
+        f"-m pytest -n 2 --dist loadfile -m {left_out}",
         "-m pytest -m vllm",
     ]
-    assert done.stdout.splitlines()[-1] == f"make test: {said}"
+    assert done.stdout.splitlines()[-1] == f"make {target}: {said}"
     assert (done.returncode == 0) == (code == 0) and (code == 0 or f"Error {code}" in done.stderr)

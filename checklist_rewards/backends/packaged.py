@@ -62,15 +62,18 @@ def packaged_dir(name: str) -> str:
     """
     folder = packaged_folder(name)
     if not (folder / "config.json").is_file():
+        from filelock import FileLock
         from safetensors import SafetensorError
 
-        logger.warning("preparing the model %r in %s; this is done once.", name, folder)
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=folder.parent) as temporary:
-                built = Path(temporary) / "model"
-                _build(name, built)
-                _placed(built, folder)
+            with FileLock(folder.parent / f".{name}.lock"):  # the other ranks wait for the first
+                if not (folder / "config.json").is_file():
+                    logger.warning("preparing the model %r in %s; this is done once.", name, folder)
+                    with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=folder.parent) as temporary:
+                        built = Path(temporary) / "model"
+                        _build(name, built)
+                        built.rename(folder)
         except (OSError, SafetensorError) as error:
             why = getattr(error, "strerror", None) or error
             raise ModelError(f"model {name!r} cannot be written to {folder} ({why}).") from error
@@ -80,14 +83,6 @@ def packaged_dir(name: str) -> str:
 def packaged_folder(name: str) -> Path:
     """Where the folder of a packaged model is, or will be. Raises [`ModelError`] if packages are missing."""
     return default_store_path().parent / "models" / packaged_key(name)
-
-
-def _placed(built: Path, folder: Path) -> None:
-    try:
-        built.rename(folder)
-    except OSError:
-        if not (folder / "config.json").is_file():  # otherwise another process was faster
-            raise
 
 
 def english_adapter() -> Path:

@@ -219,7 +219,7 @@ def train_encoder(
                 lr_scheduler_type="linear",
                 use_cpu=not torch.cuda.is_available(),
                 seed=training.seed,
-                batch_sampler=lambda *_, **__: Batches(pairs, training),  # type: ignore[arg-type]
+                batch_sampler=lambda *_, **__: Batches(pairs, training),
                 save_strategy="no",
                 logging_strategy="no",
                 report_to="none",

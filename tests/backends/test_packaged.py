@@ -1,6 +1,8 @@
 """Models that come from installed packages."""
 
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from checklist_rewards.backends.bounds import local_tokenizer
 from checklist_rewards.backends.packaged import english_adapter, packaged_dir
 from checklist_rewards.errors import ModelError
 from tests.backends.test_engine import read
+from tests.conftest import HANG
 
 
 @pytest.fixture
@@ -63,17 +66,19 @@ def test_a_path_is_never_a_packaged_model(built, tmp_path, monkeypatch):
     assert resolve_model("smollm2") != str(tmp_path / "smollm2")
 
 
-def test_another_process_may_be_faster(built, monkeypatch):
-    inner = packaged._build
+def test_who_comes_while_a_model_is_made_waits_for_it(built, monkeypatch):
+    inner, begun = packaged._build, threading.Event()
 
     def slow(name, folder):
+        begun.set()
         inner(name, folder)
-        monkeypatch.setattr(packaged, "_build", inner)
-        packaged_dir("smollm2")  # as another process would at this moment
 
     monkeypatch.setattr(packaged, "_build", slow)
-    assert packaged_dir("smollm2") == packaged_dir("smollm2")
-    assert len(built) == 2
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(packaged_dir, "smollm2")
+        assert begun.wait(HANG)
+        assert pool.submit(packaged_dir, "smollm2").result(HANG) == first.result(HANG)
+    assert len(built) == 1
 
 
 @pytest.mark.parametrize(
@@ -87,7 +92,7 @@ def test_an_interrupted_build_leaves_nothing(built, tmp_path, monkeypatch, error
     monkeypatch.setattr(packaged, "_build", broken)
     with pytest.raises(ModelError, match=r"'smollm2' cannot be written to .*No space left on device\)"):
         packaged_dir("smollm2")
-    assert not list((tmp_path / "checklist-rewards" / "models").iterdir())
+    assert [path.name for path in (tmp_path / "checklist-rewards" / "models").iterdir()] == [".smollm2.lock"]
 
 
 def test_missing_packages_are_named(monkeypatch, tmp_path):

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -55,24 +56,27 @@ def answers_in(store: Path, where: str = "") -> int:
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("resume")
-@pytest.mark.parametrize(("name", "count"), [("early", answers_in), ("late", reads_in)])
-def test_kill_9_in_the_middle_of_run_then_run_again(folder, name, count):
-    killed = start(folder, name)
-    # early: while writing checklists, late: while scoring
-    until(lambda: count(folder / f"{name}.sqlite") or killed.poll() is not None)
-    assert killed.poll() is None, "it ended before it could be killed"
-    os.kill(killed.pid, signal.SIGKILL)
-    assert killed.wait() == -signal.SIGKILL
-    assert not (folder / f"{name}.jsonl").exists()
-    paid = reads_in(folder / f"{name}.sqlite")
+def test_kill_9_in_the_middle_of_run_then_run_again(folder):
+    store = folder / "killed.sqlite"
+    for count in (answers_in, reads_in):  # while it writes checklists, then while it scores
+        kill(start(folder, "killed"), lambda count=count: count(store))
+        assert not (folder / "killed.jsonl").exists()
+        paid = reads_in(store)
 
-    assert start(folder, name).wait() in (0, 1)
-    whole, again = (json.loads((folder / f"{run}.json").read_text())["receipt"] for run in ("whole", name))
+    assert start(folder, "killed").wait() in (0, 1)
+    whole, again = (json.loads((folder / f"{run}.json").read_text())["receipt"] for run in ("whole", "killed"))
     assert again["asked"] == whole["asked"] - paid
     assert again["stored"] == whole["stored"] + paid
-    assert answers_in(folder / f"{name}.sqlite") == answers_in(folder / "whole.sqlite")
-    one, other = read_jsonl(folder / "whole.jsonl"), read_jsonl(folder / f"{name}.jsonl")
+    assert answers_in(store) == answers_in(folder / "whole.sqlite")
+    one, other = read_jsonl(folder / "whole.jsonl"), read_jsonl(folder / "killed.jsonl")
     assert len(one) == ROWS and close(one, other)
+
+
+def kill(run: subprocess.Popen, due: Callable[[], int]) -> None:
+    until(lambda: due() or run.poll() is not None)
+    assert run.poll() is None, "it ended before it could be killed"
+    os.kill(run.pid, signal.SIGKILL)
+    assert run.wait() == -signal.SIGKILL
 
 
 def close(one, other) -> bool:

@@ -43,6 +43,7 @@ def test_fixed_checklists_lack_families_and_complete_ones_lack_none(tmp_path):
         assert not {parse_question(question).family for question in fixed} & OVERLOOKED
 
 
+@pytest.mark.study
 def test_a_run_evolves_its_checklists(tmp_path):
     import evolving
 

@@ -235,6 +235,7 @@ def test_few_false_alarms_come_before_many_runs_in_time():
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("trainers")
+@pytest.mark.study
 def test_a_run_and_its_table(tmp_path, capsys, monkeypatch):
     from hacking import run, start
     from hacking.evaluate import main

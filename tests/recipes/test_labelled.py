@@ -22,6 +22,7 @@ def test_labels_are_the_truth_by_code():
 
 
 @pytest.mark.slow
+@pytest.mark.study
 def test_the_pocket_judge_is_measured_and_calibrated_on_tasks_it_was_not_fitted_on(scorer, tmp_path):
     rows = list(labelled_rows(25, seed=11))
     scores = scorer.score_batch([Sample(row["checklist"], row["target"], row["prompt"]) for row in rows])

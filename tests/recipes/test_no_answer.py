@@ -45,6 +45,7 @@ def test_evidence_counts_what_a_judge_must_not_read():
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("trainers")
+@pytest.mark.study
 def test_the_smallest_study_trains_every_arm_and_continues(tmp_path, monkeypatch):
     how = ["--output", str(tmp_path), "--arms", "unscored", "masked", "--seeds", "0", "--steps", "2", "--groups", "1"]
     how += ["--tokens", "24", "--start-steps", "2", "--train-prompts", "4", "--test-prompts", "2"]

@@ -125,6 +125,7 @@ def test_the_mean_of_log_odds():
 
 
 @pytest.mark.slow
+@pytest.mark.study
 def test_the_whole_recipe_on_a_small_world_and_a_second_run_trains_nothing(tmp_path, monkeypatch):
     folder = tmp_path / "data" / "realsumm"
     folder.mkdir(parents=True)

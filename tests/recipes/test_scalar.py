@@ -102,6 +102,7 @@ def test_the_table_has_a_row_per_budget_and_reward_and_leaves_out_what_was_not_r
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("trainers")
+@pytest.mark.study
 def test_the_smallest_study_trains_every_reward_and_continues(tmp_path, monkeypatch):
     import scalar.run
     from scalar.rewards import ARMS, ScalarReward

@@ -19,6 +19,7 @@ from tests.serving import serving
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.study
 def test_a_short_run_has_no_errors_and_knows_the_servers_memory(tmp_path, workers):
     report = tmp_path / "serve.json"
     command = [sys.executable, "-P", "recipes/benchmarks/serve.py", "--seconds", "1", "--clients", "8"]

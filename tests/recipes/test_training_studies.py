@@ -24,6 +24,7 @@ def test_the_demo_says_what_the_reward_cost(tmp_path, capsys):
     assert (tmp_path / "curves.png").is_file() and (tmp_path / "policy" / "model.safetensors").is_file()
 
 
+@pytest.mark.study
 def test_soft_and_hard_rewards_start_from_the_same_completions(tmp_path, monkeypatch):
     import soft_vs_hard
 
@@ -40,6 +41,7 @@ def test_soft_and_hard_rewards_start_from_the_same_completions(tmp_path, monkeyp
     assert soft_vs_hard.main([*how, *TINY])["arms"] == summary["arms"]
 
 
+@pytest.mark.study
 def test_rewards_per_criterion_train_and_continue(tmp_path, monkeypatch):
     import per_criterion
 
