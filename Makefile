@@ -23,11 +23,14 @@ CAPPED := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-$$(nproc 2>/dev/null || echo 2)} H
 demo: $(VENV)/.installed
 	$(CAPPED) $(RUN) -m checklist_rewards.cli demo --output runs/demo
 
+# Three processes, because those on two cores often wait for servers, browsers and clusters.
 # The vLLM tests share one engine and one server, so they run in one process, after the others, whatever those gave.
-test: NOT_HERE := and not study
-test test-all: $(VENV)/.installed-test
+NOT_HERE := and not study
+test-all: NOT_HERE :=
+test-all: test
+test: $(VENV)/.installed-test
 	@most=0; vllm=0; \
-	$(RUN) -m pytest -n 2 --dist loadfile -m "not vllm $(NOT_HERE)" || most=$$?; \
+	$(RUN) -m pytest -n 3 --dist loadfile -m "not vllm $(NOT_HERE)" || most=$$?; \
 	$(RUN) -m pytest -m vllm || vllm=$$?; \
 	said() { [ $$1 = 0 ] && echo passed || echo "FAILED (exit $$1)"; }; \
 	echo "make $@: all but the vLLM tests $$(said $$most), the vLLM tests $$(said $$vllm)"; \

@@ -40,8 +40,8 @@ def test_the_vllm_half_runs_and_reports_even_if_the_first_half_fails(
         text=True,
     )
     assert calls.read_text().splitlines() == [
-        f"-m pytest -n 2 --dist loadfile -m {left_out}",
+        f"-m pytest -n 3 --dist loadfile -m {left_out}",
         "-m pytest -m vllm",
     ]
-    assert done.stdout.splitlines()[-1] == f"make {target}: {said}"
+    assert done.stdout.splitlines()[-1] == f"make test: {said}"
     assert (done.returncode == 0) == (code == 0) and (code == 0 or f"Error {code}" in done.stderr)

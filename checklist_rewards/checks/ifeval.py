@@ -88,27 +88,84 @@ INSTRUCTIONS = tuple(_SPECS)
 """IFEval's names of the 25 kinds of instructions."""
 
 
-def check_of_instruction(instruction: str, kwargs: Mapping[str, Any]) -> Check:
+def spec_of_instruction(instruction: str, kwargs: Mapping[str, Any]) -> Spec:
+    """The specification of the check of one instruction; see [`check_of_instruction`]."""
+    return _checked(instruction, kwargs)[0]
+
+
+def check_of_instruction(instruction: str, kwargs: Mapping[str, Any] | None) -> Check:
     """Create the check of one instruction.
 
     Args:
         instruction (`str`): IFEval's `instruction_id`, such as "length_constraints:number_words".
-        kwargs (mapping): IFEval's `kwargs`. None means that the argument is absent.
+        kwargs (mapping, *optional*): IFEval's `kwargs`. None, for all or for one of them, means that it is absent.
 
     Raises:
         ChecklistError: If the instruction is unknown, or an argument is missing or invalid.
     """
+    return _checked(instruction, kwargs)[1]
+
+
+def _checked(instruction: str, kwargs: Mapping[str, Any] | None) -> tuple[Spec, Check]:
     if instruction not in _SPECS:
         raise ChecklistError(f"unknown IFEval instruction {instruction!r}; allowed: {', '.join(INSTRUCTIONS)}.")
-    arguments = {name: value for name, value in kwargs.items() if value is not None}
+    arguments = {name: value for name, value in (kwargs or {}).items() if value is not None}
     try:
-        return check_of(_SPECS[instruction](arguments))
+        spec = _SPECS[instruction](arguments)
+        return spec, check_of(spec)
     except KeyError as error:
         raise ChecklistError(
             f"instruction {instruction!r}: the argument {error} is missing; got {arguments!r}."
         ) from None
     except (TypeError, ValueError) as error:
         raise ChecklistError(f"instruction {instruction!r}: {error}.") from None
+
+
+def _quantity(spec: Spec, thing: str) -> str:
+    if "exactly" in spec:
+        return f"exactly {spec['exactly']} {thing}"
+    return f"at least {spec['at_least']} {thing}" if "at_least" in spec else f"at most {spec['at_most']} {thing}"
+
+
+def _all_of(words: Any, last: str) -> str:
+    quoted = [f'"{word}"' for word in words]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} {last} {quoted[-1]}"
+
+
+_QUESTIONS: dict[str, Callable[[Spec], str]] = {
+    "words": lambda s: f"have {_quantity(s, 'words')}",
+    "sentences": lambda s: f"have {_quantity(s, 'sentences')}",
+    "paragraphs": lambda s: f"have {_quantity(s, 'paragraphs')}",
+    "bullets": lambda s: f"have {_quantity(s, 'bullet points')}",
+    "highlights": lambda s: f"highlight {_quantity(s, 'passages')} with asterisks",
+    "sections": lambda s: f'have {_quantity(s, "sections")} marked with "{s["marker"]}"',
+    "placeholders": lambda s: f"have {_quantity(s, 'placeholders')} in square brackets",
+    "capital_words": lambda s: f"have {_quantity(s, 'words in capital letters')}",
+    "keywords": lambda s: f"contain {_all_of(s['words'], 'or' if s.get('need') == 'any' else 'and')}",
+    "forbidden": lambda s: f"do without {_all_of(s['words'], 'and')}",
+    "keyword_count": lambda s: f'contain "{s["word"]}" {_quantity(s, "times")}',
+    "letters": lambda s: f'contain "{s["letters"]}" {_quantity(s, "times")}',
+    "language": lambda s: f"use only the language {s['language']!r}",
+    "json": lambda s: "consist of valid JSON only",
+    "title": lambda s: "have a title in double angular brackets",
+    "postscript": lambda s: f'end with a postscript that starts with "{s["marker"]}"',
+    "quoted": lambda s: "stand in double quotation marks as a whole",
+    "ends": lambda s: f'end with "{s["phrase"]}"',
+    "repeats_prompt": lambda s: "begin by repeating the request word for word",
+    "two_responses": lambda s: "give two different answers, separated by six asterisks",
+    "paragraph_start": lambda s: f'begin paragraph {s["paragraph"]} with "{s["word"]}"',
+    "casing": lambda s: f"use {'capital' if s['casing'] == 'upper' else 'small'} letters only",
+    "all": lambda s: " and ".join(_QUESTIONS[inner["type"]](inner) for inner in s["checks"]),
+}
+
+
+def question_of_instruction(spec: Mapping[str, Any]) -> str:
+    """The specification of a check of this module as a question, for reports and for people.
+
+    >>> question_of_instruction({"type": "words", "at_least": 300})
+    'Does the response have at least 300 words?'
+    """
+    return f"Does the response {_QUESTIONS[spec['type']](dict(spec))}?"
 
 
 def follows(check: Check, response: str) -> bool:

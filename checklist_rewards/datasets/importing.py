@@ -1,6 +1,10 @@
-"""Importing existing checklists: from a file whose rows have a checklist, or from a rubric format of `rubrics.py`.
+"""Importing checklists and rubrics of other projects: any source of `sources.py`, in any format of `rubrics.py`.
 
-Every row is validated. The error of the first invalid row names its line, key and item.
+    imported = imported_rows("healthbench.jsonl")
+    print(imported.taken())
+    for row, checklist in imported.rows: ...
+
+Every row is validated. The error of the first invalid row names its file, line, key and item.
 """
 
 from __future__ import annotations
@@ -8,12 +12,13 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from checklist_rewards.checklists import Checklist, ChecklistItem
+from checklist_rewards.checklists import CANNOT_ASSESS, NO, YES, Checklist, ChecklistItem
 from checklist_rewards.datasets.columns import (
     CHECKLIST_COLUMNS,
     PROMPT,
@@ -23,79 +28,137 @@ from checklist_rewards.datasets.columns import (
     prompt_of,
     request_of,
 )
-from checklist_rewards.datasets.criteria import json_or_text
-from checklist_rewards.datasets.rubrics import DOCUMENTS, FORMATS, FoundRows, read_rubrics, rubric_format
+from checklist_rewards.datasets.criteria import PARTS, Counts, CriteriaReader, keys_of
+from checklist_rewards.datasets.rubrics import ROWS, Format, copies, detected, inferred, known_formats
+from checklist_rewards.datasets.sources import read_source
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import write_text
-from checklist_rewards.files.rows import Row, read_rows, write_rows
+from checklist_rewards.files.cells import at, decoded, messages_in, without
+from checklist_rewards.files.rows import Row, write_rows
+from checklist_rewards.pipelines.files import FORMATS as DOCUMENTS
+from checklist_rewards.pipelines.files import read_model
 from checklist_rewards.scores.scales import with_abstention
-from checklist_rewards.validation import import_extra, one_of
+from checklist_rewards.validation import import_extra, unknown
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-TARGET, CHECKLIST = "target", "checklist"
-AUTO, ROWS = "auto", "rows"
+TARGET, CHECKLIST, REFERENCE, LABELS = "target", "checklist", "reference", "labels"
+AUTO, AUTORUBRIC = "auto", "autorubric"
+Found = tuple[dict[str, Any], Checklist]
+"""A row without its checklist, and the checklist. The row has a `prompt` unless the file has none."""
+
+_LOOKED_AT = 16
+"""Rows that are looked at to find the format."""
+_VERDICTS = {"MET": YES, "UNMET": NO, "CANNOT_ASSESS": CANNOT_ASSESS}
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedRows:
-    """The rows of a file."""
+    """The rows of a source."""
 
-    format: str
-    rows: Iterator[tuple[dict[str, Any], Checklist]]
-    """Each row without its checklist, and the checklist. Rows have a `prompt` unless the file has none."""
-    left_out: Counter[str] = field(default_factory=Counter)
-    """Dropped fields with the number of items that had them; complete once all rows have been read."""
+    format: Format
+    rows: Iterator[Found]
+    counts: Counts = field(default_factory=Counts)
+    """What was dropped, taken and changed; complete once all rows have been read."""
+
+    @property
+    def left_out(self) -> Counter[str]:
+        """Dropped fields with the number of items that had them."""
+        return self.counts.dropped
+
+    def taken(self) -> list[str]:
+        """What was taken for what, one line for each part; complete once all rows have been read."""
+        format, counts = self.format, self.counts
+        lines = [f"criteria: {format.checklist or 'the whole row'} ({format.shape})"]
+        lines += [f"prompt: {' + '.join(format.prompt)}"] if format.prompt else []
+        lines += [
+            f"{part}: {key}" for part, key in format.item.items() if part != "options" or counts.taken["options"]
+        ]
+        lines += [f"reference: {format.reference}"] if format.reference else []
+        lines += [f"target: {format.target}"] if format.target else []
+        if counts.words:
+            lines.append(
+                "weights: " + ", ".join(f"{word} = {weight:g}" for word, weight in sorted(counts.words.items()))
+            )
+        for name, what in (
+            ("required", "gates"),
+            ("options", "items with options"),
+            ("check", "items with code checks"),
+        ):
+            lines += [f"{what}: {counts.taken[name]}"] if counts.taken[name] else []
+        if counts.pitfalls["avoided"]:
+            lines.append(
+                f"negative weights: {counts.pitfalls['fault']} texts state a fault, {counts.pitfalls['avoided']} say what "
+                f"is avoided and got a positive weight, {counts.pitfalls['unclear']} do not say"
+            )
+        if format.metric:
+            lines.append(f"the data set's own score: --metric {format.metric}")
+        return lines
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """How to import; see [`import_checklists`]."""
+
+    format: str | Path | Format = AUTO
+    prompt_key: str | Sequence[str] | None = None
+    checklist_key: str | None = None
+    target_key: str | None = None
+    item_keys: Mapping[str, str] | None = None
+    may_abstain: bool = False
+    source: str | None = None
+    drop: Collection[str] = ()
+    pitfalls: Literal["fault", "avoided"] | None = None
+    weights: Mapping[str, float] | None = None
 
 
 def import_checklists(
-    path: str | Path,
+    path: str | Path | Dataset,
     *,
-    format: str = AUTO,
-    prompt_key: str | Sequence[str] = PROMPT,
-    checklist_key: str = CHECKLIST,
+    format: str | Path = AUTO,
+    prompt_key: str | Sequence[str] | None = None,
+    checklist_key: str | None = None,
     target_key: str | None = None,
     item_keys: Mapping[str, str] | None = None,
     may_abstain: bool = False,
     source: str | None = None,
+    drop: Collection[str] = (),
+    pitfalls: Literal["fault", "avoided"] | None = None,
+    weights: Mapping[str, float] | None = None,
 ) -> Dataset:
-    """Import a file with checklists as a dataset.
+    """Import checklists or rubrics as a dataset.
 
     Args:
-        path (`str` or `Path`): a JSONL, CSV or Parquet file; for some formats a JSON or YAML file.
-        format (`str`, *optional*, defaults to `"auto"`): `"rows"` for rows with a checklist in this package's format
-            under any key names, or one of `rubrics.FORMATS` (see `datasets/rubrics.py`). `"auto"` detects the format
-            from the first entries.
-        prompt_key (`str` or sequence of `str`, *optional*, defaults to `"prompt"`): the key of the prompt (a string or
-            chat messages). The nonblank texts of several keys are joined by blank lines.
-        checklist_key (`str`, *optional*, defaults to `"checklist"`): the key of the checklist: a list of strings or of
-            mappings, or a JSON string of one.
+        path (`str`, `Path` or `Dataset`): a file, a folder or a pattern of files (.jsonl, .csv, .parquet, .json,
+            .yaml), a dataset, or the name of one on the hub.
+        format (`str` or `Path`, *optional*, defaults to `"auto"`): the name of a packaged format, or the YAML file of
+            another one (see [`rubrics.Format`]). `"auto"` detects it: a packaged format that fits, otherwise by shape.
+        prompt_key (`str` or sequence of `str`, *optional*): the key of the prompt (a string or chat messages); dotted
+            for a value inside another. The nonblank texts of several keys are joined by blank lines.
+        checklist_key (`str`, *optional*): the key of the criteria.
         target_key (`str`, *optional*): the key of a text to score; its column is renamed to `target`.
-        item_keys (mapping, *optional*): item fields with other names, such as `{"question": "criterion", "weight":
-            "points"}`. The name is a key of the items, or of the row with one value per item (lists of strings are
-            joined by ", "). With `item_keys`, unknown fields of items are dropped with a warning; without it, they are
-            an error.
+        item_keys (mapping, *optional*): the keys of parts of items, such as `{"question": "criterion", "weight":
+            "points"}`. A key is one of the items, or of the row with one value per item (lists of strings are joined
+            by ", ").
         may_abstain (`bool`, *optional*, defaults to `False`): allow "cannot_assess" for every question.
         source (`str`, *optional*): origin of the checklists, for the column `checklist_source`.
+        drop (collection of `str`): keys of items to drop although they sound like part of the score.
+        pitfalls (`str`, *optional*): `"fault"` or `"avoided"`: what a text with a negative weight says that does not
+            say it itself.
+        weights (mapping, *optional*): numbers for weights in words, such as `{"Critical": 4}`.
 
     Returns:
-        [`~datasets.Dataset`]: The columns of [`checklist_features`] and all other columns of the file.
+        [`~datasets.Dataset`]: The columns of [`checklist_features`] and all other columns of the source.
 
     Raises:
         SampleError, ChecklistError: If a row is not valid.
 
     Example:
 
-        >>> import_checklists(
-        ...     "infobench.jsonl",
-        ...     prompt_key=("instruction", "input"),
-        ...     checklist_key="decomposed_questions",
-        ...     target_key="output",
-        ...     item_keys={"category": "question_label"},
-        ... )  # doctest: +SKIP
+        >>> import_checklists("infobench.jsonl", target_key="output")  # doctest: +SKIP
     """
     import_extra("datasets", extra="datasets")
     imported = imported_rows(
@@ -107,68 +170,78 @@ def import_checklists(
         item_keys=item_keys,
         may_abstain=may_abstain,
         source=source,
+        drop=drop,
+        pitfalls=pitfalls,
+        weights=weights,
     )
+    name = path if isinstance(path, str | Path) else "the dataset"
 
     def rows() -> Iterator[dict[str, Any]]:
         for row, checklist in imported.rows:
             if PROMPT not in row:
                 raise SampleError(
-                    f"{path}: the checklist has no prompt, but every row of a dataset needs one; `checklists import` "
+                    f"{name}: the checklist has no prompt, but every row of a dataset needs one; `checklists import` "
                     "writes it to a .json file that can be used for all rows of another file."
                 )
             yield row | checklist_columns(checklist)
 
     dataset = dataset_from_rows(rows(), CHECKLIST_COLUMNS)
     if dataset is None:
-        raise SampleError(f"{path}: the file has no rows.")
+        raise SampleError(f"{name}: the file has no rows.")
     if imported.left_out:
-        logger.warning("%s: dropped fields that items do not have: %s", path, listed_fields(imported.left_out))
+        logger.warning("%s: dropped fields that items do not have: %s", name, listed_fields(imported.left_out))
     return in_order(dataset)
 
 
-def imported_rows(
-    path: str | Path,
-    *,
-    format: str = AUTO,
-    prompt_key: str | Sequence[str] = PROMPT,
-    checklist_key: str = CHECKLIST,
-    target_key: str | None = None,
-    item_keys: Mapping[str, str] | None = None,
-    may_abstain: bool = False,
-    source: str | None = None,
-) -> ImportedRows:
-    """The rows of [`import_checklists`] as an iterator, with the count of dropped fields."""
-    item_keys = item_keys or {}
-    for name in item_keys:
-        if name not in ChecklistItem.model_fields:
-            allowed = ", ".join(ChecklistItem.model_fields)
-            raise SampleError(f"item_keys: {name!r} is not a field of an item; allowed: {allowed}.")
-    one_of("format", format, (AUTO, ROWS, *FORMATS))
-    named = checklist_key != CHECKLIST or prompt_key != PROMPT or bool(item_keys)
-    if named and format in FORMATS:
+def imported_rows(path: str | Path | Dataset, **settings: Any) -> ImportedRows:
+    """The rows of [`import_checklists`] as an iterator, with what was taken and left. It has the same arguments."""
+    how = _Settings(**settings)
+    for name in how.item_keys or ():
+        if name not in PARTS and name not in ChecklistItem.model_fields:
+            raise SampleError(f"item_keys: {name!r} is not a field of an item; allowed: {', '.join(PARTS)}.")
+    source = read_source(path)
+    where = str(path) if isinstance(path, str | Path) else "the dataset"
+    known = _named_format(how)
+    peeked = list(islice(source, _LOOKED_AT))
+    if known is None:
+        known = _found_format([row.data for row in peeked], peeked[0].where if len(peeked) else where, how)
+    elif known.name == AUTORUBRIC and peeked and "_autorubric" not in peeked[0].data:
         raise SampleError(
-            f"format={format!r} has fixed keys; prompt_key, checklist_key and item_keys require format='rows'."
+            f"{where}: format='autorubric' requires a {', '.join(DOCUMENTS)} file with 'rubric' and 'items'."
         )
-    if format == AUTO:
-        format = ROWS if named else rubric_format(path) or ROWS
-        if format == ROWS and Path(path).suffix.lower() in DOCUMENTS:
-            raise SampleError(f"{path}: unknown format; set `format` to one of {', '.join(FORMATS)}.")
-    left_out: Counter[str] = Counter()
-    if format == ROWS:
-        keys = (prompt_key,) if isinstance(prompt_key, str) else tuple(prompt_key)
-        imported = _own_rows(path, keys, checklist_key, target_key, item_keys, left_out)
-    else:
-        imported = _rubric_rows(read_rubrics(path, format, left_out), target_key)
+    format = _with_keys(known, how)
+    counts = Counts()
+    reader = CriteriaReader(
+        format.name,
+        format.shape,
+        {"question": "question", **format.item},
+        counts,
+        default_weight=format.default_weight,
+        words={word.lower(): n for word, n in (how.weights or format.words or {}).items()} or None,
+        drop=frozenset((*format.drop, *how.drop)),
+        pitfalls=how.pitfalls,
+        ask_pitfalls=format.pitfalls,
+        needed=frozenset(how.item_keys or ()),
+    )
+    every = chain(peeked, source)
+    found = _autorubric(every, reader, counts) if format.name == AUTORUBRIC else _rows(every, format, reader, how)
 
-    def rows() -> Iterator[tuple[dict[str, Any], Checklist]]:
-        for row, checklist in imported:
-            checklist = with_abstention(checklist) if may_abstain else checklist
-            yield row, checklist if source is None else checklist.model_copy(update={"source": source})
+    def rows() -> Iterator[Found]:
+        for row, checklist in found:
+            checklist = with_abstention(checklist) if how.may_abstain else checklist
+            yield row, checklist if how.source is None else checklist.model_copy(update={"source": how.source})
+        if counts.undecided is not None:
+            said = counts.pitfalls
+            raise SampleError(
+                f"{counts.undecided}: this text has a negative weight and does not say whether it is a fault or what a "
+                f"good response avoids, like {said['unclear']} of {said.total()} such texts ({said['fault']} state a "
+                f"fault, {said['avoided']} say what is avoided). Set --pitfalls fault, or --pitfalls avoided."
+            )
 
-    return ImportedRows(format, rows(), left_out)
+    return ImportedRows(format, rows(), counts)
 
 
-def write_imported(imported: ImportedRows, file: Path, output: Path) -> tuple[int | None, int]:
+def write_imported(imported: ImportedRows, file: str | Path, output: Path) -> tuple[int | None, int]:
     """Write imported rows, or with an output in .json the only checklist of the file.
 
     Args:
@@ -207,95 +280,251 @@ def listed_fields(left_out: Counter[str]) -> str:
     return ", ".join(f"{name} ({count})" for name, count in sorted(left_out.items()))
 
 
-def _own_rows(
-    path: str | Path,
-    keys: Sequence[str],
-    checklist_key: str,
-    target_key: str | None,
-    item_keys: Mapping[str, str],
-    left_out: Counter[str],
-) -> Iterator[tuple[dict[str, Any], Checklist]]:
-    """Rows with a checklist that [`Checklist.parse`] accepts after renaming the keys of items."""
-    renamed = {PROMPT: keys, TARGET: (target_key,)} if target_key else {PROMPT: keys}
-    replaced = {*keys, checklist_key, target_key, *CHECKLIST_COLUMNS}
-    for row in read_rows(path):
-        _check_keys(row, [*keys, checklist_key, *([target_key] if target_key else [])], renamed)
-        prompt = prompt_of(row.data, keys, row.where)
-        request_of(prompt, None, row.where)
-        checklist = Checklist.parse(_named(row, checklist_key, item_keys, left_out), row.where)
-        origin = {
-            "source": checklist.source or row.data.get("checklist_source") or None,
-            "model": checklist.model or row.data.get("checklist_model") or None,
-        }
-        yield (
-            {PROMPT: prompt}
-            | ({TARGET: row.data[target_key]} if target_key else {})
-            | {name: value for name, value in row.data.items() if name not in replaced},
-            checklist.model_copy(update=origin),
-        )
+# --- the format ------------------------------------------------------------------------------------------------------
 
 
-def _rubric_rows(rows: FoundRows, target_key: str | None) -> Iterator[tuple[dict[str, Any], Checklist]]:
-    """Rows of a rubric format, with validated prompts, the target renamed, and no column overwritten."""
-    for where, columns in rows:
-        checklist = columns.pop(CHECKLIST)
-        if target_key is not None:
-            _check_keys(Row(0, columns, where), [target_key], {TARGET: (target_key,)})
-            columns = {(TARGET if name == target_key else name): value for name, value in columns.items()}
-        reserved = [name for name in columns if name in CHECKLIST_COLUMNS]
-        if reserved:
-            raise SampleError(f"{where}: the column name {reserved[0]!r} is reserved; rename the column.")
-        if PROMPT in columns:
-            request_of(columns[PROMPT], None, where)
-        yield columns, checklist
-
-
-def _check_keys(row: Row, needed: Sequence[str], renamed: Mapping[str, Sequence[str | None]]) -> None:
-    for key in needed:
-        if key not in row.data:
-            raise SampleError(f"{row.where}: key {key!r} not found; the keys are {', '.join(row.data)}.")
-    for name, keys in renamed.items():
-        if name in row.data and name not in keys:
-            raise SampleError(
-                f"{row.where}: {keys[0]!r} would be renamed to {name!r}, but that column exists; rename it."
-            )
-
-
-def _named(row: Row, checklist_key: str, item_keys: Mapping[str, str], left_out: Counter[str]) -> Any:
-    """The checklist of a row, with item fields renamed to those of [`ChecklistItem`]."""
-    value = row.data[checklist_key]
-    if not item_keys:
-        return value
-    value = json_or_text(value)
-    origin = value if isinstance(value, Mapping) and "items" in value else {}
-    items = origin.get("items", value)
-    if not isinstance(items, list):
-        return value  # Checklist.parse raises the error
-    parsed = [dict(item) if isinstance(item, Mapping) else {"question": item} for item in items]
-    named = [{name: item[name] for name in ChecklistItem.model_fields if name in item} for item in parsed]
-    used = {*ChecklistItem.model_fields, *item_keys.values()}
-    left_out.update(key for item in parsed for key in item if key not in used)
-    for name, key in item_keys.items():
-        if any(key in item for item in parsed):
-            values = [item.get(key) for item in parsed]
-        else:
-            values = _one_per_item(row, key, len(items))
-        for item, content in zip(named, values, strict=True):
-            item[name] = content
-    return {**origin, "items": named}
-
-
-def _one_per_item(row: Row, key: str, count: int) -> list[Any]:
-    values = json_or_text(row.data.get(key))
-    if not isinstance(values, list) or len(values) != count:
+def _named_format(how: _Settings) -> Format | None:
+    """The format that the user named; None for one that is to be found."""
+    if isinstance(how.format, Format):
+        return how.format
+    name = str(how.format)
+    if name in (AUTO, ROWS):
+        return None
+    if Path(name).suffix.lower() in (".yaml", ".yml"):
+        return read_model(Format, name)
+    known = known_formats()
+    if name not in known:
+        raise SampleError(f"{unknown('format', name, (AUTO, ROWS, *known)).rstrip('.')}, or a YAML file of your own.")
+    named = {"prompt_key": how.prompt_key, "checklist_key": how.checklist_key, "item_keys": how.item_keys}
+    if any(named.values()):
+        given = next(key for key, value in named.items() if value)
         raise SampleError(
-            f"{row.where}: {key!r} must be a key of the items, or a column with a list of {count} values (one per "
-            f"item); got {values!r:.60}."
+            f"format={name!r} has fixed keys; {given} requires format='rows', or a YAML file of your own."
         )
-    return [", ".join(v) if isinstance(v, list) and all(isinstance(t, str) for t in v) else v for v in values]
+    return known[name]
 
 
-def _only(checklists: Mapping[str, Checklist], file: Path, output: Path) -> Checklist:
+def _found_format(rows: Sequence[Mapping[str, Any]], where: str, how: _Settings) -> Format:
+    keys = None if how.prompt_key is None else [how.prompt_key] if isinstance(how.prompt_key, str) else how.prompt_key
+    if not rows:
+        return Format(name=ROWS, checklist=how.checklist_key or CHECKLIST, prompt=tuple(keys or (PROMPT,)))
+    named = keys is not None or how.checklist_key is not None or how.item_keys
+    own = how.checklist_key or CHECKLIST
+    if "_autorubric" in rows[0]:
+        return known_formats()[AUTORUBRIC]
+    if how.format == AUTO and not named and (known := detected(rows[:3])):
+        return known
+    if not how.item_keys and is_own(at(rows[0], own)):
+        return Format(name=ROWS, checklist=own, prompt=tuple(keys if keys is not None else (PROMPT,)))
+    for name in [*(keys or ()), *([how.checklist_key] if how.checklist_key else [])]:
+        if at(rows[0], name) is None and name not in rows[0]:
+            raise SampleError(f"{where}: key {name!r} not found; the keys are {keys_of(rows[0])}.")
+    try:
+        return inferred(rows, where, how.checklist_key or (CHECKLIST if CHECKLIST in rows[0] else None), keys)
+    except SampleError:
+        if {"rubric", "sections", "criteria"} & rows[0].keys() and PROMPT not in rows[0] and not named:
+            return known_formats()["rubric"]  # its reader says what is wrong with it
+        raise
+
+
+def is_own(value: Any) -> bool:
+    """Whether criteria are items of this package with their ids, as it writes them: they are taken as they are."""
+    value = decoded(value)
+    items = value.get("items") if isinstance(value, Mapping) else value
+    entries = [decoded(item) for item in items] if isinstance(items, list) else []
+    return bool(entries) and all(
+        isinstance(item, Mapping) and {"id", "question"} <= item.keys() <= ChecklistItem.model_fields.keys()
+        for item in entries
+    )
+
+
+def _with_keys(format: Format, how: _Settings) -> Format:
+    item = {**format.item, **(how.item_keys or {})}
+    return format.model_copy(update={"item": item, "target": how.target_key or format.target})
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+def _rows(rows: Iterator[Row], format: Format, reader: CriteriaReader, how: _Settings) -> Iterator[Found]:
+    own = [key for key in (format.target, format.reference) if key]
+    for row in rows:
+        data = row.data
+        for key in (*([format.checklist] if format.checklist else []), *([format.target] if format.target else [])):
+            if at(data, key) is None and key not in data:
+                raise SampleError(f"{row.where}: key {key!r} not found; the keys are {keys_of(data)}.")
+        value = at(data, format.checklist)
+        columns: dict[str, Any] = {}
+        if format.prompt:
+            columns[PROMPT] = _prompt(row, format)
+            request_of(columns[PROMPT], None, row.where)
+        if format.target:
+            columns[TARGET] = at(data, format.target)
+        if format.reference and (reference := at(data, format.reference)) is not None:
+            columns[REFERENCE] = reference
+        sections = decoded(at(data, format.section_weights)) if format.section_weights else None
+        if not how.item_keys and format.name == ROWS and is_own(value):
+            checklist = Checklist.parse(decoded(value), row.where)
+        else:
+            checklist = reader.checklist(
+                value, row.where, data if format.shape == "items" else None, section_weights=sections
+            )
+        if format.name == ROWS:
+            checklist = _with_origin(checklist, value, data)
+        if format.grade and (grade := at(data, format.grade)) is not None:
+            columns[LABELS] = [_level(grade, value, checklist, row.where)]
+        others = dict(data)
+        gone = [format.checklist] if format.checklist else _parts_of_row(data)
+        for key in [*gone, *copies(data, format.checklist), *(k for k in format.prompt if "{n}" not in k), *own]:
+            others = without(others, key)
+        for name in columns:
+            if name in others:
+                raise SampleError(
+                    f"{row.where}: {_origin_of(name, format)!r} would be renamed to {name!r}, but that column exists; "
+                    "rename it."
+                )
+        own_columns = CHECKLIST_COLUMNS if format.name == ROWS else ()
+        reserved = [name for name in others if name in CHECKLIST_COLUMNS and name not in own_columns]
+        if reserved:
+            raise SampleError(f"{row.where}: the column name {reserved[0]!r} is reserved; rename the column.")
+        yield columns | {name: content for name, content in others.items() if name not in CHECKLIST_COLUMNS}, checklist
+
+
+def _origin_of(name: str, format: Format) -> str | None:
+    return {
+        PROMPT: " + ".join(format.prompt),
+        TARGET: format.target,
+        REFERENCE: format.reference,
+        LABELS: format.grade,
+    }[name]
+
+
+def _parts_of_row(data: Mapping[str, Any]) -> list[str]:
+    """The columns of a row that is itself the criteria."""
+    return [key for key in data if key in ("instruction_id_list", "kwargs", "rubric", "sections", "criteria", "items")]
+
+
+def _with_origin(checklist: Checklist, value: Any, data: Mapping[str, Any]) -> Checklist:
+    """The checklist with the origin that its row names, and without a name of the format."""
+    value = decoded(value)
+    named = value if isinstance(value, Mapping) else {}
+    origin = {
+        "source": named.get("source") or data.get("checklist_source") or None,
+        "model": named.get("model") or data.get("checklist_model") or None,
+    }
+    return checklist.model_copy(update=origin)
+
+
+def _prompt(row: Row, format: Format) -> Any:
+    """The prompt of a row: text or messages."""
+    turns = [key for key in format.prompt if "{n}" in key]
+    if turns:
+        return _turns(row, turns)
+    values = {}
+    for key in format.prompt:
+        value = at(row.data, key)
+        if value is None and key not in row.data:
+            raise SampleError(f"{row.where}: key {key!r} not found; the keys are {keys_of(row.data)}.")
+        value = messages_in(value)
+        if isinstance(value, Mapping) and isinstance(value.get("messages"), list):
+            value = value["messages"]
+        values[key] = value
+    return prompt_of(values, format.prompt, row.where)
+
+
+def _turns(row: Row, keys: Sequence[str]) -> list[dict[str, str]]:
+    """Messages from numbered columns (`prompt_0`, `response_0`, ...), up to the last turn of the user."""
+    messages: list[dict[str, str]] = []
+    start = 0 if keys[0].format(n=0) in row.data else 1
+    for number in range(start, len(row.data) + 1):
+        texts = [row.data.get(key.format(n=number)) for key in keys[:2]]
+        if not isinstance(texts[0], str) or not texts[0].strip():
+            break
+        messages.append({"role": "user", "content": texts[0]})
+        if len(texts) == 1 or not isinstance(texts[1], str) or not texts[1].strip():
+            break
+        messages.append({"role": "assistant", "content": texts[1]})
+    while messages and messages[-1]["role"] == "assistant":
+        messages.pop()
+    if not messages:
+        raise SampleError(
+            f"{row.where}: key {keys[0].format(n=start)!r} has no text; the keys are {keys_of(row.data)}."
+        )
+    return messages
+
+
+def _level(grade: Any, value: Any, checklist: Checklist, where: str) -> str:
+    """The label of the level that people gave."""
+    from checklist_rewards.datasets.criteria import levels_of
+
+    try:
+        number = float(grade)
+    except (TypeError, ValueError):
+        number = float("nan")
+    levels = dict(levels_of(decoded(value)))
+    if number not in levels:
+        raise SampleError(
+            f"{where}: the grade {grade!r} is not one of the levels {', '.join(f'{n:g}' for n in levels)}."
+        )
+    return next(label for label in checklist.items[0].values if label == levels[number])
+
+
+def _autorubric(rows: Iterator[Row], reader: CriteriaReader, counts: Counts) -> Iterator[Found]:
+    """The submissions of a `RubricDataset`, with the rubric that they share, their ground truth as labels (one per
+    item), and its reasons."""
+    shared: tuple[Any, Checklist] | None = None
+    for row in rows:
+        data = dict(row.data)
+        data.pop("_autorubric")
+        own, truths = data.pop("_own"), data.pop("_truths")
+        counts.dropped.update(f"dataset.{key}" for key in data.pop("_unused", ()))
+        prompt, rubric, reference = (data.pop(key, None) for key in ("prompt", "rubric", "reference_submission"))
+        truth, reasons = data.pop("ground_truth", None), data.pop("ground_truth_reasons", None)
+        if rubric is None:
+            raise SampleError(f"{row.where}: 'rubric' is missing in both the item and the file.")
+        if shared is None or shared[0] is not rubric:
+            place = f"{row.where if own else row.where.rpartition(', item')[0]}, rubric"
+            shared = rubric, reader.checklist(rubric, place, abstaining=_unassessed(*truths))
+        if not isinstance(prompt, str):
+            raise SampleError(f"{row.where}: the item or the file needs a 'prompt' string, got {prompt!r:.60}.")
+        if not isinstance(data.get("submission"), str):
+            raise SampleError(f"{row.where}: 'submission' must be a string, got {data.get('submission')!r:.60}.")
+        columns: dict[str, Any] = {PROMPT: prompt, TARGET: data.pop("submission")}
+        if reference is not None:
+            columns[REFERENCE] = reference
+        columns |= data
+        columns[LABELS] = _labels(truth, shared[1], row.where)
+        if reasons is not None:
+            columns["reasons"] = reasons
+        yield columns, shared[1]
+
+
+def _unassessed(*truths: Any) -> frozenset[int]:
+    """The item indices labelled CANNOT_ASSESS in any ground truth."""
+    lists = [truth for truth in truths if isinstance(truth, list)]
+    return frozenset(place for truth in lists for place, value in enumerate(truth) if value == "CANNOT_ASSESS")
+
+
+def _labels(truth: Any, checklist: Checklist, where: str) -> list[str] | None:
+    if truth is None:
+        return None
+    if not isinstance(truth, list) or len(truth) != len(checklist):
+        raise SampleError(
+            f"{where}: 'ground_truth' must be a list of {len(checklist)}, one per criterion; got {truth!r:.60}."
+        )
+    labels = []
+    for number, (value, item) in enumerate(zip(truth, checklist.items, strict=True), start=1):
+        by_name = {label.casefold(): label for label in item.values}
+        label = _VERDICTS.get(value, value) if item.yes_no and isinstance(value, str) else value
+        match = by_name.get(label.casefold()) if isinstance(label, str) else None
+        if match is None:
+            allowed = ", ".join(_VERDICTS if item.yes_no else item.values)
+            raise SampleError(f"{where}, ground_truth {number}: {value!r:.60} is not a verdict; allowed: {allowed}.")
+        labels.append(match)
+    return labels
+
+
+def _only(checklists: Mapping[str, Checklist], file: str | Path, output: Path) -> Checklist:
     if len(checklists) != 1:
         content = f"{len(checklists)} different checklists" if checklists else "no rows"
         raise SampleError(

@@ -1,201 +1,362 @@
-"""Reading rubrics and checklists of other projects into rows with a checklist each.
+"""Formats of rubrics: where a row has its prompt, its criteria and their parts.
 
-| format | file | keys of an item |
-|---|---|---|
-| `autorubric` | Autorubric's `RubricDataset`, JSON or YAML: submissions, with their ground truth | `requirement` |
-| `rubric` | a rubric of Autorubric or of the `rubric` package, JSON or YAML: one, without a prompt | `requirement` |
-| `healthbench` | rows with `prompt` and `rubrics` | `criterion`, `points` |
-| `rar` | rows of Rubrics as Rewards, with `question` and `rubric` | `description` |
-| `autochecklist` | a `Checklist` of AutoChecklist (JSON), or rows of its runs (JSONL) | `question` |
+A [`Format`] is a small YAML file. Those in `rubric_formats/` are known by name and detected; a file of the user's own
+is passed as `format="mine.yaml"`. For everything else, [`inferred`] finds the same things by their shape: a list of
+objects with a text and a number, numbered text, levels, a tree, verifiable instructions.
 
-`criteria.py` converts criteria to items. All other columns of a row are kept. In a `RubricDataset`, the submission
-becomes `target`, the ground truth becomes `labels` (one per item) and its reasons become `reasons`, the format of
-few-shot examples that `FewShot.load` reads.
-
-HealthBench divides the earned points by the sum of positive points and clips only the mean over rows. The unclipped
-number of a row is `raw_score` divided by the sum of the positive weights. In RaR, a pitfall has a negative weight and
-its text describes the fault; weights are kept unchanged.
+    name: healthbench
+    about: HealthBench (OpenAI, simple-evals)
+    prompt: [prompt]
+    checklist: rubrics
+    item: {question: criterion, weight: points}
+    metric: net
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from checklist_rewards.checklists import CANNOT_ASSESS, NO, YES, Checklist
-from checklist_rewards.datasets.criteria import CriteriaReader, json_or_text, keys_of
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from checklist_rewards.datasets.criteria import PARTS, Shape, levels_of, split_text
 from checklist_rewards.errors import SampleError
-from checklist_rewards.files.documents import read_text, read_value
-from checklist_rewards.files.rows import Row, read_rows
-from checklist_rewards.pipelines.files import FORMATS as DOCUMENTS
+from checklist_rewards.files.cells import at, decoded, messages_in, places
+from checklist_rewards.pipelines.files import read_model
+from checklist_rewards.scores.score import PrimaryMetric
 
-RubricFormat = Literal["autorubric", "rubric", "healthbench", "rar", "autochecklist"]
-FORMATS: tuple[str, ...] = get_args(RubricFormat)
+ROWS = "rows"
+FOLDER = Path(__file__).resolve().parent / "rubric_formats"
 
-_VERDICTS = {"MET": YES, "UNMET": NO, "CANNOT_ASSESS": CANNOT_ASSESS}
-_LISTS = {"healthbench": "rubrics", "rar": "rubric", "autochecklist": "checklist"}
+TEXTS = (
+    "question",
+    "criterion",
+    "criterion_text",
+    "criterion_description",
+    "criteria",
+    "description",
+    "requirement",
+    "requirements",
+    "point",
+    "rubric",
+    "text",
+    "statement",
+    "content",
+    "title",
+    "name",
+)
+WEIGHTS = ("weight", "points", "score", "importance", "criterion_weight", "point_value", "max_points", "max_score")
+CATEGORIES = ("category", "axis", "section", "dimension", "criterion_type", "type", "title", "name")
+EXPECTED = ("pass_criteria", "expected", "expected_answer")
+LISTS = (
+    "checklist",
+    "checklists",
+    "rubric",
+    "rubrics",
+    "criteria",
+    "criterion",
+    "criterions",
+    "requirements",
+    "questions",
+    "decomposed_questions",
+    "rubric_list",
+    "rubric_items",
+    "rubric_json",
+    "grading_criteria",
+    "score_rubric",
+    "assert",
+)
+PROMPTS = (
+    "prompt",
+    "question",
+    "instruction",
+    "query",
+    "problem",
+    "task",
+    "goal",
+    "input",
+    "user_input",
+    "conversation",
+    "messages",
+    "conversation_input",
+    "conversation_history",
+    "context",
+    "context_messages",
+    "instruction_text",
+)
+REFERENCES = (
+    "reference",
+    "reference_answer",
+    "reference_solution",
+    "reference solution",
+    "ideal_answer",
+    "gold_answer",
+    "reference_response",
+)
+QUESTIONS = ("target_question",)
 
 
-FoundRows = Iterator[tuple[str, dict[str, Any]]]
-"""Location and columns of each row. `checklist` is a [`Checklist`]; `prompt` is missing if the file has none."""
-
-
-def rubric_format(path: str | Path) -> str | None:
-    """Detect the format of a file from its first entries; None if it is not one of `FORMATS`.
-
-    Raises:
-        ChecklistRewardsError: If the file cannot be read.
-    """
-    path = Path(path)
-    if path.suffix.lower() not in DOCUMENTS:
-        row = next(read_rows(path), None)
-        return None if row is None else _format_of_row(row.data)
-    value = read_value(read_text(path), path)
-    if isinstance(value, list) and value and isinstance(value[0], Mapping):
-        return _format_of_row(value[0]) or ("rubric" if {"requirement", "criteria"} & value[0].keys() else None)
-    if not isinstance(value, Mapping):
-        return None
-    if "rubric" in value and "items" in value:
-        return "autorubric"
-    if "source_method" in value and "items" in value:
-        return "autochecklist"
-    return "rubric" if {"rubric", "sections", "criteria"} & value.keys() else None
-
-
-def read_rubrics(path: str | Path, format: str, left_out: Counter[str]) -> FoundRows:
-    """Read a file in one of `FORMATS`.
+class Format(BaseModel):
+    """Where rows have their parts. All keys may be dotted (`reward_model.rubrics`) and may lead through JSON text.
 
     Args:
-        path (`str` or `Path`): the file.
-        format (`str`): one of `FORMATS`; see the module docstring.
-        left_out (`Counter`): counts the dropped fields; complete once all rows have been read.
+        name (`str`): The name, also the value of `checklist_source`.
+        about (`str`): One line: whose format it is.
+        checklist (`str`): The key of the criteria.
+        shape (`str`): How they are written: `items` (a list of objects or texts, in sections or not), `text`
+            (numbered), `levels` (of a grade), `tree`, `instructions` (IFEval's), `asserts` (promptfoo's).
+        prompt (list of `str`): The keys of the prompt: text, or chat messages. Several are joined by blank lines. Keys
+            with "{n}" are turns: `["prompt_{n}", "response_{n}"]`. Empty for rubrics without a prompt.
+        item (mapping): The key of each part of an item; the parts are those of `criteria.PARTS`.
+        reference, target (`str`, *optional*): The keys of the reference answer and of a text to score.
+        grade (`str`, *optional*): The key of a grade that people gave; with the shape `levels` it becomes `labels`.
+        words (mapping, *optional*): Weights in words, lower case.
+        default_weight (`float`, *optional*): The weight of a criterion without one.
+        section_weights (`str`, *optional*): The key of a mapping from sections to factors.
+        pitfalls (`bool`): Whether negative weights stand both for faults and for what good responses avoid.
+        drop (list of `str`): Keys of items that may be dropped, although they sound like part of the score.
+        needs (list of `str`): More keys that a row of this format has.
+        metric (`str`, *optional*): The primary metric that gives the data set's own score.
+    """
 
-    A criterion allows "cannot_assess" if the file has such an option for it or a ground truth of CANNOT_ASSESS.
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    about: str = ""
+    checklist: str
+    shape: Shape = "items"
+    prompt: tuple[str, ...] = ()
+    item: dict[str, str] = Field(default_factory=dict)
+    reference: str | None = None
+    target: str | None = None
+    grade: str | None = None
+    words: dict[str, float] | None = None
+    default_weight: float | None = None
+    section_weights: str | None = None
+    pitfalls: bool = False
+    drop: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    metric: PrimaryMetric | None = None
+
+    @field_validator("item")
+    @classmethod
+    def _known_parts(cls, item: dict[str, str]) -> dict[str, str]:
+        for name in item:
+            if name not in PARTS:
+                raise ValueError(f"{name!r} is not a part of an item; allowed: {', '.join(PARTS)}")
+        return item
+
+    def fits(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row has all keys of this format."""
+        value = decoded(at(row, self.checklist))
+        prompts = [key.format(n=0) if "{n}" in key else key for key in self.prompt]
+        if value is None or any(at(row, key) is None for key in (*prompts[:1], *self.needs)):
+            return False
+        if self.shape != "items" or not self.item:
+            return self.shape in _shapes_of(value, self.checklist)
+        first = next(_entries(value), None)
+        must = ("question", "expected", *(() if self.default_weight is not None else ("weight",)))
+        needed = [self.item[part] for part in must if part in self.item]
+        return isinstance(first, Mapping) and all(key in first or at(first, key) is not None for key in needed)
+
+    @property
+    def specificity(self) -> int:
+        """The number of its keys; of two formats that fit, the one with more of them is meant."""
+        return len(self.item) + len(self.prompt) + 2 * len(self.needs)
+
+
+@lru_cache(maxsize=1)
+def known_formats() -> Mapping[str, Format]:
+    """The packaged formats by name."""
+    formats = [read_model(Format, path) for path in sorted(FOLDER.glob("*.yaml"))]
+    return {format.name: format for format in formats}
+
+
+def detected(rows: Sequence[Mapping[str, Any]]) -> Format | None:
+    """The packaged format that all of these rows fit, the most specific one; None if there is none."""
+    fitting = [f for f in known_formats().values() if rows and all(f.fits(row) for row in rows)]
+    return max(fitting, key=lambda format: format.specificity, default=None)
+
+
+def inferred(
+    rows: Sequence[Mapping[str, Any]], where: str, checklist: str | None, prompt: Sequence[str] | None
+) -> Format:
+    """The format of rows that no known format fits, found by the shapes of their values.
+
+    Args:
+        rows (sequence of mappings): The first rows of a file.
+        where (`str`): The file, for errors.
+        checklist, prompt (*optional*): The keys that the user named.
 
     Raises:
-        SampleError, ChecklistError: If the file or a row is not valid. Errors of a row are raised when it is read.
+        SampleError: If there are no criteria, or several values could be meant. The message says what was found.
     """
-    path = Path(path)
-    reader = CriteriaReader(format, left_out)
-    document = read_value(read_text(path), path) if path.suffix.lower() in DOCUMENTS else None
-    if format in ("autorubric", "rubric") and document is None:
-        raise SampleError(f"{path}: format={format!r} requires a {', '.join(DOCUMENTS)} file.")
-    if format == "autorubric":
-        return _autorubric(document, str(path), reader)
-    if format == "rubric":
-        return iter([(str(path), {"checklist": reader.checklist(document, str(path))})])
-    if format == "autochecklist" and isinstance(document, Mapping):
-        return iter([(str(path), _autochecklist({}, document, str(path), reader))])
-    return _rows(_as_rows(document, path), format, reader)
+    first = rows[0]
+    key, shape = _criteria(first, where) if checklist is None else (checklist, _shape_at(first, checklist, where))
+    entries = [entry for row in rows for entry in _entries(decoded(at(row, key)))]
+    item = _parts(entries) if shape == "items" else {"question": _tree_text(at(first, key))} if shape == "tree" else {}
+    keys = tuple(prompt) if prompt is not None else _prompt(first, key)
+    reference = next((name for name in first if name.lower() in REFERENCES and isinstance(first[name], str)), None)
+    taken = {*keys, key.partition(".")[0]}
+    return Format(
+        name=ROWS,
+        checklist=key,
+        shape=shape,
+        prompt=keys,
+        item=item,
+        default_weight=1.0 if item.get("question") == "question" else None,
+        reference=None if reference in taken else reference,
+    )
 
 
-def _autorubric(document: Any, where: str, reader: CriteriaReader) -> FoundRows:
-    if not isinstance(document, Mapping) or not isinstance(document.get("items"), list):
-        raise SampleError(f"{where}: a RubricDataset must be a mapping with 'rubric' and a list of 'items'.")
-    items = list(document["items"])
-    for number, item in enumerate(items, start=1):
-        if not isinstance(item, Mapping):
-            raise SampleError(f"{where}, item {number}: expected a mapping, got {type(item).__name__} {item!r:.60}.")
-    whole = document.get("rubric")
-    shared = None
-    if whole is not None:
-        truths = [item.get("ground_truth") for item in items if item.get("rubric") is None]
-        shared = reader.checklist(whole, f"{where}, rubric", _unassessed(*truths))
-    has_reference = any(source.get("reference_submission") is not None for source in (document, *items))
-    reader.left_out.update(f"dataset.{key}" for key in document if key not in _OF_A_DATASET)
-    for number, item in enumerate(items, start=1):
-        place, own, truth = f"{where}, item {number}", item.get("rubric"), item.get("ground_truth")
-        checklist = shared
-        if own is not None:
-            checklist = reader.checklist(own, f"{place}, rubric", _unassessed(truth))
-        if checklist is None:
-            raise SampleError(f"{place}: 'rubric' is missing in both the item and the file.")
-        prompt = item.get("prompt") if item.get("prompt") is not None else document.get("prompt")
-        if not isinstance(prompt, str):
-            raise SampleError(f"{place}: the item or the file needs a 'prompt' string, got {prompt!r:.60}.")
-        if not isinstance(item.get("submission"), str):
-            raise SampleError(f"{place}: 'submission' must be a string, got {item.get('submission')!r:.60}.")
-        row: dict[str, Any] = {"prompt": prompt, "target": item["submission"]}
-        if has_reference:
-            own_reference = item.get("reference_submission")
-            row["reference"] = document.get("reference_submission") if own_reference is None else own_reference
-        row |= {key: value for key, value in item.items() if key not in _OF_AN_ITEM}
-        row["labels"] = _labels(truth, checklist, place)
-        if item.get("ground_truth_reasons") is not None:
-            row["reasons"] = item["ground_truth_reasons"]
-        yield place, row | {"checklist": checklist}
+def copies(row: Mapping[str, Any], key: str) -> list[str]:
+    """The other places of a row that hold the same criteria as `key`."""
+    value = decoded(at(row, key))
+    return [name for name, other in places(row) if name != key and other == value and isinstance(value, list | dict)]
 
 
-_OF_A_DATASET = ("prompt", "rubric", "reference_submission", "items")
-_OF_AN_ITEM = ("prompt", "submission", "rubric", "reference_submission", "ground_truth", "ground_truth_reasons")
+def _entries(value: Any) -> Iterator[Any]:
+    """The criteria in a list, its sections, or a mapping of lists."""
+    value = decoded(value)
+    if isinstance(value, Mapping):
+        inner = [value[key] for key in ("rubric", "rubrics", "sections", "criteria", "items") if key in value]
+        lists = inner[:1] or [entry for entry in value.values() if isinstance(decoded(entry), list)]
+        for entry in lists:
+            yield from _entries(entry)
+    elif isinstance(value, list):
+        for entry in value:
+            entry = decoded(entry)
+            if isinstance(entry, Mapping) and isinstance(entry.get("criteria"), list):
+                yield from _entries(entry["criteria"])
+            else:
+                yield entry
 
 
-def _unassessed(*truths: Any) -> frozenset[int]:
-    """The item indices labelled CANNOT_ASSESS in any ground truth."""
-    lists = [truth for truth in truths if isinstance(truth, list)]
-    return frozenset(place for truth in lists for place, value in enumerate(truth) if value == "CANNOT_ASSESS")
+def _shapes_of(value: Any, key: str) -> tuple[Shape, ...]:
+    """The shapes that a value may have, surest first."""
+    value, name = decoded(value), key.rpartition(".")[2].lower()
+    if isinstance(value, str):
+        numbered = len(split_text(value)) > 1 or value.lstrip()[:2] in ("1.", "1)")
+        if name in LISTS and numbered:
+            return ("text",)
+        return ("items",) if value.rstrip().endswith("?") and (name in QUESTIONS or name in LISTS) else ()
+    if isinstance(value, Mapping):
+        if {"instruction_id_list", "instruction_id", "func_name"} & value.keys():
+            return ("instructions",)
+        if {"requirements", "sub_tasks"} <= value.keys():
+            return ("tree",)
+        if len(levels_of(value)) > 1:
+            return ("levels",)
+    if isinstance(value, list) and value and isinstance(value[0], Mapping):
+        if {"instruction_id_list", "instruction_id", "func_name"} & value[0].keys():
+            return ("instructions",)
+        if name == "assert" and "type" in value[0]:
+            return ("asserts",)
+    entries = list(_entries(value))
+    if not entries:
+        return ()
+    if all(isinstance(entry, str) for entry in entries):
+        asked = all(entry.rstrip().endswith("?") for entry in entries)
+        return ("items",) if name in LISTS or asked else ()
+    if not all(isinstance(entry, Mapping | str) for entry in entries) or any(
+        isinstance(e, Mapping) and "role" in e for e in entries
+    ):
+        return ()
+    mappings = [entry for entry in entries if isinstance(entry, Mapping)]
+    text = _first(mappings, TEXTS, str)
+    number = _first(mappings, WEIGHTS, int | float | str)
+    sectioned = (
+        isinstance(value, Mapping) and not {"rubric", "rubrics", "sections", "criteria", "items"} & value.keys()
+    )
+    sure = name in LISTS or text in ("question", "criterion", "requirement")
+    return ("items",) if text and (number if sectioned and not sure else number or sure) else ()
 
 
-def _labels(truth: Any, checklist: Checklist, where: str) -> list[str] | None:
-    if truth is None:
+def _first(entries: Sequence[Mapping[str, Any]], names: Sequence[str], kind: Any) -> str | None:
+    """The first of `names` that is a key of all entries, with values of a kind; in the file's own spelling."""
+    if not entries:
         return None
-    if not isinstance(truth, list) or len(truth) != len(checklist):
+    spelled = {str(key).lower(): str(key) for key in entries[0]}
+    for name in names:
+        key = spelled.get(name)
+        if key and all(isinstance(entry.get(key), kind) and not isinstance(entry.get(key), bool) for entry in entries):
+            return key
+    return None
+
+
+def _parts(entries: Sequence[Any]) -> dict[str, str]:
+    """The key of each part of items."""
+    mappings = [entry for entry in entries if isinstance(entry, Mapping)]
+    text = _first(mappings, TEXTS, str) or "question"
+    parts = {"question": text}
+    present = {str(key).lower(): str(key) for entry in mappings for key, value in entry.items() if value is not None}
+    for part, names in (("weight", WEIGHTS), ("expected", EXPECTED), ("category", CATEGORIES)):
+        if key := next((present[name] for name in names if name in present and present[name] != text), None):
+            parts[part] = key
+    for part in ("required", "options", "check", *(("id",) if text == "question" else ())):
+        if part in present:
+            parts[part] = present[part]
+    return parts
+
+
+def _criteria(row: Mapping[str, Any], where: str) -> tuple[str, Shape]:
+    """The key and the shape of the criteria of a row."""
+    found = [(key, shapes[0], value) for key, value in places(row) if (shapes := _shapes_of(value, key))]
+    outer = [one for one in found if not any(one[0].startswith(f"{key}.") for key, _, _ in found)]
+    whole = _shapes_of(row, "")
+    if (
+        whole
+        and whole[0] in ("instructions", "levels", "tree")
+        and not any(shape == whole[0] for _, shape, _ in outer)
+    ):
+        return "", whole[0]
+    different = [one for n, one in enumerate(outer) if all(one[2] != other[2] for other in outer[:n])]
+    named = [one for one in different if one[0].rpartition(".")[2].lower() in LISTS]
+    chosen = different if len(different) == 1 else named
+    if len(chosen) == 1:
+        return chosen[0][:2]
+    if not different and _shapes_of({"rubric": row}, "rubric") == ("items",) and "prompt" not in row:
+        return "", "items"
+    keys = ", ".join(map(str, row)) or "none"
+    if not different:
         raise SampleError(
-            f"{where}: 'ground_truth' must be a list of {len(checklist)}, one per criterion; got {truth!r:.60}."
+            f"{where}: no criteria found. The keys are {keys}. Name the key of the criteria with --checklist-key and the "
+            "keys of their parts with --item-key, or describe the format in a YAML file (--format mine.yaml)."
         )
-    labels = []
-    for number, (value, item) in enumerate(zip(truth, checklist.items, strict=True), start=1):
-        by_name = {label.casefold(): label for label in item.values}
-        label = _VERDICTS.get(value, value) if item.yes_no and isinstance(value, str) else value
-        match = by_name.get(label.casefold()) if isinstance(label, str) else None
-        if match is None:
-            allowed = ", ".join(_VERDICTS if item.yes_no else item.values)
-            raise SampleError(f"{where}, ground_truth {number}: {value!r:.60} is not a verdict; allowed: {allowed}.")
-        labels.append(match)
-    return labels
+    several = ", ".join(one[0] for one in different)
+    raise SampleError(f"{where}: several values could be the criteria: {several}. Name one with --checklist-key.")
 
 
-def _rows(rows: Iterator[Row], format: str, reader: CriteriaReader) -> FoundRows:
-    key = _LISTS[format]
-    for row in rows:
-        if key not in row.data:
-            raise SampleError(f"{row.where}: key {key!r} not found; the keys are {keys_of(row.data)}.")
-        value, others = json_or_text(row.data[key]), {name: value for name, value in row.data.items() if name != key}
-        if format == "autochecklist":
-            if not isinstance(value, Mapping):
-                raise SampleError(f"{row.where}: 'checklist' must be a mapping with 'items'.")
-            yield row.where, _autochecklist(others, value, row.where, reader)
-            continue
-        if format == "rar":
-            others = {_RAR.get(name, name): content for name, content in others.items()}
-        yield row.where, others | {"checklist": reader.checklist(value, row.where)}
+def _shape_at(row: Mapping[str, Any], key: str, where: str) -> Shape:
+    value = decoded(at(row, key))
+    if value is None and key not in row:
+        return "items"  # the error names the row and its keys
+    leaf = key if key.rpartition(".")[2].lower() in LISTS else f"{key}.rubric"
+    return next(iter(_shapes_of(value, leaf)), "items")
 
 
-_RAR = {"question": "prompt", "reference_answer": "reference"}
+def _tree_text(node: Any) -> str:
+    node = decoded(node)
+    return "requirements" if isinstance(node, Mapping) and "requirements" in node else "requirement"
 
 
-def _autochecklist(
-    others: Mapping[str, Any], value: Mapping[str, Any], where: str, reader: CriteriaReader
-) -> dict[str, Any]:
-    prompt = others.get("input") or value.get("input")
-    columns = {name: content for name, content in others.items() if name != "input"}
-    return ({"prompt": prompt} if prompt else {}) | columns | {"checklist": reader.checklist(value, where)}
+def _prompt(row: Mapping[str, Any], checklist: str) -> tuple[str, ...]:
+    """The keys of the prompt of a row."""
+    candidates: dict[str, str] = {}
+    for key, value in places(row, depth=3):
+        value = messages_in(value)
+        value = value["messages"] if isinstance(value, Mapping) and isinstance(value.get("messages"), list) else value
+        chat = isinstance(value, list) and bool(value) and all(isinstance(m, Mapping) and "role" in m for m in value)
+        if key != checklist and (chat or isinstance(value, str)):
+            candidates.setdefault(key.rpartition(".")[2].lower() if "." in key else key.lower(), key)
+            if chat and "chat" not in candidates:
+                candidates["chat"] = key
+    if "instruction" in candidates and "input" in candidates and not {"prompt", "question"} & candidates.keys():
+        return (candidates["instruction"], candidates["input"])
+    name = next((name for name in (*PROMPTS, "chat") if name in candidates), None)
+    return (candidates[name],) if name else ()
 
 
-def _as_rows(document: Any, path: Path) -> Iterator[Row]:
-    if path.suffix.lower() not in DOCUMENTS:
-        return read_rows(path)
-    if not isinstance(document, list) or not all(isinstance(entry, Mapping) for entry in document):
-        raise SampleError(f"{path}: expected a list of rows, got {type(document).__name__} {document!r:.60}.")
-    return iter([Row(n, dict(entry), f"{path}, row {n}") for n, entry in enumerate(document, start=1)])
-
-
-def _format_of_row(row: Mapping[str, Any]) -> str | None:
-    for format, keys in (("healthbench", {"criterion", "points"}), ("rar", {"description", "weight"})):
-        entries = json_or_text(row.get(_LISTS[format]))
-        if isinstance(entries, list) and entries and isinstance(entries[0], Mapping) and keys <= entries[0].keys():
-            return format
-    checklist = json_or_text(row.get("checklist"))
-    return "autochecklist" if isinstance(checklist, Mapping) and "source_method" in checklist else None
+Pitfalls = Literal["fault", "avoided"]

@@ -1,7 +1,8 @@
 """The reward: the completions of a trainer in, one float or None per completion out.
 
 All questions about all completions are read in one plan: identical reads are computed once, and completions of one
-prompt share its prefix wherever they are in the batch. The reward of a completion is its `primary_score`, in [0, 1].
+prompt share its prefix wherever they are in the batch. The reward of a completion is its `primary_score`: in
+[0, 1], or up to 1 with the metric `net`.
 
 A judge failure is never a reward. A completion of which too little was answered (`min_answered`) gets None. What a
 trainer makes of None is described in `failures.py`; if it sums several rewards, all completions of the prompt get

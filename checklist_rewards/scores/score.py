@@ -22,13 +22,14 @@ from statistics import pstdev
 from typing import Annotated, Literal, NamedTuple, Protocol, get_args
 
 from annotated_types import Ge, Le
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.fields import check_fields
 from checklist_rewards.scores.reasons import Outcome, Reason, TargetState, Unanswered
 from checklist_rewards.scores.verdict import (
     DEFAULT_THRESHOLD,
+    AtMostOne,
     Finite,
     Fraction,
     Method,
@@ -37,7 +38,7 @@ from checklist_rewards.scores.verdict import (
     Vote,
 )
 
-PrimaryMetric = Literal["pass", "weighted", "expected", "normalized", "quality"]
+PrimaryMetric = Literal["pass", "weighted", "expected", "normalized", "net", "quality"]
 Abstention = Literal["skip", "zero", "partial", "fail"]
 NoAnswer = Literal["lowest", "unscored", "judge"]
 
@@ -61,8 +62,9 @@ class Aggregation:
     """
 
     primary_metric: PrimaryMetric = "expected"
-    """Metric to use as the primary score: `pass`, `weighted`, `expected`, `normalized`, or `quality` (the grade of
-    mode `quality`, as (grade - 1) / 4)."""
+    """Metric to use as the primary score: `pass`, `weighted`, `expected`, `normalized`, `net` (as `weighted`, but not
+    clipped: below 0 where penalties outweigh what is earned), or `quality` (the grade of mode `quality`, as
+    (grade - 1) / 4)."""
     threshold: Annotated[float, Ge(0), Le(1)] = DEFAULT_THRESHOLD
     """Lowest P(yes), from 0 to 1, that counts as yes."""
     min_answered: Annotated[float, Ge(0), Le(1)] = 0.5
@@ -178,9 +180,9 @@ class Score(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    primary_score: Fraction | None
-    """The aggregate named by `primary_metric`, in [0, 1]; 0 if a required item failed; None if too few items were
-    answered."""
+    primary_score: AtMostOne | None
+    """The aggregate named by `primary_metric`, in [0, 1], or with `net` up to 1; at most 0 if a required item failed;
+    None if too few items were answered."""
     primary_metric: PrimaryMetric
     pass_rate: Fraction | None
     """passed / answered."""
@@ -201,9 +203,9 @@ class Score(BaseModel):
     total: Annotated[int, Ge(0)]
     answered_weight: Fraction
     """Share of sum |w| that was answered, in [0, 1]."""
-    lower: Fraction | None
+    lower: AtMostOne | None
     """`primary_score` if every missing answer were bad."""
-    upper: Fraction | None
+    upper: AtMostOne | None
     """`primary_score` if every missing answer were good."""
     required_passed: bool | None = None
     """True if all required items passed, False if one failed. None if there are no required items, or if one is
@@ -211,6 +213,14 @@ class Score(BaseModel):
     aggregation: Aggregation | None = None
     """The settings with which the score was computed; None in files from before they were recorded."""
     items: tuple[ItemScore, ...]
+
+    @model_validator(mode="after")
+    def _clipped_unless_net(self) -> Score:
+        for name in ("primary_score", "lower", "upper") if self.primary_metric != "net" else ():
+            value = getattr(self, name)
+            if value is not None and value < -EQUAL:
+                raise ValueError(f"{name}: it must be a number from 0 to 1, got {value}")
+        return self
 
     @classmethod
     def of(
@@ -362,28 +372,31 @@ def _metrics(
     passed = sum(credit_of(c.weight, c.value) >= PASS_CREDIT for c in counted)
     pass_rate = ratio(passed, len(counted))
     soft_credit = ratio(math.fsum(credit_of(c.weight, c.soft) for c in counted), len(counted))
+    net = _net([(c.weight, c.value) for c in counted], only_penalties)
+    soft = _net([(c.weight, c.soft) for c in counted], only_penalties)
     return {
         "pass": pass_rate,
-        "weighted": _weighted([(c.weight, c.value) for c in counted], only_penalties),
-        "expected": _weighted([(c.weight, c.soft) for c in counted], only_penalties),
+        "weighted": None if net is None else min(1.0, max(0.0, net)),
+        "expected": None if soft is None else min(1.0, max(0.0, soft)),
+        "net": net,
         "normalized": soft_credit if any_probabilities else pass_rate,
         "quality": None if quality is None else (quality - LEAST_QUALITY) / (BEST_QUALITY - LEAST_QUALITY),
     }
 
 
-def _weighted(pairs: Sequence[tuple[float, float]], only_penalties: bool) -> float | None:
+def _net(pairs: Sequence[tuple[float, float]], only_penalties: bool) -> float | None:
     # The formula depends on the checklist, not on which items were answered. Otherwise a mixed checklist whose
     # positive items are all unanswered would be scored as penalties only, and get 1.
     total = math.fsum(w * v for w, v in pairs)
     scale = math.fsum(abs(w) if only_penalties else max(w, 0.0) for w, _ in pairs)
     if scale == 0:
         return None
-    return min(1.0, max(0.0, total / scale + only_penalties))
+    return min(1.0, total / scale + only_penalties)
 
 
 def _gated(metric: float | None, counted: Sequence[Contribution]) -> float | None:
     failed = any(c.required and credit_of(c.weight, c.value) < PASS_CREDIT for c in counted)
-    return 0.0 if failed and metric is not None else metric
+    return min(0.0, metric) if failed and metric is not None else metric
 
 
 def _required_passed(counted: Sequence[Contribution], missing: Sequence[ItemScore]) -> bool | None:

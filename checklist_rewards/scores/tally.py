@@ -76,6 +76,8 @@ class Tally:
     """Pass rates of each category, in order of first appearance."""
     primary_sum: float = 0.0
     """Sum of the primary scores."""
+    net: bool = False
+    """Whether they are `net` scores, which are clipped after the mean."""
 
     def add(self, score: Score) -> None:
         """Add one score."""
@@ -95,6 +97,7 @@ class Tally:
         else:
             self.scored += 1
             self.primary_sum += score.primary_score
+            self.net |= score.primary_metric == "net"
 
     def __iadd__(self, other: Tally) -> Tally:
         self.scored += other.scored
@@ -105,6 +108,7 @@ class Tally:
         for category, rate in other.by_category.items():
             self.by_category.setdefault(category, PassRate()).__iadd__(rate)
         self.primary_sum += other.primary_sum
+        self.net |= other.net
         return self
 
     @property
@@ -119,8 +123,9 @@ class Tally:
 
     @property
     def mean(self) -> float | None:
-        """Mean primary score."""
-        return ratio(self.primary_sum, self.scored)
+        """Mean primary score, for `net` clipped to [0, 1]."""
+        mean = ratio(self.primary_sum, self.scored)
+        return min(1.0, max(0.0, mean)) if mean is not None and self.net else mean
 
 
 def tally(scores: Iterable[Score]) -> Tally:

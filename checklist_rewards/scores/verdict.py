@@ -35,6 +35,12 @@ def _finite(value: float) -> float:
     return value
 
 
+def _at_most_one(value: float) -> float:
+    if not value <= 1 + ROUNDING or not math.isfinite(value):
+        raise ValueError("it must be a number up to 1")
+    return value
+
+
 def _distribution(probabilities: dict[str, float]) -> dict[str, float]:
     total = math.fsum(probabilities.values())
     if abs(total - 1) > 10 * ROUNDING:
@@ -46,6 +52,8 @@ Fraction = Annotated[float, AfterValidator(_fraction)]
 """A number from 0 to 1; tested when a file is read."""
 Finite = Annotated[float, AfterValidator(_finite)]
 """A finite number; tested when a file is read."""
+AtMostOne = Annotated[float, AfterValidator(_at_most_one)]
+"""A finite number up to 1; tested when a file is read."""
 Probabilities = Annotated[dict[str, Fraction], AfterValidator(_distribution)]
 """P(label) of each label, summing to 1; tested when a file is read."""
 

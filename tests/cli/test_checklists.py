@@ -55,7 +55,7 @@ def test_a_rubric_without_a_prompt_becomes_one_checklist_for_all_rows(run, engin
         ([DATA / "rar.jsonl", "-o", "rows.jsonl", "--item-key", "weight"], "--item-key 'weight': expected FIELD=KEY"),
         (["empty.jsonl", "-o", "rows.jsonl"], "empty.jsonl has no rows"),
         (["empty.jsonl", "-o", "empty.jsonl"], "--output empty.jsonl is an input file"),
-        (["bad.jsonl", "-o", "rows.jsonl"], "bad.jsonl, line 2, item 1: weight: .* got 'x'"),
+        (["bad.jsonl", "-o", "rows.jsonl"], "bad.jsonl, line 2, item 1: points: .* got 'x'"),
     ],
 )
 def test_what_cannot_be_imported_is_one_sentence_and_leaves_nothing(run, arguments, words):

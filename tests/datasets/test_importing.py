@@ -54,7 +54,7 @@ def test_where_a_checklist_comes_from_is_kept_or_named(tmp_path):
 @pytest.mark.parametrize(
     ("row", "settings", "error", "message"),
     [
-        ({"prompt": "a"}, {}, SampleError, "line 1: key 'checklist' not found; the keys are prompt"),
+        ({"prompt": "a"}, {}, SampleError, "line 1: no criteria found. The keys are prompt"),
         ({"prompt": "a", "checklist": []}, {}, ChecklistError, "line 1: the checklist is empty"),
         ({"prompt": "a", "checklist": None}, {}, ChecklistError, "line 1: expected a list of questions"),
         (
@@ -64,10 +64,10 @@ def test_where_a_checklist_comes_from_is_kept_or_named(tmp_path):
             "item 1: weight",
         ),
         (
-            {"prompt": "a", "checklist": [{"question": "b?", "points": 1}]},
+            {"prompt": "a", "checklist": [{"question": "b?", "weight": 1, "penalty_if": "never"}]},
             {},
             ChecklistError,
-            "unknown key; allowed: id",
+            "line 1, item 1: 'penalty_if' may be part of the score .it is 'never'.*--drop penalty_if",
         ),
         ({"prompt": "", "checklist": ["b?"]}, {}, SampleError, "line 1: the prompt has no instruction"),
         (
@@ -80,7 +80,7 @@ def test_where_a_checklist_comes_from_is_kept_or_named(tmp_path):
         (
             {"prompt": "a", "checklist": ["b?"], "w": [1, 2]},
             {"item_keys": {"weight": "w"}},
-            SampleError,
+            ChecklistError,
             "list of 1 values",
         ),
         ({"prompt": "a", "checklist": ["b?"]}, {"item_keys": {"points": "w"}}, SampleError, "'points' is not a field"),

@@ -241,7 +241,7 @@ def test_a_lost_read_moves_the_score_only_within_its_stated_bounds(case, options
     if partial.lower is None or partial.upper is None:
         assert partial.primary_score is None
         return
-    assert 0 <= partial.lower <= partial.upper <= 1
+    assert partial.lower <= partial.upper <= 1 and (partial.lower >= 0 or whole.primary_metric == "net")
     for score in (whole, partial):
         if score.primary_score is not None:
             assert partial.lower - 1e-9 <= score.primary_score <= partial.upper + 1e-9
@@ -264,7 +264,8 @@ def test_every_score_is_none_or_finite_in_the_unit_interval(case, options, lost)
     )
     for name in ("primary_score", "pass_rate", "weighted_score", "expected_score", "normalized_score"):
         value = getattr(score, name)
-        assert value is None or 0 <= value <= 1
+        below = score.primary_metric == "net" and name == "primary_score"
+        assert value is None or (below or 0 <= value) and value <= 1
     assert 0 <= score.answered_weight <= 1
 
 

@@ -6,7 +6,7 @@ import { stateName } from "./states.js";
 
 const GRPO_EPSILON = 1e-4; // GRPOTrainer adds it to the standard deviation
 const UNREAD = "no_answer"; // the reason of items that the judge was not asked
-const SCORES = ["pass", "weighted", "expected", "normalized", "quality"];
+const SCORES = ["pass", "weighted", "expected", "normalized", "net", "quality"];
 const METRICS = [
   ["pass_rate", "pass rate"],
   ["weighted_score", "weighted"],

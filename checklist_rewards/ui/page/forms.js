@@ -68,7 +68,7 @@ export function exporter(load, told) {
   }
 }
 
-const METRICS = ["pass", "weighted", "expected", "normalized", "quality"];
+const METRICS = ["pass", "weighted", "expected", "normalized", "net", "quality"];
 const NUMBERS = [["threshold", "0.01"], ["min_answered", "0.01"], ["scale", "1"], ["samples", "1"]];
 
 /** The settings of the judge as a form. `value()` gives those that differ from the command line. */

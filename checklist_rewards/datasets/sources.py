@@ -1,0 +1,229 @@
+"""Where rows to import come from: a file, a folder or a pattern of shards, a dataset, a name on the hub.
+
+JSONL, CSV, Parquet and lists in .json are read as a stream. Documents (YAML, and .json with a mapping) are read whole:
+
+- Autorubric's `RubricDataset` becomes a row per submission,
+- a promptfoo configuration a row per test,
+- any other mapping one row.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from checklist_rewards.errors import SampleError
+from checklist_rewards.files.documents import MAX_DEPTH, read_text, read_value
+from checklist_rewards.files.rows import FORMATS, Row, read_rows
+from checklist_rewards.pipelines.files import FORMATS as DOCUMENTS
+from checklist_rewards.validation import import_extra, missing
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+EXTENSIONS = (*FORMATS, *DOCUMENTS)
+_CHUNK = 1 << 20
+WHOLE = "rubric"
+"""The key of the only row of a file that is a list of criteria."""
+
+
+def read_source(source: str | Path | Dataset) -> Iterator[Row]:
+    """The rows of a source, one at a time.
+
+    Args:
+        source (`str`, `Path` or `Dataset`): a file with one of `EXTENSIONS`, a folder or a pattern (`data/*.parquet`)
+            of such files, a dataset of the library `datasets`, or the name of one on the hub (`"org/name"`, or
+            `"org/name:split"`; the split is train otherwise).
+
+    Raises:
+        SampleError: Immediately, if there is nothing to read; while iterating, if a row is malformed.
+    """
+    if not isinstance(source, str | Path):
+        return _of_dataset(source, "the dataset")
+    files = source_files(source)
+    if files is None:
+        return _of_hub(str(source))
+    return (row for file in files for row in _of_file(file))
+
+
+def source_files(source: str | Path) -> list[Path] | None:
+    """The files of a source, in order of their names; None for a name on the hub.
+
+    Raises:
+        SampleError: If a folder or a pattern has no file that can be read.
+    """
+    path = Path(source)
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in EXTENSIONS and file.is_file())
+        rows = [file for file in files if file.suffix.lower() in FORMATS]  # beside them, .json describes the dataset
+        if not files:
+            raise SampleError(f"{path}: the folder has no file to import; allowed: {', '.join(EXTENSIONS)}.")
+        return rows or files
+    text = str(source)
+    if not path.exists() and glob.has_magic(text):
+        found = sorted(Path(name) for name in glob.glob(text, recursive=True))
+        if not found:
+            raise SampleError(f"{text}: no file has such a name.")
+        return found
+    name = text.partition(":")[0]
+    if (
+        not path.exists()
+        and path.suffix.lower() not in EXTENSIONS
+        and name.count("/") == 1
+        and not name.startswith((".", "/", "~"))
+    ):
+        return None
+    return [path]
+
+
+def _of_file(path: Path) -> Iterator[Row]:
+    extension = path.suffix.lower()
+    if extension not in DOCUMENTS:
+        if extension not in FORMATS:
+            raise SampleError(f"{path}: unknown extension {extension!r}; allowed: {', '.join(EXTENSIONS)}.")
+        yield from read_rows(path)
+    elif extension == ".json" and _first_character(path) == "[":
+        entries = _stream_json(path)
+        first = next(entries, None)
+        if isinstance(first, dict) and not _is_criterion(first):
+            for number, entry in enumerate(chain([first], entries), start=1):
+                if not isinstance(entry, dict):
+                    raise SampleError(f"{path}, row {number}: expected a mapping, got {entry!r:.60}.")
+                yield Row(number, entry, f"{path}, row {number}")
+        elif first is not None:
+            yield Row(1, {WHOLE: [first, *entries]}, str(path))
+    else:
+        yield from _of_document(read_value(read_text(path), path), path)
+
+
+def _is_criterion(entry: Mapping[str, Any]) -> bool:
+    """Whether an entry of a list is a criterion (or a section of them), and not a row with a prompt."""
+    return bool({"requirement", "criterion", "criteria", "weight", "points"} & entry.keys()) and not (
+        {"rubric", "rubrics", "checklist", "messages", "instruction"} & entry.keys()
+    )
+
+
+def _of_document(value: Any, path: Path) -> Iterator[Row]:
+    where = str(path)
+    if isinstance(value, list):
+        if value and all(isinstance(entry, dict) and not _is_criterion(entry) for entry in value):
+            yield from (Row(n, entry, f"{path}, row {n}") for n, entry in enumerate(value, start=1))
+        elif value:
+            yield Row(1, {WHOLE: value}, where)
+        return
+    if not isinstance(value, dict):
+        raise SampleError(f"{path}: expected a mapping or a list, got {type(value).__name__} {value!r:.60}.")
+    if isinstance(value.get("tests"), list):
+        yield from _promptfoo(value, path)
+    elif "items" in value and "rubric" in value:
+        yield from _autorubric(value, path)
+    elif "source_method" in value and "items" in value:  # a checklist of AutoChecklist
+        prompt = {"input": value["input"]} if value.get("input") else {}
+        yield Row(1, {**prompt, "checklist": value}, where)
+    else:
+        yield Row(1, value, where)
+
+
+def _promptfoo(document: Mapping[str, Any], path: Path) -> Iterator[Row]:
+    """The tests of a promptfoo configuration; `{{name}}` in its only prompt is replaced by the variables of a test."""
+    prompts, defaults = document.get("prompts") or [], document.get("defaultTest") or {}
+    shared = defaults if isinstance(defaults, dict) else {}
+    for number, test in enumerate(document["tests"], start=1):
+        where = f"{path}, test {number}"
+        if not isinstance(test, dict):
+            raise SampleError(f"{where}: expected a mapping, got {test!r:.60}.")
+        values = {**(shared.get("vars") or {}), **(test.get("vars") or {})}
+        if len(prompts) != 1 or not isinstance(prompts[0], str) or prompts[0].startswith("file://"):
+            raise SampleError(f"{path}: 'prompts' must be a list of one text, got {prompts!r:.60}.")
+        prompt = prompts[0]
+        for name, value in values.items():
+            for written in (f"{{{{{name}}}}}", f"{{{{ {name} }}}}"):
+                prompt = prompt.replace(written, str(value))
+        asserts = [*(shared.get("assert") or []), *(test.get("assert") or [])]
+        yield Row(number, {"prompt": prompt, "assert": asserts, **values}, where)
+
+
+def _autorubric(document: Mapping[str, Any], path: Path) -> Iterator[Row]:
+    """The submissions of a `RubricDataset`, each with what it shares with the others."""
+    items = document["items"]
+    if not isinstance(items, list):
+        raise SampleError(f"{path}: a RubricDataset must be a mapping with 'rubric' and a list of 'items'.")
+    shared = {key: document.get(key) for key in ("prompt", "rubric", "reference_submission")}
+    truths = [item.get("ground_truth") for item in items if isinstance(item, dict) and item.get("rubric") is None]
+    for number, item in enumerate(items, start=1):
+        where = f"{path}, item {number}"
+        if not isinstance(item, dict):
+            raise SampleError(f"{where}: expected a mapping, got {type(item).__name__} {item!r:.60}.")
+        own = {key: value for key, value in item.items() if value is not None}
+        row = {**shared, **own, "_autorubric": True, "_own": item.get("rubric") is not None}
+        row["_truths"] = [item.get("ground_truth")] if row["_own"] else truths
+        if number == 1:
+            row["_unused"] = [key for key in document if key not in (*shared, "items")]
+        yield Row(number, row, where)
+
+
+def _of_dataset(dataset: Any, name: str) -> Iterator[Row]:
+    if hasattr(dataset, "keys"):
+        raise SampleError(f"{name} has the splits {', '.join(dataset)}; pass one of them.")
+    return (Row(n, dict(row), f"{name}, row {n}") for n, row in enumerate(dataset, start=1))
+
+
+def _of_hub(name: str) -> Iterator[Row]:
+    """A dataset of the hub, as a stream."""
+    repository, _, split = name.partition(":")
+    if missing("datasets"):
+        raise SampleError(
+            f"{name}: no such file; for a dataset of the hub, pip install 'checklist-rewards[datasets]'."
+        )
+    [datasets] = import_extra("datasets", extra="datasets")
+    try:
+        dataset = datasets.load_dataset(repository, split=split or "train", streaming=True)
+    except Exception as error:  # whatever the hub, the network or the loader raise
+        reason = str(error).partition("\n")[0]
+        raise SampleError(
+            f"{name}: there is no such file, and the hub gives no dataset of this name ({reason})."
+        ) from None
+    return _of_dataset(dataset, name)
+
+
+def _first_character(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            while text := file.read(256):
+                if text := text.lstrip():
+                    return text[0]
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise SampleError(f"{path}: cannot be read ({reason}).") from None
+    return ""
+
+
+def _stream_json(path: Path) -> Iterator[Any]:
+    """The entries of a JSON list, one at a time."""
+    decoder, text, start, ended = json.JSONDecoder(), "", 0, False
+    with path.open(encoding="utf-8-sig") as file:
+        text = file.read(_CHUNK).lstrip()[1:]
+        while True:
+            start = len(text) - len(text[start:].lstrip(" \t\r\n,"))
+            if text[start : start + 1] == "]":
+                return
+            try:
+                entry, end = decoder.raw_decode(text, start)
+                if end == len(text) and not ended:  # a number or a word may go on in the next chunk
+                    raise json.JSONDecodeError("incomplete", text, end)
+            except json.JSONDecodeError as error:
+                if ended:
+                    raise SampleError(f"{path}: not valid JSON ({error.msg}).") from None
+                more = file.read(max(_CHUNK, len(text) - start))
+                text, start, ended = text[start:] + more, 0, not more
+                continue
+            except RecursionError:
+                raise SampleError(f"{path}: nested more than {MAX_DEPTH} levels deep.") from None
+            yield entry
+            start = end
+            if start > _CHUNK:
+                text, start = text[start:], 0
