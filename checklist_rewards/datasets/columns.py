@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError, SampleError
+from checklist_rewards.files.cells import messages_in
 from checklist_rewards.files.spool import ArrowSpool
 from checklist_rewards.generators import Request
 from checklist_rewards.validation import one_of, string
@@ -78,7 +79,7 @@ def prompt_of(row: Mapping[str, Any], keys: Sequence[str], where: str) -> Any:
         SampleError: If a value to join is not a string. The message begins with `where`.
     """
     if len(keys) == 1:
-        return row[keys[0]]
+        return messages_in(row[keys[0]])
     for key in keys:
         if row[key] is not None and not isinstance(row[key], str):
             raise SampleError(f"{where}: only strings can be joined into a prompt, but {key!r} is {row[key]!r:.60}.")

@@ -16,11 +16,11 @@ All errors name the file, the row and the item.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from typing import Any, Literal, get_args
 
 from checklist_rewards.checklists import NO, YES, Checklist
@@ -44,6 +44,7 @@ WORDS: tuple[dict[str, float], ...] = (
 )
 """Weights in words: those of Rubrics as Rewards (arXiv:2507.17746) and of ProfBench (arXiv:2510.18941)."""
 
+_LARGEST = 1e300
 _KIND = re.compile(r"\A\s*(essential|important|optional|pitfall)(?: criteri(?:a|on))?\s*:\s*", re.IGNORECASE)
 _MACHINE = re.compile(r"[a-z][a-z0-9_]*:[a-z0-9][a-z0-9_]*")
 _NUMBER = re.compile(r"\A\s*([+-]?\d+(?:\.\d+)?)\s*(?:/\s*(?:10|100)|%|points?|pts?)?\s*\Z", re.IGNORECASE)
@@ -88,6 +89,7 @@ class CriteriaReader:
         drop (collection of `str`): keys that may be dropped although they sound like part of the score.
         pitfalls (`str`, *optional*): `"fault"` or `"avoided"`: what texts say that do not say it themselves.
         ask_pitfalls (`bool`): whether such texts are an error as long as `pitfalls` is None.
+        whole (`bool`): whether the criteria are the whole row, with its other columns.
         needed (set of `str`): the parts that every row must have, in its items or beside them.
     """
 
@@ -101,6 +103,7 @@ class CriteriaReader:
     pitfalls: Literal["fault", "avoided"] | None = None
     ask_pitfalls: bool = False
     needed: frozenset[str] = frozenset()
+    whole: bool = False
 
     def checklist(
         self,
@@ -216,7 +219,8 @@ class CriteriaReader:
         lowest, highest = levels[0][0], levels[-1][0]
         options = [{"label": text, "value": (number - lowest) / (highest - lowest)} for number, text in levels]
         used = {"criteria", "orig_criteria", "description", "name", "rubric", "evaluation_steps"}
-        self._drop("", {k: v for k, v in value.items() if k not in used and not _LEVEL.match(str(k))}, where)
+        rest = {key: content for key, content in value.items() if key not in used and not _LEVEL.match(str(key))}
+        self._drop("", {} if self.whole else rest, where)
         steps = value.get("evaluation_steps")
         text = str(criteria or "Which description fits the response best?").strip()
         if isinstance(steps, list) and steps:
@@ -372,7 +376,7 @@ class CriteriaReader:
                 f"{where}: {key or 'weight'}: a weight must be a finite number, got {weight!r:.60}; give words their "
                 "numbers with --weights WORD=NUMBER."
             )
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not math.isfinite(weight):
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not abs(weight) <= _LARGEST:
             raise ChecklistError(f"{where}: {key or 'weight'}: a weight must be a finite number, got {weight!r:.60}.")
         return weight
 
@@ -433,6 +437,8 @@ class CriteriaReader:
             if part == "question" or any(at(one, key) is not None or key in one for one in mappings):
                 continue
             beside = decoded(at(row, key))
+            if len(criteria) == 1 and isinstance(beside, str | int | float):
+                beside = [beside]
             if not isinstance(beside, list) or len(beside) != len(criteria):
                 if part in self.needed:
                     raise _not_per_item(where, key, len(criteria), beside)
@@ -456,7 +462,8 @@ class CriteriaReader:
             if LOSES_A_SCORE.search(str(key)) and not {name, str(key)} & self.drop:
                 raise ChecklistError(
                     f"{where}: {key!r} may be part of the score (it is {value!r:.60}), and nothing says what it "
-                    f"means. Map it to a field of the items (such as --item-key weight={key}), or drop it with --drop {key}."
+                    f"means. Map it to a field of the items (such as --item-key weight={key}), or drop it with "
+                    f"--drop {key}."
                 )
             self.counts.dropped[name] += 1
 
@@ -508,9 +515,15 @@ def keys_of(value: Mapping[Any, Any]) -> str:
 
 
 def _taken(rest: dict[str, Any], key: str) -> Any:
-    """The value at a dotted key, which is removed together with what stands around it."""
+    """The value at a dotted key, which is removed; what stands around it is left under dotted keys. Of a key with a
+    star, the only value that is not null."""
     if key in rest:
         return rest.pop(key)
+    if "*" in key:
+        outer, _, pattern = key.rpartition(".")
+        inner = at(rest, outer)
+        names = [name for name, found in inner.items() if fnmatch(name, pattern) and found is not None]
+        return _taken(rest, f"{outer}.{names[0]}") if len(names) == 1 else None
     value = at(rest, key)
     if value is not None:
         outer = next(name for name in rest if key.startswith(f"{name}."))

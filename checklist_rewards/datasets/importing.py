@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from checklist_rewards.datasets.columns import (
     request_of,
 )
 from checklist_rewards.datasets.criteria import PARTS, Counts, CriteriaReader, keys_of
+from checklist_rewards.datasets.pitfalls import POLARITIES
 from checklist_rewards.datasets.rubrics import ROWS, Format, copies, detected, inferred, known_formats
 from checklist_rewards.datasets.sources import read_source
 from checklist_rewards.errors import SampleError
@@ -91,8 +93,8 @@ class ImportedRows:
             lines += [f"{what}: {counts.taken[name]}"] if counts.taken[name] else []
         if counts.pitfalls["avoided"]:
             lines.append(
-                f"negative weights: {counts.pitfalls['fault']} texts state a fault, {counts.pitfalls['avoided']} say what "
-                f"is avoided and got a positive weight, {counts.pitfalls['unclear']} do not say"
+                "negative weights: {fault} texts state a fault, {avoided} say what is avoided and got a positive "
+                "weight, {unclear} do not say".format_map({name: counts.pitfalls[name] for name in POLARITIES})
             )
         if format.metric:
             lines.append(f"the data set's own score: --metric {format.metric}")
@@ -222,6 +224,7 @@ def imported_rows(path: str | Path | Dataset, **settings: Any) -> ImportedRows:
         pitfalls=how.pitfalls,
         ask_pitfalls=format.pitfalls,
         needed=frozenset(how.item_keys or ()),
+        whole=not format.checklist,
     )
     every = chain(peeked, source)
     found = _autorubric(every, reader, counts) if format.name == AUTORUBRIC else _rows(every, format, reader, how)
@@ -233,9 +236,9 @@ def imported_rows(path: str | Path | Dataset, **settings: Any) -> ImportedRows:
         if counts.undecided is not None:
             said = counts.pitfalls
             raise SampleError(
-                f"{counts.undecided}: this text has a negative weight and does not say whether it is a fault or what a "
-                f"good response avoids, like {said['unclear']} of {said.total()} such texts ({said['fault']} state a "
-                f"fault, {said['avoided']} say what is avoided). Set --pitfalls fault, or --pitfalls avoided."
+                f"{counts.undecided}: this text has a negative weight and does not say whether it is a fault or what "
+                f"a good response avoids, like {said['unclear']} of {said.total()} such texts ({said['fault']} state "
+                f"a fault, {said['avoided']} say what is avoided). Set --pitfalls fault, or --pitfalls avoided."
             )
 
     return ImportedRows(format, rows(), counts)
@@ -347,7 +350,7 @@ def _with_keys(format: Format, how: _Settings) -> Format:
 
 
 def _rows(rows: Iterator[Row], format: Format, reader: CriteriaReader, how: _Settings) -> Iterator[Found]:
-    own = [key for key in (format.target, format.reference) if key]
+    own = [key for key in (format.target, format.reference, format.grade) if key]
     for row in rows:
         data = row.data
         for key in (*([format.checklist] if format.checklist else []), *([format.target] if format.target else [])):
@@ -355,7 +358,7 @@ def _rows(rows: Iterator[Row], format: Format, reader: CriteriaReader, how: _Set
                 raise SampleError(f"{row.where}: key {key!r} not found; the keys are {keys_of(data)}.")
         value = at(data, format.checklist)
         columns: dict[str, Any] = {}
-        if format.prompt:
+        if format.prompt and not (format.promptless and all(key not in data for key in format.prompt)):
             columns[PROMPT] = _prompt(row, format)
             request_of(columns[PROMPT], None, row.where)
         if format.target:
@@ -374,7 +377,7 @@ def _rows(rows: Iterator[Row], format: Format, reader: CriteriaReader, how: _Set
         if format.grade and (grade := at(data, format.grade)) is not None:
             columns[LABELS] = [_level(grade, value, checklist, row.where)]
         others = dict(data)
-        gone = [format.checklist] if format.checklist else _parts_of_row(data)
+        gone = _gone(data, format, value)
         for key in [*gone, *copies(data, format.checklist), *(k for k in format.prompt if "{n}" not in k), *own]:
             others = without(others, key)
         for name in columns:
@@ -399,9 +402,20 @@ def _origin_of(name: str, format: Format) -> str | None:
     }[name]
 
 
-def _parts_of_row(data: Mapping[str, Any]) -> list[str]:
-    """The columns of a row that is itself the criteria."""
-    return [key for key in data if key in ("instruction_id_list", "kwargs", "rubric", "sections", "criteria", "items")]
+def _gone(data: Mapping[str, Any], format: Format, value: Any) -> list[str]:
+    """The keys of what became the checklist."""
+    if not format.prompt and not format.checklist:
+        return list(data)  # a rubric and nothing else
+    if format.shape == "instructions" and isinstance(value := decoded(value), Mapping):
+        names = [name for name in ("instruction_id_list", "instruction_id", "kwargs") if name in value]
+        return [f"{format.checklist}.{name}" if format.checklist else name for name in names] or [format.checklist]
+    if format.shape == "levels" and not format.checklist:
+        return [name for name in data if _OF_A_LEVEL.fullmatch(name)]
+    turns = [key.format(n=n) for key in format.prompt if "{n}" in key for n in range(len(data))]
+    return [format.checklist, *turns]
+
+
+_OF_A_LEVEL = re.compile(r"(orig_)?(criteria|score_?\d+(_description)?|rubric|evaluation_steps)")
 
 
 def _with_origin(checklist: Checklist, value: Any, data: Mapping[str, Any]) -> Checklist:

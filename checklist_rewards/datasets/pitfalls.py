@@ -12,9 +12,10 @@ English only; a text in another language is `unclear`.
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Literal, get_args
 
 Polarity = Literal["fault", "avoided", "unclear"]
+POLARITIES: tuple[Polarity, ...] = get_args(Polarity)
 
 _SUBJECT = re.compile(
     r"\A(?:(?:the|an?|this|your|its)\s+)?(?:(?:final|good|correct|ideal|model'?s?)\s+)?"

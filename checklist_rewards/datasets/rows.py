@@ -22,6 +22,7 @@ from typing import Any
 from checklist_rewards.chat import CompletionReader, Target, opens_thinking, prompt_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistError, SampleError
+from checklist_rewards.files.cells import messages_in
 from checklist_rewards.generators import Request
 from checklist_rewards.pipelines.requests import CANDIDATES, fields_of, joined
 from checklist_rewards.scorer import Sample
@@ -113,7 +114,7 @@ class Columns:
 
     def messages_of(self, row: Mapping[str, Any], where: str) -> str | list[dict[str, str]] | None:
         """The prompt as the policy receives it: chat messages are returned as chat messages."""
-        value = row.get(self.inputs[0]) if len(self.inputs) == 1 else None
+        value = messages_in(row.get(self.inputs[0])) if len(self.inputs) == 1 else None
         if isinstance(value, str):
             return value
         if value is None:
@@ -138,7 +139,7 @@ class Columns:
     def answer_of(self, row: Mapping[str, Any], completion: Any) -> Target:
         """What a completion answers to the prompt of a row. Raises [`SampleError`] unless it is a string or a list of
         messages."""
-        prompt = row.get(self.inputs[0]) if len(self.inputs) == 1 else None
+        prompt = messages_in(row.get(self.inputs[0])) if len(self.inputs) == 1 else None
         return _READER.read(completion, opened=_READER.opened(prompt) if _opens_thinking(prompt) else None)
 
     def checklist_of(self, row: Mapping[str, Any], where: str) -> Checklist | None:
@@ -183,7 +184,7 @@ class Columns:
         return key in self.optional and key not in row
 
     def _input(self, row: Mapping[str, Any], key: str, where: str) -> tuple[str | None, str | None]:
-        value = self.get(row, key, "--input-key", where)
+        value = messages_in(self.get(row, key, "--input-key", where))
         if value is None:
             return None, None
         try:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -82,7 +82,6 @@ PROMPTS = (
     "messages",
     "conversation_input",
     "conversation_history",
-    "context",
     "context_messages",
     "instruction_text",
 )
@@ -109,6 +108,7 @@ class Format(BaseModel):
             (numbered), `levels` (of a grade), `tree`, `instructions` (IFEval's), `asserts` (promptfoo's).
         prompt (list of `str`): The keys of the prompt: text, or chat messages. Several are joined by blank lines. Keys
             with "{n}" are turns: `["prompt_{n}", "response_{n}"]`. Empty for rubrics without a prompt.
+        promptless (`bool`): Whether rows may have no prompt.
         item (mapping): The key of each part of an item; the parts are those of `criteria.PARTS`.
         reference, target (`str`, *optional*): The keys of the reference answer and of a text to score.
         grade (`str`, *optional*): The key of a grade that people gave; with the shape `levels` it becomes `labels`.
@@ -128,6 +128,7 @@ class Format(BaseModel):
     checklist: str
     shape: Shape = "items"
     prompt: tuple[str, ...] = ()
+    promptless: bool = False
     item: dict[str, str] = Field(default_factory=dict)
     reference: str | None = None
     target: str | None = None
@@ -152,14 +153,17 @@ class Format(BaseModel):
         """Whether a row has all keys of this format."""
         value = decoded(at(row, self.checklist))
         prompts = [key.format(n=0) if "{n}" in key else key for key in self.prompt]
-        if value is None or any(at(row, key) is None for key in (*prompts[:1], *self.needs)):
+        needed = (*([] if self.promptless else prompts[:1]), *self.needs)
+        if value is None or any(at(row, key) is None for key in needed):
             return False
         if self.shape != "items" or not self.item:
             return self.shape in _shapes_of(value, self.checklist)
-        first = next(_entries(value), None)
+        first = next(_entries([value] if isinstance(value, str) else value), None)
         must = ("question", "expected", *(() if self.default_weight is not None else ("weight",)))
-        needed = [self.item[part] for part in must if part in self.item]
-        return isinstance(first, Mapping) and all(key in first or at(first, key) is not None for key in needed)
+        parts = [self.item[part].partition(".*")[0] for part in must if part in self.item]
+        if isinstance(first, str):
+            return "expected" in self.item and at(row, self.item["expected"]) is not None
+        return isinstance(first, Mapping) and all(key in first or at(first, key) is not None for key in parts)
 
     @property
     def specificity(self) -> int:
@@ -234,6 +238,10 @@ def _entries(value: Any) -> Iterator[Any]:
                 yield entry
 
 
+_AROUND = ("guidelines", "name", "title", "description", "id", "version", "source", "source_method", "model")
+"""Keys beside a list of criteria that belong to it."""
+
+
 def _shapes_of(value: Any, key: str) -> tuple[Shape, ...]:
     """The shapes that a value may have, surest first."""
     value, name = decoded(value), key.rpartition(".")[2].lower()
@@ -249,6 +257,9 @@ def _shapes_of(value: Any, key: str) -> tuple[Shape, ...]:
             return ("tree",)
         if len(levels_of(value)) > 1:
             return ("levels",)
+        lists = [key for key in ("rubric", "rubrics", "sections", "criteria", "items") if key in value]
+        if lists and not {*value} <= {lists[0], *_AROUND}:
+            return ()  # its list is found by itself
     if isinstance(value, list) and value and isinstance(value[0], Mapping):
         if {"instruction_id_list", "instruction_id", "func_name"} & value[0].keys():
             return ("instructions",)
@@ -322,8 +333,8 @@ def _criteria(row: Mapping[str, Any], where: str) -> tuple[str, Shape]:
     keys = ", ".join(map(str, row)) or "none"
     if not different:
         raise SampleError(
-            f"{where}: no criteria found. The keys are {keys}. Name the key of the criteria with --checklist-key and the "
-            "keys of their parts with --item-key, or describe the format in a YAML file (--format mine.yaml)."
+            f"{where}: no criteria found. The keys are {keys}. Name the key of the criteria with --checklist-key and "
+            "the keys of their parts with --item-key, or describe the format in a YAML file (--format mine.yaml)."
         )
     several = ", ".join(one[0] for one in different)
     raise SampleError(f"{where}: several values could be the criteria: {several}. Name one with --checklist-key.")
@@ -343,20 +354,23 @@ def _tree_text(node: Any) -> str:
 
 
 def _prompt(row: Mapping[str, Any], checklist: str) -> tuple[str, ...]:
-    """The keys of the prompt of a row."""
-    candidates: dict[str, str] = {}
-    for key, value in places(row, depth=3):
-        value = messages_in(value)
-        value = value["messages"] if isinstance(value, Mapping) and isinstance(value.get("messages"), list) else value
-        chat = isinstance(value, list) and bool(value) and all(isinstance(m, Mapping) and "role" in m for m in value)
-        if key != checklist and (chat or isinstance(value, str)):
-            candidates.setdefault(key.rpartition(".")[2].lower() if "." in key else key.lower(), key)
-            if chat and "chat" not in candidates:
-                candidates["chat"] = key
-    if "instruction" in candidates and "input" in candidates and not {"prompt", "question"} & candidates.keys():
-        return (candidates["instruction"], candidates["input"])
-    name = next((name for name in (*PROMPTS, "chat") if name in candidates), None)
-    return (candidates[name],) if name else ()
-
-
-Pitfalls = Literal["fault", "avoided"]
+    """The keys of the prompt of a row; outer ones first."""
+    for depth in (1, 3):
+        candidates: dict[str, str] = {}
+        for key, value in places(row, depth=depth):
+            value = messages_in(value)
+            messages = value.get("messages") if isinstance(value, Mapping) else value
+            chat = (
+                isinstance(messages, list)
+                and bool(messages)
+                and all(isinstance(m, Mapping) and "role" in m for m in messages)
+            )
+            if key != checklist and (chat or isinstance(value, str)):
+                candidates.setdefault(key.rpartition(".")[2].lower(), key)
+                if chat:
+                    candidates.setdefault("chat", key)
+        if "instruction" in candidates and "input" in candidates and not {"prompt", "question"} & candidates.keys():
+            return (candidates["instruction"], candidates["input"])
+        if name := next((name for name in (*PROMPTS, "chat") if name in candidates), None):
+            return (candidates[name],)
+    return ()

@@ -69,13 +69,9 @@ def source_files(source: str | Path) -> list[Path] | None:
         if not found:
             raise SampleError(f"{text}: no file has such a name.")
         return found
-    name = text.partition(":")[0]
-    if (
-        not path.exists()
-        and path.suffix.lower() not in EXTENSIONS
-        and name.count("/") == 1
-        and not name.startswith((".", "/", "~"))
-    ):
+    owner, slash, name = text.partition(":")[0].partition("/")
+    named = slash and owner not in ("", ".", "..", "~") and name and "/" not in name
+    if named and not path.exists() and path.suffix.lower() not in EXTENSIONS:
         return None
     return [path]
 
@@ -206,7 +202,9 @@ def _stream_json(path: Path) -> Iterator[Any]:
     """The entries of a JSON list, one at a time."""
     decoder, text, start, ended = json.JSONDecoder(), "", 0, False
     with path.open(encoding="utf-8-sig") as file:
-        text = file.read(_CHUNK).lstrip()[1:]
+        while not text.startswith("["):
+            text = file.read(_CHUNK).lstrip()
+        text = text[1:]
         while True:
             start = len(text) - len(text[start:].lstrip(" \t\r\n,"))
             if text[start : start + 1] == "]":

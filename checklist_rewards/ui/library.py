@@ -15,6 +15,7 @@ from typing import Any
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.datasets.importing import AUTO, imported_rows, listed_fields, write_imported
+from checklist_rewards.datasets.rubrics import ROWS, known_formats
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.documents import read_text, read_value
@@ -25,6 +26,7 @@ from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.prompts import kind_of_prompt, parse_prompt
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import OutsideError
+from checklist_rewards.validation import one_of
 
 LONGEST = 2**20
 """Most bytes of a file that can be edited."""
@@ -102,7 +104,9 @@ class Library:
         write_text(path, text)
         return self.read(name)
 
-    def import_file(self, file: Any, output: Any, format: str = AUTO, may_abstain: bool = False) -> dict[str, Any]:
+    def import_file(
+        self, file: Any, output: Any, format: str = AUTO, may_abstain: bool = False, pitfalls: Any = None
+    ) -> dict[str, Any]:
         """Convert a file of another project as `checklists import` does.
 
         Args:
@@ -110,7 +114,11 @@ class Library:
             output (`str`): A new file: rows (.jsonl, .csv, .parquet), or a checklist of the library (.json).
             format (`str`, *optional*): See [`imported_rows`].
             may_abstain (`bool`, *optional*): Allow "cannot_assess" for every item.
+            pitfalls (`str`, *optional*): `"fault"` or `"avoided"`, for texts that do not say it.
         """
+        one_of("format", format, (AUTO, ROWS, *known_formats()))  # not a path, which could lie outside the project
+        if pitfalls is not None:
+            one_of("pitfalls", pitfalls, ("fault", "avoided"))
         project = self.judging.project
         source, path = project.existing(file), project.path(output)
         if path.suffix.lower() not in FORMATS:
@@ -118,12 +126,13 @@ class Library:
         if path.exists():
             raise SampleError(f"{output} exists; choose another name.")
         try:
-            imported = imported_rows(source, format=format, may_abstain=may_abstain)
+            imported = imported_rows(source, format=format, may_abstain=may_abstain, pitfalls=pitfalls)
             rows, items = write_imported(imported, source, path)
         except ChecklistRewardsError as error:
             raise SampleError(self._public(str(error))) from None
         dropped = listed_fields(imported.left_out)
-        return {"name": output, "format": imported.format, "rows": rows, "items": items, "dropped": dropped}
+        name, taken = imported.format.name, imported.taken()
+        return {"name": output, "format": name, "rows": rows, "items": items, "dropped": dropped, "taken": taken}
 
     def _state(self, name: str, text: str | None = None) -> dict[str, Any]:
         try:

@@ -139,7 +139,8 @@ def add_library(app: FastAPI, judging: Judging) -> None:
         if not isinstance(format, str):
             raise SampleError(f"format must be a text, got {type(format).__name__}.")
         may_abstain = bool(body.get("may_abstain"))
-        return _json(await asyncio.to_thread(library.import_file, file, output, format, may_abstain))
+        pitfalls = body.get("pitfalls")
+        return _json(await asyncio.to_thread(library.import_file, file, output, format, may_abstain, pitfalls))
 
 
 def add_live(app: FastAPI, project: Project) -> None:

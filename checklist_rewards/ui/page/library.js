@@ -5,7 +5,8 @@ import { count, el, note, plural, section } from "./dom.js";
 import { alertOf, area, choice, field } from "./forms.js";
 
 const TITLES = { checklists: "Checklists", prompts: "Prompts", pipelines: "Pipelines", judges: "Judges" };
-const FORMATS = [["auto", "detect"], "autochecklist", "autorubric", "rubric", "healthbench", "rar", "rows"];
+const FORMATS = [["auto", "detect"], "autochecklist", "autorubric", "rubric", "healthbench", "rar", "rubrichub", "profbench", "prbench", "verl", "rows"];
+const PITFALLS = [["", "by their text"], ["fault", "faults"], ["avoided", "what is avoided"]];
 const PAUSE = 400;
 
 export async function library(main, project) {
@@ -145,6 +146,7 @@ function uses(name) {
 function importForm(project, done) {
   const file = choice([["", "choose a file"], ...project.files.map((one) => one.name).filter((one) => /\.(jsonl|csv|parquet|json|ya?ml)$/i.test(one))], { name: "import-file" });
   const format = choice(FORMATS, { name: "import-format" });
+  const pitfalls = choice(PITFALLS, { name: "import-pitfalls" });
   const output = el("input", { name: "import-output", size: 34, placeholder: "checklists/….json" });
   const abstain = el("input", { type: "checkbox", name: "import-abstain" });
   const told = el("div", { "aria-live": "polite" });
@@ -156,17 +158,17 @@ function importForm(project, done) {
   return el(
     "div",
     {},
-    note("AutoChecklist, Autorubric, HealthBench and RaR files of the project folder. A result in .json is one checklist; rows become a .jsonl file with a checklist per row. Files can be uploaded in Batch."),
-    el("div", { class: "filters" }, field("file", file), field("format", format), field("result", output), el("label", { class: "check" }, abstain, " allow “cannot assess”"), button),
+    note("Rubrics and checklists of other projects, in files of the project folder; their format is detected. A result in .json is one checklist; rows become a .jsonl file with a checklist per row. Files can be uploaded in Batch."),
+    el("div", { class: "filters" }, field("file", file), field("format", format), field("negative weights are", pitfalls), field("result", output), el("label", { class: "check" }, abstain, " allow “cannot assess”"), button),
     told,
   );
 
   async function run() {
     button.disabled = true;
     try {
-      const found = await post("library/import", { file: file.value, output: output.value, format: format.value, may_abstain: abstain.checked });
+      const found = await post("library/import", { file: file.value, output: output.value, format: format.value, may_abstain: abstain.checked, pitfalls: pitfalls.value || null });
       const what = found.rows === null ? `one checklist with ${plural(found.items, "item")}` : `${plural(found.rows, "row")} with ${count(found.items)} items`;
-      told.replaceChildren(note(`${found.format}: ${what} in ${found.name}.`), found.dropped ? note(`Dropped fields that items cannot hold: ${found.dropped}.`) : "");
+      told.replaceChildren(note(`${found.format}: ${what} in ${found.name}. ${found.taken.join("; ")}.`), found.dropped ? note(`Dropped fields that items cannot hold: ${found.dropped}.`) : "");
       await done(found.rows === null ? found.name : null);
     } catch (error) {
       told.replaceChildren(alertOf(error.message));
