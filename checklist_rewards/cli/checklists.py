@@ -1,4 +1,4 @@
-"""`checklists import`: convert rubrics and checklists of other projects to rows with a checklist."""
+"""`checklists import` and `export`: rubrics of other projects to rows with a checklist, and rows to other trainers."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli.outputs import check_outputs
 from checklist_rewards.cli.report import console
 from checklist_rewards.datasets.columns import PROMPT
+from checklist_rewards.datasets.exporting import export_file
 from checklist_rewards.datasets.importing import Found, imported_rows, listed_fields, write_imported
 from checklist_rewards.datasets.rubrics import known_formats
 from checklist_rewards.datasets.sources import source_files
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import file_format
 
+Trainer = Literal["verl", "openrlhf", "swift", "open-instruct", "nemo-gym", "verifiers"]
 _SHOWN = 100
 """Characters of a text that is shown."""
 
-app = typer.Typer(no_args_is_help=True, help="Import checklists from other projects.")
+app = typer.Typer(no_args_is_help=True, help="Import checklists from other projects, and export them.")
 
 
 @app.callback()
 def _root() -> None:
-    """Import checklists from other projects."""
+    """Import checklists from other projects, and export them."""
 
 
 @app.command("import")
@@ -145,6 +147,34 @@ def import_(
         console.print(f"Dropped fields that items cannot hold: {listed_fields(imported.left_out)}", style="yellow")
     for row, checklist in shown:
         _show(row, checklist)
+
+
+@app.command("export")
+def export_(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", show_default=False, help="Rows with a prompt and a checklist (.jsonl, .csv, .parquet)."
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", show_default=False, help="Rows to write.")],
+    to: Annotated[Trainer, typer.Option(show_default=False, help="The trainer that reads them.")],
+) -> None:
+    """Write rows with a checklist in the shape that a trainer other than TRL reads.
+
+    The adapters of `checklist_rewards.rewards.integrations` find the checklist there. All other columns are kept, and
+    **checklists import** reads the rows back.
+
+    **Example**
+
+    ```
+    checklist-rewards checklists export rows.parquet --to verl -o train.parquet
+    ```
+    """
+    check_outputs([file], output=output)
+    file_format(output)
+    rows = export_file(file, output, to)
+    console.print(f"{to}: {rows} rows in {output}", highlight=False)
 
 
 import_.__doc__ = (import_.__doc__ or "").replace("FORMATS", ", ".join(sorted(known_formats())))

@@ -31,7 +31,7 @@ from checklist_rewards.datasets.columns import (
 )
 from checklist_rewards.datasets.criteria import PARTS, Counts, CriteriaReader, keys_of
 from checklist_rewards.datasets.pitfalls import POLARITIES
-from checklist_rewards.datasets.rubrics import ROWS, Format, copies, detected, inferred, known_formats
+from checklist_rewards.datasets.rubrics import ROWS, Format, copies, detected, inferred, known_formats, prompt_keys
 from checklist_rewards.datasets.sources import read_source
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import write_text
@@ -317,8 +317,12 @@ def _found_format(rows: Sequence[Mapping[str, Any]], where: str, how: _Settings)
         return known_formats()[AUTORUBRIC]
     if how.format == AUTO and not named and (known := detected(rows[:3])):
         return known
+    inside = decoded(rows[0].get(CHECKLIST))
+    if how.checklist_key is None and isinstance(inside, Mapping) and CHECKLIST in inside:
+        own = f"{CHECKLIST}.{CHECKLIST}"  # a label, as in exported rows
     if not how.item_keys and is_own(at(rows[0], own)):
-        return Format(name=ROWS, checklist=own, prompt=tuple(keys if keys is not None else (PROMPT,)))
+        prompt = keys if keys is not None else prompt_keys(rows[0], own) or (PROMPT,)
+        return Format(name=ROWS, checklist=own, prompt=tuple(prompt))
     for name in [*(keys or ()), *([how.checklist_key] if how.checklist_key else [])]:
         if at(rows[0], name) is None and name not in rows[0]:
             raise SampleError(f"{where}: key {name!r} not found; the keys are {keys_of(rows[0])}.")

@@ -201,7 +201,7 @@ def inferred(
     key, shape = _criteria(first, where) if checklist is None else (checklist, _shape_at(first, checklist, where))
     entries = [entry for row in rows for entry in _entries(decoded(at(row, key)))]
     item = _parts(entries) if shape == "items" else {"question": _tree_text(at(first, key))} if shape == "tree" else {}
-    keys = tuple(prompt) if prompt is not None else _prompt(first, key)
+    keys = tuple(prompt) if prompt is not None else prompt_keys(first, key)
     reference = next((name for name in first if name.lower() in REFERENCES and isinstance(first[name], str)), None)
     taken = {*keys, key.partition(".")[0]}
     return Format(
@@ -353,7 +353,7 @@ def _tree_text(node: Any) -> str:
     return "requirements" if isinstance(node, Mapping) and "requirements" in node else "requirement"
 
 
-def _prompt(row: Mapping[str, Any], checklist: str) -> tuple[str, ...]:
+def prompt_keys(row: Mapping[str, Any], checklist: str) -> tuple[str, ...]:
     """The keys of the prompt of a row; outer ones first."""
     for depth in (1, 3):
         candidates: dict[str, str] = {}

@@ -1,0 +1,130 @@
+"""Rows with checklists in the shapes that trainers other than TRL read; the adapters of `rewards/integrations` find
+the checklist there.
+
+| to | prompt | checklist |
+|---|---|---|
+| `verl` | `prompt` | `reward_model.ground_truth` |
+| `openrlhf` | `input` | `label` |
+| `swift` | `messages` | `checklist` |
+| `open-instruct` | `messages` | `ground_truth`, with `dataset` "checklist" |
+| `nemo-gym` | `responses_create_params.input` | `verifier_metadata.checklist` |
+| `verifiers` | `prompt` | `checklist` |
+
+The checklist is JSON text, the safest form in Parquet. Except for ms-swift, the text also has the input, the history
+and the reference, because some trainers pass no prompt to a reward. All other columns are kept, and `checklists
+import` reads the rows back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from checklist_rewards.chat import prompt_text
+from checklist_rewards.checklists import Checklist
+from checklist_rewards.datasets.columns import CHECKLIST_COLUMNS, PROMPT
+from checklist_rewards.datasets.rows import REFERENCE
+from checklist_rewards.errors import SampleError
+from checklist_rewards.files.cells import messages_in
+from checklist_rewards.files.rows import read_rows_for, write_rows
+from checklist_rewards.validation import one_of
+
+Row = dict[str, Any]
+NAME = "checklist"
+"""What rows of mixed datasets are called (`data_source`, `ability`, `dataset`)."""
+
+
+def _verl(messages: list[Any], label: str, items: str, number: int) -> Row:
+    model = {"style": "rule", "ground_truth": label}
+    named = {"data_source": NAME, PROMPT: messages, "ability": NAME, "reward_model": model}
+    return named | {"extra_info": {"index": number}}
+
+
+def _openrlhf(messages: list[Any], label: str, items: str, number: int) -> Row:
+    return {"input": messages, "label": label}
+
+
+def _swift(messages: list[Any], label: str, items: str, number: int) -> Row:
+    return {"messages": messages, "checklist": items}
+
+
+def _open_instruct(messages: list[Any], label: str, items: str, number: int) -> Row:
+    return {"messages": messages, "ground_truth": label, "dataset": NAME}
+
+
+def _nemo_gym(messages: list[Any], label: str, items: str, number: int) -> Row:
+    return {"responses_create_params": {"input": messages}, "verifier_metadata": {"checklist": label}}
+
+
+def _verifiers(messages: list[Any], label: str, items: str, number: int) -> Row:
+    return {PROMPT: messages, "checklist": label, "info": "{}"}
+
+
+EXPORTS: Mapping[str, Callable[[list[Any], str, str, int], Row]] = {
+    "verl": _verl,
+    "openrlhf": _openrlhf,
+    "swift": _swift,
+    "open-instruct": _open_instruct,
+    "nemo-gym": _nemo_gym,
+    "verifiers": _verifiers,
+}
+"""The shape of a row by trainer, from its messages, its label, its items and its number."""
+
+
+def exported(row: Mapping[str, Any], to: str, number: int = 0, where: str = "the row") -> Row:
+    """A row in the shape of another trainer.
+
+    Args:
+        row (mapping): A row with `prompt` and `checklist`.
+        to (`str`): One of `EXPORTS`.
+        number (`int`): The number of the row, from 0.
+        where (`str`): The place to name in an error.
+
+    Raises:
+        SampleError, ChecklistError: If it has no prompt or no valid checklist, or a column of the same name.
+    """
+    one_of("to", to, tuple(EXPORTS))
+    for name in (PROMPT, "checklist"):
+        if row.get(name) is None:
+            raise SampleError(f"{where}: {name!r} is missing; the row has {', '.join(row) or 'no columns'}.")
+    prompt = messages_in(row[PROMPT])
+    input, history = prompt_text(prompt)
+    checklist = Checklist.parse(row["checklist"], where)
+    items: Any = [_without_none(item.model_dump(exclude={"sources"})) for item in checklist.items]
+    origin = {
+        "source": checklist.source or row.get("checklist_source"),
+        "model": checklist.model or row.get("checklist_model"),
+    }
+    whole = {"items": items, **_without_none(origin)} if any(origin.values()) else items
+    reference = row.get(REFERENCE)
+    label = {"checklist": whole, "input": input, "history": history}
+    label |= {"reference": reference} if isinstance(reference, str) and reference else {}
+    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    others = {name: value for name, value in row.items() if name not in (PROMPT, *CHECKLIST_COLUMNS)}
+    shaped = EXPORTS[to](messages, _text(_without_none(label)), _text(whole), number)
+    for name in others:
+        if name in shaped and name != "extra_info":
+            raise SampleError(f"{where}: the column {name!r} has a meaning for {to}; rename it.")
+    return shaped | others
+
+
+def export_file(file: Path, output: Path, to: str) -> int:
+    """Write the rows of a file in the shape of another trainer. Returns their number."""
+    number = 0
+    with write_rows(output) as out:
+        for row in read_rows_for(file, output):
+            out.write(exported(row.data, to, number, row.where))
+            number += 1
+        if not number:
+            raise SampleError(f"{file} has no rows.")
+    return number
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _without_none(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: content for name, content in value.items() if content is not None}
