@@ -37,6 +37,8 @@ class Check(BaseModel):
     """One line that describes when the answer is yes."""
     example: ClassVar[Mapping[str, Any]] = {}
     """The fields of an example specification, without its `type`."""
+    offered: ClassVar[bool] = True
+    """Whether people and models choose it; others only come from imports."""
     executes: ClassVar[bool] = False
     """Whether the check executes code from the specification or the text."""
 
@@ -138,7 +140,7 @@ def describe(*, executing: bool = False) -> str:
     return "\n".join(
         f"- {name}: {kind.summary} Example: {example_of(kind)}"
         for name, kind in CHECKS.items()
-        if executing or not kind.executes
+        if kind.offered and (executing or not kind.executes)
     )
 
 

@@ -1,4 +1,5 @@
-"""IFEval's 25 kinds of instructions (arXiv:2311.07911) as code checks, to convert its prompts to checklists.
+"""Verifiable instructions as code checks, to convert their prompts to checklists: IFEval's 25 kinds
+(arXiv:2311.07911), the 29 kinds that open-instruct adds for training, and the functions of RLVR-IFeval.
 
     >>> check_of_instruction("punctuation:no_comma", {}).holds("No, thanks.")
     False
@@ -12,10 +13,12 @@ a keyword may occur inside a word), an option of the check selects it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from checklist_rewards.checks.base import Check, check_of
+from checklist_rewards.checks.verifiable import VERIFIABLE, verifiable_spec, verifiable_words
 from checklist_rewards.errors import ChecklistError
 
 Spec = dict[str, Any]
@@ -88,6 +91,72 @@ INSTRUCTIONS = tuple(_SPECS)
 """IFEval's names of the 25 kinds of instructions."""
 
 
+def _around(k: Mapping[str, Any]) -> dict[str, int]:
+    """The bound of RLVR-IFeval's quantifiers; "around" allows a tenth, and at least one."""
+    number, quantifier = k["N"], k.get("quantifier", "exactly")
+    if quantifier == "around":
+        some = max(round(number / 10), 1)
+        return {"at_least": max(number - some, 0), "at_most": number + some}
+    bounds = {"at least": "at_least", "at most": "at_most", "exactly": "exactly"}
+    return {"at_most": number - 1} if quantifier == "less than" else {bounds[quantifier]: number}
+
+
+def _copies(k: Mapping[str, Any]) -> Spec:
+    return verifiable_spec("copy:copy", {"prompt_to_repeat": k["prompt_to_repeat"]})
+
+
+_TRAINING: dict[str, Callable[[Mapping[str, Any]], Spec]] = {
+    **{name: lambda k, name=name: verifiable_spec(name, dict(k)) for name in VERIFIABLE},  # type: ignore[misc]
+    "copy:copying_simple": _copies,
+    "new:copy_span_idx": lambda k: _copies({"prompt_to_repeat": k["prompt_to_repeat"][k["n_start"] : k["n_end"]]}),
+    "keywords:word_once": lambda k: _spec("keyword_count", word=k["keyword"], whole_words=False, exactly=1),
+    "keywords:word_count_different_numbers": lambda k: _SPECS["keywords:frequency"](k),
+    "keywords:exclude_word_harder": lambda k: _spec(
+        "forbidden", words=[f" {k['keyword'].strip()} "], whole_words=False, ignore_case=False
+    ),
+    "paragraphs:paragraphs": lambda k: _spec("paragraphs", separator="***", exactly=2),
+    "paragraphs:paragraphs2": lambda k: _spec("paragraphs", exactly=2),
+    "punctuation:punctuation_dot": lambda k: _spec("letters", letters=".", exactly=0),
+    "punctuation:punctuation_exclamation": lambda k: _spec("letters", letters="!", exactly=0),
+    "count:lowercase_counting": lambda k: _spec("regex", pattern=r"\b[a-z]+\b", at_most=k["N"]),
+    "letters:letter_counting": lambda k: _spec("regex", pattern="[A-Za-z]", **_bound(k["relation"], k["N"])),
+    "letters:letter_counting2": lambda k: _SPECS["keywords:letter_frequency"](k),
+    "count:count_increment_word": lambda k: _spec(
+        "all",
+        checks=[
+            _spec("keyword_count", word=k[key], whole_words=False, exactly=times)
+            for key, times in (("keyword1", 1), ("keyword2", 2))
+        ],
+    ),
+}
+_FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], Spec]] = {
+    "verify_keywords": lambda k: _spec("keywords", words=k["keyword_list"], whole_words=False),
+    "verify_keyword_frequency": lambda k: _spec("keyword_count", word=k["word"], exactly=k["N"]),
+    "validate_forbidden_words": lambda k: _spec("forbidden", words=k["forbidden_words"]),
+    "verify_letter_frequency": lambda k: _spec("regex", pattern=re.escape(k["letter"]), exactly=k["N"]),
+    "validate_response_language": lambda k: _spec("language", language=k["language"]),
+    "verify_paragraph_count": lambda k: _spec("paragraphs", separator="* * *", exactly=k["N"]),
+    "validate_word_constraint": lambda k: _spec("words", **_around(k)),
+    "verify_sentence_constraint": lambda k: _spec("sentences", **_around(k)),
+    "verify_postscript": lambda k: _spec("postscript", marker=k["postscript_marker"]),
+    "validate_placeholders": lambda k: _spec("placeholders", at_least=k["N"]),
+    "verify_bullet_points": lambda k: _spec("bullets", exactly=k["N"], loose=True),
+    "validate_title": lambda k: _spec("title", style="angled"),
+    "validate_highlighted_sections": lambda k: _spec("highlights", at_least=k["N"]),
+    "validate_json_format": lambda k: _spec("json"),
+    "validate_repeat_prompt": lambda k: _spec("repeats_prompt", prompt=k["original_prompt"]),
+    "validate_two_responses": lambda k: _spec("two_responses"),
+    "validate_uppercase": lambda k: _spec("casing", casing="upper"),
+    "validate_lowercase": lambda k: _spec("casing", casing="lower"),
+    "validate_frequency_capital_words": lambda k: _spec("capital_words", **_around(k)),
+    "validate_end": lambda k: _spec("ends", phrase=k["end_phrase"]),
+    "validate_quotation": lambda k: _spec("quoted"),
+    "validate_no_commas": lambda k: _spec("letters", letters=",", exactly=0),
+}
+KINDS: Mapping[str, Callable[[Mapping[str, Any]], Spec]] = {**_SPECS, **_TRAINING, **_FUNCTIONS}
+"""The specification of the check of every instruction that is known, from its arguments."""
+
+
 def spec_of_instruction(instruction: str, kwargs: Mapping[str, Any]) -> Spec:
     """The specification of the check of one instruction; see [`check_of_instruction`]."""
     return _checked(instruction, kwargs)[0]
@@ -107,11 +176,11 @@ def check_of_instruction(instruction: str, kwargs: Mapping[str, Any] | None) -> 
 
 
 def _checked(instruction: str, kwargs: Mapping[str, Any] | None) -> tuple[Spec, Check]:
-    if instruction not in _SPECS:
-        raise ChecklistError(f"unknown IFEval instruction {instruction!r}; allowed: {', '.join(INSTRUCTIONS)}.")
+    if instruction not in KINDS:
+        raise ChecklistError(f"unknown IFEval instruction {instruction!r}; allowed: {', '.join(KINDS)}.")
     arguments = {name: value for name, value in (kwargs or {}).items() if value is not None}
     try:
-        spec = _SPECS[instruction](arguments)
+        spec = KINDS[instruction](arguments)
         return spec, check_of(spec)
     except KeyError as error:
         raise ChecklistError(
@@ -122,6 +191,8 @@ def _checked(instruction: str, kwargs: Mapping[str, Any] | None) -> tuple[Spec, 
 
 
 def _quantity(spec: Spec, thing: str) -> str:
+    if "at_least" in spec and "at_most" in spec:
+        return f"between {spec['at_least']} and {spec['at_most']} {thing}"
     if "exactly" in spec:
         return f"exactly {spec['exactly']} {thing}"
     return f"at least {spec['at_least']} {thing}" if "at_least" in spec else f"at most {spec['at_most']} {thing}"
@@ -155,6 +226,8 @@ _QUESTIONS: dict[str, Callable[[Spec], str]] = {
     "two_responses": lambda s: "give two different answers, separated by six asterisks",
     "paragraph_start": lambda s: f'begin paragraph {s["paragraph"]} with "{s["word"]}"',
     "casing": lambda s: f"use {'capital' if s['casing'] == 'upper' else 'small'} letters only",
+    "regex": lambda s: f"match {s['pattern']!r} {_quantity(s, 'times')}",
+    "verifiable": lambda s: verifiable_words(s["name"], s["arguments"]),
     "all": lambda s: " and ".join(_QUESTIONS[inner["type"]](inner) for inner in s["checks"]),
 }
 

@@ -24,7 +24,7 @@ from fnmatch import fnmatch
 from typing import Any, Literal, get_args
 
 from checklist_rewards.checklists import NO, YES, Checklist
-from checklist_rewards.checks.ifeval import INSTRUCTIONS, question_of_instruction, spec_of_instruction
+from checklist_rewards.checks.ifeval import question_of_instruction, spec_of_instruction
 from checklist_rewards.datasets.pitfalls import Polarity, polarity
 from checklist_rewards.errors import ChecklistError
 from checklist_rewards.files.cells import at, decoded
@@ -46,7 +46,7 @@ WORDS: tuple[dict[str, float], ...] = (
 
 _LARGEST = 1e300
 _KIND = re.compile(r"\A\s*(essential|important|optional|pitfall)(?: criteri(?:a|on))?\s*:\s*", re.IGNORECASE)
-_MACHINE = re.compile(r"[a-z][a-z0-9_]*:[a-z0-9][a-z0-9_]*")
+_MACHINE = re.compile(r"[a-z][a-z0-9_]*:[a-z0-9][a-z0-9_]*|(?:verify|validate)_[a-z_]+")
 _NUMBER = re.compile(r"\A\s*([+-]?\d+(?:\.\d+)?)\s*(?:/\s*(?:10|100)|%|points?|pts?)?\s*\Z", re.IGNORECASE)
 _LINE = re.compile(r"^[ \t]*(?:\d{1,3}[.):]|[-*•])[ \t]+", re.MULTILINE)
 _IMPORTANCE = re.compile(
@@ -345,7 +345,7 @@ class CriteriaReader:
         if _MACHINE.fullmatch(text.strip()) and check is None:
             raise ChecklistError(
                 f"{where}: {text.strip()!r} is the name of an instruction that no code check of this package answers, "
-                f"and no question for a model. Known names: {', '.join(INSTRUCTIONS)}."
+                f"and no question for a model."
             )
         item["category"] = None if category is None else str(category)
         item["required"], item["id"] = part.get("required"), part.get("id")

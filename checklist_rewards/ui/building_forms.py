@@ -60,6 +60,7 @@ def check_forms() -> list[dict[str, Any]]:
             "form": _check_form(kind),
         }
         for name, kind in CHECKS.items()
+        if kind.offered
     ]
 
 
