@@ -36,7 +36,11 @@ SHAPES: tuple[str, ...] = get_args(Shape)
 PARTS = ("question", "weight", "category", "required", "options", "id", "check", "expected")
 """The parts of an item that a format can name."""
 STATEMENT = "Does this describe the response?\n{statement}"
-LOSES_A_SCORE = re.compile(r"weight|points|score|importance|pass_criteria|annotations|penalty", re.IGNORECASE)
+LOSES_A_SCORE = re.compile(
+    r"weight|points|score|importance|pass_criteria|annotations|penal|deduct|polarity|negative|positive"
+    r"|\A(?:levels|scale|anchors|grades|sign)\Z",
+    re.IGNORECASE,
+)
 """Keys that cannot be dropped without being told to."""
 WORDS: tuple[dict[str, float], ...] = (
     {"essential": 1.0, "important": 0.7, "optional": 0.3, "pitfall": -0.9},
@@ -45,6 +49,12 @@ WORDS: tuple[dict[str, float], ...] = (
 """Weights in words: those of Rubrics as Rewards (arXiv:2507.17746) and of ProfBench (arXiv:2510.18941)."""
 
 _LARGEST = 1e300
+_LEVELS = ("levels", "scale", "anchors", "grades", "scoring", "choices")
+_BAD = ("negative", "penalty", "deduction", "bad", "violation", "pitfall")
+_COUNTERS = re.compile(
+    r"id|idx|index|number|num|no|n|order|rank|position|step|turn|line|page|version|year", re.IGNORECASE
+)
+"""Keys whose numbers are no part of a score."""
 _KIND = re.compile(r"\A\s*(essential|important|optional|pitfall)(?: criteri(?:a|on))?\s*:\s*", re.IGNORECASE)
 _MACHINE = re.compile(r"[a-z][a-z0-9_]*:[a-z0-9][a-z0-9_]*|(?:verify|validate)_[a-z_]+")
 _NUMBER = re.compile(r"\A\s*([+-]?\d+(?:\.\d+)?)\s*(?:/\s*(?:10|100)|%|points?|pts?)?\s*\Z", re.IGNORECASE)
@@ -155,6 +165,10 @@ class CriteriaReader:
         while isinstance(value, Mapping):
             key = next((key for key in _LISTS if key in value), None)
             lists = [decoded(entry) for entry in value.values()]
+            if key is None and value and all(isinstance(entry, str) for entry in lists):
+                return None, [(str(name), entry) for name, entry in value.items()]
+            if key is None and value and all(isinstance(entry, Mapping) for entry in lists):
+                return None, [(str(name), decoded(entry)) for name, entry in value.items()]
             if key is None and any(lists) and all(isinstance(entry, list) for entry in lists):
                 return None, [(str(name), one) for name, entry in value.items() for one in decoded(entry)]
             if key is None:
@@ -331,6 +345,10 @@ class CriteriaReader:
             )
         weight = self._weight(part.get("weight"), keys.get("weight"), where, criterion)
         options = self._options(part.get("options"), where)
+        for key in _LEVELS:
+            if options is None and isinstance(decoded(rest.get(key)), list | Mapping):
+                options = _graded(decoded(rest[key]))
+                rest.pop(key) if options else None
         category = part.get("category")
         category = ", ".join(map(str, category)) if isinstance(category, list | tuple) else category
         if (kind := _KIND.match(text)) and len(text) > kind.end():
@@ -352,6 +370,8 @@ class CriteriaReader:
         expected = part.get("expected")
         if expected is not None:
             item["options"] = _expecting(expected, options, where, keys["expected"])
+        if weight > 0 and str(category).lower() in _BAD and options is None and check is None:
+            item["weight"] = weight = -weight  # its text says whether it is a fault
         if weight < 0 and options is None and check is None:
             item["weight"] = self._signed(weight, text, category, where)
         for name in ("required", "options", "check"):
@@ -459,7 +479,11 @@ class CriteriaReader:
             if value is None or value in ([], {}, ""):
                 continue
             name = f"{what}{key}"
-            if LOSES_A_SCORE.search(str(key)) and not {name, str(key)} & self.drop:
+            number = (
+                isinstance(value, int | float) and not isinstance(value, bool) and not _COUNTERS.fullmatch(str(key))
+            )
+            unnamed = number and self.source == "rows" and not self.needed
+            if (unnamed or LOSES_A_SCORE.search(str(key))) and not {name, str(key)} & self.drop:
                 raise ChecklistError(
                     f"{where}: {key!r} may be part of the score (it is {value!r:.60}), and nothing says what it "
                     f"means. Map it to a field of the items (such as --item-key weight={key}), or drop it with "
@@ -554,6 +578,30 @@ def _expecting(expected: Any, options: Any, where: str, key: str) -> list[dict[s
             f"{where}: {key!r} must be yes or no, for a question without options; got {expected!r:.60}."
         )
     return None if answer == YES else [{"label": YES, "value": 0.0}, {"label": NO, "value": 1.0}]
+
+
+def _graded(levels: Any) -> list[dict[str, Any]] | None:
+    """The options of a criterion from its levels: objects with a number and a text, or a mapping of one to the other.
+    Their values go from 0 (the lowest) to 1. None if they cannot be read."""
+    pairs: list[tuple[float, str]] = []
+    if isinstance(levels, Mapping):
+        levels = [{"score": number, "description": text} for number, text in levels.items()]
+    for level in levels:
+        number = text = None
+        for value in level.values() if isinstance(level, Mapping) else ():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                number = float(value)
+            elif isinstance(value, str) and _NUMBER.match(value):
+                number = float(_NUMBER.match(value).group(1)) if number is None else number  # type: ignore[union-attr]
+            elif isinstance(value, str) and (text is None or len(value) > len(text)):
+                text = value.strip()
+        if number is None or not text:
+            return None
+        pairs.append((number, text))
+    lowest, highest = min(pairs, default=(0.0, ""))[0], max(pairs, default=(0.0, ""))[0]
+    if lowest == highest or len({text for _, text in pairs}) < len(pairs):
+        return None
+    return [{"label": text, "value": (number - lowest) / (highest - lowest)} for number, text in sorted(pairs)]
 
 
 def _not_per_item(where: str, key: str, count: int, value: Any) -> ChecklistError:

@@ -14,6 +14,7 @@ objects with a text and a number, numbered text, levels, a tree, verifiable inst
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -95,6 +96,10 @@ REFERENCES = (
     "reference_response",
 )
 QUESTIONS = ("target_question",)
+_ALIKE = re.compile(r"rubric|criteri|checklist|requirement|pitfall|penalt", re.IGNORECASE)
+_WEIGHTS_BESIDE = ("weights", "weight", "points", "importances", "rubric_weights", "criteria_weights", "item_weights")
+_LEAST_TEXT = 12
+"""Characters that texts of criteria have on average, where their key is not known."""
 
 
 class Format(BaseModel):
@@ -197,10 +202,18 @@ def inferred(
     Raises:
         SampleError: If there are no criteria, or several values could be meant. The message says what was found.
     """
-    first = rows[0]
-    key, shape = _criteria(first, where) if checklist is None else (checklist, _shape_at(first, checklist, where))
+    if checklist is None:
+        first, (key, shape) = _first_criteria(rows, where)
+    else:
+        first, key, shape = rows[0], checklist, _shape_at(rows[0], checklist, where)
     entries = [entry for row in rows for entry in _entries(decoded(at(row, key)))]
-    item = _parts(entries) if shape == "items" else {"question": _tree_text(at(first, key))} if shape == "tree" else {}
+    item = (
+        _parts(entries, first)
+        if shape == "items"
+        else {"question": _tree_text(at(first, key))}
+        if shape == "tree"
+        else {}
+    )
     keys = tuple(prompt) if prompt is not None else prompt_keys(first, key)
     reference = next((name for name in first if name.lower() in REFERENCES and isinstance(first[name], str)), None)
     taken = {*keys, key.partition(".")[0]}
@@ -229,6 +242,8 @@ def _entries(value: Any) -> Iterator[Any]:
         lists = inner[:1] or [entry for entry in value.values() if isinstance(decoded(entry), list)]
         for entry in lists:
             yield from _entries(entry)
+        if not lists:
+            yield from map(decoded, value.values())
     elif isinstance(value, list):
         for entry in value:
             entry = decoded(entry)
@@ -260,6 +275,8 @@ def _shapes_of(value: Any, key: str) -> tuple[Shape, ...]:
         lists = [key for key in ("rubric", "rubrics", "sections", "criteria", "items") if key in value]
         if lists and not {*value} <= {lists[0], *_AROUND}:
             return ()  # its list is found by itself
+        if not lists and len(value) == 1 and name not in LISTS:
+            return ()  # so is its only value
     if isinstance(value, list) and value and isinstance(value[0], Mapping):
         if {"instruction_id_list", "instruction_id", "func_name"} & value[0].keys():
             return ("instructions",)
@@ -276,7 +293,7 @@ def _shapes_of(value: Any, key: str) -> tuple[Shape, ...]:
     ):
         return ()
     mappings = [entry for entry in entries if isinstance(entry, Mapping)]
-    text = _first(mappings, TEXTS, str)
+    text = _text_key(mappings)
     number = _first(mappings, WEIGHTS, int | float | str)
     sectioned = (
         isinstance(value, Mapping) and not {"rubric", "rubrics", "sections", "criteria", "items"} & value.keys()
@@ -297,19 +314,49 @@ def _first(entries: Sequence[Mapping[str, Any]], names: Sequence[str], kind: Any
     return None
 
 
-def _parts(entries: Sequence[Any]) -> dict[str, str]:
+def _text_key(entries: Sequence[Mapping[str, Any]]) -> str | None:
+    """The key of the text of items: one of `TEXTS`, otherwise the key with the longest texts."""
+    if found := _first(entries, TEXTS, str):
+        return found
+    lengths = {key: sum(len(entry[key]) for entry in entries) / len(entries) for key in _texts(entries)}
+    longest = max(lengths, key=lambda key: lengths[key], default=None)
+    return longest if longest is not None and lengths[longest] >= _LEAST_TEXT else None
+
+
+def _texts(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    first = entries[0] if entries else {}
+    return [str(key) for key in first if all(isinstance(entry.get(key), str) for entry in entries)]
+
+
+def _parts(entries: Sequence[Any], row: Mapping[str, Any]) -> dict[str, str]:
     """The key of each part of items."""
     mappings = [entry for entry in entries if isinstance(entry, Mapping)]
-    text = _first(mappings, TEXTS, str) or "question"
+    text = _text_key(mappings) or "question"
     parts = {"question": text}
     present = {str(key).lower(): str(key) for entry in mappings for key, value in entry.items() if value is not None}
     for part, names in (("weight", WEIGHTS), ("expected", EXPECTED), ("category", CATEGORIES)):
         if key := next((present[name] for name in names if name in present and present[name] != text), None):
             parts[part] = key
+    if "weight" not in parts:
+        beside = {name.lower(): name for name in row if isinstance(decoded(row[name]), list)}
+        if key := next((beside[name] for name in _WEIGHTS_BESIDE if name in beside), None):
+            parts["weight"] = key
     for part in ("required", "options", "check", *(("id",) if text == "question" else ())):
         if part in present:
             parts[part] = present[part]
     return parts
+
+
+def _first_criteria(rows: Sequence[Mapping[str, Any]], where: str) -> tuple[Mapping[str, Any], tuple[str, Shape]]:
+    """The first row that has criteria, with their key and shape."""
+    failed: SampleError | None = None
+    for row in rows:
+        try:
+            return row, _criteria(row, where)
+        except SampleError as error:
+            failed = failed or error
+    assert failed is not None
+    raise failed
 
 
 def _criteria(row: Mapping[str, Any], where: str) -> tuple[str, Shape]:
@@ -327,7 +374,17 @@ def _criteria(row: Mapping[str, Any], where: str) -> tuple[str, Shape]:
     named = [one for one in different if one[0].rpartition(".")[2].lower() in LISTS]
     chosen = different if len(different) == 1 else named
     if len(chosen) == 1:
-        return chosen[0][:2]
+        key, shape, value = chosen[0]
+        lists = {str(name): decoded(other) for name, other in row.items() if _ALIKE.search(str(name))}
+        alike = [
+            name for name, other in lists.items() if isinstance(other, list | Mapping) and other not in ([], {}, value)
+        ]
+        if others := [name for name in alike if not f"{key}.".startswith(f"{name}.")]:
+            listed = ", ".join((key, *others))
+            raise SampleError(
+                f"{where}: several values could be the criteria: {listed}. Name one with --checklist-key."
+            )
+        return key, shape
     if not different and _shapes_of({"rubric": row}, "rubric") == ("items",) and "prompt" not in row:
         return "", "items"
     keys = ", ".join(map(str, row)) or "none"
@@ -336,8 +393,13 @@ def _criteria(row: Mapping[str, Any], where: str) -> tuple[str, Shape]:
             f"{where}: no criteria found. The keys are {keys}. Name the key of the criteria with --checklist-key and "
             "the keys of their parts with --item-key, or describe the format in a YAML file (--format mine.yaml)."
         )
-    several = ", ".join(one[0] for one in different)
-    raise SampleError(f"{where}: several values could be the criteria: {several}. Name one with --checklist-key.")
+    raise _ambiguous(where, [one[0] for one in different])
+
+
+def _ambiguous(where: str, keys: Sequence[str]) -> SampleError:
+    return SampleError(
+        f"{where}: several values could be the criteria: {', '.join(keys)}. Name one with --checklist-key."
+    )
 
 
 def _shape_at(row: Mapping[str, Any], key: str, where: str) -> Shape:

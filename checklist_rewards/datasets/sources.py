@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 EXTENSIONS = (*FORMATS, *DOCUMENTS)
 _CHUNK = 1 << 20
+_ASKED = {"prompt", "question", "instruction", "query", "messages", "input", "problem"}
 WHOLE = "rubric"
 """The key of the only row of a file that is a list of criteria."""
 
@@ -117,6 +118,10 @@ def _of_document(value: Any, path: Path) -> Iterator[Row]:
         yield from _promptfoo(value, path)
     elif "items" in value and "rubric" in value:
         yield from _autorubric(value, path)
+    elif len(value) > 1 and all(isinstance(row, dict) and _ASKED & row.keys() for row in value.values()):
+        yield from (
+            Row(n, {"id": key, **row}, f"{path}, {key!r}") for n, (key, row) in enumerate(value.items(), start=1)
+        )
     elif "source_method" in value and "items" in value:  # a checklist of AutoChecklist
         prompt = {"input": value["input"]} if value.get("input") else {}
         yield Row(1, {**prompt, "checklist": value}, where)

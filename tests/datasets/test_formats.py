@@ -236,6 +236,87 @@ def test_a_statement_is_asked_in_one_way_whatever_names_its_key(tmp_path):
     assert len(ids) == 1
 
 
+# --- files that nobody named -----------------------------------------------------------------------------------------
+
+TWO = [{"score": 0, "description": "Not at all"}, {"score": 5, "description": "Fully"}]
+ODD = {
+    "a mapping of texts": ({"rubric": {"facts": "Names Bamako.", "form": "Is short."}}, [(1, "facts"), (1, "form")]),
+    "a mapping of objects": (
+        {
+            "rubric": {
+                "facts": {"description": "Names Bamako.", "weight": 3},
+                "form": {"description": "Is short.", "weight": 1},
+            }
+        },
+        [(3, "facts"), (1, "form")],
+    ),
+    "weights beside the texts": (
+        {"rubric": ["Names Bamako.", "Is short."], "weights": [3, -1]},
+        [(3, None), (-1, None)],
+    ),
+    "a sign in words": (
+        {
+            "rubric": [
+                {"criterion": "Names Bamako.", "weight": 3, "type": "positive"},
+                {"criterion": "States a lie.", "weight": 2, "type": "negative"},
+            ]
+        },
+        [(3, "positive"), (-2, "negative")],
+    ),
+    "a key that nobody knows": ({"rubric": [{"claim_to_check": "Names Bamako clearly.", "weight": 2}]}, [(2, None)]),
+    "bullets": ({"rubric": "- Names Bamako\n- Is short"}, [(1, None), (1, None)]),
+    "levels of each criterion": (
+        {"rubric": [{"criterion": "How clear is it?", "weight": 2, "levels": TWO}]},
+        [(2, None)],
+    ),
+    "far inside": ({"data": {"eval": {"my_rubric": [{"criterion": "Names Bamako.", "points": 2}]}}}, [(2, None)]),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_files_that_nobody_named_are_read(tmp_path, name):
+    row, expected = ODD[name]
+    [(_, checklist)] = imported_rows(jsonl(tmp_path / "a.jsonl", {"prompt": ASK, **row})).rows
+    assert [(item.weight, item.category) for item in checklist.items] == expected
+    assert name != "levels of each criterion" or checklist.items[0].values == {"Not at all": 0, "Fully": 1}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"rubric": "Give 5 if it is right, 3 if nearly, else 1."}, "no criteria found"),
+        ({"criterion": "Names Bamako.", "weight": 3}, "no criteria found"),
+        (
+            {"rubric": ["Names Bamako."], "negative_rubric": ["Names Timbuktu."]},
+            "could be the criteria: rubric, negative_rubric",
+        ),
+        (
+            {"rubric": [{"criterion": "Names Timbuktu.", "weight": 3, "is_negative": True}]},
+            "'is_negative' may be part of the score",
+        ),
+        ({"rubric": [{"criterion": "Names Bamako.", "value": 3}]}, "'value' may be part of the score"),
+        ({"rubric": [{"criterion": "Names Bamako.", "priority": 3}]}, "'priority' may be part of the score"),
+        (
+            {"rubric": [{"criterion": "How clear is it?", "weight": 1, "levels": ["bad", "good"]}]},
+            "'levels' may be part of the score",
+        ),
+        ({"rubric": []}, "no criteria found"),
+    ],
+)
+def test_files_that_could_be_read_wrongly_are_refused(tmp_path, row, message):
+    with pytest.raises(ChecklistRewardsError, match=f"line 1.*{message}"):
+        list(imported_rows(jsonl(tmp_path / "a.jsonl", {"prompt": ASK, **row})).rows)
+
+
+def test_a_mapping_of_rows_has_a_row_for_each(tmp_path):
+    rows = {"q1": {"question": ASK, "rubric": ["Names Bamako."]}, "q2": {"question": ASK, "rubric": ["Is short."]}}
+    (tmp_path / "a.json").write_text(json.dumps(rows))
+    assert [row for row, _ in imported_rows(tmp_path / "a.json").rows] == [
+        {"prompt": ASK, "id": "q1"},
+        {"prompt": ASK, "id": "q2"},
+    ]
+
+
 # --- instructions ----------------------------------------------------------------------------------------------------
 
 
