@@ -1,5 +1,6 @@
 """Verifiable instructions as code checks, to convert their prompts to checklists: IFEval's 25 kinds
-(arXiv:2311.07911), the 29 kinds that open-instruct adds for training, and the functions of RLVR-IFeval.
+(arXiv:2311.07911), the 29 kinds that open-instruct adds for training, 55 of IFBench, and the functions of
+RLVR-IFeval.
 
     >>> check_of_instruction("punctuation:no_comma", {}).holds("No, thanks.")
     False
@@ -178,7 +179,8 @@ def check_of_instruction(instruction: str, kwargs: Mapping[str, Any] | None) -> 
 def _checked(instruction: str, kwargs: Mapping[str, Any] | None) -> tuple[Spec, Check]:
     if instruction not in KINDS:
         raise ChecklistError(f"unknown IFEval instruction {instruction!r}; allowed: {', '.join(KINDS)}.")
-    arguments = {name: value for name, value in (kwargs or {}).items() if value is not None}
+    given = {name: value for name, value in (kwargs or {}).items() if value is not None}
+    arguments = {n: int(v) if isinstance(v, float) and v.is_integer() else v for n, v in given.items()}  # from Parquet
     try:
         spec = KINDS[instruction](arguments)
         return spec, check_of(spec)

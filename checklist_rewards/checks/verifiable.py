@@ -1,4 +1,4 @@
-"""Instructions of open-instruct's verifiers that no other check can express, by their names and arguments.
+"""Instructions of open-instruct's verifiers and of IFBench that no other check can express, by name and arguments.
 
 Policies are trained on them in `IF_multi_constraints_upto5` and its like; `ifeval.py` converts its rows. Each rule is
 that of the verifier, odd cases included, so that a reward and the trainer's own agree; only words are cut by a pattern
@@ -9,18 +9,17 @@ alone). All take linear time.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 from typing_extensions import override
 
 from checklist_rewards.checks.base import Check, register_check
+from checklist_rewards.checks.ifbench import RULES, TOKEN, Arguments, Rule
 from checklist_rewards.checks.text import parts_of, sentences_of
 
-_TOKEN = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
 _MARKS = re.compile(r"[^\w\s]")
-Arguments = dict[str, Any]
 
 
 def _same(text: str, other: str) -> bool:
@@ -71,24 +70,24 @@ def _composition(text: str, given: Arguments) -> bool:
     inner = [part for n, part in enumerate(parts) if part.strip() or n not in (0, len(parts) - 1)]
     sentences = [sentences_of(part) for part in inner]
     return len(inner) == 3 and all(
-        len(each) == given["n_sent"] and all(len(_TOKEN.findall(one)) == given["n_words"] for one in each)
+        len(each) == given["n_sent"] and all(len(TOKEN.findall(one)) == given["n_words"] for one in each)
         for each in sentences
     )
 
 
 def _position(text: str, given: Arguments) -> bool:
     sentences, n, m = sentences_of(text), given["n"], given["m"]
-    words = _TOKEN.findall(sentences[n - 1]) if 0 < n <= len(sentences) else []
+    words = TOKEN.findall(sentences[n - 1]) if 0 < n <= len(sentences) else []
     return 0 < m <= len(words) and words[m - 1] == given["keyword"].strip()
 
 
 def _unique(text: str, _: Arguments) -> bool:
-    words = _TOKEN.findall(text)
+    words = TOKEN.findall(text)
     return len(words) == len(set(words))
 
 
 def _start_end(text: str, _: Arguments) -> bool:
-    words = _TOKEN.findall(text)
+    words = TOKEN.findall(text)
     return len(words) > 1 and words[0].lower() == words[-1].lower()
 
 
@@ -115,7 +114,8 @@ def _copied(text: str, given: Arguments) -> bool:
 
 
 _TEXT, _NUMBER = str, int
-_RULES: dict[str, tuple[dict[str, type], Callable[[str, Arguments], bool], str]] = {
+_RULES: dict[str, tuple[Mapping[str, type[Any]], Rule, str]] = {
+    **RULES,
     "keywords:no_adjacent_consecutive": (
         {},
         _no_neighbours,
@@ -169,10 +169,10 @@ VERIFIABLE = tuple(_RULES)
 
 @register_check
 class Verifiable(Check):
-    """An instruction of open-instruct's verifiers, by its name and arguments."""
+    """An instruction of open-instruct's verifiers or of IFBench, by its name and arguments."""
 
     offered = False
-    summary = "The text follows this instruction of open-instruct's verifiers."
+    summary = "The text follows this instruction of open-instruct's verifiers or of IFBench."
     example = {"name": "keywords:start_end"}
     type: Literal["verifiable"] = "verifiable"
     name: str

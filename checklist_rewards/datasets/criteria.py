@@ -55,6 +55,12 @@ _COUNTERS = re.compile(
     r"id|idx|index|number|num|no|n|order|rank|position|step|turn|line|page|version|year", re.IGNORECASE
 )
 """Keys whose numbers are no part of a score."""
+_ASKS = re.compile(
+    r"(?:is|are|was|were|does|do|did|has|have|can|could|will|would|should)\s+"
+    r"(?:the|this|that|these|those|there|it|they|all|each|every|any|response|answer)\b",
+    re.IGNORECASE,
+)
+"""How a question begins that has lost its mark."""
 _KIND = re.compile(r"\A\s*(essential|important|optional|pitfall)(?: criteri(?:a|on))?\s*:\s*", re.IGNORECASE)
 _MACHINE = re.compile(r"[a-z][a-z0-9_]*:[a-z0-9][a-z0-9_]*|(?:verify|validate)_[a-z_]+")
 _NUMBER = re.compile(r"\A\s*([+-]?\d+(?:\.\d+)?)\s*(?:/\s*(?:10|100)|%|points?|pts?)?\s*\Z", re.IGNORECASE)
@@ -501,7 +507,7 @@ def question_of(text: str, as_it_is: bool = False, guidelines: str | None = None
         guidelines (`str`, *optional*): A text to show before it.
     """
     text = text.strip()
-    if not as_it_is and not is_question(text):
+    if not as_it_is and not is_question(text) and (text.endswith(".") or not _ASKS.match(text)):
         text = STATEMENT.format(statement=text)
     return text if not guidelines else f"{guidelines.strip()}\n\n{text}"
 

@@ -16,6 +16,7 @@ from datasets import Dataset
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.checks import parse_check
 from checklist_rewards.datasets import import_checklists
+from checklist_rewards.datasets.criteria import question_of
 from checklist_rewards.datasets.importing import imported_rows
 from checklist_rewards.datasets.pitfalls import polarity
 from checklist_rewards.datasets.rows import Columns
@@ -315,6 +316,21 @@ def test_a_mapping_of_rows_has_a_row_for_each(tmp_path):
         {"prompt": ASK, "id": "q1"},
         {"prompt": ASK, "id": "q2"},
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("Is it short?", True),
+        ('Are the columns separated by "|"', True),
+        ("Is short.", False),
+        ("Does not mention the dose.", False),
+        ("Is the capital of Mali.", False),
+        ("Names Bamako", False),
+    ],
+)
+def test_a_question_is_kept_even_without_its_mark(text, asked):
+    assert (question_of(text) == text) == asked
 
 
 # --- instructions ----------------------------------------------------------------------------------------------------
