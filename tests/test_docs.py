@@ -125,6 +125,8 @@ def world(tmp_path_factory) -> Path:
         ("rubric_dataset.json", "autorubric.json"),
     ):
         shutil.copy(REPO / "tests" / "data" / source, folder / name)
+    (folder / "shards").mkdir()
+    shutil.copy(folder / "healthbench.jsonl", folder / "shards" / "part-0.jsonl")
     return folder
 
 
