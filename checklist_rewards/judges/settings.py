@@ -106,7 +106,7 @@ class JudgeSettings:
     def __post_init__(self) -> None:
         check_fields(self)
         backend = self.asked.backend
-        if isinstance(backend, str):
+        if isinstance(backend, str) or backend is None:
             one_of("backend", backend, JUDGE_BACKENDS)
 
     @cached_property

@@ -65,7 +65,9 @@ def main(argv: list[str] | None = None) -> dict[str, float]:
     figures: dict[str, float] = {}
     table = Table("judge", "set", "form", *WORDINGS)
     for judge in options.judges:
-        scorer = ChecklistScorer(judge, backend=None if judge == "english-encoder" else "transformers", store=False)
+        scorer = ChecklistScorer(
+            judge, backend="encoder" if judge == "english-encoder" else "transformers", store=False
+        )
         for name in options.sets:
             units = chosen(options.data, name, options.number)
             for form, statement in FORMS.items():
