@@ -167,7 +167,8 @@ class Format(BaseModel):
         must = ("question", "expected", *(() if self.default_weight is not None else ("weight",)))
         parts = [self.item[part].partition(".*")[0] for part in must if part in self.item]
         if isinstance(first, str):
-            return "expected" in self.item and at(row, self.item["expected"]) is not None
+            beside = [key for part, key in self.item.items() if part != "question"]
+            return bool(beside) and all(at(row, key) is not None for key in beside)
         return isinstance(first, Mapping) and all(key in first or at(first, key) is not None for key in parts)
 
     @property

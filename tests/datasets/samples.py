@@ -170,9 +170,10 @@ SAMPLES: dict[str, Sample] = {
                 "question_label": [["Content"], ["Format", "Style"]],
             }
         ],
-        [("Is Bamako named?", 1, None), ("Is it short?", 1, None)],
+        [("Is Bamako named?", 1, "Content"), ("Is it short?", 1, "Format, Style")],
         name="InfoBench.json",
         prompt="Name the capital.\n\nMali",
+        format="infobench",
         columns=("category", "id", "question_label", "subset"),
     ),
     "IFEval, IFBench": Sample([{"key": 1, "prompt": ASK, **INSTRUCTIONS}], CHECKS, columns=("key",)),
