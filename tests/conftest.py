@@ -9,11 +9,14 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-# Before torch is imported anywhere: oversubscribed cores make tiny models twenty times slower.
-os.environ.setdefault("OMP_NUM_THREADS", "2")
+# Before torch is imported anywhere: oversubscribed cores make tiny models twenty times slower. Processes share them.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TRANSFORMERS_OFFLINE"] = "1"
+# Otherwise each of the hundreds of processes that tests start compiles the package again: half a second of a core.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 def _own_cache() -> None:
