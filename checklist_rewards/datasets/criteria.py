@@ -18,43 +18,59 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from typing import Any, Literal, get_args
 
-from checklist_rewards.checklists import NO, YES, Checklist
+from pydantic import ValidationError
+
+from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
+from checklist_rewards.checks.base import parse_check
 from checklist_rewards.checks.ifeval import question_of_instruction, spec_of_instruction
+from checklist_rewards.datasets.meanings import (
+    ANSWERS,
+    SCALES,
+    WORDS,
+    fault_named,
+    holds_faults,
+    is_number,
+    plain,
+    way_to_keep,
+)
 from checklist_rewards.datasets.pitfalls import Polarity, polarity
+from checklist_rewards.datasets.promptfoo import criteria_of_asserts
+from checklist_rewards.datasets.texts import (
+    doubtful_levels,
+    doubtful_numbers,
+    entries_of,
+    head_of_levels,
+    is_asked,
+    levels_of,
+    mentions_points,
+    names_levels,
+    number_in,
+    options_of,
+    points_in,
+    scaled,
+    table_of,
+)
 from checklist_rewards.errors import ChecklistError
 from checklist_rewards.files.cells import at, decoded
 from checklist_rewards.generators.parsing import is_question
 from checklist_rewards.scores.scales import with_abstention
+from checklist_rewards.validation import one_sentence
 
 Shape = Literal["items", "text", "levels", "tree", "instructions", "asserts"]
 SHAPES: tuple[str, ...] = get_args(Shape)
 PARTS = ("question", "weight", "category", "required", "options", "id", "check", "expected")
 """The parts of an item that a format can name."""
 STATEMENT = "Does this describe the response?\n{statement}"
-LOSES_A_SCORE = re.compile(
-    r"weight|points|score|importance|pass_criteria|annotations|penal|deduct|polarity|negative|positive"
-    r"|\A(?:levels|scale|anchors|grades|sign)\Z",
-    re.IGNORECASE,
-)
-"""Keys that cannot be dropped without being told to."""
-WORDS: tuple[dict[str, float], ...] = (
-    {"essential": 1.0, "important": 0.7, "optional": 0.3, "pitfall": -0.9},
-    {"critical": 4.0, "major": 3.0, "minor": 2.0, "additional": 1.0},
-)
-"""Weights in words: those of Rubrics as Rewards (arXiv:2507.17746) and of ProfBench (arXiv:2510.18941)."""
-
 _LARGEST = 1e300
 _LEVELS = ("levels", "scale", "anchors", "grades", "scoring", "choices")
-_BAD = ("negative", "penalty", "deduction", "bad", "violation", "pitfall")
-_COUNTERS = re.compile(
-    r"id|idx|index|number|num|no|n|order|rank|position|step|turn|line|page|version|year", re.IGNORECASE
-)
-"""Keys whose numbers are no part of a score."""
+_POINTS = "(points)"
+"""The key of points that were read from a text."""
+_GRADES = ("score", "level", "grade", "rating")
 _ASKS = re.compile(
     r"(?:is|are|was|were|does|do|did|has|have|can|could|will|would|should)\s+"
     r"(?:the|this|that|these|those|there|it|they|all|each|every|any|response|answer)\b",
@@ -63,13 +79,7 @@ _ASKS = re.compile(
 """How a question begins that has lost its mark."""
 _KIND = re.compile(r"\A\s*(essential|important|optional|pitfall)(?: criteri(?:a|on))?\s*:\s*", re.IGNORECASE)
 _MACHINE = re.compile(r"[a-z][a-z0-9_]*:[a-z0-9][a-z0-9_]*|(?:verify|validate)_[a-z_]+")
-_NUMBER = re.compile(r"\A\s*([+-]?\d+(?:\.\d+)?)\s*(?:/\s*(?:10|100)|%|points?|pts?)?\s*\Z", re.IGNORECASE)
-_LINE = re.compile(r"^[ \t]*(?:\d{1,3}[.):]|[-*•])[ \t]+", re.MULTILINE)
-_IMPORTANCE = re.compile(
-    r"\s*[(\[](?:importance|weight|points|score)\s*[:=]\s*([^()\[\]]{1,20})[)\]]\s*\Z", re.IGNORECASE
-)
 _TAG = re.compile(r"\s*\[([A-Z][\w ]{1,30})\]\s*\Z")
-_LEVEL = re.compile(r"\A(?:orig_)?score_?(\d{1,2})(?:_description)?\Z", re.IGNORECASE)
 _TITLES = ("name", "title", "section", "dimension", "category")
 _LISTS = ("rubric", "rubrics", "sections", "criteria", "items")
 _OF_A_CHECKLIST = ("id", "source_method", "generation_level", "created_at", "input", "source", "model")
@@ -87,6 +97,8 @@ class Counts:
     """What the texts of items with a negative weight say."""
     undecided: str | None = None
     """The first item with a negative weight whose text does not say whether it is a fault."""
+    columns: dict[str, None] = field(default_factory=dict)
+    """The columns that rows keep."""
     words: dict[str, float] = field(default_factory=dict)
     """Weights in words that were replaced by numbers."""
 
@@ -128,6 +140,7 @@ class CriteriaReader:
         row: Mapping[str, Any] | None = None,
         abstaining: frozenset[int] = frozenset(),
         section_weights: Mapping[str, Any] | None = None,
+        section: str | None = None,
     ) -> Checklist:
         """Convert the criteria of a row.
 
@@ -137,6 +150,7 @@ class CriteriaReader:
             row (mapping, *optional*): the row, for parts of items that stand beside them in lists.
             abstaining (set of `int`): items at these indices (from 0) allow "cannot_assess".
             section_weights (mapping, *optional*): factors of the weights by section.
+            section (`str`, *optional*): the section of criteria that name none.
 
         Raises:
             ChecklistError: If the criteria are not valid. The message begins with `where`.
@@ -145,14 +159,16 @@ class CriteriaReader:
         guidelines, criteria = getattr(self, f"_{self.shape}")(value, where)
         if row:
             criteria = self._with_lists_of(row, criteria, where)
+        if self.shape in ("items", "text"):
+            criteria = self._with_points(criteria, where)
         items = []
-        for number, (section, criterion) in enumerate(criteria, start=1):
+        for number, (own, criterion) in enumerate(criteria, start=1):
             place = f"{where}, item {number}"
-            item = self._item(criterion, section, guidelines, place)
+            item = self._item(criterion, own or section, guidelines, place)
             if section_weights is not None:
-                share = section_weights.get(section or "")
-                if not isinstance(share, int | float) or isinstance(share, bool):
-                    raise ChecklistError(f"{place}: the section {section!r} has no weight; got {share!r:.60}.")
+                share = section_weights.get(own or "")
+                if not is_number(share):
+                    raise ChecklistError(f"{place}: the section {own!r} has no weight; got {share!r:.60}.")
                 item["weight"] = share * item["weight"]
             items.append(item)
         origin = value if isinstance(value, Mapping) else {}
@@ -168,20 +184,30 @@ class CriteriaReader:
 
     def _items(self, value: Any, where: str) -> tuple[str | None, list[tuple[str | None, Any]]]:
         guidelines = None
+        value = table_of(value) or value
+        self._refuse_levels(value, where)
         while isinstance(value, Mapping):
             key = next((key for key in _LISTS if key in value), None)
             lists = [decoded(entry) for entry in value.values()]
             if key is None and value and all(isinstance(entry, str) for entry in lists):
                 return None, [(str(name), entry) for name, entry in value.items()]
             if key is None and value and all(isinstance(entry, Mapping) for entry in lists):
-                return None, [(str(name), decoded(entry)) for name, entry in value.items()]
+                if not all(isinstance(entry.get("criteria"), list) for entry in lists):
+                    return None, [(str(name), entry) for name, entry in zip(value, lists, strict=True)]
+                value = [{**entry, "name": str(name)} for name, entry in zip(value, lists, strict=True)]
+                break
             if key is None and any(lists) and all(isinstance(entry, list) for entry in lists):
+                if any(number_in(str(name)) is not None for name in value):
+                    what = f"the sections {keys_of(value)} are numbers, which may be weights or grades"
+                    raise ChecklistError(f"{where}: {what}; write the weight into each criterion.")
                 return None, [(str(name), one) for name, entry in value.items() for one in decoded(entry)]
+            if key is None and value and all(is_number(entry) for entry in lists):
+                return None, [(None, {self.keys["question"]: n, _POINTS: w}) for n, w in value.items()]
             if key is None:
                 raise ChecklistError(f"{where}: a rubric needs criteria or sections; the keys are {keys_of(value)}.")
             guidelines = value.get("guidelines", guidelines)
             used = (key, "guidelines", *_OF_A_CHECKLIST)
-            self._drop("rubric.", {name: content for name, content in value.items() if name not in used}, where)
+            self.leave("rubric.", {name: content for name, content in value.items() if name not in used}, where)
             value = decoded(value[key])
         if guidelines is not None and not isinstance(guidelines, str):
             raise ChecklistError(f"{where}: 'guidelines' must be a string, got {guidelines!r:.60}.")
@@ -203,44 +229,52 @@ class CriteriaReader:
                     f"{where}, section {number}: 'criteria' must be a list, got {entry['criteria']!r:.60}."
                 )
             rest = {name: entry[name] for name in entry if name not in (title, "criteria", "id")}
-            self._drop("section.", rest, f"{where}, section {number}")
+            self.leave("section.", rest, f"{where}, section {number}")
             criteria += [(str(entry[title]) if title else None, criterion) for criterion in entry["criteria"]]
         return guidelines, criteria
 
-    def _text(self, value: Any, where: str) -> tuple[None, list[tuple[None, Any]]]:
+    def _text(self, value: Any, where: str) -> tuple[None, list[tuple[str | None, Any]]]:
         """Numbered or bulleted text; each entry may end with its importance and a tag in brackets."""
         if not isinstance(value, str) or not value.strip():
             raise ChecklistError(f"{where}: expected a text with numbered criteria, got {value!r:.60}.")
-        criteria = []
-        for text in split_text(value):
+        if self.source == "rows" and (line := doubtful_numbers(value)):
+            raise ChecklistError(
+                f"{where}: the number of {line!r:.60} may be its place, its points or a level of a grade; describe "
+                "the format in a YAML file with 'shape: text' or 'shape: levels' (--format mine.yaml)."
+            )
+        criteria: list[tuple[str | None, Any]] = []
+        for section, text in entries_of(value):
             item: dict[str, Any] = {}
-            while True:
-                if found := _IMPORTANCE.search(text):
-                    item["weight"] = found.group(1)
-                elif found := _TAG.search(text):
-                    item["category"] = found.group(1)
-                else:
-                    break
-                text = text[: found.start()]
-            criteria.append((None, {"question": text} | item))
+            if points := points_in(text):
+                text, item[_POINTS] = points
+            if tag := _TAG.search(text):
+                text, item["category"] = text[: tag.start()], tag.group(1)
+            if _POINTS not in item and (points := points_in(text)):
+                text, item[_POINTS] = points
+            criteria.append((section, {"question": text} | item))
         return None, criteria
 
     def _levels(self, value: Any, where: str) -> tuple[None, list[tuple[None, Any]]]:
         """One item whose options are the levels of a grade."""
-        if not isinstance(value, Mapping):
-            raise ChecklistError(f"{where}: expected a mapping with levels, got {value!r:.60}.")
-        levels = levels_of(value)
-        if len(levels) < 2:
+        options = scaled(levels_of(value, self.words))
+        if options is None or doubtful_levels(value):
+            self._refuse_levels(value, where)
+        if options is None:
             raise ChecklistError(
-                f"{where}: a grade needs at least two levels, such as 'score1_description'; the keys are "
-                f"{keys_of(value)}."
+                f"{where}: a grade needs at least two different levels with a number and a text, such as "
+                f"'score1_description'; got {value!r:.60}."
             )
+        text = head_of_levels(value) if isinstance(value, str) else ""
+        value = value if isinstance(value, Mapping) else {"criteria": text}
         criteria = next((value[key] for key in ("criteria", "orig_criteria", "description") if value.get(key)), None)
-        lowest, highest = levels[0][0], levels[-1][0]
-        options = [{"label": text, "value": (number - lowest) / (highest - lowest)} for number, text in levels]
         used = {"criteria", "orig_criteria", "description", "name", "rubric", "evaluation_steps"}
-        rest = {key: content for key, content in value.items() if key not in used and not _LEVEL.match(str(key))}
-        self._drop("", {} if self.whole else rest, where)
+        shown = {option["label"] for option in options}
+        rest = {
+            key: content
+            for key, content in value.items()
+            if key not in used and not (isinstance(content, str) and content.strip() in shown)
+        }
+        self.leave("", {} if self.whole else rest, where)
         steps = value.get("evaluation_steps")
         text = str(criteria or "Which description fits the response best?").strip()
         if isinstance(steps, list) and steps:
@@ -306,87 +340,84 @@ class CriteriaReader:
         return None, [(None, {"question": name, "kwargs": kwargs}) for name, kwargs in found]
 
     def _asserts(self, value: Any, where: str) -> tuple[None, list[tuple[None, Any]]]:
-        """promptfoo's assertions: `llm-rubric` is a criterion; those about words, regular expressions and JSON are
-        checks."""
-        if not isinstance(value, list):
-            raise ChecklistError(f"{where}: 'assert' must be a list, got {value!r:.60}.")
-        criteria = []
-        for number, entry in enumerate(value, start=1):
-            place = f"{where}, item {number}"
-            if not isinstance(entry, Mapping):
-                raise ChecklistError(f"{place}: expected a mapping, got {entry!r:.60}.")
-            kind, content = entry.get("type"), entry.get("value")
-            item: dict[str, Any] = {"weight": entry.get("weight", 1), "category": entry.get("metric")}
-            if kind == "llm-rubric":
-                if entry.get("threshold") is not None:
-                    self.counts.dropped["threshold"] += 1
-                criteria.append((None, item | {"question": content}))
-                continue
-            check = _check_of_assertion(str(kind), content)
-            if check is None:
-                raise ChecklistError(
-                    f"{place}: the assertion {kind!r} cannot be imported; allowed: llm-rubric, "
-                    f"{', '.join(_ASSERTIONS)}."
-                )
-            words = f"{kind} {content!r}" if content is not None else kind
-            criteria.append(
-                (None, item | {"question": f"Does the response pass the assertion {words}?", "check": check})
-            )
-        return None, criteria
+        criteria, thresholds = criteria_of_asserts(value, where)
+        if thresholds:
+            self.counts.dropped["threshold"] += thresholds
+        return None, [(None, criterion) for criterion in criteria]
 
     # --- one item ----------------------------------------------------------------------------------------------------
 
     def _item(self, criterion: Any, section: str | None, guidelines: str | None, where: str) -> dict[str, Any]:
-        criterion = {self.keys["question"]: criterion} if isinstance(criterion, str) else criterion
+        if isinstance(criterion, str):
+            tag = _TAG.search(criterion)
+            section, criterion = (tag.group(1), criterion[: tag.start()]) if tag else (section, criterion)
+            criterion = {self.keys["question"]: criterion}
         if not isinstance(criterion, Mapping):
             raise ChecklistError(f"{where}: expected a mapping, got {type(criterion).__name__} {criterion!r:.60}.")
         rest = dict(criterion)
         keys = self.keys if self.shape == "items" else {part: part for part in PARTS}
         part = {name: _taken(rest, key) for name, key in keys.items()}
+        if _POINTS in rest:
+            part["weight"] = rest.pop(_POINTS)
+        options = self._options(part.get("options"), where) or self._levels_in(rest)
         text = part.get("question")
+        if text is None and options:
+            text = (
+                f"{section}: which description fits the response best?" if section else "Which description fits best?"
+            )
         if not isinstance(text, str) or not text.strip():
             raise ChecklistError(
                 f"{where}: {keys['question']!r} must be a nonblank string, got {text!r:.60}; the keys are "
                 f"{keys_of(criterion)}."
             )
-        weight = self._weight(part.get("weight"), keys.get("weight"), where, criterion)
-        options = self._options(part.get("options"), where)
-        for key in _LEVELS:
-            if options is None and isinstance(decoded(rest.get(key)), list | Mapping):
-                options = _graded(decoded(rest[key]))
-                rest.pop(key) if options else None
         category = part.get("category")
         category = ", ".join(map(str, category)) if isinstance(category, list | tuple) else category
         if (kind := _KIND.match(text)) and len(text) > kind.end():
             if category is not None:
                 self.counts.dropped[keys["category"]] += 1
             category, text = kind.group(1).lower(), text[kind.end() :]
+        elif category is None and (section is None or holds_faults(section) == "no"):
+            named, text = fault_named(text)
+            category = named
         category = category or _axis(rest) or section or rest.pop("name", None)
-        check = part.get("check") or self._check(text, rest, where)
+        category = None if category is None else str(category)
+        if options is None and plain(category) in SCALES and "category" not in self.needed:
+            raise ChecklistError(
+                f"{where}: {category!r} asks for a grade, and no levels are given; list them under 'options' (a "
+                "label and a value from 0 to 1 each)."
+            )
+        weight = self._weight(part.get("weight"), keys.get("weight"), where, criterion, category)
+        check = self._check(part.get("check"), text, rest, where)
         if isinstance(check, Mapping) and _MACHINE.fullmatch(text.strip()):
             text = question_of_instruction(check)
-        item: dict[str, Any] = {"weight": weight, "options": options, "check": check}
+        item: dict[str, Any] = {"weight": weight, "options": options, "check": check, "category": category}
         if _MACHINE.fullmatch(text.strip()) and check is None:
             raise ChecklistError(
                 f"{where}: {text.strip()!r} is the name of an instruction that no code check of this package answers, "
                 f"and no question for a model."
             )
-        item["category"] = None if category is None else str(category)
-        item["required"], item["id"] = part.get("required"), part.get("id")
+        required = part.get("required")
+        if isinstance(required, str) and required.strip().lower() in ANSWERS:
+            required = ANSWERS[required.strip().lower()] == YES
+        item["required"], item["id"] = required, part.get("id")
         expected = part.get("expected")
         if expected is not None:
             item["options"] = _expecting(expected, options, where, keys["expected"])
-        if weight > 0 and str(category).lower() in _BAD and options is None and check is None:
-            item["weight"] = weight = -weight  # its text says whether it is a fault
-        if weight < 0 and options is None and check is None:
+        if options is None and check is None:
             item["weight"] = self._signed(weight, text, category, where)
         for name in ("required", "options", "check"):
             self.counts.taken[name] += bool(item.get(name))
-        self._drop("", rest, where)
+        self.leave("", rest, where)
         item["question"] = question_of(text, item["options"] is not None or check is not None, guidelines)
         return item
 
-    def _weight(self, weight: Any, key: str | None, where: str, criterion: Mapping[str, Any]) -> float:
+    def _weight(
+        self, weight: Any, key: str | None, where: str, criterion: Mapping[str, Any], category: str | None
+    ) -> float:
+        if weight is None and key is None and self.default_weight in (None, 1) and "category" not in self.needed:
+            word = str(category).strip().lower()
+            tables = [self.words] if self.words else WORDS
+            weight = next((category for table in tables if word in table), None)  # "essential" with no number
         if weight is None:
             if self.default_weight is None and key is not None and self.shape == "items":
                 raise ChecklistError(f"{where}: {key!r} must be a number; the keys are {keys_of(criterion)}.")
@@ -396,28 +427,57 @@ class CriteriaReader:
             if weight.strip().lower() in words:
                 self.counts.words[weight.strip()] = words[weight.strip().lower()]
                 return words[weight.strip().lower()]
-            if found := _NUMBER.match(weight):
-                return float(found.group(1))
+            if (number := number_in(weight)) is not None:
+                return number
             raise ChecklistError(
                 f"{where}: {key or 'weight'}: a weight must be a finite number, got {weight!r:.60}; give words their "
                 "numbers with --weights WORD=NUMBER."
             )
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not abs(weight) <= _LARGEST:
+        if isinstance(weight, Mapping) and weight:
+            raise ChecklistError(
+                f"{where}: {key!r}: a weight must be a finite number, got the keys {keys_of(weight)}; name one with "
+                f"--item-key weight={key}.{next(iter(weight))}."
+            )
+        if not is_number(weight) or not abs(weight) <= _LARGEST:
             raise ChecklistError(f"{where}: {key or 'weight'}: a weight must be a finite number, got {weight!r:.60}.")
+        if key == "score" and weight == 0 and "weight" not in self.needed:
+            raise ChecklistError(
+                f"{where}: 'score' is 0, so it may be the grade of a response; use it as the weight with --item-key "
+                "weight=score, or drop it with --drop score."
+            )
         return weight
 
-    def _signed(self, weight: float, text: str, category: Any, where: str) -> float:
-        """The weight with the sign that the text gives it: what a good response avoids is no fault."""
+    def _signed(self, weight: float, text: str, category: str | None, where: str) -> float:
+        """The weight with the sign that the section and the text give it: what a good response avoids is no fault."""
+        faults = holds_faults(category)
+        if weight > 0 and faults == "yes":
+            weight = -weight
+        elif weight > 0 and faults == "perhaps" and "category" not in self.needed:
+            if self.pitfalls is None:
+                raise ChecklistError(
+                    f"{where}: {category!r} may hold what a good response avoids; set --pitfalls fault if its texts "
+                    "state faults, or --pitfalls avoided if a good response does what they say."
+                )
+            return -weight if self.pitfalls == "fault" else weight
+        if weight >= 0:
+            return weight
         said = polarity(text)
         self.counts.pitfalls[said] += 1
         if said == "unclear":
-            if self.pitfalls is None and (self.ask_pitfalls or str(category).lower() == "pitfall"):
+            if self.pitfalls is None and (self.ask_pitfalls or plain(category) == "pitfall"):
                 self.counts.undecided = self.counts.undecided or f"{where}: {text.strip()!r:.120}"
             said = self.pitfalls or "fault"
         return -weight if said == "avoided" else weight
 
-    def _check(self, text: str, rest: dict[str, Any], where: str) -> Mapping[str, Any] | None:
-        """The code check that a criterion names, with its arguments; they are removed from `rest`."""
+    def _check(self, given: Any, text: str, rest: dict[str, Any], where: str) -> Any:
+        """The code check of a criterion: its own, or the one it names, whose arguments are removed from `rest`."""
+        if given is not None:
+            try:
+                given = ChecklistItem(question=text, check=given).check  # without the nulls of Parquet
+            except ValidationError as error:
+                raise ChecklistError(f"{where}: {one_sentence(error)}") from None
+            parse_check(given or "", where)
+            return given
         tags = decoded(rest.get("tags"))
         name, arguments = text.strip(), None
         if isinstance(tags, Mapping) and tags.get("verifier") == "rule":
@@ -442,6 +502,8 @@ class CriteriaReader:
         options = decoded(options)
         if options is None or options == []:
             return None
+        if isinstance(options, Mapping) and options and all(is_number(value) for value in options.values()):
+            options = [{"label": str(label), "value": value} for label, value in options.items()]
         if not isinstance(options, list) or not all(isinstance(option, Mapping) for option in options):
             raise ChecklistError(
                 f"{where}: 'options' must be a list of mappings with 'label' and 'value', got {options!r:.60}."
@@ -450,9 +512,83 @@ class CriteriaReader:
         for option in options:
             rest = dict(option)
             label, value, na = (rest.pop(key, None) for key in ("label", "value", "na"))
-            self._drop("options.", rest, where)
+            self.leave("options.", rest, where)
             parsed.append({"label": label, "value": None if na else value, "na": bool(na)})
         return parsed
+
+    def _levels_in(self, rest: dict[str, Any]) -> list[dict[str, Any]] | None:
+        """The options of a criterion with its levels in a list or mapping, or in keys such as "1" and "score_5"."""
+        for key in _LEVELS:
+            levels = decoded(rest.get(key))
+            if isinstance(levels, list | Mapping) and (options := options_of(levels)):
+                rest.pop(key)
+                return options
+        texts = {
+            key: text
+            for key, text in rest.items()
+            if isinstance(text, str) and len(levels_of({key: text}, self.words)) == 1
+        }
+        if options := scaled(levels_of(texts, self.words)) if len(texts) > 1 else None:
+            for key in texts:
+                rest.pop(key)
+        return options
+
+    def _refuse_levels(self, value: Any, where: str) -> None:
+        """Raise an error for values that may be the levels of one grade instead of criteria."""
+        shape = "describe the format in a YAML file with 'shape: levels' or 'shape: items' (--format mine.yaml)"
+        if self.source != "rows":
+            return
+        if names_levels(value):
+            one = next(iter(value))
+            raise ChecklistError(
+                f"{where}: the keys {keys_of(value)} are names of levels; give them their numbers with --weights "
+                f"{one}=NUMBER."
+            )
+        if doubtful_levels(value):
+            raise ChecklistError(f"{where}: the keys {keys_of(value)} may be levels or numbers of criteria; {shape}.")
+        key = self.keys.get("weight")
+        if key is None or "weight" in self.needed or not isinstance(value, list) or len(value) < 2:
+            return
+        given = [entry.get(key) if isinstance(entry, Mapping) else None for entry in value]
+        numbers = sorted(n for n in given if isinstance(n, int | float) and is_number(n))
+        if len(numbers) < len(given) or len(set(numbers)) < len(numbers) or numbers[0] < 0:
+            return
+        counted = numbers == [numbers[0] + n for n in range(len(numbers))]
+        alone = key in _GRADES and all(isinstance(entry, Mapping) and len(entry) == 2 for entry in value)
+        if alone or (counted and numbers[0] == 0) or (counted and numbers[0] == 1 and key in _GRADES):
+            raise ChecklistError(
+                f"{where}: {key!r} is {', '.join(map(str, given))}, so these may be the levels of one grade; use it "
+                f"as the weight with --item-key weight={key}, or {shape}."
+            )
+
+    def _with_points(self, criteria: list[tuple[str | None, Any]], where: str) -> list[tuple[str | None, Any]]:
+        """The criteria with the points that their texts begin or end with, where they have no other weight."""
+        if self.default_weight not in (None, 1) or self.needed & {"weight"}:
+            return criteria
+        key, weight = self.keys["question"] if self.shape == "items" else "question", self.keys.get("weight", "weight")
+        ones = [one if isinstance(one, Mapping) else {key: one} for _, one in criteria]
+        if any(at(one, weight) is not None or not isinstance(one.get(key), str) for one in ones):
+            return criteria
+        signs = {one[key].lstrip()[:2] for one in ones}
+        if {"+ ", "- "} <= signs or {"+ ", "− "} <= signs:
+            raise ChecklistError(
+                f"{where}: the texts begin with + and -, which may be their signs; write them into the weights "
+                "(--item-key weight=KEY)."
+            )
+        found = [(one[key], one[_POINTS]) if _POINTS in one else points_in(one[key]) for one in ones]
+        if found and all(found):
+            return [
+                (section, {**one, key: points[0], _POINTS: points[1]})
+                for (section, _), one, points in zip(criteria, ones, found, strict=True)
+                if points
+            ]
+        for number, (one, points) in enumerate(zip(ones, found, strict=True), 1):
+            if (points and "%" not in str(points[1])) or mentions_points(one[key]):
+                raise ChecklistError(
+                    f"{where}, item {number}: {one[key]!r:.80} names points, and not every criterion does; write the "
+                    "weight of each criterion into a key of its own (--item-key weight=KEY)."
+                )
+        return criteria
 
     def _with_lists_of(
         self, row: Mapping[str, Any], criteria: list[tuple[str | None, Any]], where: str
@@ -475,7 +611,7 @@ class CriteriaReader:
             mappings = [{**one, key: value} for one, value in zip(mappings, beside, strict=True)]
         return [(section, one) for (section, _), one in zip(criteria, mappings, strict=True)]
 
-    def _drop(self, what: str, rest: Mapping[Any, Any], where: str) -> None:
+    def leave(self, what: str, rest: Mapping[Any, Any], where: str) -> None:
         """Count fields that items do not have.
 
         Raises:
@@ -485,15 +621,13 @@ class CriteriaReader:
             if value is None or value in ([], {}, ""):
                 continue
             name = f"{what}{key}"
-            number = (
-                isinstance(value, int | float) and not isinstance(value, bool) and not _COUNTERS.fullmatch(str(key))
-            )
-            unnamed = number and self.source == "rows" and not self.needed
-            if (unnamed or LOSES_A_SCORE.search(str(key))) and not {name, str(key)} & self.drop:
+            way = way_to_keep(str(key), value, inside=not what, numbers=not self.needed)
+            if way and not any(fnmatch(one, pattern) for one in (name, str(key)) for pattern in self.drop):
+                if what:
+                    way = "It is not applied to the criteria: write it into their weights"
                 raise ChecklistError(
                     f"{where}: {key!r} may be part of the score (it is {value!r:.60}), and nothing says what it "
-                    f"means. Map it to a field of the items (such as --item-key weight={key}), or drop it with "
-                    f"--drop {key}."
+                    f"means. {way}, or drop it with --drop {key}."
                 )
             self.counts.dropped[name] += 1
 
@@ -507,36 +641,9 @@ def question_of(text: str, as_it_is: bool = False, guidelines: str | None = None
         guidelines (`str`, *optional*): A text to show before it.
     """
     text = text.strip()
-    if not as_it_is and not is_question(text) and (text.endswith(".") or not _ASKS.match(text)):
+    if not as_it_is and not is_question(text) and not is_asked(text) and (text.endswith(".") or not _ASKS.match(text)):
         text = STATEMENT.format(statement=text)
     return text if not guidelines else f"{guidelines.strip()}\n\n{text}"
-
-
-def split_text(text: str) -> list[str]:
-    """The entries of a numbered or bulleted text; a text without numbers and bullets is one entry. What stands before
-    the first entry is left out if it ends with a colon."""
-    places = [found.span() for found in _LINE.finditer(text)]
-    if not places:
-        return [" ".join(text.split())]
-    head = text[: places[0][0]].strip()
-    ends = [start for start, _ in places[1:]] + [len(text)]
-    entries = [" ".join(text[end:until].split()) for (_, end), until in zip(places, ends, strict=True)]
-    return [entry for entry in ([] if not head or head.endswith(":") else [" ".join(head.split())]) + entries if entry]
-
-
-def levels_of(value: Mapping[Any, Any]) -> list[tuple[float, str]]:
-    """The levels of a grade with their descriptions, in order: `score1_description` and its like (Prometheus,
-    BiGGen-Bench, Ragas), or a `rubric` of ranges with expected outcomes (G-Eval)."""
-    levels: list[tuple[float, str]] = []
-    for key, text in value.items():
-        if (found := _LEVEL.match(str(key))) and isinstance(text, str) and text.strip():
-            levels.append((float(found.group(1)), text.strip()))
-    ranges = value.get("rubric")
-    for entry in ranges if isinstance(ranges, list) else []:
-        span = entry.get("score_range") if isinstance(entry, Mapping) else None
-        if isinstance(span, list | tuple) and span and all(isinstance(n, int | float) for n in span):
-            levels.append((sum(span) / len(span), str(entry.get("expected_outcome", "")).strip()))
-    return sorted(levels)
 
 
 def keys_of(value: Mapping[Any, Any]) -> str:
@@ -578,36 +685,12 @@ def _axis(rest: dict[str, Any]) -> str | None:
 
 def _expecting(expected: Any, options: Any, where: str, key: str) -> list[dict[str, Any]] | None:
     """The options of a question with an expected answer; None for yes, which is what items expect."""
-    answer = str(expected).strip().lower() if not isinstance(expected, bool) else YES if expected else NO
-    if answer not in (YES, NO) or options is not None:
+    answer = ANSWERS.get(str(expected).strip().lower())
+    if answer is None or options is not None:
         raise ChecklistError(
             f"{where}: {key!r} must be yes or no, for a question without options; got {expected!r:.60}."
         )
     return None if answer == YES else [{"label": YES, "value": 0.0}, {"label": NO, "value": 1.0}]
-
-
-def _graded(levels: Any) -> list[dict[str, Any]] | None:
-    """The options of a criterion from its levels: objects with a number and a text, or a mapping of one to the other.
-    Their values go from 0 (the lowest) to 1. None if they cannot be read."""
-    pairs: list[tuple[float, str]] = []
-    if isinstance(levels, Mapping):
-        levels = [{"score": number, "description": text} for number, text in levels.items()]
-    for level in levels:
-        number = text = None
-        for value in level.values() if isinstance(level, Mapping) else ():
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                number = float(value)
-            elif isinstance(value, str) and _NUMBER.match(value):
-                number = float(_NUMBER.match(value).group(1)) if number is None else number  # type: ignore[union-attr]
-            elif isinstance(value, str) and (text is None or len(value) > len(text)):
-                text = value.strip()
-        if number is None or not text:
-            return None
-        pairs.append((number, text))
-    lowest, highest = min(pairs, default=(0.0, ""))[0], max(pairs, default=(0.0, ""))[0]
-    if lowest == highest or len({text for _, text in pairs}) < len(pairs):
-        return None
-    return [{"label": text, "value": (number - lowest) / (highest - lowest)} for number, text in sorted(pairs)]
 
 
 def _not_per_item(where: str, key: str, count: int, value: Any) -> ChecklistError:
@@ -615,43 +698,3 @@ def _not_per_item(where: str, key: str, count: int, value: Any) -> ChecklistErro
         f"{where}: {key!r} must be a key of the items, or a column with a list of {count} values (one per item); "
         f"got {value!r:.60}."
     )
-
-
-_ASSERTIONS = (
-    "contains",
-    "icontains",
-    "contains-all",
-    "icontains-all",
-    "contains-any",
-    "icontains-any",
-    "regex",
-    "starts-with",
-    "is-json",
-    "equals",
-)
-
-
-def _check_of_assertion(kind: str, value: Any) -> Mapping[str, Any] | None:
-    positive = kind.removeprefix("not-")
-    if positive not in _ASSERTIONS or value is None and positive != "is-json":
-        return None
-    words: Sequence[str] = [str(v) for v in value] if isinstance(value, list) else [str(value)]
-    check: dict[str, Any]
-    if "contains" in positive:
-        check = {"words": words, "whole_words": False, "ignore_case": positive.startswith("i")}
-        if positive != kind:
-            if positive.endswith("-all"):
-                return None
-            return {"type": "forbidden"} | check
-        return {"type": "keywords", "need": "any" if positive.endswith("-any") else "all"} | check
-    if positive == "is-json":
-        check = {"type": "json"}
-    else:
-        pattern = {
-            "regex": str(value),
-            "starts-with": r"\A" + re.escape(str(value)),
-            "equals": rf"\A{re.escape(str(value))}\Z",
-        }
-        check = {"type": "regex", "pattern": pattern[positive]}
-        return check | ({"exactly": 0} if positive != kind else {"at_least": 1})
-    return None if positive != kind else check

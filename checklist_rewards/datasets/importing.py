@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -30,9 +31,23 @@ from checklist_rewards.datasets.columns import (
     request_of,
 )
 from checklist_rewards.datasets.criteria import PARTS, Counts, CriteriaReader, keys_of
+from checklist_rewards.datasets.meanings import LOSES_A_SCORE, holds_faults, is_number
 from checklist_rewards.datasets.pitfalls import POLARITIES
-from checklist_rewards.datasets.rubrics import ROWS, Format, copies, detected, inferred, known_formats, prompt_keys
+from checklist_rewards.datasets.rubrics import (
+    AROUND,
+    ROWS,
+    Format,
+    alike,
+    ambiguous,
+    copies,
+    detected,
+    in_a_rubric,
+    inferred,
+    known_formats,
+    prompt_keys,
+)
 from checklist_rewards.datasets.sources import read_source
+from checklist_rewards.datasets.texts import levels_of
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.cells import at, decoded, messages_in, without
@@ -96,6 +111,7 @@ class ImportedRows:
                 "negative weights: {fault} texts state a fault, {avoided} say what is avoided and got a positive "
                 "weight, {unclear} do not say".format_map({name: counts.pitfalls[name] for name in POLARITIES})
             )
+        lines += [f"kept as columns: {', '.join(counts.columns)}"] if counts.columns else []
         if format.metric:
             lines.append(f"the data set's own score: --metric {format.metric}")
         return lines
@@ -266,6 +282,11 @@ def write_imported(imported: ImportedRows, file: str | Path, output: Path) -> tu
     with write_rows(output) as out:
         for row, checklist in imported.rows:
             if PROMPT not in row:
+                if row:
+                    raise SampleError(
+                        f"{file}: no prompt found; the other keys are {keys_of(row)}. Name its key with --prompt-key, "
+                        "or write the checklist without a prompt to an --output in .json."
+                    )
                 raise SampleError(
                     f"{file} holds a single checklist without a prompt, which cannot be written as rows; set "
                     "--output to a .json file and use it with `score --checklist`."
@@ -346,7 +367,8 @@ def is_own(value: Any) -> bool:
 
 
 def _with_keys(format: Format, how: _Settings) -> Format:
-    item = {**format.item, **(how.item_keys or {})}
+    found = {part: key for part, key in format.item.items() if part == "question" or key not in how.drop}
+    item = {**found, **(how.item_keys or {})}
     return format.model_copy(update={"item": item, "target": how.target_key or format.target})
 
 
@@ -355,6 +377,8 @@ def _with_keys(format: Format, how: _Settings) -> Format:
 
 def _rows(rows: Iterator[Row], format: Format, reader: CriteriaReader, how: _Settings) -> Iterator[Found]:
     own = [key for key in (format.target, format.reference, format.grade) if key]
+    last = format.checklist.rpartition(".")[2]
+    faults = last if holds_faults(last) == "yes" else None
     for row in rows:
         data = row.data
         for key in (*([format.checklist] if format.checklist else []), *([format.target] if format.target else [])):
@@ -374,8 +398,9 @@ def _rows(rows: Iterator[Row], format: Format, reader: CriteriaReader, how: _Set
             checklist = Checklist.parse(decoded(value), row.where)
         else:
             checklist = reader.checklist(
-                value, row.where, data if format.shape == "items" else None, section_weights=sections
+                value, row.where, data if format.shape == "items" else None, section_weights=sections, section=faults
             )
+            _check_siblings(row, format, reader, how, decoded(value), checklist)
         if format.name == ROWS:
             checklist = _with_origin(checklist, value, data)
         if format.grade and (grade := at(data, format.grade)) is not None:
@@ -394,7 +419,49 @@ def _rows(rows: Iterator[Row], format: Format, reader: CriteriaReader, how: _Set
         reserved = [name for name in others if name in CHECKLIST_COLUMNS and name not in own_columns]
         if reserved:
             raise SampleError(f"{row.where}: the column name {reserved[0]!r} is reserved; rename the column.")
-        yield columns | {name: content for name, content in others.items() if name not in CHECKLIST_COLUMNS}, checklist
+        others = {name: content for name, content in others.items() if name not in CHECKLIST_COLUMNS}
+        reader.counts.columns.update(dict.fromkeys(others))
+        yield columns | others, checklist
+
+
+def _check_siblings(
+    row: Row, format: Format, reader: CriteriaReader, how: _Settings, value: Any, checklist: Checklist
+) -> None:
+    """Look at what stands beside the criteria of a row.
+
+    Raises:
+        SampleError, ChecklistError: If it may be part of the score: more criteria, or a value for each criterion.
+    """
+    if format.name == ROWS and how.checklist_key is None and format.checklist:
+        if others := [name for name in alike(row.data, format.checklist, value) if name not in reader.keys.values()]:
+            raise ambiguous(row.where, [format.checklist, *others])
+    if outer := in_a_rubric(format.checklist):
+        around = decoded(at(row.data, outer))
+        last = format.checklist.rpartition(".")[2]
+        reader.leave("rubric.", {name: one for name, one in around.items() if name not in (last, *AROUND)}, row.where)
+    for name, other in row.data.items() if format.checklist and format.shape in ("items", "text") else ():
+        taken = {name, str(name)} & {*reader.keys.values(), format.checklist, format.section_weights, *reader.drop}
+        if taken or not isinstance(other, list | str | Mapping) or not _may_lose(str(name)):
+            continue
+        other = decoded(other)
+        if isinstance(other, Mapping):
+            sections = {item.category for item in checklist.items}
+            apart = all(map(is_number, other.values())) and (_WEIGHTS.search(str(name)) or {*other} <= sections)
+        else:
+            apart = isinstance(other, list) and len(other) == len(checklist)
+        if apart:
+            raise SampleError(
+                f"{row.where}: {name!r} has {len(other)} values for the criteria or their sections, and may be part "
+                f"of the score; map a list with --item-key weight={name}, or keep it as a column with --drop {name}."
+            )
+
+
+_WEIGHTS = re.compile("weight|points|importance", re.IGNORECASE)
+
+
+@lru_cache(maxsize=1024)
+def _may_lose(name: str) -> bool:
+    return LOSES_A_SCORE.search(name) is not None
 
 
 def _origin_of(name: str, format: Format) -> str | None:
@@ -433,6 +500,10 @@ def _with_origin(checklist: Checklist, value: Any, data: Mapping[str, Any]) -> C
     return checklist.model_copy(update=origin)
 
 
+_ROLES = {"system": "system", "human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant"}
+"""The roles of ShareGPT's conversations."""
+
+
 def _prompt(row: Row, format: Format) -> Any:
     """The prompt of a row: text or messages."""
     turns = [key for key in format.prompt if "{n}" in key]
@@ -446,6 +517,12 @@ def _prompt(row: Row, format: Format) -> Any:
         value = messages_in(value)
         if isinstance(value, Mapping) and isinstance(value.get("messages"), list):
             value = value["messages"]
+        if (
+            isinstance(value, list)
+            and value
+            and all(isinstance(m, Mapping) and m.get("from") in _ROLES for m in value)
+        ):
+            value = [{"role": _ROLES[m["from"]], "content": m.get("value")} for m in value]
         values[key] = value
     return prompt_of(values, format.prompt, row.where)
 
@@ -473,8 +550,6 @@ def _turns(row: Row, keys: Sequence[str]) -> list[dict[str, str]]:
 
 def _level(grade: Any, value: Any, checklist: Checklist, where: str) -> str:
     """The label of the level that people gave."""
-    from checklist_rewards.datasets.criteria import levels_of
-
     try:
         number = float(grade)
     except (TypeError, ValueError):

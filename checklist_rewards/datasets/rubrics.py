@@ -15,14 +15,24 @@ objects with a text and a number, numbered text, levels, a tree, verifiable inst
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from checklist_rewards.datasets.criteria import PARTS, Shape, levels_of, split_text
+from checklist_rewards.datasets.criteria import PARTS, Shape
+from checklist_rewards.datasets.meanings import ANSWERS, holds_faults
+from checklist_rewards.datasets.texts import (
+    doubtful_levels,
+    is_asked,
+    is_list,
+    levels_of,
+    names_levels,
+    number_in,
+    table_of,
+)
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import at, decoded, messages_in, places
 from checklist_rewards.pipelines.files import read_model
@@ -48,9 +58,19 @@ TEXTS = (
     "title",
     "name",
 )
-WEIGHTS = ("weight", "points", "score", "importance", "criterion_weight", "point_value", "max_points", "max_score")
-CATEGORIES = ("category", "axis", "section", "dimension", "criterion_type", "type", "title", "name")
-EXPECTED = ("pass_criteria", "expected", "expected_answer")
+WEIGHTS = (
+    "weight",
+    "points",
+    "score",
+    "importance",
+    "criterion_weight",
+    "point_value",
+    "max_points",
+    "max_score",
+    "marks",
+)
+CATEGORIES = ("category", "axis", "section", "dimension", "criterion_type", "type", "kind", "title", "name")
+EXPECTED = ("pass_criteria", "expected", "expected_answer", "correct_answer", "desired", "desired_answer", "pass_if")
 LISTS = (
     "checklist",
     "checklists",
@@ -65,6 +85,7 @@ LISTS = (
     "rubric_list",
     "rubric_items",
     "rubric_json",
+    "evaluation_criteria",
     "grading_criteria",
     "score_rubric",
     "assert",
@@ -79,6 +100,12 @@ PROMPTS = (
     "goal",
     "input",
     "user_input",
+    "user_prompt",
+    "user_query",
+    "user_message",
+    "question_text",
+    "prompt_text",
+    "task_description",
     "conversation",
     "messages",
     "conversation_input",
@@ -96,7 +123,10 @@ REFERENCES = (
     "reference_response",
 )
 QUESTIONS = ("target_question",)
-_ALIKE = re.compile(r"rubric|criteri|checklist|requirement|pitfall|penalt", re.IGNORECASE)
+_ALIKE = re.compile(
+    r"rubric|criteri|checklist|requirement|pitfall|penalt|deduct|violation|demerit|must_?not|forbidden|hard_?rule|bonus",
+    re.IGNORECASE,
+)
 _WEIGHTS_BESIDE = ("weights", "weight", "points", "importances", "rubric_weights", "criteria_weights", "item_weights")
 _LEAST_TEXT = 12
 """Characters that texts of criteria have on average, where their key is not known."""
@@ -229,6 +259,13 @@ def inferred(
     )
 
 
+def in_a_rubric(key: str) -> str:
+    """The key of the mapping around criteria if it is a rubric; what else it has belongs to them. Otherwise empty."""
+    outer = key.rpartition(".")[0]
+    name = outer.rpartition(".")[2].lower()
+    return outer if name in LISTS or (name and _ALIKE.search(name)) else ""
+
+
 def copies(row: Mapping[str, Any], key: str) -> list[str]:
     """The other places of a row that hold the same criteria as `key`."""
     value = decoded(at(row, key))
@@ -238,13 +275,17 @@ def copies(row: Mapping[str, Any], key: str) -> list[str]:
 def _entries(value: Any) -> Iterator[Any]:
     """The criteria in a list, its sections, or a mapping of lists."""
     value = decoded(value)
+    value = table_of(value) or value
     if isinstance(value, Mapping):
         inner = [value[key] for key in ("rubric", "rubrics", "sections", "criteria", "items") if key in value]
         lists = inner[:1] or [entry for entry in value.values() if isinstance(decoded(entry), list)]
         for entry in lists:
             yield from _entries(entry)
-        if not lists:
-            yield from map(decoded, value.values())
+        for entry in map(decoded, value.values()) if not lists else ():
+            if isinstance(entry, Mapping) and isinstance(entry.get("criteria"), list):
+                yield from _entries(entry["criteria"])
+            else:
+                yield entry
     elif isinstance(value, list):
         for entry in value:
             entry = decoded(entry)
@@ -254,7 +295,7 @@ def _entries(value: Any) -> Iterator[Any]:
                 yield entry
 
 
-_AROUND = ("guidelines", "name", "title", "description", "id", "version", "source", "source_method", "model")
+AROUND = ("guidelines", "name", "title", "description", "id", "version", "source", "source_method", "model")
 """Keys beside a list of criteria that belong to it."""
 
 
@@ -262,19 +303,25 @@ def _shapes_of(value: Any, key: str) -> tuple[Shape, ...]:
     """The shapes that a value may have, surest first."""
     value, name = decoded(value), key.rpartition(".")[2].lower()
     if isinstance(value, str):
-        numbered = len(split_text(value)) > 1 or value.lstrip()[:2] in ("1.", "1)")
-        if name in LISTS and numbered:
-            return ("text",)
-        return ("items",) if value.rstrip().endswith("?") and (name in QUESTIONS or name in LISTS) else ()
+        if name in LISTS and len(levels_of(value, sure=False)) > 1:
+            return ("levels",)
+        if name in LISTS and (table_of(value) or not is_list(value)):
+            return ("items",) if table_of(value) or is_asked(value) else ()
+        return ("text",) if name in LISTS else ("items",) if name in QUESTIONS and is_asked(value) else ()
     if isinstance(value, Mapping):
         if {"instruction_id_list", "instruction_id", "func_name"} & value.keys():
             return ("instructions",)
         if {"requirements", "sub_tasks"} <= value.keys():
             return ("tree",)
-        if len(levels_of(value)) > 1:
+        numbered = any(number_in(str(key)) is not None for key in value)
+        if len(levels_of(value, sure=False)) > 1 and (name in LISTS or not numbered):
             return ("levels",)
+        if name in LISTS and _all_texts(value) and (names_levels(value) or doubtful_levels(value)):
+            return ("levels",)  # its reader asks
+        if name in LISTS and value and all(isinstance(n, int | float) for n in value.values()):
+            return ("items",) if all(" " in str(text).strip() for text in value) else ()
         lists = [key for key in ("rubric", "rubrics", "sections", "criteria", "items") if key in value]
-        if lists and not {*value} <= {lists[0], *_AROUND}:
+        if lists and not {*value} <= {lists[0], *AROUND}:
             return ()  # its list is found by itself
         if not lists and len(value) == 1 and name not in LISTS:
             return ()  # so is its only value
@@ -283,23 +330,25 @@ def _shapes_of(value: Any, key: str) -> tuple[Shape, ...]:
             return ("instructions",)
         if name == "assert" and "type" in value[0]:
             return ("asserts",)
-    entries = list(_entries(value))
+    entries = [entry for entry in _entries(value) if entry is not None]
     if not entries:
         return ()
     if all(isinstance(entry, str) for entry in entries):
-        asked = all(entry.rstrip().endswith("?") for entry in entries)
-        return ("items",) if name in LISTS or asked else ()
+        asked = all(map(is_asked, entries))
+        return ("items",) if name in LISTS or _names_criteria(name) or asked else ()
     if not all(isinstance(entry, Mapping | str) for entry in entries) or any(
-        isinstance(e, Mapping) and "role" in e for e in entries
+        isinstance(e, Mapping) and ("role" in e or {"from", "value"} <= e.keys()) for e in entries
     ):
         return ()
     mappings = [entry for entry in entries if isinstance(entry, Mapping)]
     text = _text_key(mappings)
+    if mappings and text is None and all(len(levels_of(entry)) > 1 for entry in mappings):
+        return ("items",) if name in LISTS or _names_criteria(name) else ()  # a grade for each
     number = _first(mappings, WEIGHTS, int | float | str)
     sectioned = (
         isinstance(value, Mapping) and not {"rubric", "rubrics", "sections", "criteria", "items"} & value.keys()
     )
-    sure = name in LISTS or text in ("question", "criterion", "requirement")
+    sure = name in LISTS or _names_criteria(name) or text in ("question", "criterion", "requirement")
     return ("items",) if text and (number if sectioned and not sure else number or sure) else ()
 
 
@@ -326,7 +375,12 @@ def _text_key(entries: Sequence[Mapping[str, Any]]) -> str | None:
 
 def _texts(entries: Sequence[Mapping[str, Any]]) -> list[str]:
     first = entries[0] if entries else {}
-    return [str(key) for key in first if all(isinstance(entry.get(key), str) for entry in entries)]
+    named = [key for key in first if number_in(str(key)) is None]
+    return [str(key) for key in named if all(isinstance(entry.get(key), str) for entry in entries)]
+
+
+def _all_texts(value: Mapping[Any, Any]) -> bool:
+    return all(isinstance(text, str) for text in value.values())
 
 
 def _parts(entries: Sequence[Any], row: Mapping[str, Any]) -> dict[str, str]:
@@ -336,16 +390,34 @@ def _parts(entries: Sequence[Any], row: Mapping[str, Any]) -> dict[str, str]:
     parts = {"question": text}
     present = {str(key).lower(): str(key) for entry in mappings for key, value in entry.items() if value is not None}
     for part, names in (("weight", WEIGHTS), ("expected", EXPECTED), ("category", CATEGORIES)):
-        if key := next((present[name] for name in names if name in present and present[name] != text), None):
-            parts[part] = key
+        others = [present[name] for name in names if name in present and present[name] != text]
+        if part == "expected":
+            others = [key for key in others if all(_is_answer(entry.get(key)) for entry in mappings)]
+        if others:
+            parts[part] = others[0]
     if "weight" not in parts:
         beside = {name.lower(): name for name in row if isinstance(decoded(row[name]), list)}
         if key := next((beside[name] for name in _WEIGHTS_BESIDE if name in beside), None):
             parts["weight"] = key
-    for part in ("required", "options", "check", *(("id",) if text == "question" else ())):
-        if part in present:
-            parts[part] = present[part]
+    for part, meant in _OWN_PARTS.items():
+        if part in present and present[part] != text and (part != "id" or text == "question"):
+            values = [decoded(entry.get(present[part])) for entry in mappings]
+            if all(value is None or meant(value) for value in values):
+                parts[part] = present[part]
     return parts
+
+
+def _is_answer(value: Any) -> bool:
+    return value is None or str(value).strip().lower() in ANSWERS
+
+
+_OWN_PARTS: Mapping[str, Callable[[Any], bool]] = {
+    "required": lambda value: isinstance(value, bool) or _is_answer(value),
+    "options": lambda value: isinstance(value, list | Mapping),
+    "check": lambda value: isinstance(value, Mapping) and "type" in value,
+    "id": lambda value: True,
+}
+"""Parts that are taken where their values are what this package means by the name."""
 
 
 def _first_criteria(rows: Sequence[Mapping[str, Any]], where: str) -> tuple[Mapping[str, Any], tuple[str, Shape]]:
@@ -376,15 +448,8 @@ def _criteria(row: Mapping[str, Any], where: str) -> tuple[str, Shape]:
     chosen = different if len(different) == 1 else named
     if len(chosen) == 1:
         key, shape, value = chosen[0]
-        lists = {str(name): decoded(other) for name, other in row.items() if _ALIKE.search(str(name))}
-        alike = [
-            name for name, other in lists.items() if isinstance(other, list | Mapping) and other not in ([], {}, value)
-        ]
-        if others := [name for name in alike if not f"{key}.".startswith(f"{name}.")]:
-            listed = ", ".join((key, *others))
-            raise SampleError(
-                f"{where}: several values could be the criteria: {listed}. Name one with --checklist-key."
-            )
+        if others := alike(row, key, value):
+            raise ambiguous(where, [key, *others])
         return key, shape
     if not different and _shapes_of({"rubric": row}, "rubric") == ("items",) and "prompt" not in row:
         return "", "items"
@@ -394,12 +459,35 @@ def _criteria(row: Mapping[str, Any], where: str) -> tuple[str, Shape]:
             f"{where}: no criteria found. The keys are {keys}. Name the key of the criteria with --checklist-key and "
             "the keys of their parts with --item-key, or describe the format in a YAML file (--format mine.yaml)."
         )
-    raise _ambiguous(where, [one[0] for one in different])
+    raise ambiguous(where, [one[0] for one in different])
 
 
-def _ambiguous(where: str, keys: Sequence[str]) -> SampleError:
+def alike(row: Mapping[str, Any], key: str, value: Any) -> list[str]:
+    """The other columns of a row that sound like criteria, and have some that are not those of `key`."""
+    found = []
+    for name, other in row.items():
+        if _sounds_alike(str(name)) and not f"{key}.".startswith(f"{name}."):
+            other = decoded(other)
+            if isinstance(other, list | Mapping) and other not in ([], {}, value):
+                found.append(str(name))
+    return found
+
+
+def _names_criteria(name: str) -> bool:
+    """Whether a key is one of criteria, and not one of faults alone."""
+    return _sounds_alike(name) and holds_faults(name) == "no"
+
+
+@lru_cache(maxsize=1024)
+def _sounds_alike(name: str) -> bool:
+    return _ALIKE.search(name) is not None
+
+
+def ambiguous(where: str, keys: Sequence[str]) -> SampleError:
+    """The error of a row with several values that could be its criteria."""
     return SampleError(
-        f"{where}: several values could be the criteria: {', '.join(keys)}. Name one with --checklist-key."
+        f"{where}: several values could be the criteria: {', '.join(keys)}. Name one with --checklist-key; for "
+        "more than one, write them into one mapping of sections."
     )
 
 
@@ -426,7 +514,7 @@ def prompt_keys(row: Mapping[str, Any], checklist: str) -> tuple[str, ...]:
             chat = (
                 isinstance(messages, list)
                 and bool(messages)
-                and all(isinstance(m, Mapping) and "role" in m for m in messages)
+                and all(isinstance(m, Mapping) and ("role" in m or {"from", "value"} <= m.keys()) for m in messages)
             )
             if key != checklist and (chat or isinstance(value, str)):
                 candidates.setdefault(key.rpartition(".")[2].lower(), key)

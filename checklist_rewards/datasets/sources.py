@@ -4,6 +4,7 @@ JSONL, CSV, Parquet and lists in .json are read as a stream. Documents (YAML, an
 
 - Autorubric's `RubricDataset` becomes a row per submission,
 - a promptfoo configuration a row per test,
+- a mapping with a list of rows (`data`), or of rows by name, a row for each,
 - any other mapping one row.
 """
 
@@ -16,6 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from checklist_rewards.datasets.promptfoo import promptfoo_rows
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.documents import MAX_DEPTH, read_text, read_value
 from checklist_rewards.files.rows import FORMATS, Row, read_rows
@@ -115,13 +117,16 @@ def _of_document(value: Any, path: Path) -> Iterator[Row]:
     if not isinstance(value, dict):
         raise SampleError(f"{path}: expected a mapping or a list, got {type(value).__name__} {value!r:.60}.")
     if isinstance(value.get("tests"), list):
-        yield from _promptfoo(value, path)
+        yield from promptfoo_rows(value, path)
     elif "items" in value and "rubric" in value:
         yield from _autorubric(value, path)
     elif len(value) > 1 and all(isinstance(row, dict) and _ASKED & row.keys() for row in value.values()):
         yield from (
             Row(n, {"id": key, **row}, f"{path}, {key!r}") for n, (key, row) in enumerate(value.items(), start=1)
         )
+    elif tables := _tables(value):
+        [rows] = tables
+        yield from (Row(n, entry, f"{path}, row {n}") for n, entry in enumerate(rows, start=1))
     elif "source_method" in value and "items" in value:  # a checklist of AutoChecklist
         prompt = {"input": value["input"]} if value.get("input") else {}
         yield Row(1, {**prompt, "checklist": value}, where)
@@ -129,23 +134,21 @@ def _of_document(value: Any, path: Path) -> Iterator[Row]:
         yield Row(1, value, where)
 
 
-def _promptfoo(document: Mapping[str, Any], path: Path) -> Iterator[Row]:
-    """The tests of a promptfoo configuration; `{{name}}` in its only prompt is replaced by the variables of a test."""
-    prompts, defaults = document.get("prompts") or [], document.get("defaultTest") or {}
-    shared = defaults if isinstance(defaults, dict) else {}
-    for number, test in enumerate(document["tests"], start=1):
-        where = f"{path}, test {number}"
-        if not isinstance(test, dict):
-            raise SampleError(f"{where}: expected a mapping, got {test!r:.60}.")
-        values = {**(shared.get("vars") or {}), **(test.get("vars") or {})}
-        if len(prompts) != 1 or not isinstance(prompts[0], str) or prompts[0].startswith("file://"):
-            raise SampleError(f"{path}: 'prompts' must be a list of one text, got {prompts!r:.60}.")
-        prompt = prompts[0]
-        for name, value in values.items():
-            for written in (f"{{{{{name}}}}}", f"{{{{ {name} }}}}"):
-                prompt = prompt.replace(written, str(value))
-        asserts = [*(shared.get("assert") or []), *(test.get("assert") or [])]
-        yield Row(number, {"prompt": prompt, "assert": asserts, **values}, where)
+def _tables(value: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
+    """The only list of rows in a mapping that is no row itself, such as its `data`."""
+    lists = [entries for entries in value.values() if isinstance(entries, list) and entries]
+    rows = [
+        entries
+        for entries in lists
+        if all(
+            isinstance(entry, dict)
+            and _ASKED & entry.keys()
+            and not _is_criterion(entry)
+            and any(isinstance(part, list | dict) for part in entry.values())
+            for entry in entries
+        )
+    ]
+    return rows if len(rows) == 1 and not _ASKED & value.keys() else []
 
 
 def _autorubric(document: Mapping[str, Any], path: Path) -> Iterator[Row]:

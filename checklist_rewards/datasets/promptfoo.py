@@ -1,0 +1,99 @@
+"""promptfoo's configurations: a row for each test, and its assertions as criteria and code checks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from checklist_rewards.errors import ChecklistError, SampleError
+from checklist_rewards.files.rows import Row
+
+_ASSERTIONS = (
+    "contains",
+    "icontains",
+    "contains-all",
+    "icontains-all",
+    "contains-any",
+    "icontains-any",
+    "regex",
+    "starts-with",
+    "is-json",
+    "equals",
+)
+
+
+def promptfoo_rows(document: Mapping[str, Any], path: Path) -> Iterator[Row]:
+    """The tests of a promptfoo configuration; `{{name}}` in its only prompt is replaced by the variables of a test."""
+    prompts, defaults = document.get("prompts") or [], document.get("defaultTest") or {}
+    shared = defaults if isinstance(defaults, dict) else {}
+    for number, test in enumerate(document["tests"], start=1):
+        where = f"{path}, test {number}"
+        if not isinstance(test, dict):
+            raise SampleError(f"{where}: expected a mapping, got {test!r:.60}.")
+        values = {**(shared.get("vars") or {}), **(test.get("vars") or {})}
+        if len(prompts) != 1 or not isinstance(prompts[0], str) or prompts[0].startswith("file://"):
+            raise SampleError(f"{path}: 'prompts' must be a list of one text, got {prompts!r:.60}.")
+        prompt = prompts[0]
+        for name, value in values.items():
+            for written in (f"{{{{{name}}}}}", f"{{{{ {name} }}}}"):
+                prompt = prompt.replace(written, str(value))
+        asserts = [*(shared.get("assert") or []), *(test.get("assert") or [])]
+        yield Row(number, {"prompt": prompt, "assert": asserts, **values}, where)
+
+
+def criteria_of_asserts(value: Any, where: str) -> tuple[list[dict[str, Any]], int]:
+    """The criteria of assertions, and the number of thresholds that were left out. `llm-rubric` is a criterion; those
+    about words, regular expressions and JSON are checks.
+
+    Raises:
+        ChecklistError: If an assertion is none of them.
+    """
+    if not isinstance(value, list):
+        raise ChecklistError(f"{where}: 'assert' must be a list, got {value!r:.60}.")
+    criteria, thresholds = [], 0
+    for number, entry in enumerate(value, start=1):
+        place = f"{where}, item {number}"
+        if not isinstance(entry, Mapping):
+            raise ChecklistError(f"{place}: expected a mapping, got {entry!r:.60}.")
+        kind, content = entry.get("type"), entry.get("value")
+        item: dict[str, Any] = {"weight": entry.get("weight", 1), "category": entry.get("metric")}
+        if kind == "llm-rubric":
+            thresholds += entry.get("threshold") is not None
+            criteria.append(item | {"question": content})
+            continue
+        check = _check_of_assertion(str(kind), content)
+        if check is None:
+            raise ChecklistError(
+                f"{place}: the assertion {kind!r} cannot be imported; allowed: llm-rubric, {', '.join(_ASSERTIONS)}."
+            )
+        words = f"{kind} {content!r}" if content is not None else kind
+        criteria.append(item | {"question": f"Does the response pass the assertion {words}?", "check": check})
+    return criteria, thresholds
+
+
+def _check_of_assertion(kind: str, value: Any) -> Mapping[str, Any] | None:
+    positive = kind.removeprefix("not-")
+    if positive not in _ASSERTIONS or value is None and positive != "is-json":
+        return None
+    words: Sequence[str] = [str(v) for v in value] if isinstance(value, list) else [str(value)]
+    check: dict[str, Any]
+    if "contains" in positive:
+        check = {"words": words, "whole_words": False, "ignore_case": positive.startswith("i")}
+        if positive != kind:
+            if positive.endswith("-all"):
+                return None
+            return {"type": "forbidden"} | check
+        return {"type": "keywords", "need": "any" if positive.endswith("-any") else "all"} | check
+    if positive == "is-json":
+        check = {"type": "json"}
+    else:
+        pattern = {
+            "regex": str(value),
+            "starts-with": r"\A" + re.escape(str(value)),
+            "equals": rf"\A{re.escape(str(value))}\Z",
+        }
+        check = {"type": "regex", "pattern": pattern[positive]}
+        return check | ({"exactly": 0} if positive != kind else {"at_least": 1})
+    return None if positive != kind else check

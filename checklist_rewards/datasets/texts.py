@@ -1,0 +1,264 @@
+"""Criteria that are written as text: numbered or bulleted lists, tables in Markdown, points inside a text ("[+3] Names
+the capital."), and levels of a grade.
+
+>>> entries_of("Must:\\n- Names Bamako\\n- Is short\\nMust not:\\n- Names Timbuktu")
+[('Must', 'Names Bamako'), ('Must', 'Is short'), ('Must not', 'Names Timbuktu')]
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_LINE = re.compile(r"^[ \t]*(?:(\d{1,3})([.):])|[-*•])[ \t]+")
+_HEADING = re.compile(r"#{1,6}[ \t]+(?P<marked>\S.*)|\*\*(?P<bold>[^*]+?):?\*\*:?|(?P<plain>[^:]{1,80}):")
+_ROW = re.compile(r"^[ \t]*\|(.+)\|[ \t]*$", re.MULTILINE)
+_LEVEL_KEY = re.compile(r"\A(?:orig_)?score_?(\d{1,2})(?:_description)?\Z", re.IGNORECASE)
+_LEVEL_LINE = re.compile(
+    r"^[ \t]*(?:[-*•][ \t]+)?\**(?:score|level|grade|rating)[ \t]*(\d{1,2})\**[ \t]*[:=)–-]\**[ \t]*", re.I | re.M
+)
+_NUMBER_LINE = re.compile(r"^[ \t]*(?:[-*•][ \t]+)?\**([+-]?\d{1,3})\**[ \t]*[.:=)–-]\**[ \t]+", re.MULTILINE)
+_NUMBER = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*(?:/\s*(?:10|100)|%|points?|pts?\.?|marks?)?\s*", re.IGNORECASE)
+_IN_BRACKETS = re.compile(r"\((\d+(?:\.\d+)?)\s*(?:points?|pts?\.?)?\)\Z", re.IGNORECASE)
+_UNIT = r"(?:points?|pts?\.?|marks?)"
+_AMOUNT = rf"[+-]\d+(?:\.\d+)?\s*(?:{_UNIT}|%)?|\d+(?:\.\d+)?\s*(?:{_UNIT}|%)"
+_NAMED = r"(?:importance|weight|points|score)\s*[:=]\s*([^()\[\]]{1,20})"
+_BEFORE = re.compile(
+    rf"\A\s*(?:[\[(]\s*({_AMOUNT})\s*[\])]\s*[:–-]?|([+-]\d+(?:\.\d+)?)\s*:|([+-]?\d+(?:\.\d+)?\s*{_UNIT})\s*[:–-]"
+    rf"|[\[(]{_NAMED}[\])])\s+",
+    re.IGNORECASE,
+)
+_AFTER = re.compile(
+    rf"\s*(?:[\[(]\s*(?:worth\s+)?({_AMOUNT})\s*[\])]|[\[(]{_NAMED}[\])]|[–—:-]\s+([+-]?\d+(?:\.\d+)?\s*{_UNIT}))\s*\.?\s*\Z",
+    re.IGNORECASE,
+)
+_POINTS = re.compile(
+    rf"\b(?:worth|deduct|deduction of|subtract|minus|award|add|loses?)\s+(?:up to\s+)?[+-]?\d+(?:\.\d+)?\s*{_UNIT}\b",
+    re.IGNORECASE,
+)
+GRADES = frozenset(
+    "a a+ a- b b+ b- c c+ c- d e f excellent outstanding exemplary advanced proficient good satisfactory acceptable "
+    "adequate average basic developing beginning emerging fair poor bad weak inadequate unsatisfactory unacceptable "
+    "full partial none pass fail correct incorrect high medium low strong moderate perfect".split()
+)
+"""Names of levels, which say nothing about their numbers."""
+
+
+def is_asked(text: str) -> bool:
+    """Whether a text ends with a question mark of any script."""
+    return text.rstrip().endswith(("?", "？", "؟"))
+
+
+def is_list(text: str) -> bool:
+    """Whether a text has several numbered or bulleted entries, or one with a number."""
+    return len(entries_of(text)) > 1 or text.lstrip()[:2] in ("1.", "1)")
+
+
+def entries_of(text: str) -> list[tuple[str | None, str]]:
+    """The entries of a numbered or bulleted text, with their headings; a text without either is one entry.
+
+    A line before the entries that ends with a colon is left out. If there are several such lines, or if it has at most
+    three words ("Must not:"), they are headings. Entries below an entry belong to it, or have it as their heading.
+    """
+    lines = [line for line in text.splitlines() if line.strip()]
+    indents = [_indent(line) for line in lines if _LINE.match(line)]
+    if not indents:
+        return [(None, " ".join(text.split()))]
+    first = next(line for line in lines if _LINE.match(line))
+    deeper = [indent for indent in indents[1:] if indent >= indents[0] + 2]
+    stripped = len(deeper) == len(indents) - 1 and deeper and not _heading(first[_LINE.match(first).end() :])  # type: ignore[union-attr]
+    base = min(deeper) if stripped else indents[0]
+    found: list[tuple[str | None, str]] = []
+    heading: str | None = None
+    above: str | None = None
+    headings: list[str] = []
+    for line in lines:
+        mark = _LINE.match(line)
+        said = line[mark.end() :].strip() if mark else line.strip()
+        if mark is None:
+            if (name := _heading(said)) is not None:
+                heading, above = name, None
+                headings.append(name)
+            elif found:
+                found[-1] = (found[-1][0], f"{found[-1][1]} {said}")
+            else:
+                found.append((None, said))
+        elif _indent(line) >= base + 2 and found:
+            if above is None and (name := _heading(found[-1][1])) is not None:
+                above = name
+                found.pop()
+            if above is not None:
+                found.append((above, said))
+            else:
+                found[-1] = (found[-1][0], f"{found[-1][1]}; {said}")
+        else:
+            above = None
+            found.append((heading, said))
+    if len(headings) == 1 and len(headings[0].split()) > 3:
+        found = [(None if section == headings[0] else section, said) for section, said in found]
+    return [(section, " ".join(said.split())) for section, said in found]
+
+
+def doubtful_numbers(text: str) -> str | None:
+    """The first line whose number may be its points or a level of a grade instead of its place; None if there is
+    none."""
+    marks = [
+        (mark, line) for line in text.splitlines() if (mark := _LINE.match(line)) and mark[1] and line[:1].strip()
+    ]
+    numbers = [int(mark[1]) for mark, _ in marks]
+    colons = any(mark[2] == ":" and not is_asked(line) for mark, line in marks)
+    if colons or (len(numbers) > 1 and numbers[0] > numbers[-1]):
+        return marks[0][1].strip()
+    return None
+
+
+def table_of(text: Any) -> list[dict[str, str]] | None:
+    """The rows of a table in Markdown, by the names of its columns; None for any other value."""
+    if not isinstance(text, str) or text.count("|") < 6:
+        return None
+    rows = [[cell.strip() for cell in row.split("|")] for row in _ROW.findall(text)]
+    if len(rows) < 3 or not all(set(cell) <= set("-: ") and cell for cell in rows[1]):
+        return None
+    names = rows[0]
+    if len(set(names)) < len(names) or any(len(row) != len(names) for row in rows):
+        return None
+    return [dict(zip(names, row, strict=True)) for row in rows[2:]]
+
+
+def points_in(text: str) -> tuple[str, str] | None:
+    """A text without the points that it begins or ends with, and the points; None if it has none.
+
+    >>> points_in("[+3] Names Bamako."), points_in("Names Bamako. (2 points)")
+    (('Names Bamako.', '+3'), ('Names Bamako.', '2 points'))
+    """
+    if found := _BEFORE.search(text):
+        return text[found.end() :], next(filter(None, found.groups()))
+    if found := _AFTER.search(text):
+        return text[: found.start()], next(filter(None, found.groups()))
+    return None
+
+
+def mentions_points(text: str) -> bool:
+    """Whether a text says inside how many points it is worth."""
+    return _POINTS.search(text) is not None
+
+
+def levels_of(value: Any, words: Mapping[str, float] | None = None, sure: bool = True) -> list[tuple[float, str]]:
+    """The levels of a grade with their descriptions, in order.
+
+    They are `score1_description` and its like (Prometheus, BiGGen-Bench, Ragas), a mapping of numbers, a `rubric` of
+    ranges with expected outcomes (G-Eval), or lines ("Score 1: ..."). With `words`, names of levels have numbers.
+    Unless `sure`, a mapping or lines that may be numbered criteria have no levels.
+    """
+    levels: list[tuple[float, str]] = []
+    if isinstance(value, str):
+        marks = list(_LEVEL_LINE.finditer(value)) or (list(_NUMBER_LINE.finditer(value)) if sure else [])
+        ends = [*(mark.start() for mark in marks[1:]), len(value)][: len(marks)]
+        levels = [(float(m[1]), " ".join(value[m.end() : end].split())) for m, end in zip(marks, ends, strict=True)]
+        return sorted(levels) if all(text for _, text in levels) else []
+    if isinstance(value, list):
+        return sorted((number, text) for number, text in _pairs(value) or [])
+    if not isinstance(value, Mapping):
+        return []
+    for key, text in value.items():
+        if (found := _LEVEL_KEY.match(str(key))) and isinstance(text, str) and text.strip():
+            levels.append((float(found.group(1)), text.strip()))
+    if not levels and value and all(isinstance(text, str) and text.strip() for text in value.values()):
+        numbers = [_number(key, words) for key in value]
+        if None not in numbers and (sure or not _counts_up(value)):
+            levels = [(n, text.strip()) for n, text in zip(numbers, value.values(), strict=True) if n is not None]
+    ranges = value.get("rubric")
+    for entry in ranges if isinstance(ranges, list) else []:
+        span = entry.get("score_range") if isinstance(entry, Mapping) else None
+        if isinstance(span, list | tuple) and span and all(isinstance(n, int | float) for n in span):
+            levels.append((sum(span) / len(span), str(entry.get("expected_outcome", "")).strip()))
+    return sorted(levels)
+
+
+def head_of_levels(text: str) -> str:
+    """What stands before the levels of a text: the criterion."""
+    first = _LEVEL_LINE.search(text) or _NUMBER_LINE.search(text)
+    return text[: first.start()].strip().removeprefix("[").removesuffix("]").strip() if first else ""
+
+
+def names_levels(value: Any) -> bool:
+    """Whether the keys of a mapping of texts are names of levels ("excellent", "B")."""
+    return (
+        isinstance(value, Mapping)
+        and len(value) > 1
+        and all(isinstance(text, str) for text in value.values())
+        and all(str(key).strip().lower() in GRADES for key in value)
+    )
+
+
+def doubtful_levels(value: Any) -> bool:
+    """Whether a mapping from 1, 2, ... to statements may hold numbered criteria or levels."""
+    return (
+        isinstance(value, Mapping)
+        and len(value) > 1
+        and all(isinstance(text, str) and not is_asked(text) for text in value.values())
+        and _counts_up(value)
+    )
+
+
+def options_of(levels: Any) -> list[dict[str, Any]] | None:
+    """The options of a criterion from its levels: objects with a number and a text, or a mapping of one to the other.
+    Their values go from 0 (the lowest) to 1. None if they cannot be read."""
+    if isinstance(levels, Mapping):
+        levels = [{"score": number, "description": text} for number, text in levels.items()]
+    pairs = _pairs(levels)
+    return None if pairs is None else scaled(pairs)
+
+
+def scaled(pairs: list[tuple[float, str]]) -> list[dict[str, Any]] | None:
+    """Options with values from 0 to 1; None if all numbers are equal, or two texts are."""
+    lowest, highest = min(pairs, default=(0.0, ""))[0], max(pairs, default=(0.0, ""))[0]
+    if lowest == highest or len({text for _, text in pairs}) < len(pairs):
+        return None
+    return [{"label": text, "value": (number - lowest) / (highest - lowest)} for number, text in sorted(pairs)]
+
+
+def number_in(text: str) -> float | None:
+    """The number of a text such as "5", "90/100" or "3 points"; None if it is something else."""
+    found = _NUMBER.fullmatch(text)
+    return float(found.group(1)) if found else None
+
+
+def _pairs(levels: list[Any]) -> list[tuple[float, str]] | None:
+    pairs: list[tuple[float, str]] = []
+    for level in levels:
+        number = text = None
+        for value in level.values() if isinstance(level, Mapping) else ():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                number = float(value)
+            elif isinstance(value, str) and (written := number_in(value)) is not None:
+                number = written if number is None else number
+            elif isinstance(value, str) and (text is None or len(value) > len(text)):
+                text = value.strip()
+        if number is None or not text:
+            return None
+        pairs.append((number, text))
+    return pairs
+
+
+def _number(key: Any, words: Mapping[str, float] | None) -> float | None:
+    """The number of a level: "5", "Excellent (5)", or "excellent" with its number in `words`."""
+    name = str(key).strip().lower()
+    if (number := (words or {}).get(name, number_in(name))) is not None:
+        return number
+    found = _IN_BRACKETS.search(name)
+    return float(found.group(1)) if found and name[: found.start()].strip() in GRADES else None
+
+
+def _counts_up(value: Mapping[Any, Any]) -> bool:
+    return [str(key).strip() for key in value] == [str(n) for n in range(1, len(value) + 1)]
+
+
+def _heading(line: str) -> str | None:
+    found = _HEADING.fullmatch(line.strip())
+    return None if found is None else str(found["marked"] or found["bold"] or found["plain"]).strip(" :*#")
+
+
+def _indent(line: str) -> int:
+    return len(line.expandtabs(4)) - len(line.expandtabs(4).lstrip())
