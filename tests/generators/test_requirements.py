@@ -1,0 +1,251 @@
+"""Requirements found by rules: each wording gives exactly the checks that it states, or says why not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from checklist_rewards.checks import check_of
+from checklist_rewards.generators.constraints import find_requirements
+
+Check = dict[str, Any]
+
+
+def words(**bounds: int) -> Check:
+    return {"type": "words", **bounds}
+
+
+def sentences(**bounds: int) -> Check:
+    return {"type": "sentences", **bounds}
+
+
+def keywords(*given: str, **others: Any) -> Check:
+    return {"type": "keywords", "words": list(given), **others}
+
+
+def forbidden(*given: str) -> Check:
+    return {"type": "forbidden", "words": list(given)}
+
+
+def letters(given: str, **bounds: int) -> Check:
+    return {"type": "letters", "letters": given, **bounds}
+
+
+def times(word: str, **bounds: int) -> Check:
+    return {"type": "keyword_count", "word": word, **bounds}
+
+
+NUMBERS: list[tuple[str, list[Check]]] = [
+    ("Describe the sea in at most 50 words.", [words(at_most=50)]),
+    ("Describe the sea. Use no more than fifty words.", [words(at_most=50)]),
+    ("Describe the sea, but do not use more than 50 words.", [words(at_most=50)]),
+    ("Your answer must not exceed 120 words.", [words(at_most=120)]),
+    ("Keep it under 80 words.", [words(at_most=79)]),
+    ("Keep your reply to a maximum of 80 words.", [words(at_most=80)]),
+    ("Write fewer than 1,000 words about rust.", [words(at_most=999)]),
+    ("Write 200 words or less about rust.", [words(at_most=200)]),
+    ("Tell me about owls (max 60 words).", [words(at_most=60)]),
+    ("Answer in <= 40 words.", [words(at_most=40)]),
+    ("Limit your answer to 30 words.", [words(at_most=30)]),
+    ("Word limit: 250.", [words(at_most=250)]),
+    ("The essay has a maximum word count of 400.", [words(at_most=400)]),
+    ("Write at least three hundred words on tea.", [words(at_least=300)]),
+    ("Write an essay of no fewer than 300 words.", [words(at_least=300)]),
+    ("The essay should not be shorter than 300 words.", [words(at_least=300)]),
+    ("I want more than 100 words.", [words(at_least=101)]),
+    ("Write a 300+ word article on tea.", [words(at_least=300)]),
+    ("Write 300 or more words.", [words(at_least=300)]),
+    ("Minimum 150 words please.", [words(at_least=150)]),
+    ("Use exactly 20 words.", [words(exactly=20)]),
+    ("Explain gravity in three words.", [words(exactly=3)]),
+    ("Answer in one word.", [words(exactly=1)]),
+    ("Write between 100 and 150 words.", [words(at_least=100, at_most=150)]),
+    ("Write a 100-150 word review.", [words(at_least=100, at_most=150)]),
+    ("Word count: 100 to 150.", [words(at_least=100, at_most=150)]),
+    ("At least 100 but no more than 150 words.", [words(at_least=100, at_most=150)]),
+    ("Write at least 100 words and at most 150.", [words(at_least=100, at_most=150)]),
+    ("Summarize it in two sentences.", [sentences(exactly=2)]),
+    ("Summarize it in a single sentence.", [sentences(exactly=1)]),
+    ("Give me a summary with two or three sentences.", [sentences(at_least=2, at_most=3)]),
+    ("No longer than five sentences!", [sentences(at_most=5)]),
+    ("The number of sentences should be at least 4.", [sentences(at_least=4)]),
+    ("Write three paragraphs about bees.", [{"type": "paragraphs", "exactly": 3}]),
+    ("Write a five-paragraph essay about bees.", [{"type": "paragraphs", "exactly": 5}]),
+    (
+        "Write 4 paragraphs about bees. Separate the paragraphs with ***.",
+        [{"type": "paragraphs", "separator": "***", "exactly": 4}],
+    ),
+    ("Answer with exactly 3 bullet points.", [{"type": "bullets", "exactly": 3}]),
+    ("List the causes in 4 to 6 bullets.", [{"type": "bullets", "at_least": 4, "at_most": 6}]),
+    ("Use bullet points.", [{"type": "bullets", "at_least": 1}]),
+    (
+        "Include at least two placeholders in square brackets, such as [name].",
+        [{"type": "placeholders", "at_least": 2}],
+    ),
+    (
+        "Highlight at least three sections with markdown, i.e. *like this*.",
+        [{"type": "highlights", "at_least": 3}],
+    ),
+    ("Use at least 5 words in all capital letters.", [{"type": "capital_words", "at_least": 5}]),
+    ("Fewer than three words should be in all caps.", [{"type": "capital_words", "at_most": 2}]),
+    ("Use at most one exclamation mark.", [letters("!", at_most=1)]),
+    ('Use the word "rain" at least three times.', [times("rain", at_least=3)]),
+    ("The word rain should appear exactly twice.", [times("rain", exactly=2)]),
+    ("Mention the word 'rain' no more than once.", [times("rain", at_most=1)]),
+    (
+        'Include the words "rain" and "mud" at least 2 times each.',
+        [times("rain", at_least=2), times("mud", at_least=2)],
+    ),
+    ("The letter q must appear at least 4 times.", [letters("q", at_least=4)]),
+    ('Use the letter "e" fewer than 10 times.', [letters("e", at_most=9)]),
+    (
+        "Write 3 sections about soil. Mark the beginning of each section with Part X.",
+        [{"type": "sections", "marker": "Part", "at_least": 3}],
+    ),
+]
+STRINGS: list[tuple[str, list[Check]]] = [
+    ('Include the keywords "river" and "mill".', [keywords("river", "mill")]),
+    ("Include the keywords river, mill and boat in your story.", [keywords("river", "mill", "boat")]),
+    ("Make sure the word 'river' appears in the text.", [keywords("river")]),
+    ("Your story should mention “Anna” and “Karl”.", [keywords("Anna", "Karl")]),
+    ("Use at least one of the words 'red', 'green' or 'blue'.", [keywords("red", "green", "blue", need="any")]),
+    ('Do not use the word "very".', [forbidden("very")]),
+    ("Write about rain without using the words 'wet', 'water' or 'drop'.", [forbidden("wet", "water", "drop")]),
+    ("Avoid the following words: wet, water, drop.", [forbidden("wet", "water", "drop")]),
+    ("Never say the phrase 'as an AI'.", [forbidden("as an AI")]),
+    ('The words "wet" and "water" must not be used.', [forbidden("wet", "water")]),
+    ("The word 'wet' is forbidden.", [forbidden("wet")]),
+    ("Do not forget to include the word 'sun'.", [keywords("sun")]),
+    ('End your answer with the phrase "Good luck!"', [{"type": "ends", "phrase": "Good luck!"}]),
+    ('The last sentence must be "The end."', [{"type": "ends", "phrase": "The end."}]),
+    ("Finish with this exact phrase: That is all.", [{"type": "ends", "phrase": "That is all."}]),
+    ('Start your reply with "Dear Sir".', [{"type": "starts", "phrase": "Dear Sir"}]),
+    ("Write a poem that begins with 'Once'.", [{"type": "starts", "phrase": "Once"}]),
+    (
+        "Start the second paragraph with the word 'However'.",
+        [{"type": "paragraph_start", "paragraph": 2, "word": "However"}],
+    ),
+    (
+        "Paragraph 3 must start with the word finally.",
+        [{"type": "paragraph_start", "paragraph": 3, "word": "finally"}],
+    ),
+    (
+        "Add a postscript starting with P.S. at the end.",
+        [{"type": "postscript", "marker": "P.S."}],
+    ),
+    (
+        'Answer with one of the following: "agree", "disagree", "unsure".',
+        [keywords("agree", "disagree", "unsure", need="any", whole_words=False, ignore_case=False)],
+    ),
+    ('Reply with a JSON object that has the keys "name" and "age".', [{"type": "json", "keys": ["name", "age"]}]),
+]
+FORMS: list[tuple[str, list[Check]]] = [
+    ("Do not use any commas.", [letters(",", exactly=0)]),
+    ("Write a poem without commas or exclamation marks.", [letters(",", exactly=0), letters("!", exactly=0)]),
+    ("You are not allowed to use commas.", [letters(",", exactly=0)]),
+    ("Commas are forbidden.", [letters(",", exactly=0)]),
+    ("Write a sentence without the letter e.", [letters("e", exactly=0)]),
+    ("Answer without digits.", [letters("0123456789", exactly=0)]),
+    ("Write it in all lowercase letters.", [{"type": "casing", "casing": "lower"}]),
+    ("YOUR ENTIRE RESPONSE SHOULD BE IN CAPITAL LETTERS.", [{"type": "casing", "casing": "upper"}]),
+    ("No capital letters, please.", [{"type": "casing", "casing": "lower"}]),
+    ("Respond in German.", [{"type": "language", "language": "de"}]),
+    ("Your answer should be in French only.", [{"type": "language", "language": "fr"}]),
+    ("Give the result in JSON format.", [{"type": "json"}]),
+    ("Wrap your entire response in double quotation marks.", [{"type": "quoted"}]),
+    (
+        "Add a title wrapped in double angular brackets, such as <<title>>.",
+        [{"type": "title", "style": "angled"}],
+    ),
+    (
+        "Give two different answers, separated by six asterisks: ******.",
+        [{"type": "two_responses"}],
+    ),
+    (
+        "Who wrote Emma?\n\nFirst repeat the question above word for word, then answer it.",
+        [{"type": "repeats_prompt", "prompt": "Who wrote Emma?"}],
+    ),
+]
+SEVERAL = (
+    "Write a letter to a landlord. It should have at least 3 paragraphs and no more than 200 words, must not contain "
+    'any exclamation marks, and should end with "Kind regards". Include the words "rent" and "repair".',
+    [
+        {"type": "paragraphs", "at_least": 3},
+        words(at_most=200),
+        letters("!", exactly=0),
+        {"type": "ends", "phrase": "Kind regards"},
+        keywords("rent", "repair"),
+    ],
+)
+
+
+@pytest.mark.parametrize(("prompt", "checks"), [*NUMBERS, *STRINGS, *FORMS, SEVERAL])
+def test_a_requirement_is_found_with_its_arguments(prompt, checks):
+    assert [found.check for found in find_requirements(prompt) if found.check] == checks
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "Write about 100 words on tea.",
+        "Write a 500-word essay.",
+        "Write 3 paragraphs, each with at least 50 words.",
+        "Give it a title of at most five words.",
+        "Each sentence must have fewer than 10 words.",
+        "The first paragraph should have exactly two sentences.",
+        "If you need more than 100 words, ask first.",
+        "Limit each description to 50 words.",
+        "Each tweet should:\n1. Begin with the phrase \"Breaking news\".\n2. Be funny.",
+        "Give examples in two-page form.",
+        "Write at most 200 words, not including the title.",
+        "Do not end with 'Best regards'.",
+        "Return the result in YAML format.",
+        "Include words such as 'dazzling' and 'brilliant'.",
+    ],
+)  # fmt: skip
+def test_what_no_check_expresses_is_said(prompt):
+    found = find_requirements(prompt)
+    assert all(requirement.check is None or requirement.check["type"] == "paragraphs" for requirement in found)
+    assert any(requirement.reason for requirement in found)
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "What is the capital of France?",
+        "Combine these two sentences into a better text.",
+        "The book has at least 300 words on each page. Why?",
+        'Translate "Do not use any commas." into German.',
+        'What does the word "serendipity" mean?',
+        "Explain the difference between a word and a sentence.",
+        "Write a Python function that returns JSON.",
+        "Write a story with two characters.",
+        "How do I convert JSON to a table in Python?",
+        "List five words that start with the letter A.",
+        "Fix this code:\n```\n# use at most 10 words\nprint('no commas')\n```",
+        "Write about a man who tries to avoid the letter t.",
+        "Translate this sentence from English: 'Bonjour, tout le monde.'",
+        "Is it true that the word 'set' has the most meanings?",
+        "Replace the word 'good' with a synonym.",
+        "Our commas are our pride. Describe our punctuation shop.",
+        "Highlight at least one advantage of trains.",
+        "He ended his speech with 'Good night'. Who was he?",
+        "Which movie released in Hindi won an award?",
+        "My teacher said to never use commas in lists with two items. Is that right?",
+    ],
+)
+def test_a_prompt_without_requirements_gives_no_check(prompt):
+    assert [found.check for found in find_requirements(prompt) if found.check] == []
+
+
+@pytest.mark.parametrize(("prompt", "checks"), [*NUMBERS, *STRINGS, *FORMS, SEVERAL])
+def test_the_evidence_is_in_the_prompt_and_the_check_is_valid(prompt, checks):
+    for found in find_requirements(prompt):
+        assert 0 <= found.start < found.end <= len(prompt)
+        assert prompt[found.start : found.end].strip()
+        if found.check:
+            check_of(dict(found.check))
+            assert found.question.endswith("?")
+        else:
+            assert found.reason
