@@ -18,23 +18,33 @@ RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
 CAPPED := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-$$(nproc 2>/dev/null || echo 2)} HF_HUB_OFFLINE=1
 
-.PHONY: demo test test-all test-frameworks test-versions mutants bench docs lint clean
+.PHONY: demo test test-all most vllm test-frameworks test-versions mutants bench docs lint clean
 
 demo: $(VENV)/.installed
 	$(CAPPED) $(RUN) -m checklist_rewards.cli demo --output runs/demo
 
-# Three processes, because those on two cores often wait for servers, browsers and clusters.
-# The vLLM tests share one engine and one server, so they run in one process, after the others, whatever those gave.
+# Three processes, because those on two cores often wait for servers, browsers and clusters, and the slowest files first,
+# so that none of them is left for the end. The vLLM tests share one engine and one server, so they run in one process
+# of their own, beside the others; what it prints comes at its end.
 NOT_HERE := and not study
 test-all: NOT_HERE :=
 test-all: test
 test: $(VENV)/.installed-test
-	@most=0; vllm=0; \
-	$(RUN) -m pytest -n 3 --dist loadfile -m "not vllm $(NOT_HERE)" || most=$$?; \
-	$(RUN) -m pytest -m vllm || vllm=$$?; \
+	@both=$$(mktemp -d); trap 'rm -rf "$$both"' EXIT; \
+	CHECKLIST_REWARDS_TESTS=$$both $(MAKE) --no-print-directory --jobs 2 BOTH=$$both NOT_HERE="$(NOT_HERE)" most vllm; \
+	code() { cat "$$both/$$1" 2>/dev/null || echo 130; }; most=$$(code most); vllm=$$(code vllm); \
 	said() { [ $$1 = 0 ] && echo passed || echo "FAILED (exit $$1)"; }; \
 	echo "make $@: all but the vLLM tests $$(said $$most), the vLLM tests $$(said $$vllm)"; \
 	exit $$((most ? most : vllm))
+
+# The halves of `make test`. They share the packaged models, end with 0 and leave their exit codes in files.
+most:
+	@code=0; $(RUN) -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not vllm $(NOT_HERE)" || code=$$?; \
+	echo $$code > $(BOTH)/$@
+
+vllm:
+	@code=0; $(RUN) -m pytest -m vllm > $(BOTH)/vllm.log 2>&1 || code=$$?; cat $(BOTH)/vllm.log; \
+	echo $$code > $(BOTH)/$@
 
 test-frameworks: $(VENV)/.installed-test
 	$(CAPPED) $(RUN) tests/frameworks/run.py $(FRAMEWORKS)

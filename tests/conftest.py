@@ -56,6 +56,49 @@ settings.register_profile("any machine", deadline=None, suppress_health_check=[H
 settings.load_profile("any machine")
 
 
+SLOWEST = (
+    "datasets/test_ray_commands.py",
+    "cli/test_resume.py",
+    "datasets/test_ray.py",
+    "rewards/test_trainers.py",
+    "rewards/test_failures.py",
+    "recipes/test_serve_judge.py",
+    "recipes/test_domain.py",
+    "ui/app/test_judging.py",
+    "backends/test_templates.py",
+    "test_smollm2.py",
+    "test_english.py",
+    "recipes/test_english.py",
+    "recipes/test_validation.py",
+    "test_hygiene.py",
+    "server/test_workers.py",
+    "ui/app/test_browser_files.py",
+    "ui/app/test_batch_served.py",
+    "rewards/test_collectives.py",
+    "rewards/test_callback.py",
+    "recipes/test_english_grpo.py",
+    "backends/test_vllm.py",
+    "test_docs.py",
+    "test_growth.py",
+    "ui/test_browser.py",
+    "checks/test_sandbox.py",
+    "server/test_decisions.py",
+    "recipes/test_copied.py",
+    "test_light_ui.py",
+    "test_light_install.py",
+    "backends/test_transformers.py",
+    "ui/app/test_browser_annotate.py",
+    "ui/app/test_batch.py",
+)
+"""Files that take half a minute or more, in the order in which they start. The others follow."""
+
+
+def pytest_collection_modifyitems(items):
+    """Start the slowest files first: one of them at the end would leave the other processes of `-n` idle."""
+    slow = {str(REPO / "tests" / name): place for place, name in enumerate(SLOWEST)}
+    items.sort(key=lambda item: slow.get(str(item.path), len(slow)))
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The human-labelled data; it is not part of the repository."""

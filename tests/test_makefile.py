@@ -1,4 +1,4 @@
-"""`make test` runs both halves and tells which one failed."""
+"""`make test` runs both halves side by side and reports which one failed."""
 
 import shutil
 import subprocess
@@ -24,9 +24,7 @@ case "$*" in *"not vllm"*) exit $MOST;; *) exit $VLLM;; esac
         (1, 3, 1, "all but the vLLM tests FAILED (exit 1), the vLLM tests FAILED (exit 3)"),
     ],
 )
-def test_the_vllm_half_runs_and_reports_even_if_the_first_half_fails(
-    tmp_path, target, left_out, most, vllm, code, said
-):
+def test_both_halves_run_and_report_whatever_the_other_gives(tmp_path, target, left_out, most, vllm, code, said):
     python, calls = tmp_path / "python", tmp_path / "calls"
     python.write_text(PYTHON)
     python.chmod(0o755)
@@ -39,9 +37,9 @@ def test_the_vllm_half_runs_and_reports_even_if_the_first_half_fails(
         capture_output=True,
         text=True,
     )
-    assert calls.read_text().splitlines() == [
-        f"-m pytest -n 3 --dist loadfile -m {left_out}",
+    assert set(calls.read_text().splitlines()) == {
+        f"-m pytest -n 3 --dist loadfile --no-loadscope-reorder -m {left_out}",
         "-m pytest -m vllm",
-    ]
+    }
     assert done.stdout.splitlines()[-1] == f"make test: {said}"
     assert (done.returncode == 0) == (code == 0) and (code == 0 or f"Error {code}" in done.stderr)
