@@ -124,8 +124,8 @@ class ChecklistScorer:
             All other fields of [`JudgeSettings`]: `backend`, `base_url`, `engine`, `mode`, `prompt`, `calibration` ...
 
     Raises:
-        ChecklistRewardsError: One sentence, for any argument that cannot be used. No model is loaded here: that
-            happens at the first read that is not in the store.
+        ChecklistRewardsError: One sentence, for any argument that cannot be used. No model is looked for or loaded
+            here: that happens at the first read that is not in the store. Code checks alone need no model.
     """
 
     def __init__(
@@ -212,6 +212,11 @@ class ChecklistScorer:
         """Refuse a judge that cannot work, before the first read and without loading it."""
         self.judge.check()
 
+    def asks(self, checklist: Checklist) -> bool:
+        """Whether the judge answers any item of a checklist. Without such items, no model is needed."""
+        judge = self.checked_judge
+        return any(map(judge.asks, checklist.items))
+
     def check_item(self, item: ChecklistItem, where: str) -> None:
         """Refuse an item that neither a check nor the judge can answer. Raises [`ChecklistError`] that begins with
         `where`."""
@@ -254,7 +259,6 @@ class ChecklistScorer:
         """
         judge = self.checked_judge
         checklists = self._parsed(samples, judge)
-        self.check()
         states = [sample.target_state for sample in samples]
         judged = [self._is_judged(sample) for sample in samples]
         reads = [
@@ -271,6 +275,8 @@ class ChecklistScorer:
             if judged[number]
             for item in checklist.items
         ]
+        if any(judge.asks(read.item) for read in reads):
+            self.check()
         skipped = sum(len(checklist.items) for checklist, asked in zip(checklists, judged, strict=True) if not asked)
         if progress is not None and skipped:
             progress(skipped)

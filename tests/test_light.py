@@ -6,11 +6,15 @@ import subprocess
 import sys
 
 import pytest
+from typer.testing import CliRunner
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import load_backend
+from checklist_rewards.cli import app
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.files.rows import read_rows, write_rows
+from checklist_rewards.rewards.configured import configured_reward
+from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores.table import BatchScore
 from tests.backends.brokenserver import SERVED_NAME, serving
 from tests.conftest import REPO
@@ -73,19 +77,44 @@ def test_a_model_in_this_process_is_refused_with_the_extra_to_install(monkeypatc
     hide(monkeypatch, hidden, "huggingface_hub", "vllm")
     says = rf"^'org/model' without base_url runs in this process, which requires {hidden}: pip install 'checklist-rew"
     with pytest.raises(ModelError, match=says + r"ards\[trl\]', or set base_url to a server\.$"):
-        ChecklistScorer("org/model", backend=backend)
+        ChecklistScorer("org/model", backend=backend).check()
     with pytest.raises(ModelError, match=says):
         load_backend("org/model", backend)
     with pytest.raises(ModelError, match="'pocket' without base_url"):
-        ChecklistScorer()
+        ChecklistScorer(store=False).score(["Is it short?"], "two words")
     ChecklistScorer("org/model", base_url="http://localhost:8000/v1", store=False)
     ChecklistScorer(backend="remote", base_url="http://localhost:8080")
+
+
+def test_code_checks_alone_need_no_model(monkeypatch, tmp_path):
+    hide(monkeypatch, "torch", "transformers", "huggingface_hub", "vllm")
+    checked = [{"question": "Is it short?", "check": {"type": "words", "at_most": 3}}]
+    assert ChecklistScorer(store=False).score(checked, "two words").primary_score == 1
+    reward = ChecklistReward(store=False, deadline=30)  # which loads the judge before the clock starts
+    assert reward(prompts=["Write."] * 2, completions=["two words", "some more words"], checklist=[checked] * 2) == [
+        1,
+        1,
+    ]
+    rows = {"input": "Write.", "target": "two words", "candidates": ["two words", "a b c d"], "checklist": checked}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(rows))
+    (tmp_path / "mixed.jsonl").write_text(json.dumps(rows | {"checklist": [*checked, "Is it polite?"]}))
+    for command in ("score", "rerank", "pairs"):
+        arguments = ["-o", str(tmp_path / f"{command}.jsonl"), "--no-store"]
+        done = CliRunner().invoke(app, [command, str(tmp_path / "rows.jsonl"), *arguments])
+        assert done.exit_code == 0 and "pocket" not in done.stderr, done.output
+        done = CliRunner().invoke(app, [command, str(tmp_path / "mixed.jsonl"), *arguments])
+        assert done.exit_code == 2 and "'pocket' without base_url" in done.stderr, done.output
+    (tmp_path / "reward.yaml").write_text("metric: pass\nstore: false\n")
+    assert configured_reward(str(tmp_path / "reward.yaml"))(["Write."], ["two words"], checklist=[checked]) == [1]
+    (tmp_path / "named.yaml").write_text("model: org/model\nstore: false\n")
+    with pytest.raises(ModelError, match="'org/model' without base_url"):
+        configured_reward(str(tmp_path / "named.yaml"))
 
 
 def test_vllm_names_its_own_extra(monkeypatch):
     hide(monkeypatch, "vllm", "torch")
     with pytest.raises(ModelError, match=r"requires vLLM: pip install 'checklist-rewards\[vllm\]'"):
-        ChecklistScorer("org/model", backend="vllm")
+        ChecklistScorer("org/model", backend="vllm").check()
 
 
 def test_without_transformers_a_vllm_server_is_read_by_chat(monkeypatch, caplog):

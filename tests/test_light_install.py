@@ -108,7 +108,7 @@ checklist = Checklist.parse([
     {"question": "Is it short?", "check": {"type": "words", "at_most": 3}},
     {"question": "Does it start with a capital?", "check": {"type": "regex", "pattern": "^[A-Z]", "at_least": 1}},
 ])
-scorer = ChecklistScorer("unused", base_url="http://127.0.0.1:9/v1", store=False)  # the code check answers
+scorer = ChecklistScorer(store=False)  # code answers, so no model is needed
 score = scorer.score(checklist, "two words")
 assert [item.answer for item in score.items] == ["yes", "no"], score
 assert Score.model_validate_json(score.model_dump_json()) == score

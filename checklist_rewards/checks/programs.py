@@ -19,7 +19,7 @@ from checklist_rewards.checks.sandbox import EXHAUSTED, Execution, run_code, run
 from checklist_rewards.checks.unit_tests import entry_point, fault, runnable, stubs
 from checklist_rewards.errors import CheckError
 
-_FENCE = re.compile(r"```[ \t]*(\w*)")
+_FENCE = re.compile(r"([ \t]*)(`{3,}|~{3,})[ \t]*(\w*)")
 _SIMPLE = ("", "It is a short text.\n")
 """Texts on which a program must not fail."""
 _PYTHON = ("python", "py", "python3", "")
@@ -122,17 +122,20 @@ class Program(_ExecutingCheck):
 
 
 def python_of(text: str) -> str:
-    """The Python code of a text: its fenced code blocks, concatenated. Without any, the whole text."""
+    """The Python code of a text: its fenced code blocks, concatenated, at any depth. Without any, the whole text."""
     blocks: list[str] = []
-    language: str | None = None  # of the open block
+    start: re.Match[str] | None = None  # of the open block
     lines: list[str] = []
     for line in text.split("\n"):  # by line: a regular expression over the whole text takes quadratic time
         fence = _FENCE.match(line)
-        if fence is None:
-            lines.append(line)
-        elif language is None:
-            language, lines = fence[1].lower(), []
+        if start is None:
+            if fence is not None:
+                start, lines = fence, []
+        elif fence is None or not fence[2].startswith(start[2]) or len(fence[1]) > len(start[1]):
+            depth = len(line) - len(line.lstrip(" \t"))
+            lines.append(line[min(depth, len(start[1])) :])
         else:
-            blocks.append("".join(f"{line}\n" for line in lines) if language in _PYTHON else "")
-            language, lines = None, []
+            is_python = start[3].lower() in _PYTHON
+            blocks.append("".join(f"{line}\n" for line in lines) if is_python else "")
+            start = None
     return "\n".join(filter(None, blocks)) if blocks else text

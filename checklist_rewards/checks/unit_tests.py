@@ -5,7 +5,8 @@ calls them, and authors expect a test runner to do so:
 
 - `def test_add(): ...`, and the `test...` methods of a class `Test...`, as pytest runs them, with `setup_method`;
 - `unittest.TestCase` without `unittest.main()`;
-- `def check(candidate): ...` of HumanEval, called with the entry point: the last function that the code defines;
+- `def check(candidate): ...` of HumanEval, called with the entry point of the code ([`entry_point`]). Tests that end
+  with `check(add)` name it themselves;
 - doctests, as text or in docstrings.
 
 [`runnable`] adds these calls, except to what the tests already call. [`fault`] finds tests that would pass any code.
@@ -132,14 +133,30 @@ def stubs(tests: str, entry: str) -> tuple[str, ...]:
 
 
 def entry_point(code: str) -> str:
-    """The name of the last function or class at the top of the code; "None" without one."""
+    """The name of the function that solves the task: the last one at the top of the code that is no test, takes
+    arguments (unlike `main`) and is not a helper of another one. These rules give way, the last first, if no function
+    meets them. Without functions, the last class; without classes, "None"."""
     try:
-        body = ast.parse(code).body
+        parts = [part for node in ast.parse(code).body for part in _parts(node, into=False)]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return "None"
-    functions = [node.name for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    classes = [node.name for node in body if isinstance(node, ast.ClassDef)]
-    return [*["None"], *classes, *functions][-1]
+    functions = {part.name: part for part in parts if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)}
+    classes = [part.name for part in parts if isinstance(part, ast.ClassDef)]
+    if not functions:
+        return ["None", *classes][-1]
+    helpers = {used for name, node in functions.items() for used in _loaded([node]) - {name}}
+    names = list(functions)
+    for rule in (
+        lambda name: not _is_test(functions[name]) and name != "check",
+        lambda name: _takes_arguments(functions[name].args),
+        lambda name: name not in helpers,
+    ):
+        names = list(filter(rule, names)) or names
+    return names[-1]
+
+
+def _takes_arguments(of: ast.arguments) -> bool:
+    return bool(of.posonlyargs or of.args or of.vararg or of.kwonlyargs or of.kwarg)
 
 
 class _Plan:

@@ -15,7 +15,7 @@ from checklist_rewards.cli import options as o
 from checklist_rewards.cli.files import CHUNK_ROWS, RowFile
 from checklist_rewards.cli.groups import grouped
 from checklist_rewards.cli.outputs import check_outputs
-from checklist_rewards.cli.report import RunReport, bars, warn_of_models
+from checklist_rewards.cli.report import RunReport, bars
 from checklist_rewards.cli.work import Work
 from checklist_rewards.datasets.rows import PROMPT, Columns, read_checklist
 from checklist_rewards.errors import SampleError
@@ -112,7 +112,8 @@ def pairs(
     checklist-rewards pairs candidates.jsonl -o pairs.jsonl --select rlcf --top-fraction 0.4
     ```
     """
-    scorer = Work.of(o.Preset(), store_options, judge=judge).pipeline.scorer
+    work = Work.of(o.Preset(), store_options, judge=judge)
+    scorer = work.pipeline.scorer
     assert isinstance(scorer, ChecklistScorer)  # only presets can name another scorer
     rule = Rule(
         select,
@@ -131,17 +132,17 @@ def pairs(
         history=keys.history_key,
         shared=None if checklist is None else read_checklist(checklist),
     )
-    reads = 0
+    reads, asks = 0, False
     for row in file:
         row_checklist = columns.checklist_of(row.data, row.where)
         items = () if row_checklist is None else row_checklist.items
         for item in items:
             scorer.check_item(item, row.where)
+        asks = asks or (row_checklist is not None and scorer.asks(row_checklist))
         _prompt(columns, row)
         columns.reference_of(row.data, row.where)
         reads += len(_candidates(columns, row, candidates_key)) * len(items)
-    scorer.check()
-    warn_of_models(judge.shown)
+    work.check_judge(asks)
     report, dropped, selected = RunReport("pairs"), Counter[str](), list[Pair]()
     with write_rows(files.output) as writer, bars() as bar:
         progress = bar("reads", reads)

@@ -13,7 +13,7 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.files import CHUNK_ROWS, RowFile
 from checklist_rewards.cli.groups import grouped
-from checklist_rewards.cli.report import RunReport, bars, warn_of_models
+from checklist_rewards.cli.report import RunReport, bars
 from checklist_rewards.cli.work import Work
 from checklist_rewards.datasets.rows import PROMPT, Columns, read_checklist
 from checklist_rewards.errors import SampleError
@@ -121,7 +121,7 @@ def rerank(
     )
     engine = o.policy(judge, policy, policy_base_url, policy_engine)
     sampling = Sampling(max_tokens, temperature, n=n, seed=seed)
-    total = reads = 0
+    total, reads, asks = 0, 0, False
     for row in file:
         row_checklist = _checked(scorer, columns, row)
         if engine is None:
@@ -131,11 +131,11 @@ def rerank(
         else:
             _prompt(columns, row)
         total += 1
+        asks = asks or (row_checklist is not None and scorer.asks(row_checklist))
         reads += 0 if row_checklist is None else len(row_checklist) * (n if engine is not None else len(candidates))
-    scorer.check()
     if engine is not None:
         _ = engine.identity  # raises if the policy is not found
-    warn_of_models(judge.shown)
+    work.check_judge(asks)
     report, totals, store = RunReport("rerank"), _RerankTotals(), work.store
     with write_rows(files.output) as writer, bars() as bar:
         sampled = None if engine is None else bar("prompts sampled", total)

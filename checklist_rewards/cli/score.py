@@ -79,12 +79,15 @@ def score(
     file = RowFile(files.rows, files.output, files.summary, (checklist, store_options.store))
     columns = file.columns(**named)
     work = RowWork(pipe, columns, report, scores=True, checklists=Source.COLUMN)
-    reads = sum(len(row.checklist or ()) for row in map(work.prepare, file))
+    reads, asks = 0, False
+    for prepared in map(work.prepare, file):
+        if prepared.checklist is not None:
+            reads += len(prepared.checklist)
+            asks = asks or command.asks(prepared.checklist)
     prices = prices_from(dry.price)
     if dry.dry_run:
         return forecast(command, prices, samples=_samples(columns, file))
-    pipe.scorer.check()
-    warn_of_models(judge.shown)
+    command.check_judge(asks)
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("reads", reads)
         for chunk in file.chunks():

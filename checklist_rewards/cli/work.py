@@ -11,9 +11,10 @@ from functools import cached_property
 from typing import Any
 
 from checklist_rewards.backends import SERVED, Engine, choose_backend
+from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli import options as o
 from checklist_rewards.cli.forecast import CANDIDATES, CHECKLISTS, SCORES, Counter, Line, prices_from
-from checklist_rewards.cli.report import RunReport
+from checklist_rewards.cli.report import RunReport, warn_of_models
 from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.datasets.tasks import RowTask
 from checklist_rewards.errors import SampleError
@@ -24,6 +25,7 @@ from checklist_rewards.judges.jury import load_jury
 from checklist_rewards.judges.meter import Meter
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble
+from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores.reasons import Reason
 
 _WRITER_FIELDS = ("reference", "context", "candidates", "chosen", "rejected")
@@ -97,6 +99,17 @@ class Work:
             None if writer is None else lambda name: self.engine(CANDIDATES, writer.named(name)),
             jury,
         )
+
+    def asks(self, checklist: Checklist) -> bool:
+        """Whether the judge is asked about any item of a checklist."""
+        scorer = self.pipeline.scorer
+        return not isinstance(scorer, ChecklistScorer) or scorer.asks(checklist)
+
+    def check_judge(self, asks: bool = True) -> None:
+        """Refuse a judge that cannot work, and warn of the pocket model; neither if no item `asks` it."""
+        if asks:
+            self.pipeline.scorer.check()
+            warn_of_models(self.config.scorer.judge or self.judge.model)
 
     def engine(self, purpose: str, engine: Engine) -> Engine:
         """An engine as the command uses it: within its limits, and with a meter unless it judges. In a dry run, a

@@ -88,10 +88,9 @@ class CheckedJudge:
 
     def check_item(self, item: ChecklistItem, where: str) -> None:
         """Raise [`ChecklistError`] for an item that the judge cannot answer, or a check that cannot be used."""
-        by_code = self.answers(item)
-        if by_code:
+        if self.answers(item):
             usable_check(item, where, self.allow_code)
-        if not by_code or self.checks == "mean":
+        if self.asks(item):
             self.inner.check_item(without_check(item), where)
 
     def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
@@ -140,6 +139,10 @@ class CheckedJudge:
     def answers(self, item: ChecklistItem) -> bool:
         """Whether the item is answered by its check, alone or with the judge."""
         return item.check is not None and self.checks != "judge"
+
+    def asks(self, item: ChecklistItem) -> bool:
+        """Whether the inner judge answers the item, alone or with its check."""
+        return not self.answers(item) or self.checks == "mean"
 
 
 def _in_time(check: Future[Verdict]) -> Verdict:

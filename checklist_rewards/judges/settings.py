@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from annotated_types import Ge, Le
 
-from checklist_rewards.backends import DECISIONS, ENCODER, Backend, Engine, check_installed, is_encoder
+from checklist_rewards.backends import DECISIONS, ENCODER, Backend, Engine, is_encoder
 from checklist_rewards.backends.servers import joined
 from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.fields import check_fields, settings_of
@@ -161,8 +161,6 @@ class JudgeSettings:
                 self.changed(*_WHO) | limited, "with a reward server; set it when starting `checklist-rewards serve`"
             )
             return RemoteJudge(self._server(asked), model=asked.model)
-        if isinstance(asked.backend, str):
-            check_installed(asked.model, asked.backend, asked.base_url)
         if asked.backend_name == ENCODER or (asked.base_url is None and is_encoder(asked.model)):
             given = self.changed(*_WHO) | limited
             if given.get("use_logprobs") is True:

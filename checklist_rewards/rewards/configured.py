@@ -17,7 +17,9 @@ from typing import Any
 import yaml
 
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
+from checklist_rewards.fields import settings_of
 from checklist_rewards.judges.jury import placed
+from checklist_rewards.judges.settings import JudgeSettings
 from checklist_rewards.rewards.reward import ChecklistReward
 from checklist_rewards.scorer import RENAMED, ChecklistScorer
 from checklist_rewards.validation import unknown
@@ -62,14 +64,15 @@ def read_config(path: str | None) -> tuple[dict[str, Any], Path]:
 
 
 def reward_of(config: Mapping[str, Any], path: Path) -> ChecklistReward:
-    """The reward that the mapping in the file `path` describes. Its judge is checked but not loaded."""
+    """The reward that the mapping in the file `path` describes. A judge that it names is checked but not loaded."""
     allowed = config_keys()
     for key in config:
         if key not in allowed:
             raise SampleError(f"{CONFIG_VARIABLE}: {path}: {unknown('key', key, allowed)}")
     try:
         reward = ChecklistReward(**placed(config, path.parent))
-        reward.scorer.check()
+        if config.keys() & {*settings_of(JudgeSettings), "judge"}:  # code checks alone need no judge
+            reward.scorer.check()
     except ChecklistRewardsError as error:
         raise type(error)(f"{CONFIG_VARIABLE}: {path}: {error}") from error
     return reward

@@ -355,8 +355,10 @@ class ChecklistReward(StagedReward):
         return Sample(scaled(checklist), target.text, input, answer, history, state=target.state)
 
     def _scores(self, samples: Sequence[Sample | None]) -> list[Score | None]:
-        with within(self.scorer.judge, self.deadline):
-            scores = self.scorer.score_batch([s for s in samples if s is not None], retries=self.retries)
+        given = [sample for sample in samples if sample is not None]
+        asks = any(self.scorer.asks(sample.checklist) for sample in given)
+        with within(self.scorer.judge if asks else None, self.deadline):
+            scores = self.scorer.score_batch(given, retries=self.retries)
         if self.metric is not None:
             scores = [score.under(self.metric) for score in scores]
         in_order = iter(scores)

@@ -19,6 +19,11 @@ def test_the_python_of_a_text():
     assert python_of(ADD) == "def add(a, b):\n    return a + b\n"
     assert python_of("```\na = 1\n```\n```js\nlet b\n```\n```py\nc = a\n```") == "a = 1\n\nc = a\n"
     assert python_of("x = 1") == "x = 1"
+    in_a_list = "1. So:\n   ```python\n   def f():\n       return 1\n   ```\n2. Done."
+    assert python_of(in_a_list) == "def f():\n    return 1\n"
+    assert python_of("~~~python\na = 1\n~~~\n~~~js\nlet b\n~~~") == "a = 1\n"
+    assert python_of("````python\na = '''\n```\n'''\n````") == "a = '''\n```\n'''\n", "a longer fence"
+    assert python_of("```python\na = '''\n   ```\n'''\n```") == "a = '''\n   ```\n'''\n", "further in than its start"
 
 
 def test_code_that_passes_its_tests():

@@ -163,12 +163,19 @@ def test_code_without_tests_and_invalid_tests_have_other_words():
     assert holds(RIGHT, type="code")
 
 
-def test_the_entry_point_is_the_last_function():
+def test_the_entry_point_is_the_last_function_that_is_no_helper():
     assert (
         entry_point("import math\ndef helper(): ...\ndef solve(x):\n    def inner(): ...\nclass Late: ...\n")
         == "solve"
     )
     assert entry_point("class Stack: ...\nx = 1") == "Stack"
+    assert entry_point("def add(a, b):\n    return plus(a, b)\ndef plus(a, b): ...") == "add", "not its helper"
+    assert entry_point("def add(a, b): ...\ndef main():\n    add(1, 2)") == "add"
+    assert entry_point("def add(a, b): ...\ndef test_add(): ...\ndef check(candidate): ...") == "add"
+    assert entry_point("if True:\n    def add(a, b): ...\nelse:\n    def main(): ...") == "add"
+    assert entry_point("def one(n): return two(n)\ndef two(n): return one(n)") == "two", "each calls the other"
+    assert entry_point("def main(): ...") == "main"
+    assert entry_point(f"def add(a={'-' * 900}1): ...") in ("add", "None"), "as deep as the parser takes it"
     assert entry_point("x = 1") == entry_point("def (") == "None"
 
 

@@ -104,7 +104,6 @@ def test_sleep_mode_works_behind_a_budget(monkeypatch):
     monkeypatch.setattr(engine, "load_backend", lambda *_: sleeper)
     budget = {"dollars": 1, "prices": {"judge": [1, 1]}}
     asleep = {"backend": "vllm", "engine": {"enable_sleep_mode": True}}
-    monkeypatch.setattr("checklist_rewards.judges.settings.check_installed", lambda *_: None)
     judge = ChecklistScorer("judge", store=False, budget=budget, **asleep).judge
     with placement.keep_awake(judge):
         assert sleeper.up
