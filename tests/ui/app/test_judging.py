@@ -1,22 +1,24 @@
 """Judging in the app: the events, the figures of the scorer, and code that gives the same figures."""
 
+import io
 import json
 import os
 import subprocess
-import sys
 import time
+from contextlib import redirect_stdout
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from checklist_rewards import ChecklistScorer, Score
 from checklist_rewards.backends import Engine
+from checklist_rewards.cli import app as cli
 from checklist_rewards.files.store import Store
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
 from checklist_rewards.ui.snippets import public_address, snippets, without_secrets
-from tests.conftest import REPO
 from tests.fakes import FakeBackend
 from tests.ui.app.conftest import QUESTIONS, colours
 
@@ -170,9 +172,23 @@ SETTINGS = [
 ]
 
 
+def printed_by(script: str) -> dict:
+    """The last line that a script prints, as JSON. It runs in this process, which has the model."""
+    with redirect_stdout(io.StringIO()) as out:
+        exec(script, {"__name__": "__main__"})
+    return json.loads(out.getvalue().splitlines()[-1])
+
+
+def arguments_of(command: str) -> list[str]:
+    """What a shell passes to `checklist-rewards`, after it has written the files."""
+    noted = "checklist-rewards() { printf '%s\\0' \"$@\"; }\n"
+    ran = subprocess.run(["bash", "-c", noted + command], capture_output=True, text=True, check=True)
+    return ran.stdout.split("\0")[:-1]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_python_command_and_yaml_give_the_figures_of_the_page(folder, tmp_path, settings):
+def test_python_command_and_yaml_give_the_figures_of_the_page(folder, tmp_path, monkeypatch, settings):
     engine = Engine("pocket", "transformers")
     judging = Judging(Project.at(folder), PipelineConfig(), {}, engine, engine)
     body = {
@@ -189,15 +205,13 @@ def test_python_command_and_yaml_give_the_figures_of_the_page(folder, tmp_path, 
     score = last["score"]
     assert score["primary_score"] is not None or "scale" in settings  # the pocket model knows no scales
     found = snippets(judging.config_of(settings), engine, judging.sample(body))
-    environment = {**os.environ, "PYTHONPATH": str(REPO), "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    printed = "\nprint(score.model_dump_json())\n"
-    ran = subprocess.run(
-        [sys.executable, "-c", found["python"] + printed], capture_output=True, text=True, env=environment, check=True
-    )
-    assert json.loads(ran.stdout.splitlines()[-1]) == score
-    command = found["cli"].replace("checklist-rewards score", f"{sys.executable} -m checklist_rewards.cli score")
-    ran = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert ran.returncode == (score["primary_score"] is None), ran.stderr  # 1: some items are unanswered
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # a store without answers
+    monkeypatch.chdir(tmp_path)
+    assert printed_by(found["python"] + "\nprint(score.model_dump_json())\n") == score
+    arguments = arguments_of(found["cli"])
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another cache"))
+    ran = CliRunner().invoke(cli, arguments)
+    assert ran.exit_code == (score["primary_score"] is None), ran.output  # 1: some items are unanswered
     [row] = map(json.loads, (tmp_path / "scored.jsonl").read_text().splitlines())
     assert row["checklist_score"] == score
     assert (tmp_path / "judge.yaml").read_text() == found["yaml"]
