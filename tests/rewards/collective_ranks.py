@@ -1,7 +1,7 @@
 """One of two ranks that run whatever the rewards exchange. Run by `test_collectives.py` under torchrun.
 
-Groups that fail or are centred are in `group_ranks.py`, a monitor in `tests/monitor/two_ranks.py`, and GRPO runs in
-`two_ranks.py` and `eval_ranks.py`.
+Groups that fail or are centred are in `group_ranks.py`, which this calls. A monitor is in `tests/monitor/two_ranks.py`,
+and GRPO runs are in `two_ranks.py` and `eval_ranks.py`.
 """
 
 import json
@@ -23,6 +23,7 @@ from checklist_rewards.rewards.failures import failed_on_any_rank, from_other_ra
 from checklist_rewards.rewards.online_dpo import ChecklistOnlineDPOTrainer
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
+from tests.rewards.group_ranks import in_groups
 from tests.rewards.test_callback import HELD_OUT, gold_is_best
 from tests.rewards.test_failures import failing, online_dpo
 
@@ -31,6 +32,8 @@ folder, rank = Path(sys.argv[1]), int(os.environ["RANK"])
 # A trainer whose group has completions without a score on one rank.
 trainer = online_dpo(folder, failing(float(rank)), ChecklistOnlineDPOTrainer)
 found = {"ties": [entry["objective/ties"] for entry in trainer.state.log_history if "objective/ties" in entry]}
+
+found["groups"] = in_groups(rank)
 
 # The exchange itself.
 found["gathered"] = gathered({"rank": rank})

@@ -40,3 +40,17 @@ def test_ranks_wait_for_an_evaluation_that_takes_longer_than_the_timeout_of_thei
     first, second = ranks
     assert (first["outlived"], second["outlived"]) == (2, 0), "the judge worked on rank 0, for two timeouts"
     assert "held_out/score" in first["evaluated"] and second["evaluated"] == []
+
+
+def test_a_group_that_is_spread_over_ranks_abstains_and_is_centred_as_one(ranks):
+    for rank, found in enumerate(whole["groups"] for whole in ranks):
+        assert found["rewards"] == [None, 0.5]
+        assert "groups on 2 ranks (on_failure='group'" in found["async"]
+        assert found["centred"] == [pytest.approx(-0.3 if rank == 0 else 0.3), 0.0]
+        assert found["async centred"] == found["async"]
+        assert found["images"] == [None, 0.5]
+        sign = -1 if rank == 0 else 1
+        assert found["item_zscore"] == found["whitened"] == [pytest.approx(sign), 0.0]
+        assert found["contrast"] == [pytest.approx(0.5 + sign * 0.3)] * 2
+        assert found["parts"] == [[pytest.approx(sign), 0.0], [None, None]]
+        assert found["async parts"].partition(": ")[2] == found["async"].partition(": ")[2]

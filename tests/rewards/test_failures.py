@@ -13,7 +13,6 @@ from checklist_rewards.errors import BackendError
 from checklist_rewards.rewards.failures import abstained
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
-from tests.ranks import on_two_ranks
 from tests.rewards.test_trainers import ON_CPU, by_hash, rows, text_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trainers")]
@@ -217,17 +216,3 @@ def test_a_penalty_for_a_missing_end_decides_pairs_without_scores(tmp_path):
     assert trainer.moved and any(0 < entry["objective/ties"] < 1 for entry in entries)
     for entry in entries:
         assert entry["objective/scores_margin"] == pytest.approx(9 * (1 - entry["objective/ties"]))
-
-
-def test_a_group_that_is_spread_over_ranks_abstains_and_is_centred_as_one(tmp_path):
-    for rank, found in enumerate(on_two_ranks("rewards/group_ranks.py", tmp_path)):
-        assert found["rewards"] == [None, 0.5]
-        assert "groups on 2 ranks (on_failure='group'" in found["async"]
-        assert found["centred"] == [pytest.approx(-0.3 if rank == 0 else 0.3), 0.0]
-        assert found["async centred"] == found["async"]
-        assert found["images"] == [None, 0.5]
-        sign = -1 if rank == 0 else 1
-        assert found["item_zscore"] == found["whitened"] == [pytest.approx(sign), 0.0]
-        assert found["contrast"] == [pytest.approx(0.5 + sign * 0.3)] * 2
-        assert found["parts"] == [[pytest.approx(sign), 0.0], [None, None]]
-        assert found["async parts"].partition(": ")[2] == found["async"].partition(": ")[2]
