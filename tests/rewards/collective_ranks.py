@@ -1,7 +1,7 @@
 """One of two ranks that run whatever the rewards exchange. Run by `test_collectives.py` under torchrun.
 
-Groups that fail or are centred are in `group_ranks.py`, which this calls. A monitor is in `tests/monitor/two_ranks.py`,
-and GRPO runs are in `two_ranks.py` and `eval_ranks.py`.
+Groups that fail or are centred are in `group_ranks.py`, which this calls. A monitor is in
+`tests/monitor/two_ranks.py`, and GRPO runs are in `two_ranks.py` and `eval_ranks.py`.
 """
 
 import json
