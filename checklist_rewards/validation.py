@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -76,9 +76,12 @@ def unknown(what: str, name: str, allowed: Iterable[str]) -> str:
     "unknown key 'treshold' (did you mean 'threshold'?); allowed: threshold, scale."
     """
     names = list(allowed)
+    return f"unknown {what} {name!r}{_nearest(name, names)}; allowed: {', '.join(names)}."
+
+
+def _nearest(name: str, names: Sequence[str]) -> str:
     near = difflib.get_close_matches(name, names, n=2)
-    hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
-    return f"unknown {what} {name!r}{hint}; allowed: {', '.join(names)}."
+    return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
 
 
 def known(where: str, given: Iterable[str], allowed: Iterable[str]) -> None:
@@ -112,7 +115,8 @@ def one_sentence(error: ValidationError, model: type[BaseModel] | None = None) -
         return f"{place} is missing."
     if kind == "extra_forbidden":
         allowed = [] if model is None else _keys_at(model.model_json_schema(), detail["loc"][:-1])
-        message = f"unknown key; allowed: {', '.join(allowed)}" if allowed else "unknown key"
+        hint = _nearest(str(detail["loc"][-1]), allowed)
+        message = f"unknown key{hint}; allowed: {', '.join(allowed)}" if allowed else "unknown key"
     elif kind == "model_type":
         message = f"expected a mapping, got {shown(detail['input'])}"
     elif kind != "value_error" or (place and " got " not in message and not isinstance(detail["input"], Mapping)):

@@ -5,14 +5,20 @@ import sys
 import pytest
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
-from checklist_rewards import Checklist
-from checklist_rewards.errors import SampleError
+from checklist_rewards import Checklist, ChecklistScorer
+from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.evaluation.agreement import Numbers
 from checklist_rewards.evaluation.cascade_replay import Point, plot_curve
 from checklist_rewards.evaluation.items.similarity import similarity
+from checklist_rewards.judges.remote import RewardServer
+from checklist_rewards.monitor import RewardMonitor
+from checklist_rewards.pipelines import register_custom_pipeline
+from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore
+from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.validation import finite, fraction, one_of, one_sentence, string, whole_number
 
 POINT = Point(0.5, 0.1, 0.1, 0.9, 1.0)
+UNKNOWN = "unknown key (did you mean 'size'?); allowed: name, size."
 QUESTIONS = [Checklist.parse(["Is it short?"])]
 
 
@@ -96,11 +102,11 @@ class Outer(BaseModel):
         ({"inner": 3}, "inner: expected a mapping, got 3."),
         ({"inner": {"size": "x"}}, "inner.size: Input should be a valid integer"),
         ({"inner": {"name": "long"}}, "inner.name: the name is too long, got 'long'."),
-        ({"inner": {"sise": 1}}, "inner.sise: unknown key; allowed: name, size."),
-        ({"inner": {}, "others": [{"sise": 1}]}, "others.0.sise: unknown key; allowed: name, size."),
-        ({"inner": {"name": 3, "sise": 1}}, "inner.sise: unknown key; allowed: name, size."),  # before other errors
-        ({"inner": {}, "by_name": {"a b": {"sise": 1}}}, "by_name.'a b'.sise: unknown key; allowed: name, size."),
-        ({"inner": {}, "maybe": [{"sise": 1}]}, "maybe.0.sise: unknown key; allowed: name, size."),
+        ({"inner": {"sise": 1}}, "inner.sise: " + UNKNOWN),
+        ({"inner": {}, "others": [{"sise": 1}]}, "others.0.sise: " + UNKNOWN),
+        ({"inner": {"name": 3, "sise": 1}}, "inner.sise: " + UNKNOWN),  # before other errors
+        ({"inner": {}, "by_name": {"a b": {"sise": 1}}}, "by_name.'a b'.sise: " + UNKNOWN),
+        ({"inner": {}, "maybe": [{"sise": 1}]}, "maybe.0.sise: " + UNKNOWN),
     ],
 )
 def test_a_pydantic_error_is_one_sentence(value, sentence):
@@ -114,3 +120,30 @@ def test_without_the_model_an_unknown_key_has_no_list_of_allowed_keys():
     with pytest.raises(ValidationError) as refused:
         Outer.model_validate({"inner": {"sise": 1}})
     assert one_sentence(refused.value) == "inner.sise: unknown key."
+
+
+MISSPELLED = {
+    "the scorer": (lambda reward: ChecklistScorer("pocket", treshold=0.5), "'treshold' (did you mean 'threshold'?)"),
+    "the reward": (lambda reward: ChecklistReward(shapping=[]), "'shapping' (did you mean 'shaping'?)"),
+    "a scorer's": (lambda reward: ChecklistReward(treshold=0.5), "'treshold' (did you mean 'threshold'?)"),
+    "beside a scorer": (
+        lambda reward: ChecklistReward(reward.scorer, treshold=0.5), "'treshold' (did you mean 'threshold'?)"
+    ),
+    "the monitor": (lambda reward: RewardMonitor(reward, windw=5), "'windw' (did you mean 'window'?)"),
+    "verl": (lambda reward: ChecklistComputeScore(treshold=0.5), "'treshold' (did you mean 'threshold'?)"),
+    "a server": (lambda reward: RewardServer("http://localhost", timout=5), "'timout' (did you mean 'timeout'?)"),
+    "a pipeline": (
+        lambda reward: register_custom_pipeline("mine", "generators/tick", generater={}),
+        "generater: unknown key (did you mean 'generator'?)",
+    ),
+}  # fmt: skip
+"""What takes **settings."""
+
+
+@pytest.mark.parametrize(("call", "says"), MISSPELLED.values(), ids=MISSPELLED)
+def test_a_misspelled_argument_is_one_sentence_with_the_nearest_name(call, says):
+    with pytest.raises(ChecklistRewardsError) as refused:
+        call(ChecklistReward(store=False))
+    assert (
+        says in str(refused.value) and "allowed: " in str(refused.value) and "primary_metric" not in str(refused.value)
+    )

@@ -136,8 +136,7 @@ def rows_of(
 
     Returns:
         `tuple[list[EncoderRow], int]`: The rows, in which the place of a question is (index of the group, index of the
-        question); and the minimum number of tokens to compute: each target with its context once and each question
-        once.
+        question); and the number of tokens with each target and its context once, and each question once.
     """
     longest = texts.tokenizer.model_max_length
     limit = min(longest, getattr(model.config, "max_position_embeddings", longest))

@@ -86,12 +86,12 @@ def count_tokens(groups: Sequence[TokenGroup], limit: int) -> tuple[int, int]:
         `tuple[int, int]`: The count if each prompt is computed separately, and the count if each prefix and each tail
         is computed once.
     """
-    separate = floor = 0
+    separate = once = 0
     for group in groups:
         tails = [len(tail) for _, tail in group.fitting(limit)]
         separate += len(group.prefix) * len(tails) + sum(tails)
-        floor += (len(group.prefix) if tails else 0) + sum(tails)
-    return separate, floor
+        once += (len(group.prefix) if tails else 0) + sum(tails)
+    return separate, once
 
 
 class ChatTokenizer:

@@ -40,6 +40,7 @@ from checklist_rewards.rewards.split import By, Parts, RewardPart, split
 from checklist_rewards.rewards.trail import Trail
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
+from checklist_rewards.validation import known
 
 if TYPE_CHECKING:
     from checklist_rewards.evolving.evolve import EvolvingChecklistReward
@@ -88,12 +89,7 @@ class RewardMonitor(TrainerReward):
             raise SampleError(f"reward={reward!r:.60} is not allowed; it must be a ChecklistReward.")
         if settings is not None and options:
             raise SampleError(f"{', '.join(options)} cannot be combined with settings=...; set it there.")
-        unknown = [name for name in options if name not in MonitorSettings.__dataclass_fields__]
-        if unknown:
-            allowed = ", ".join(MonitorSettings.__dataclass_fields__)
-            raise SampleError(
-                f"{unknown[0]}={options[unknown[0]]!r:.60} is not a monitor setting; allowed: {allowed}."
-            )
+        known("RewardMonitor", options, MonitorSettings.__dataclass_fields__)
         self.reward = reward
         self.__name__ = reward.__name__
         self.settings = settings or MonitorSettings(**options)

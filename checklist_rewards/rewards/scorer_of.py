@@ -34,7 +34,8 @@ def scorer_of(
 ) -> tuple[ChecklistScorer, tuple[Option, ...] | None]:
     """The scorer of a reward of the class `owner`, and its scale, or that of the pipeline."""
     own = inspect.signature(owner).parameters.values()
-    known(owner.__name__, arguments, [*(p.name for p in own if p.kind is not p.VAR_KEYWORD), *ARGUMENTS, RENAMED])
+    names = [name for name in arguments if name != RENAMED]
+    known(owner.__name__, names, [*(p.name for p in own if p.kind is not p.VAR_KEYWORD), *ARGUMENTS])
     if given is None:
         own_scorer = ChecklistScorer(**arguments)
         return own_scorer, own_scorer.scale

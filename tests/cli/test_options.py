@@ -35,7 +35,8 @@ def test_help_and_default_are_those_of_the_setting():
 def test_settings_in_the_help_are_called_as_on_the_command_line():
     options = options_of("run")
     assert "the server at --base-url if given, else `encoder`" in options["--backend"].help
-    assert options["--logprobs"].show_default.startswith("True in mode item, unless --reasoning, --samples,")
+    unless = "True in mode item, unless --capture-reasoning, --samples,"
+    assert options["--use-logprobs"].show_default.startswith(unless)
     assert options["--engine"].help.startswith("NAME=VALUE or a JSON object, repeatable. Engine arguments")
 
 

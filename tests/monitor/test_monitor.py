@@ -287,7 +287,7 @@ def test_a_pickled_monitor_has_its_settings():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"held": 0.2}, r"held=0\.2 is not a monitor setting; allowed: action, held_out"),
+        ({"held": 0.2}, r"unknown argument .held. \(did you mean .held_out.\?\); allowed: action, held_out"),
         ({"held_out": 2}, "held_out=2 is not allowed"),
         ({"settings": object(), "seed": 1}, "seed cannot be combined with settings"),
     ],

@@ -112,7 +112,11 @@ def test_a_corpus_pipeline_writes_one_checklist_and_scores_every_row_with_it():
     ("name", "arguments", "words"),
     [
         ("checkeval", {}, "requires source=... or checklist="),
-        ("checkeval", {"source": {"dimension": []}}, "source: dimension: unknown key; allowed: dimensions"),
+        (
+            "checkeval",
+            {"source": {"dimension": []}},
+            r"source: dimension: unknown key \(did you mean .dimensions.\?\); allowed: dimensions",
+        ),
         ("tick", {"source": {}}, "requires a corpus-level pipeline"),
         ("checkeval", {"source": {}, "checklist": ["a?"]}, "cannot be combined with checklist"),
     ],

@@ -91,7 +91,10 @@ def test_tokens_are_those_of_the_model_that_is_named():
         ),
         ([7], "step 1: expected a mapping with a name"),
         (["earned", {"how": "floor"}], "step 2: expected a mapping with a name"),
-        ([{"name": "clipped", "hi": 1}], r"step 1 \(clipped\): hi: unknown key; allowed: name, low, high\."),
+        (
+            [{"name": "clipped", "hi": 1}],
+            r"step 1 \(clipped\): hi: unknown key \(did you mean .high.\?\); allowed: name, low, high\.",
+        ),
         (
             [{"name": "clipped", "low": 2}],
             r"step 1 \(clipped\): low=2.0 is greater than high=1.0; allowed: low <= high\.",

@@ -20,14 +20,16 @@ SPELLED: dict[str, tuple[str, ...]] = {
     "engine": ("--engine",),
     "primary_metric": ("--metric",),
     "prompt": ("--prompt", "--scorer-prompt"),
-    "use_logprobs": ("--logprobs/--no-logprobs",),
-    "capture_reasoning": ("--reasoning/--no-reasoning",),
+    "use_logprobs": ("--use-logprobs/--no-use-logprobs", "--logprobs/--no-logprobs"),
+    "capture_reasoning": ("--capture-reasoning/--no-capture-reasoning", "--reasoning/--no-reasoning"),
     "temperature": ("--scorer-temperature",),
     "example_reasons": ("--example-reasons",),
 }
-"""Names of the options of judge settings. All others are called as the field."""
+"""Names of the options of judge settings: the name of the field first, unless a command has a writer with a setting of
+that name, then shorter ones. All others are called as the field."""
 
 NOT_AN_OPTION = ("max_tokens",)
+"""Settings without an option in commands with a writer, which has an option of that name."""
 
 OptionField = tuple[str, Any, Any]
 """Name, annotation and default of a field of an option group."""

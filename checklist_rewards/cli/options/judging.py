@@ -114,6 +114,7 @@ class OnlyJudge(JudgeOptions):
     scorer_temperature: Annotated[
         float | None, option_of(JudgeSettings, "temperature", "--temperature", "--scorer-temperature", min=0)
     ] = None
+    max_tokens: Annotated[int | None, option_of(JudgeSettings, "max_tokens", min=1)] = None
 
 
 @dataclass(frozen=True)
