@@ -325,6 +325,8 @@ def _shapes_of(value: Any, key: str) -> tuple[Shape, ...]:
             return ()  # its list is found by itself
         if not lists and len(value) == 1 and name not in LISTS:
             return ()  # so is its only value
+        if not lists and len({type(decoded(one)) for one in value.values()} - {int, float}) > 1:
+            return ()  # no sections; so are the criteria among its values
     if isinstance(value, list) and value and isinstance(value[0], Mapping):
         if {"instruction_id_list", "instruction_id", "func_name"} & value[0].keys():
             return ("instructions",)
@@ -356,12 +358,19 @@ def _first(entries: Sequence[Mapping[str, Any]], names: Sequence[str], kind: Any
     """The first of `names` that is a key of all entries, with values of a kind; in the file's own spelling."""
     if not entries:
         return None
-    spelled = {str(key).lower(): str(key) for key in entries[0]}
+    spelled = {_spelled(key): str(key) for key in reversed(entries[0])}
     for name in names:
         key = spelled.get(name)
         if key and all(isinstance(entry.get(key), kind) and not isinstance(entry.get(key), bool) for entry in entries):
             return key
     return None
+
+
+@lru_cache(maxsize=1024)
+def _spelled(key: Any) -> str:
+    """A key as the lists above spell it: "Weight (%)" is "weight"."""
+    name = str(key).strip().lower()
+    return re.sub(r"\s*\([^()]*\)\Z", "", name) or name
 
 
 def _text_key(entries: Sequence[Mapping[str, Any]]) -> str | None:
@@ -388,7 +397,7 @@ def _parts(entries: Sequence[Any], row: Mapping[str, Any]) -> dict[str, str]:
     mappings = [entry for entry in entries if isinstance(entry, Mapping)]
     text = _text_key(mappings) or "question"
     parts = {"question": text}
-    present = {str(key).lower(): str(key) for entry in mappings for key, value in entry.items() if value is not None}
+    present = {_spelled(key): str(key) for entry in mappings for key, value in entry.items() if value is not None}
     for part, names in (("weight", WEIGHTS), ("expected", EXPECTED), ("category", CATEGORIES)):
         others = [present[name] for name in names if name in present and present[name] != text]
         if part == "expected":

@@ -48,10 +48,12 @@ def at(value: Any, key: str) -> Any:
     if not key:
         return value
     value = decoded(value)
-    if not isinstance(value, Mapping):
+    if type(value) is not dict and not isinstance(value, Mapping):
         return None
     if key in value:
         return value[key]
+    if "." not in key:
+        return None
     outer, dot, inner = key.partition(".")
     while dot:
         if outer in value:

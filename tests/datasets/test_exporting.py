@@ -1,17 +1,30 @@
 """Rows for other trainers: their adapters find the checklist, and an import reads everything back."""
 
+import asyncio
+import random
+from types import SimpleNamespace
+
 import pytest
 
 from checklist_rewards import Checklist, ChecklistScorer
+from checklist_rewards.checks.base import CHECKS, example_of
+from checklist_rewards.datasets.columns import checklist_columns
 from checklist_rewards.datasets.exporting import EXPORTS, exported
 from checklist_rewards.datasets.importing import imported_rows
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import at
-from checklist_rewards.files.rows import read_rows
-from checklist_rewards.rewards.integrations.labelled import labelled_sample
+from checklist_rewards.files.rows import read_rows, write_rows
+from checklist_rewards.rewards.integrations.labelled import SamplewiseReward, labelled_sample
+from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
 from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore
+from checklist_rewards.rewards.reward import ChecklistReward
 from tests.cli.conftest import run, write_jsonl  # noqa: F401 - a fixture
+from tests.datasets.building import jsonl
+from tests.datasets.samples import SAMPLES
+from tests.datasets.test_formats import read
 from tests.fakes import FakeBackend
+from tests.rewards.conftest import adapter  # noqa: F401 - a fixture
+from tests.rewards.hosts import openrlhf_executor, swift_rewards
 
 WHERE = {
     "verl": ("prompt", "reward_model.ground_truth"),
@@ -78,6 +91,93 @@ def test_verls_function_rewards_an_exported_row():
     made = exported(row, "verl")
     found = function(made["data_source"], "Bamako.", made["reward_model"]["ground_truth"], made["extra_info"])
     assert found["score"] == pytest.approx(0.5) and "Capital of Mali?" in backend.asked[0][0]
+
+
+TEXTS = [
+    "Is it short?",
+    "Does this describe the response?\nNames “Bamako”.",
+    "{'a': 1}?",
+    "a, b\\n?",
+    "短いですか？",
+    "😀?",
+]
+
+
+def random_checklist(rng: random.Random) -> Checklist:
+    def item(number: int) -> dict:
+        kinds = {
+            "plain": {},
+            "options": {
+                "options": [{"label": label, "value": rng.random()} for label in rng.sample(["a", "b", "ü", "no"], 2)]
+                + [{"label": "not applicable", "na": True}] * rng.randint(0, 1)
+            },
+            "no": {"options": [{"label": "yes", "value": 0}, {"label": "no", "value": 1}]},
+            "check": {"check": example_of(CHECKS[rng.choice(sorted(CHECKS))])},
+        }
+        return {
+            "question": f"{number}: {rng.choice(TEXTS)}",
+            "weight": rng.choice([1, -3, 0.1, 100, 1 / 3]),
+            "category": rng.choice([None, "facts", "negative", "1"]),
+            "required": rng.random() < 0.2,
+            **kinds[rng.choice(sorted(kinds))],
+        }
+
+    items = [item(n) for n in range(rng.randint(1, 6))]
+    return Checklist.parse({"items": items, "source": rng.choice([None, "ours"]), "model": rng.choice([None, "w"])})
+
+
+@pytest.mark.parametrize("extension", [".jsonl", ".csv", ".parquet"])
+@pytest.mark.parametrize("to", EXPORTS)
+def test_random_checklists_come_back_as_they_were(to, extension, tmp_path):
+    rng = random.Random(to)
+    made = [random_checklist(rng) for _ in range(40)]
+    with write_rows(tmp_path / f"out{extension}") as out:
+        for number, checklist in enumerate(made):
+            out.write(exported({"prompt": f"Prompt {number}.", **checklist_columns(checklist)}, to, number))
+    back = [checklist for _, checklist in imported_rows(tmp_path / f"out{extension}").rows]
+    assert [(c.items, c.source, c.model) for c in back] == [(c.items, c.source, c.model) for c in made]
+
+
+@pytest.mark.parametrize("to", EXPORTS)
+def test_every_format_survives_an_export(to, tmp_path):
+    for name in (name for name, sample in SAMPLES.items() if sample.prompt is not None):
+        folder = tmp_path / "".join(filter(str.isalnum, name))
+        folder.mkdir()
+        _, [(row, checklist), *_] = read(folder, SAMPLES[name])
+        made = exported({"prompt": row["prompt"], **checklist_columns(checklist)}, to)
+        [(columns, back)] = imported_rows(jsonl(folder / "out.jsonl", made)).rows
+        assert (back.items, back.source) == (checklist.items, checklist.source), name
+        messages = row["prompt"] if isinstance(row["prompt"], list) else [{"role": "user", "content": row["prompt"]}]
+        assert columns["prompt"] == messages, name
+
+
+def test_the_adapters_reward_exported_rows(adapter):  # noqa: F811
+    """Each host passes what its trainer reads from the row; all rewards are the same."""
+    row = {"prompt": "Capital of Mali?", "checklist": [{"question": "Is Bamako named?", "weight": 3}, "Is it short?"]}
+    made = {to: exported(row, to) for to in EXPORTS}
+    backend = FakeBackend(lambda prefix, tail: 0.75 if "Bamako" in tail else 0.25)
+    scorer = ChecklistScorer(backend=backend, store=False, metric="weighted")
+    label, prompt = made["openrlhf"]["label"], "<raw>"
+    rewards = {"openrlhf": openrlhf_executor(ChecklistRewardFunc(scorer), [f"{prompt}Bamako."], [prompt], [label])[0]}
+    verl = made["verl"]
+    rewards["verl"] = ChecklistComputeScore(scorer).compute_score(
+        verl["data_source"], "Bamako.", verl["reward_model"]["ground_truth"], verl["extra_info"]
+    )["score"]
+    verifier = adapter("open_instruct").ChecklistVerifier()
+    verifier.reward = SamplewiseReward(scorer)
+    assert made["open-instruct"]["dataset"] == verifier.name
+    rewards["open-instruct"] = verifier([], "Bamako.", made["open-instruct"]["ground_truth"]).score
+    swift = adapter("swift").ChecklistORM(reward=ChecklistReward(scorer))
+    conversation = [*made["swift"]["messages"], {"role": "assistant", "content": "Bamako."}]
+    rewards["swift"] = swift_rewards(swift, [conversation], checklist=[made["swift"]["checklist"]])[0]
+    task = SimpleNamespace(checklist=made["verifiers"]["checklist"], prompt_text="Capital of Mali?")
+    judge = adapter("verifiers").ChecklistJudge(reward=SamplewiseReward(scorer))
+    trace = SimpleNamespace(last_reply="Bamako.")
+    rewards["verifiers"] = asyncio.run(judge.score(task, trace))
+    assert rewards == pytest.approx(dict.fromkeys(rewards, 3 / 4))
+    assert all("Capital of Mali?" in prefix and "<raw>" not in prefix for prefix, *_ in backend.asked)
+    sample = labelled_sample(made["nemo-gym"]["verifier_metadata"]["checklist"], "Bamako.", None, "row 1")
+    assert scorer.score_batch([sample])[0].primary_score == pytest.approx(rewards["verl"])
 
 
 @pytest.mark.parametrize(
