@@ -61,16 +61,6 @@ class Judge:
         raise AssertionError
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    """A local cluster of two CPUs."""
-    ray.init(
-        address="local", num_cpus=2, include_dashboard=False, object_store_memory=100 * 2**20, logging_level="warning"
-    )
-    yield
-    ray.shutdown()
-
-
 @pytest.fixture
 def run_shards(cluster):
     from checklist_rewards.datasets.ray import run_shards
@@ -208,9 +198,9 @@ def test_shards_get_the_same_columns(run_shards, tmp_path):
 @pytest.mark.slow
 def test_a_row_that_ends_its_process_fails_alone(run_shards, tmp_path):
     poison = {"prompt": "Write.", "target": "DIE", "checklist": [QUESTION]}
-    source = write_shards(tmp_path / "in", rows(4), [*rows(9, start=4), poison, *rows(7, start=13)])
+    source = write_shards(tmp_path / "in", rows(4), [*rows(3, start=4), poison, *rows(1, start=7)])
     totals = run_shards(task(tmp_path / "log"), source, tmp_path / "out", actors=2)
-    assert totals.rows == 21 and totals.unanswered["row_failed"].rows == ["part-1:10"]
+    assert totals.rows == 9 and totals.unanswered["row_failed"].rows == ["part-1:4"]
     assert [row["target"] for row in scored(tmp_path / "out") if row["checklist_score"] is None] == ["DIE"]
     assert not list((tmp_path / "out" / HIDDEN / "attempts").iterdir())
 
