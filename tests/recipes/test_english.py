@@ -192,7 +192,7 @@ def test_infobench_asks_about_the_right_answer_and_about_another_one(tmp_path):
 
 
 def test_an_opposite_question_has_the_opposite_label(data_dir, tmp_path):
-    figures = negated.main(["pocket", "--data", str(data_dir), "--output", str(tmp_path), "--questions", "40"])
+    figures = negated.main(["pocket", "--data", str(data_dir), "--output", str(tmp_path), "--questions", "20"])
     assert set(figures["pocket"]) == {name for task in TASKS for name in (task, f"{task}, not")}
     overlap_of = {name: figure["value"] for name, figure in figures["word overlap"].items()}
     assert overlap_of["evouna"] > 0.8 and overlap_of["evouna, not"] < 0.2
