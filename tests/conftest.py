@@ -48,7 +48,7 @@ sys.path[:0] = [str(REPO / "recipes"), str(REPO / "recipes" / "evaluate")]
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
-HANG = 120.0
+HANG = 300.0
 """Seconds after which a wait for another thread or process counts as a hang. No test expects to wait that long."""
 
 # A busy machine must not fail an example for the time that it took.

@@ -49,7 +49,7 @@ def installed_in(folder: Path, extra: str = "") -> SimpleNamespace:
 
     def run(*command: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            list(map(str, command)), cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+            list(map(str, command)), cwd=folder, env=environment, capture_output=True, text=True, timeout=600
         )
 
     def python(code: str, *arguments: object) -> str:

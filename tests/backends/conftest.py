@@ -85,7 +85,7 @@ def vllm_serving(model: str, name: str, log: Path, *options: str) -> Iterator[st
             command, env=environment, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True
         )
     try:
-        for _ in range(300):
+        for _ in range(900):
             if server.poll() is not None:
                 pytest.fail(f"the vLLM server ended with {server.returncode}:\n{log.read_text()[-3000:]}")
             try:
@@ -94,7 +94,7 @@ def vllm_serving(model: str, name: str, log: Path, *options: str) -> Iterator[st
             except (urllib.error.URLError, OSError):
                 time.sleep(1)
         else:
-            pytest.fail(f"the vLLM server did not answer in 5 minutes:\n{log.read_text()[-3000:]}")
+            pytest.fail(f"the vLLM server did not answer in 15 minutes:\n{log.read_text()[-3000:]}")
         yield f"http://127.0.0.1:{port}/v1"
     finally:
         server.terminate()
