@@ -3,8 +3,9 @@
 import json
 
 import pytest
+from datasets import Dataset
 
-from checklist_rewards import Checklist
+from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.datasets import (
     CHECKLIST_COLUMNS,
     checklist_columns,
@@ -12,8 +13,12 @@ from checklist_rewards.datasets import (
     import_checklists,
     save_dataset,
 )
+from checklist_rewards.datasets.importing import imported_rows
+from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.errors import ChecklistError, SampleError
+from checklist_rewards.rewards.reward import ChecklistReward
 from tests.datasets.building import build, jsonl
+from tests.fakes import FakeBackend
 
 
 @pytest.mark.parametrize(
@@ -94,6 +99,88 @@ def test_a_row_that_cannot_be_imported_is_named(tmp_path, row, settings, error, 
 def test_a_file_without_rows_is_refused(tmp_path):
     with pytest.raises(SampleError, match="a.jsonl: the file has no rows"):
         import_checklists(jsonl(tmp_path / "a.jsonl"))
+
+
+def test_rows_are_read_one_at_a_time():
+    """The first rows decide the format; a row is given before those far behind it are read, and none is kept."""
+
+    class Rows:
+        read = 0
+
+        def __iter__(self):
+            for self.read in range(1, 1001):
+                yield {"prompt": f"Prompt {self.read}.", "rubric": [{"criterion": "Is short.", "weight": 1}]}
+
+    source = Rows()
+    rows = imported_rows(source).rows
+    for number, (row, _) in enumerate(rows, start=1):
+        assert row["prompt"] == f"Prompt {number}." and source.read <= max(number, 16)
+    assert number == 1000
+
+
+def test_a_name_on_the_hub_is_its_dataset_split_by_split(monkeypatch):
+    asked = []
+
+    def load_dataset(name, *, split, streaming):
+        asked.append((name, split, streaming))
+        return Dataset.from_list([{"prompt": "a", "rubric": [{"criterion": "Is short.", "points": 2}]}])
+
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    for name in ("some-org/some-rubrics", "some-org/some-rubrics:test"):
+        [(row, checklist)] = imported_rows(name).rows
+        assert (row, checklist.items[0].weight) == ({"prompt": "a"}, 2)
+    assert asked == [("some-org/some-rubrics", "train", True), ("some-org/some-rubrics", "test", True)]
+
+
+def test_options_gates_and_checks_of_a_file_are_said(tmp_path):
+    items = [
+        {
+            "criterion": "How clear?",
+            "weight": 1,
+            "options": [{"label": "not", "value": 0}, {"label": "very", "value": 1}],
+        },
+        {"criterion": "Is it short?", "weight": 1, "check": {"type": "words", "at_most": 9}, "required": True},
+    ]
+    imported = imported_rows(jsonl(tmp_path / "a.jsonl", {"prompt": "a", "rubric": items}))
+    list(imported.rows)
+    said = imported.taken()
+    assert {"gates: 1", "items with options: 1", "items with code checks: 1"} <= set(said)
+    assert {"required: required", "options: options", "check: check"} <= set(said)
+
+
+def test_a_shard_may_have_a_column_more(tmp_path):
+    (tmp_path / "shards").mkdir()
+    row = {"prompt": "a", "rubric": [{"criterion": "Is short.", "weight": 1}]}
+    jsonl(tmp_path / "shards" / "1.jsonl", row)
+    jsonl(tmp_path / "shards" / "2.jsonl", row | {"level": 3})
+    assert [columns for columns, _ in imported_rows(tmp_path / "shards").rows] == [
+        {"prompt": "a"},
+        {"prompt": "a", "level": 3},
+    ]
+
+
+@pytest.mark.parametrize(
+    "prompt", ["[1] Who wrote this?", '["a", "b"]', '[{"role": "user"}]', "[{'a': 1}]", "[]", '"[]"']
+)
+def test_a_prompt_that_only_looks_like_messages_stays_a_text(tmp_path, prompt):
+    path = jsonl(tmp_path / "a.jsonl", {"prompt": prompt, "checklist": ["Is it short?"]})
+    [(row, _)] = imported_rows(path).rows
+    assert row["prompt"] == prompt
+    assert Columns.of(row).input_of(row, "row 1") == (prompt, None)
+
+
+def test_net_as_a_reward_orders_what_is_below_zero(tmp_path):
+    """HealthBench clips after the mean; a reward that is clipped per row cannot tell a bad answer from a worse one."""
+    rubrics = [
+        {"criterion": text, "points": points} for text, points in (("Is kind.", 2), ("Lies.", -3), ("Rants.", -5))
+    ]
+    [(_, checklist)] = imported_rows(jsonl(tmp_path / "a.jsonl", {"prompt": "p", "rubrics": rubrics})).rows
+    backend = FakeBackend(lambda prefix, tail: float(("Lies" in tail and "bad" in prefix) or "worse" in prefix))
+    rewards = {}
+    for metric in ("net", "weighted"):
+        scorer = ChecklistScorer(backend=backend, store=False, metric=metric)
+        rewards[metric] = ChecklistReward(scorer)(["p", "p"], ["bad", "worse"], checklist=[checklist, checklist])
+    assert rewards == {"net": [-1.5, -3.0], "weighted": [0.0, 0.0]}
 
 
 def test_infobench_is_imported_whole(data_dir):
