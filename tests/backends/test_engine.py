@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import Engine, ReadGroup, Sampling, load_backend, model_identity, pocket_dir
+from checklist_rewards.backends import Engine, ReadGroup, load_backend, model_identity, pocket_dir
 from checklist_rewards.errors import ModelError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import LogprobJudge
@@ -125,22 +125,6 @@ def test_transformers_takes_a_dtype_and_a_lora_adapter(adapter):
     merged.model = peft.PeftModel.from_pretrained(merged.model, adapter).merge_and_unload()
     again = torch.tensor([a.logprobs for group in merged.read(GROUPS, LABELS).reads for a in group])
     assert (read(tuned) - again).abs().max() < 1e-4
-
-
-@pytest.mark.vllm
-@pytest.mark.slow
-def test_vllm_takes_settings_by_name_and_the_same_lora_adapter(adapter, vllm_installed):
-    settings = {"adapter": adapter, "max_model_len": 1024, "kv_cache_memory_bytes": 2**26}
-    judge = Engine("pocket", "vllm", settings=settings)
-    assert judge.load().limit == 1024
-    assert (read(judge) - read(transformers_engine(adapter=adapter))).abs().max() < 1e-3
-    asked, sampling = [[{"role": "user", "content": "Write about rain."}]], Sampling(max_tokens=16)
-    written = [
-        engine.load().generate(asked, sampling)[0][0].text for engine in (judge, transformers_engine(adapter=adapter))
-    ]
-    assert written[0] == written[1] != transformers_engine().load().generate(asked, sampling)[0][0].text
-    with pytest.raises(ModelError, match="cannot be loaded with vLLM: .*tensor_paralel_size"):
-        Engine("pocket", "vllm", settings={"tensor_paralel_size": 2}).load()
 
 
 def test_a_setting_that_an_engine_does_not_have_is_refused_by_name(tmp_path):

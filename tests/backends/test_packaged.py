@@ -1,6 +1,9 @@
 """Models that come from installed packages."""
 
+import multiprocessing
+import os
 import shutil
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,7 +12,7 @@ import pytest
 from safetensors import SafetensorError
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import Engine, model_identity, packaged, resolve_model
+from checklist_rewards.backends import Engine, Sampling, model_identity, packaged, resolve_model
 from checklist_rewards.backends.bounds import local_tokenizer
 from checklist_rewards.backends.packaged import english_adapter, packaged_dir
 from checklist_rewards.errors import ModelError
@@ -120,7 +123,7 @@ def test_english_is_the_same_weights_with_the_adapter_of_this_version(built, tmp
 
 @pytest.mark.slow
 def test_smollm2_knows_english(smollm2):
-    from checklist_rewards.backends import Sampling, load_backend
+    from checklist_rewards.backends import load_backend
 
     engine = load_backend("smollm2", "transformers")
     [[reply]] = engine.generate([[{"role": "user", "content": "What is the capital of France?"}]], Sampling(24))
@@ -136,9 +139,35 @@ def test_trainers_see_where_a_message_of_smollm2_ends(smollm2):
     assert tokenizer.pad_token_id == settings.pad_token_id
 
 
+@pytest.fixture(scope="module")
+def adapted(smollm2, vllm_installed):
+    """SmolLM2 with the adapter of `english` in vLLM, loaded once for the tests of settings; and its processes."""
+    others = set(multiprocessing.active_children())
+    settings = {"adapter": str(english_adapter()), "max_model_len": 512, "kv_cache_memory_bytes": 2**27}
+    engine = Engine("smollm2", "vllm", settings=settings)
+    engine.load()
+    return engine, set(multiprocessing.active_children()) - others
+
+
 @pytest.mark.vllm
 @pytest.mark.slow
-def test_vllm_loads_the_adapter_of_english_with_the_probabilities_of_the_merged_model(smollm2, vllm_installed):
-    settings = {"adapter": str(english_adapter()), "max_model_len": 512, "kv_cache_memory_bytes": 2**27}
-    served = Engine("smollm2", "vllm", settings=settings)
-    assert (read(served) - read(Engine("english", "transformers"))).abs().max() < 1e-3
+def test_vllm_takes_settings_by_name_and_loads_the_adapter_of_english_like_the_merged_model(adapted):
+    served, merged, plain = adapted[0], Engine("english", "transformers"), Engine("smollm2", "transformers")
+    assert served.load().limit == 512
+    assert (read(served) - read(merged)).abs().max() < 1e-3 < (read(served) - read(plain)).abs().max()
+    asked, sampling = [[{"role": "user", "content": "Is Paris in France? Say why."}]], Sampling(max_tokens=16)
+    written = [engine.load().generate(asked, sampling)[0][0].text for engine in (served, merged, plain)]
+    assert written[0] == written[1] != written[2]
+    with pytest.raises(ModelError, match="cannot be loaded with vLLM: .*tensor_paralel_size"):
+        Engine("pocket", "vllm", settings={"tensor_paralel_size": 2}).load()
+
+
+@pytest.mark.vllm
+@pytest.mark.slow
+def test_an_engine_that_is_killed_leaves_reads_unanswered_and_nobody_waiting(adapted):
+    """The last test of this engine."""
+    engine, [process] = adapted
+    scorer = ChecklistScorer("smollm2", backend=engine.load(), store=False)
+    assert not scorer.score(["Is it short?"], "Yes.").unanswered
+    os.kill(process.pid, signal.SIGKILL)
+    assert scorer.score(["Is it long?"], "Yes.").unanswered == {"backend_error": 1}

@@ -189,26 +189,6 @@ def test_one_engine_serves_everybody_and_leaves_the_environment_alone(vllm_load)
     assert changed == set()
 
 
-KILLED = """
-import multiprocessing, os, signal
-from checklist_rewards import ChecklistScorer
-
-if __name__ == "__main__":
-    scorer = ChecklistScorer("pocket", backend="vllm", store=False)
-    print(scorer.score(["Is it short?"], "Yes.").unanswered, flush=True)
-    [engine] = multiprocessing.active_children()
-    os.kill(engine.pid, signal.SIGKILL)
-    print(scorer.score(["Is it long?"], "Yes.").unanswered, flush=True)
-"""
-
-
-@with_engine
-def test_an_engine_that_is_killed_leaves_reads_unanswered_and_nobody_waiting(vllm_installed, tmp_path):
-    (tmp_path / "script.py").write_text(KILLED)
-    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, timeout=240)
-    assert done.stdout.splitlines() == ["Counter()", "Counter({'backend_error': 1})"], done.stderr[-3000:]
-
-
 ORPHAN = """
 import multiprocessing, time
 from checklist_rewards.backends.vllm import _kill_after_us
