@@ -154,7 +154,7 @@ def test_an_encoder_has_no_prompt(tmp_path):
 
 @pytest.mark.slow
 def test_smollm2_with_all_changes(data_dir, tmp_path, smollm2):
-    arguments = ["--reads", "2", "--train-reads", "6", "--data", str(data_dir), "--resamples", "10"]
+    arguments = ["--reads", "1", "--train-reads", "4", "--data", str(data_dir), "--resamples", "10"]
     found = domain.main([smollm2, "--output", str(tmp_path), *arguments])
     assert set(domain.CHANGES) < set(found["lines"])
     aucs = [line["train_auc"] for line in found["lines"].values()]
