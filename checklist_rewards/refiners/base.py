@@ -122,6 +122,8 @@ class ReportingRefiner:
     """Base of the packaged refiners: runs a batch and keeps the reports of the last call."""
 
     name: ClassVar[str]
+    unassessed: ClassVar[str] = "stay unchanged"
+    """What happens to items that could not be assessed."""
     reports: Sequence[Report] = ()
     """Reports of the last call, one per checklist."""
 
@@ -164,8 +166,9 @@ class ReportingRefiner:
         unclear = [note for outcome in outcomes if outcome.failed is None for note in outcome.unclear]
         if unclear:
             logger.warning(
-                "%s: %d of %d items could not be assessed and stay unchanged; the first: %s",
-                *(self.name, len(unclear), sum(map(len, parsed)), unclear[0].reason),
+                "%s: %d of %d items could not be assessed and %s; the first: %r, because %s",
+                *(self.name, len(unclear), sum(map(len, parsed)), self.unassessed),
+                *(unclear[0].item.question, unclear[0].reason),
             )
         return [self._refined(checklist, outcome) for checklist, outcome in zip(parsed, outcomes, strict=True)]
 

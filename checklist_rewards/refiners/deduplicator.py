@@ -69,6 +69,7 @@ class Deduplicator(ReportingRefiner):
     """
 
     name = "deduplicator"
+    unassessed = "stand for their group, which was merged without the model"
 
     def __init__(
         self,

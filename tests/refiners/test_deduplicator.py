@@ -87,12 +87,14 @@ def test_a_model_writes_the_question_of_a_group():
         Reply(None, unanswered="too_long"),
     ],
 )
-def test_an_unusable_reply_leaves_the_most_central_question(reply):
+def test_an_unusable_reply_leaves_the_most_central_question(reply, caplog):
     refiner, _ = merges(reply)
     refined = refiner.refine(Checklist.parse(list(SHORT)))
     assert questions(refined) == ["Is it brief?", "Does it name a city?"]
     (note,) = refiner.report.unclear
     assert note.item == refined.items[0] and note.reason.startswith("the merge reply could not be used")
+    says = "1 of 4 items could not be assessed and stand for their group, which was merged without the model"
+    assert f"deduplicator: {says}; the first: 'Is it brief?', because the merge reply could not be used" in caplog.text
 
 
 def test_a_merge_that_failed_for_now_is_no_checklist():
