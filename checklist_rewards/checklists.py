@@ -62,6 +62,22 @@ class Option(BaseModel):
         return self
 
 
+class Evidence(BaseModel):
+    """The part of a prompt that states the requirement of an item: `text` is `prompt[start:end]`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    start: int = Field(ge=0)
+    end: int = Field(ge=0)
+    text: str
+
+    @model_validator(mode="after")
+    def _as_long_as_the_text(self) -> Evidence:
+        if self.end - self.start != len(self.text):
+            raise ValueError(f"the text has {len(self.text)} characters, but end - start is {self.end - self.start}")
+        return self
+
+
 class ChecklistItem(BaseModel):
     """One question about a target.
 
@@ -76,6 +92,7 @@ class ChecklistItem(BaseModel):
         check (`str` or mapping, *optional*): A code check that answers the item without a model, as a mapping or as
             JSON text. A string is stored unchanged; a mapping is stored as JSON text with sorted keys.
         sources (tuple of `int`, *optional*): Indices of the observations from which a generator derived the question.
+        evidence ([`Evidence`], *optional*): The part of the prompt that states the requirement, if a rule found it.
         id (`str`, *optional*): Defaults to a hash of the fields that determine the answer (question, check, option
             labels). Weights and values can therefore change without a new read.
     """
@@ -90,6 +107,7 @@ class ChecklistItem(BaseModel):
     options: tuple[Option, ...] | None = None
     check: str | None = None
     sources: tuple[int, ...] = ()
+    evidence: Evidence | None = None
 
     @field_validator("question")
     @classmethod
@@ -279,6 +297,10 @@ def _parse_item(value: Any, where: str) -> ChecklistItem:
             options = [_decoded(option, dict) for option in options]
         if options != []:
             fields["options"] = options
+    if "evidence" in fields:
+        evidence = _decoded(fields.pop("evidence"), dict)
+        if not isinstance(evidence, Mapping) or _without_none(evidence):
+            fields["evidence"] = evidence
     try:
         item = ChecklistItem.model_validate(fields)
     except ValidationError as error:
@@ -335,7 +357,8 @@ def _plain(value: Any) -> Any:
 
 
 def _dumped(item: ChecklistItem) -> str:
+    origin = {"sources", "evidence"}
     try:
-        return item.model_dump_json(exclude={"sources"})
+        return item.model_dump_json(exclude=origin)
     except PydanticSerializationError:  # an unpaired surrogate cannot be encoded as UTF-8
-        return json.dumps(item.model_dump(exclude={"sources"}))
+        return json.dumps(item.model_dump(exclude=origin))

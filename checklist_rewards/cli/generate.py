@@ -86,7 +86,8 @@ def generate(
     if dry.dry_run:
         return forecast(work, prices, requests=(columns.request_of(row.data, row.where) for row in file))
     pipe.check_writers()
-    warn_of_models(writer.model)
+    if pipe.needs_writer:
+        warn_of_models(writer.model)
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("checklists", total)
         for chunk in file.chunks():

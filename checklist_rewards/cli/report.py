@@ -79,6 +79,13 @@ class RunReport(Totals):
         lines: dict[str, Any] = {"rows": self.rows}
         if self.checklists is not None:
             lines["checklists"] = f"{self.checklists} of {self.rows}"
+        if self.items:
+            lines["items"] = ", ".join(f"{count} {origin}" for origin, count in sorted(self.items.items()))
+        if self.unexpressed:
+            lines["requirements without a check"] = "; ".join(
+                f"{found.count} because {reason} (rows {found.shown_rows}; first {found.detail})"
+                for reason, found in sorted(self.unexpressed.items())
+            )
         if self.tally.scored or self.tally.unscored:
             answered = self.tally.reads - sum(self.tally.unanswered.values())
             lines |= {
@@ -130,6 +137,8 @@ class RunReport(Totals):
             "output": str(output),
             "rows": self.rows,
             "checklists": self.checklists,
+            "items": dict(self.items),
+            "unexpressed": {reason: found.count for reason, found in sorted(self.unexpressed.items())},
             "scored": self.tally.scored,
             "unscored": self.tally.unscored,
             "mean_score": self.tally.mean,

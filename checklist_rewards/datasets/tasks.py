@@ -138,7 +138,8 @@ class RowWork:
                 data[SCORE] = None if score is None else score.model_dump()
             out.append(data)
             if self.writes:
-                self.totals.add_checklist(name, result)
+                ruled = row.request.input if row.request is not None and self.pipe.finds_constraints else None
+                self.totals.add_checklist(name, result, ruled)
             elif score is None:
                 self.totals.miss(Unanswered(Reason.NO_CHECKLIST), name)
             if score is not None:

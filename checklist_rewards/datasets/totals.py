@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError
+from checklist_rewards.generators import find_requirements
 from checklist_rewards.judges import Receipt
 from checklist_rewards.replies import NoReply
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
@@ -24,6 +25,7 @@ from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.scores.tally import Tally
 
 _SHOWN_ROWS = 5
+BY_RULES, BY_MODEL = "by rules", "by the model"
 
 
 @dataclass
@@ -60,6 +62,10 @@ class Totals:
     rows: int = 0
     checklists: int | None = None
     """Checklists that were written; None for runs that write none."""
+    items: Counter[str] = field(default_factory=Counter)
+    """Written items by origin, `BY_RULES` or `BY_MODEL`, in runs where rules find items."""
+    unexpressed: dict[str, Count] = field(default_factory=dict)
+    """Requirements that rules found but that no check expresses, by reason."""
     tally: Tally = field(default_factory=Tally)
     unanswered: dict[str, Count] = field(default_factory=dict)
     states: Counter[str] = field(default_factory=Counter)
@@ -97,9 +103,18 @@ class Totals:
         """Targets without an answer, by state."""
         return {state: count for state, count in sorted(self.states.items()) if state in NO_ANSWER_STATES}
 
-    def add_checklist(self, row: int | str, result: Checklist | GenerationError | None) -> None:
-        """Count the generator's result for the row with this number or name."""
+    def add_checklist(
+        self, row: int | str, result: Checklist | GenerationError | None, ruled: str | None = None
+    ) -> None:
+        """Count the generator's result for the row with this number or name. `ruled` is its input if rules found some
+        of the items."""
         self.checklists = (self.checklists or 0) + isinstance(result, Checklist)
+        if ruled is not None:
+            for item in result.items if isinstance(result, Checklist) else ():
+                self.items[BY_MODEL if item.evidence is None else BY_RULES] += 1
+            for found in find_requirements(ruled):
+                if found.check is None:
+                    self.unexpressed.setdefault(found.reason, Count()).add(row, repr(ruled[found.start : found.end]))
         if isinstance(result, GenerationError):
             raw = f" The last reply was {result.raw!r:.120}" if result.raw else ""
             self.miss(Unanswered(Reason.NOT_GENERATED, f"{result}{raw}"), row)
@@ -114,6 +129,9 @@ class Totals:
         self.rows += other.rows
         if other.checklists is not None:
             self.checklists = (self.checklists or 0) + other.checklists
+        self.items.update(other.items)
+        for reason, count in other.unexpressed.items():
+            self.unexpressed.setdefault(reason, Count()).__iadd__(count)
         self.tally += other.tally
         for reason, count in other.unanswered.items():
             self.unanswered.setdefault(reason, Count()).__iadd__(count)

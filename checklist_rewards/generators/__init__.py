@@ -1,6 +1,7 @@
-"""Generators write checklists with a model.
+"""Generators write checklists, with a model or by rules.
 
-One checklist per input: [`DirectGenerator`] asks a model for the questions of an input, [`ContrastiveGenerator`] also
+One checklist per input: [`ConstraintsGenerator`] finds the requirements that code can check, by rules and without a
+model. [`DirectGenerator`] asks a model for the questions of an input, [`ContrastiveGenerator`] also
 shows it responses to compare. One checklist for a whole corpus: [`InductiveGenerator`] starts from observations
 ([`Feedback`]), [`DeductiveGenerator`] from quality dimensions with definitions ([`Dimensions`]), and
 [`InteractiveGenerator`] from think-aloud protocols of people and models ([`ThinkAloud`]).
@@ -12,6 +13,7 @@ an empty checklist.
 
 from checklist_rewards.errors import StageError
 from checklist_rewards.generators.base import CorpusGenerator, Generator, Request, Stage
+from checklist_rewards.generators.constraints import ConstraintsGenerator, Requirement, find_requirements
 from checklist_rewards.generators.contrastive import ContrastiveGenerator
 from checklist_rewards.generators.deductive import DeductiveGenerator
 from checklist_rewards.generators.direct import DirectGenerator
@@ -23,6 +25,7 @@ from checklist_rewards.generators.sources import Dimension, Dimensions, Feedback
 
 __all__ = [
     "CategorizedQuestions",
+    "ConstraintsGenerator",
     "ContrastiveGenerator",
     "CorpusGenerator",
     "DeductiveGenerator",
@@ -36,9 +39,11 @@ __all__ = [
     "QuestionList",
     "Questions",
     "Request",
+    "Requirement",
     "Stage",
     "StageError",
     "ThinkAloud",
     "WeightedQuestions",
+    "find_requirements",
     "parse_questions",
 ]

@@ -47,7 +47,7 @@ class ContrastiveGenerator(DirectGenerator):
 
     Args:
         model, backend, base_url, prompt, shape, min_items, max_items, temperature, max_tokens, max_attempts, seed,
-            store: see [`DirectGenerator`]. The defaults follow RLCF.
+            store, constraints: see [`DirectGenerator`]. The defaults follow RLCF.
         candidate_models (sequence of `str` or [`Engine`], *optional*): models that write candidates for requests
             without any: a single model writes `num_candidates`, several models write one each. Names are resolved with
             the same `backend` and `base_url` as `model`.
@@ -80,6 +80,7 @@ class ContrastiveGenerator(DirectGenerator):
         num_candidates: int = 4,
         candidate_temperature: float | None = None,
         candidate_max_tokens: int = 1024,
+        constraints: bool = False,
     ):
         super().__init__(
             model,
@@ -94,6 +95,7 @@ class ContrastiveGenerator(DirectGenerator):
             max_attempts=max_attempts,
             seed=seed,
             store=store,
+            constraints=constraints,
         )
         self.needs = _needs(self.prompt)
         named = [candidate_models] if isinstance(candidate_models, str | Engine) else candidate_models

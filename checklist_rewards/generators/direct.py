@@ -23,6 +23,7 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.generators.base import Request, check_numbers, check_request
+from checklist_rewards.generators.constraints import constraint_items, covering, with_constraints
 from checklist_rewards.generators.parsing import parse_questions
 from checklist_rewards.generators.shapes import ask_in_shape, items_of, list_field
 from checklist_rewards.prompts import PromptTemplate, fence, load_prompt
@@ -55,6 +56,9 @@ class DirectGenerator:
         max_attempts (`int`, *optional*, defaults to `3`): replies per request.
         seed (`int`, *optional*, defaults to `0`): seed of the first attempt.
         store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies are stored; False disables it.
+        constraints (`bool`, *optional*, defaults to `False`): begin each checklist with the code checks that rules
+            find in the input ([`ConstraintsGenerator`]), and ask the model only about the rest. `min_items` and
+            `max_items` count the model's questions.
 
     Raises:
         ChecklistRewardsError: If an argument is not valid. The model is not loaded here, but at the first reply that
@@ -76,6 +80,7 @@ class DirectGenerator:
         max_attempts: int = 3,
         seed: int = 0,
         store: bool | str | Path | Store = True,
+        constraints: bool = False,
     ):
         check_numbers(
             temperature, min_items=min_items, max_items=max_items, max_tokens=max_tokens, max_attempts=max_attempts
@@ -91,6 +96,7 @@ class DirectGenerator:
         self.temperature, self.max_tokens, self.seed = temperature, max_tokens, seed
         self.max_attempts = max_attempts if temperature > 0 or shape is not None else 1
         self.store = open_store(store)
+        self.constraints = constraints
 
     @property
     def source(self) -> str:
@@ -153,8 +159,16 @@ class DirectGenerator:
         self, requests: Sequence[Request], progress: Progress | None = None
     ) -> list[Checklist | GenerationError]:
         """[`generate_batch`] for requests that [`check_request`] has already accepted."""
-        messages = [self.prompt.messages(**_fields(request)) for request in requests]
-        return self._write_list(messages, progress) if self.shape is None else self._write_json(messages, progress)
+        items = [constraint_items(request.input) if self.constraints else [] for request in requests]
+        messages = [
+            covering(self.prompt.messages(**_fields(request)), covered)
+            for request, covered in zip(requests, items, strict=True)
+        ]
+        results = self._write_list(messages, progress) if self.shape is None else self._write_json(messages, progress)
+        return [
+            result if isinstance(result, GenerationError) or not covered else with_constraints(result, covered)
+            for result, covered in zip(results, items, strict=True)
+        ]
 
     def _write_list(
         self, messages: Sequence[Messages], progress: Progress | None

@@ -89,6 +89,8 @@ class GeneratorConfig(_Part):
     """Replies per request, if the first ones cannot be parsed."""
     seed: int | None = None
     """Random seed of the sampling."""
+    constraints: bool | None = None
+    """Begin each checklist with the code checks that rules find in the input; the model writes the rest."""
     num_candidates: int | None = None
     """Number of candidates to sample per input, for rows without candidates."""
     candidate_models: tuple[str, ...] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from checklist_rewards.generators import (
+    ConstraintsGenerator,
     ContrastiveGenerator,
     DeductiveGenerator,
     Dimensions,
@@ -21,6 +22,7 @@ __all__ = ["GENERATORS", "REFINERS", "SCORERS"]
 for _name, _generator, _source in (
     ("direct", DirectGenerator, None),
     ("contrastive", ContrastiveGenerator, None),
+    ("constraints", ConstraintsGenerator, None),
     ("inductive", InductiveGenerator, Feedback),
     ("deductive", DeductiveGenerator, Dimensions),
     ("interactive", InteractiveGenerator, ThinkAloud),

@@ -23,7 +23,7 @@ from typing import Any
 from checklist_rewards.backends import Progress
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistError, ConfigError, GenerationError, SampleError
-from checklist_rewards.generators import DirectGenerator, Request
+from checklist_rewards.generators import ConstraintsGenerator, DirectGenerator, Request
 from checklist_rewards.generators.base import check_request
 from checklist_rewards.pipelines.config import PipelineConfig
 from checklist_rewards.pipelines.requests import CANDIDATES, TEXTS, a_few, request_from, sample_from, samples_of
@@ -81,6 +81,16 @@ class Pipeline:
         """[`Pipeline.check`] without the scorer, for writing checklists only."""
         for part in (self.generator, *self.refiners):
             part.check()
+
+    @property
+    def finds_constraints(self) -> bool:
+        """Whether rules find items in the input, alone or before a model writes the others."""
+        return bool(getattr(self.generator, "constraints", False))
+
+    @property
+    def needs_writer(self) -> bool:
+        """Whether a model writes the checklists."""
+        return not isinstance(self.generator, ConstraintsGenerator)
 
     @property
     def shown(self) -> frozenset[str]:

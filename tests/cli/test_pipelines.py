@@ -334,3 +334,31 @@ def test_what_nobody_named_may_be_missing_from_a_row(run, scripted):
     assert ["The best." in prompt for prompt in fake.prompts] == [True, False]
     done = run("generate", "rows.jsonl", "-o", "x.jsonl", "--pipeline", "tick", "--reference-key", "reference")
     assert done.exit_code == 2 and "rows.jsonl, line 2: column 'reference' not found" in done.stderr
+
+
+def test_rules_alone_write_checklists_and_say_what_they_cannot_express(run, no_engine):
+    Path("rules.yaml").write_text("name: rules\ngenerator: {kind: constraints}\n")
+    write_jsonl(
+        "rows.jsonl",
+        {"prompt": "Explain tides in at most 30 words, without commas."},
+        {"prompt": "Write about 100 words on tea."},
+    )
+    options = ["--config", "rules.yaml", "--summary", "summary.json"]
+    shown = run("generate", "rows.jsonl", "-o", "out.jsonl", *options)
+    assert shown.exit_code == 1, shown.output  # the second row has no checklist
+    written, missing = read_jsonl("out.jsonl")
+    assert [item["evidence"]["text"] for item in written["checklist"]] == ["at most 30 words", "without commas"]
+    assert missing["checklist"] is None
+    summary = json.loads(Path("summary.json").read_text())
+    assert summary["items"] == {"by rules": 2} and summary["unexpressed"] == {"the number is approximate": 1}
+    assert "about 100 words" in shown.stderr and "pocket model" not in shown.stderr
+
+
+def test_rules_find_items_before_a_model_writes_the_others(run, scripted):
+    scripted(lambda text: LIST)
+    write_jsonl("rows.jsonl", {"prompt": "Explain tides in at most 30 words."})
+    options = ["--constraints", "--no-store", "--summary", "summary.json"]
+    assert run("generate", "rows.jsonl", "-o", "out.jsonl", *options).exit_code == 0
+    [row] = read_jsonl("out.jsonl")
+    assert [item["check"] is not None for item in row["checklist"]] == [True, False, False]
+    assert json.loads(Path("summary.json").read_text())["items"] == {"by rules": 1, "by the model": 2}

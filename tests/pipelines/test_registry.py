@@ -29,7 +29,7 @@ def _clean(monkeypatch):
 
 
 def test_the_built_in_names():
-    assert GENERATORS.names() == ["direct", "contrastive", "inductive", "deductive", "interactive"]
+    assert GENERATORS.names() == ["direct", "contrastive", "constraints", "inductive", "deductive", "interactive"]
     assert REFINERS.names() == ["deduplicator", "tagger", "unit_tester", "selector", "check_admission"]
     assert SCORERS.names() == ["checklist"]
     assert all(entry.summary.endswith(".") for registry in (GENERATORS, REFINERS, SCORERS) for entry in registry)

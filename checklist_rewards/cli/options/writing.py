@@ -35,6 +35,7 @@ class Writing:
     max_tokens: Annotated[int | None, _field("max_tokens", min=1, default="the generator's")] = None
     seed: Annotated[int | None, _field("seed", default="0")] = None
     shape: Annotated[str | None, _field("shape", default=_PIPELINE)] = None
+    constraints: Annotated[bool | None, _field("constraints", default=_PIPELINE)] = None
     candidate_model: Annotated[list[str] | None, _field("candidate_models", form="Repeatable.")] = None
     num_candidates: Annotated[int | None, _field("num_candidates", min=1)] = None
 

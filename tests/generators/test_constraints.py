@@ -1,0 +1,84 @@
+"""The constraints generator: alone, and before a writer with a model."""
+
+import pytest
+
+from checklist_rewards.checklists import Checklist, ChecklistItem
+from checklist_rewards.errors import ChecklistError, GenerationError
+from checklist_rewards.generators import ConstraintsGenerator, ContrastiveGenerator, DirectGenerator
+from checklist_rewards.pipelines import PipelineConfig, pipeline
+from tests.generators.fakes import Replies
+
+INPUT = "Write a poem about snow in at most 40 words. Do not use commas."
+POEM = "1. Is the poem about snow?\n2. Does the response do without commas?\n3. Does it rhyme?"
+
+
+def test_items_are_code_checks_with_the_text_that_led_to_them():
+    checklist = ConstraintsGenerator().generate(INPUT)
+    assert [(item.question, item.evidence.text) for item in checklist.items] == [
+        ("Does the response have at most 40 words?", "at most 40 words"),
+        ("Does the response do without commas?", "Do not use commas"),
+    ]
+    for item in checklist.items:
+        assert INPUT[item.evidence.start : item.evidence.end] == item.evidence.text
+    assert checklist.model is None and checklist.source.startswith("constraints/")
+
+
+def test_an_input_without_such_requirements_is_an_error_that_names_the_others():
+    told = []
+    plain, approximate = ConstraintsGenerator().generate_batch(["Who was Ada?", "Write about 50 words."], told.append)
+    assert isinstance(plain, GenerationError) and "can be checked by code" in str(plain)
+    assert "'about 50 words': the number is approximate" in str(approximate)
+    assert told == [2]
+    with pytest.raises(GenerationError):
+        ConstraintsGenerator().generate("Who was Ada?")
+
+
+def test_evidence_changes_no_id_and_survives_every_form():
+    [item, _] = ConstraintsGenerator().generate(INPUT).items
+    bare = ChecklistItem(question=item.question, check=item.check)
+    assert item.id == bare.id
+    assert Checklist(items=(item,)).id == Checklist(items=(bare,)).id
+    assert Checklist.parse([item.model_dump(mode="json")]).items[0] == item
+    none = {"question": "Is it?", "evidence": {"start": None, "end": None, "text": None}}  # as some readers give null
+    assert Checklist.parse([none]).items[0].evidence is None
+    with pytest.raises(ChecklistError, match="the text has 3 characters, but end - start is 9"):
+        Checklist.parse([{"question": "Is it?", "evidence": {"start": 0, "end": 9, "text": "abc"}}], "row 1")
+
+
+@pytest.mark.parametrize("kind", [DirectGenerator, ContrastiveGenerator])
+def test_a_model_writes_what_the_rules_do_not_cover(kind):
+    writer = Replies(lambda text, sampling: POEM)
+    options = {"shape": None, "candidate_models": ()} if kind is ContrastiveGenerator else {}
+    generator = kind("writer", backend=writer, store=False, constraints=True, **options)
+    given = {"candidates": ["Snow.", "Sun."]} if kind is ContrastiveGenerator else {}
+    checklist = generator.generate(INPUT, **given)
+    assert [item.question for item in checklist.items] == [
+        "Does the response have at most 40 words?",
+        "Does the response do without commas?",
+        "Is the poem about snow?",
+        "Does it rhyme?",
+    ]
+    [([prompt], _)] = writer.sampled
+    assert prompt.endswith("asks for:\n\n- at most 40 words\n- Do not use commas")
+
+
+def test_without_requirements_the_model_is_asked_as_ever():
+    plain, ruled = Replies(lambda text, sampling: POEM), Replies(lambda text, sampling: POEM)
+    before = DirectGenerator("writer", backend=plain, store=False).generate("Who was Ada?")
+    after = DirectGenerator("writer", backend=ruled, store=False, constraints=True).generate("Who was Ada?")
+    assert before == after and plain.sampled == ruled.sampled
+
+
+def test_a_model_that_fails_fails_the_checklist():
+    generator = DirectGenerator(
+        "writer", backend=Replies(lambda text, sampling: "no list"), store=False, constraints=True, max_attempts=1
+    )
+    with pytest.raises(GenerationError):
+        generator.generate(INPUT)
+
+
+def test_a_config_selects_it():
+    rules = pipeline(PipelineConfig.parse({"name": "rules", "generator": {"kind": "constraints"}}), store=False)
+    assert isinstance(rules.generator, ConstraintsGenerator) and rules.finds_constraints and not rules.needs_writer
+    tick = pipeline("tick", generator={"constraints": True}, store=False)
+    assert tick.finds_constraints and tick.needs_writer
