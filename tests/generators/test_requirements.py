@@ -92,6 +92,10 @@ NUMBERS: list[tuple[str, list[Check]]] = [
     ("Use at most one exclamation mark.", [letters("!", at_most=1)]),
     ('Use the word "rain" at least three times.', [times("rain", at_least=3)]),
     ("The word rain should appear exactly twice.", [times("rain", exactly=2)]),
+    (
+        "Use the word war at least 8 times, and the word peace at least 10 times.",
+        [times("war", at_least=8), times("peace", at_least=10)],
+    ),
     ("Mention the word 'rain' no more than once.", [times("rain", at_most=1)]),
     (
         'Include the words "rain" and "mud" at least 2 times each.',

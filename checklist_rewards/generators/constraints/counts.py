@@ -387,8 +387,10 @@ def _words_of(view: PromptText, found: Amount, first: int, text: str, taken: set
     near = [s for s in view.strings if first <= s.start and s.end <= first + len(text) and s.start not in taken]
     if near:
         return next((strings for strings in reversed(near) if strings.end <= found.start), near[0])
-    for match in _UNQUOTED_WORD.finditer(text):
-        if match["word"] not in FUNCTION_WORDS:
-            start, end = first + match.start("word"), first + match.end("word")
-            return Strings((view.prompt[start:end],), start, end, False)
-    return None
+    words = [match for match in _UNQUOTED_WORD.finditer(text) if match["word"] not in FUNCTION_WORDS]
+    before = [match for match in words if first + match.end() <= found.start]
+    if not words:
+        return None
+    match = before[-1] if before else words[0]
+    start, end = first + match.start("word"), first + match.end("word")
+    return Strings((view.prompt[start:end],), start, end, False)

@@ -582,7 +582,7 @@ def divided(view: PromptText, taken: set[int]) -> Iterator[Requirement]:
         yield required(lines[0].start(), lines[-1].end(), {**check, "exactly": len(lines) + 1})
     elif two := _TWO_DIVIDED.search(text):
         yield required(two.start(), two.end(), {**check, "exactly": 2})
-    elif some := _DIVIDED.search(view.prompt.lower()):
+    elif "paragraph" not in text and (some := _DIVIDED.search(view.prompt.lower())):
         for counted_by in reversed(numbers(text[: some.start()])[-5:]):
             noun, found = _PLURAL.match(text, counted_by.end()), amount(view, counted_by)
             if some.start() - counted_by.start() < 200 and noun and not found.unclear:
