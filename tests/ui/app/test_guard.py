@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import pytest
 
@@ -231,3 +232,13 @@ def test_the_names_of_this_machine_are_answered(client, host):
 def test_a_name_that_no_file_can_have_is_refused(client):
     answer = client.get("/api/report", params={"file": "a" * 300 + ".jsonl"})
     assert answer.status_code in (400, 403, 404, 422) and "is not the name of a file" in answer.text
+
+
+@pytest.mark.parametrize("key", ["settings", "file", "output", "checklist", "columns", "name"])
+def test_a_value_of_another_type_is_no_error_of_the_server(app, client, key):
+    routes = [(method, route.path) for route in app.routes for method in getattr(route, "methods", None) or ()]
+    for method, path in routes:
+        if method in ("POST", "PUT", "PATCH"):
+            for value in (5, [1], {"a": [1]}):  # an exception of a route is raised here
+                done = client.request(method, re.sub(r"\{[^}]*\}", "none", path), json={key: value})
+                assert done.status_code < 500, (path, value, done.text)
