@@ -265,6 +265,13 @@ def test_links_to_files_lead_somewhere(page):
         assert target.startswith("https://") or generated or (page.parent / target).exists(), target
 
 
+def test_the_overview_and_the_navigation_name_every_page():
+    overview, navigation = ((REPO / name).read_text() for name in ("docs/index.md", "mkdocs.yml"))
+    pages = {page.name for page in REPO.glob("docs/*.md")} - {"index.md"}
+    assert {page for page in pages if f"({page})" not in overview} == set()
+    assert {page for page in pages if f": {page}" not in navigation} == set()
+
+
 def test_the_examples_of_the_help_parse():
     def helps(command) -> Iterator[str]:
         yield command.help or ""

@@ -91,7 +91,7 @@ def server_address(base_url: str | None = None) -> str:
             f"{' or '.join(map(repr, SERVERS))}."
         )
     if without_password(base_url) != base_url:  # HTTP clients send one login only, and the key is one
-        raise ModelError(f"base_url={base_url!r} has a login; set the key of the server in an environment variable.")
+        raise ModelError(f"base_url={base_url!r} has a login; set OPENAI_API_KEY to the key of the server instead.")
     return base_url.rstrip("/")
 
 
