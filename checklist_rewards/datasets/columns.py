@@ -66,18 +66,7 @@ def checklist_columns(checklist: Checklist | GenerationError | None) -> dict[str
     if not isinstance(checklist, Checklist):
         return dict.fromkeys(CHECKLIST_COLUMNS)
     return {
-        "checklist": [
-            {
-                "id": item.id,
-                "question": item.question,
-                "weight": item.weight,
-                "category": item.category,
-                "required": item.required,
-                "options": None if item.options is None else [option.model_dump() for option in item.options],
-                "check": item.check,
-            }
-            for item in checklist.items
-        ],
+        "checklist": [item.model_dump(exclude={"sources"}) for item in checklist.items],
         "checklist_id": checklist.id,
         "checklist_source": checklist.source,
         "checklist_model": checklist.model,

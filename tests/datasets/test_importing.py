@@ -183,6 +183,24 @@ def test_net_as_a_reward_orders_what_is_below_zero(tmp_path):
     assert rewards == {"net": [-1.5, -3.0], "weighted": [0.0, 0.0]}
 
 
+def test_the_columns_have_every_field_of_an_item():
+    item = {
+        "question": "How clear?",
+        "weight": 2,
+        "options": [{"label": "not", "value": 0}, {"label": "very", "value": 1}],
+    }
+    checked = {
+        "question": "Is it short?",
+        "check": {"type": "words", "at_most": 9},
+        "required": True,
+        "category": "form",
+    }
+    checklist = Checklist.parse([item, checked])
+    found = checklist_columns(checklist)["checklist"]
+    assert found == json.loads(json.dumps([one.model_dump(exclude={"sources"}) for one in checklist.items]))
+    assert checklist_features()["checklist"].feature.keys() == found[0].keys()
+
+
 def test_infobench_is_imported_whole(data_dir):
     path = data_dir / "infobench" / "infobench_en_gpt4out_gpt4judge.jsonl"
     dataset = import_checklists(
