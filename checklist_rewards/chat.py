@@ -118,7 +118,7 @@ def prompt_text(prompt: Any) -> tuple[str | None, str | None]:
     Raises:
         SampleError: If the prompt is neither a string nor a list of messages.
     """
-    messages = (_turns(prompt) or prompt) if isinstance(prompt, str) else _messages(prompt, "a prompt")
+    messages = (_turns(prompt) or prompt) if isinstance(prompt, str) else _conversation(prompt, "a prompt")
     if isinstance(messages, str):
         return messages, None
     last_user = max((i for i, message in enumerate(messages) if message.get("role") == "user"), default=None)
@@ -134,7 +134,7 @@ def opens_thinking(prompt: Any) -> bool:
     """Whether the prompt ends with the marker that opens a thought, so that the completion begins inside it."""
     if isinstance(prompt, str):
         return GRAMMAR.opened_by(prompt) is not None
-    last = _messages(prompt, "a prompt")[-1:]
+    last = _conversation(prompt, "a prompt")[-1:]
     return any(message.get("role") == "assistant" and opens_thinking(_content(message)) for message in last)
 
 
@@ -231,6 +231,16 @@ def _messages(value: Any, what: str) -> Sequence[Mapping[str, Any]]:
     if isinstance(value, Sequence) and all(isinstance(message, Mapping) for message in value):
         return value
     raise SampleError(f"{what} must be a string or a list of mappings (chat messages); got {value!r:.80}.")
+
+
+def _conversation(value: Any, what: str) -> Sequence[Mapping[str, Any]]:
+    """The messages of `value`. Content blocks, which are mappings without a role, are refused: they would be a
+    conversation in which the assistant says nothing."""
+    messages = _messages(value, what)
+    for message in messages:
+        if not (isinstance(message.get("role"), str) and message["role"]):
+            raise SampleError(f"every message of {what} must have a role; got {dict(message)!r:.80}.")
+    return messages
 
 
 # ----- completions -----
@@ -358,7 +368,7 @@ class CompletionReader:
         """Whether the trainer's prompt opens a thought, and by which section; None if it cannot be rendered here."""
         if isinstance(prompt, str):
             return self.grammar.opened_by(prompt) or (False if self.tokenizer is not None else None)
-        messages = [] if prompt is None else _messages(prompt, "a prompt")
+        messages = [] if prompt is None else _conversation(prompt, "a prompt")
         if messages and messages[-1].get("role") == "assistant":  # some trainers continue this message
             prefilled = self.grammar.opened_by(_content(messages[-1]))
             if prefilled is not None:
@@ -468,7 +478,7 @@ class CompletionReader:
         """
         if isinstance(completion, str):
             return self._turn(completion, {}, raw, opened, cut, tools)[0]
-        messages = _messages(completion, "a completion")
+        messages = _conversation(completion, "a completion")
         own = [place for place, message in enumerate(messages) if message.get("role") == "assistant"]
         called = any(message.get("role") == "tool" or message.get("tool_calls") for message in messages)
         shown: dict[int, str] = {}
@@ -659,5 +669,5 @@ def _is_unparsed(completion: Any) -> bool:
     """Whether a completion is one text whose thought, if any, is still in it."""
     if isinstance(completion, str):
         return True
-    messages = _messages(completion, "a completion")
+    messages = _conversation(completion, "a completion")
     return len(messages) == 1 and not messages[0].get("tool_calls") and _parsed_thought(messages[0]) is None

@@ -203,6 +203,14 @@ def test_thoughts_in_blocks_are_no_answer():
         completion_text([assistant([{"type": "text", "text": 5}])])
 
 
+@pytest.mark.parametrize("message", [{"type": "text", "text": "It is 12."}, {"content": "It is 12."}, {"role": None}])
+def test_messages_without_a_role_are_refused_and_no_empty_answer(message):
+    with pytest.raises(SampleError, match="every message of a completion must have a role; got ."):
+        completion_text([message])
+    with pytest.raises(SampleError, match="every message of a prompt must have a role; got ."):
+        prompt_text([{"role": "user", "content": "Hi."}, message])
+
+
 @pytest.mark.parametrize(
     ("text", "answer", "state"),
     [

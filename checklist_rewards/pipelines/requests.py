@@ -49,7 +49,7 @@ def fields_of(values: Mapping[str, Any], where: str, keys: Mapping[str, str] | N
             fields[name] = (value if value is None or isinstance(value, str) else completion_text(value)) or None
         except SampleError:
             got = f"{type(value).__name__} {value!r:.60}"
-            raise SampleError(f"{where}: {key!r} must be a string or chat messages, got {got}.") from None
+            raise SampleError(f"{where}: {key!r} must be a string or chat messages with roles, got {got}.") from None
     return fields
 
 

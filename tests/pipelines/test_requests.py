@@ -23,7 +23,9 @@ def test_of_messages_the_answer_is_used():
         "chosen": None,
         "context": None,
     }
-    with pytest.raises(SampleError, match="row 1: 'reference' must be a string or chat messages, got int 7"):
+    with pytest.raises(
+        SampleError, match="row 1: 'reference' must be a string or chat messages with roles, got int 7"
+    ):
         fields_of({"reference": 7}, "row 1")
 
 
