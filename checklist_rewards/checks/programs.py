@@ -21,7 +21,13 @@ from checklist_rewards.errors import CheckError
 
 _FENCE = re.compile(r"([ \t]*)(`{3,}|~{3,})[ \t]*(\w*)")
 _SIMPLE = ("", "It is a short text.\n")
-"""Texts on which a program must not fail."""
+"""Texts on which a program without a mistake has none of the failures [`_OWN`]."""
+_OWN = re.compile(
+    r"(?!.*'NoneType')(NameError|UnboundLocalError|ImportError|ModuleNotFoundError|SyntaxError|IndentationError"
+    r"|AttributeError|TypeError|KeyError: 'holds'|left early)"
+)
+"""Failures of a program that has a mistake in it. A text can cause others, also what None does not have, which is what
+a search in the text returns without a match."""
 _PYTHON = ("python", "py", "python3", "")
 
 
@@ -94,9 +100,10 @@ class Program(_ExecutingCheck):
     """A program with a function `holds(text)` that returns True or False. In RLCF (arXiv:2507.18624), models write
     such verifiers.
 
-    If the program raises an error on a text, or runs out of time or memory, the text fails the check, because a policy
-    could otherwise write such texts to have the item dropped. With `on_error="unanswered"` an error leaves the item
-    unanswered. So does a program that fails on simple texts too, or that returns another value: it is itself at fault.
+    If the program raises an error on a text, returns None, or runs out of time or memory, the text fails the check,
+    because a policy could otherwise write such texts to have the item dropped. With `on_error="unanswered"` an error
+    or None leaves the item unanswered. So does a program with a mistake: it returns another value, or fails on any
+    text for a reason such as a `NameError` or the time limit.
     """
 
     summary = "A Python function holds(text), written in 'source', returns True."
@@ -110,15 +117,21 @@ class Program(_ExecutingCheck):
         execution = self._run(text)
         if execution.failure is not None:
             is_no = self.on_error == "no" or execution.failure in EXHAUSTED
-            if is_no and any(self._run(simple).failure is None for simple in _SIMPLE):
+            if is_no and not all(_is_mistake(self._run(simple).failure) for simple in _SIMPLE):
                 return False
             raise CheckError(f"the program failed ({execution.failure})")
+        if execution.value == "None" and self.on_error == "no":  # `if ...: return True`
+            return False
         if execution.value not in ("True", "False"):
             raise CheckError(f"the program returned {execution.value:.60}; it must return True or False")
         return execution.value == "True"
 
     def _run(self, text: str) -> Execution:
         return run_program(self.source, text, seconds=self.seconds, memory_mb=self.memory_mb)
+
+
+def _is_mistake(failure: str | None) -> bool:
+    return failure is not None and (failure in EXHAUSTED or _OWN.match(failure) is not None)
 
 
 def python_of(text: str) -> str:

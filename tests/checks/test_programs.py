@@ -71,6 +71,9 @@ def test_a_program_answers():
         ("def holds(text): return text.missing", "the program failed (AttributeError: 'str' object has no attribute"),
         ("def other(text): return True", "the program failed (KeyError: 'holds')"),
         ("holds = (", "the program failed (SyntaxError"),
+        ("def holds(text): return txet > ''", "the program failed (NameError"),
+        ("def holds(text, more): return True", "the program failed (TypeError"),
+        ("import nltk\ndef holds(text): return True", "the program failed (ModuleNotFoundError"),
         ("import os; os._exit(0)", "the program failed (left early)"),
     ],
 )
@@ -87,6 +90,22 @@ def test_a_text_on_which_a_program_raises_fails_the_check_unless_the_checklist_s
     assert not holds(text, type="program", source=source)
     with pytest.raises(CheckError, match="the program failed .IndexError"):
         holds(text, type="program", source=source, on_error="unanswered")
+
+
+RAISING = {
+    "an error": ("import json\ndef holds(text): return bool(json.loads(text))", '{"a": 1}', "plain"),
+    "another error": ("import json\ndef holds(text): return json.loads(text)['a'] > 0", '{"a": 1}', "[1]"),
+    "no match": ("import re\ndef holds(text): return re.search(r'\\d+', text).group() > '1'", "7", "none"),
+    "no result": ("def holds(text):\n    if '(' in text:\n        return True", "(", "none"),
+}
+
+
+@pytest.mark.parametrize(("source", "right", "wrong"), RAISING.values(), ids=RAISING)
+def test_a_program_that_raises_on_every_plain_text_cannot_be_dropped_by_one(source, right, wrong):
+    assert holds(right, type="program", source=source)
+    assert not holds(wrong, type="program", source=source)
+    with pytest.raises(CheckError, match="the program"):
+        holds(wrong, type="program", source=source, on_error="unanswered")
 
 
 @pytest.mark.parametrize(
