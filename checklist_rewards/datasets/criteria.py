@@ -25,7 +25,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import ValidationError
 
-from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
+from checklist_rewards.checklists import YES, Checklist, ChecklistItem
 from checklist_rewards.checks.base import parse_check
 from checklist_rewards.checks.ifeval import question_of_instruction, spec_of_instruction
 from checklist_rewards.datasets.meanings import (
@@ -34,26 +34,42 @@ from checklist_rewards.datasets.meanings import (
     WORDS,
     fault_named,
     holds_faults,
+    holds_levels,
     is_number,
+    is_opposed,
+    is_rank,
     plain,
     way_to_keep,
+)
+from checklist_rewards.datasets.parts import (
+    answer_in,
+    are_mappings,
+    axis_of,
+    expecting,
+    keys_of,
+    names_grades,
+    not_per_item,
+    taken,
 )
 from checklist_rewards.datasets.pitfalls import Polarity, polarity
 from checklist_rewards.datasets.promptfoo import criteria_of_asserts
 from checklist_rewards.datasets.texts import (
+    doubtful_ends,
     doubtful_levels,
     doubtful_numbers,
     entries_of,
+    has_signed_keys,
     head_of_levels,
-    is_asked,
     levels_of,
     mentions_points,
     names_levels,
     number_in,
     options_of,
     points_in,
+    question_of,
     scaled,
     table_of,
+    without_box,
 )
 from checklist_rewards.errors import ChecklistError
 from checklist_rewards.files.cells import at, decoded
@@ -65,18 +81,13 @@ Shape = Literal["items", "text", "levels", "tree", "instructions", "asserts"]
 SHAPES: tuple[str, ...] = get_args(Shape)
 PARTS = ("question", "weight", "category", "required", "options", "id", "check", "expected")
 """The parts of an item that a format can name."""
-STATEMENT = "Does this describe the response?\n{statement}"
+
 _LARGEST = 1e300
 _LEVELS = ("levels", "scale", "anchors", "grades", "scoring", "choices")
-_POINTS = "(points)"
-"""The key of points that were read from a text."""
+_POINTS, _ANSWERED = "(points)", "(answer)"
+"""The keys of points and expected answers that were read from a text or a mapping."""
+_QUESTIONS = re.compile(r"[?？؟](?=\s|\Z)")
 _GRADES = ("score", "level", "grade", "rating")
-_ASKS = re.compile(
-    r"(?:is|are|was|were|does|do|did|has|have|can|could|will|would|should)\s+"
-    r"(?:the|this|that|these|those|there|it|they|all|each|every|any|response|answer)\b",
-    re.IGNORECASE,
-)
-"""How a question begins that has lost its mark."""
 _KIND = re.compile(r"\A\s*(essential|important|optional|pitfall)(?: criteri(?:a|on))?\s*:\s*", re.IGNORECASE)
 _MACHINE = re.compile(r"[a-z][a-z0-9_]*:[a-z0-9][a-z0-9_]*|(?:verify|validate)_[a-z_]+")
 _TAG = re.compile(r"\s*\[([A-Z][\w ]{1,30})\]\s*\Z")
@@ -162,15 +173,19 @@ class CriteriaReader:
         if self.shape in ("items", "text"):
             criteria = self._with_points(criteria, where)
         items = []
+        sections = {own for own, _ in criteria if own}
+        opposed = {own for own in sections if is_opposed(own, sections - {own})}
         for number, (own, criterion) in enumerate(criteria, start=1):
             place = f"{where}, item {number}"
-            item = self._item(criterion, own or section, guidelines, place)
+            item = self._item(criterion, own or section, guidelines, place, own in opposed)
             if section_weights is not None:
                 share = section_weights.get(own or "")
                 if not is_number(share):
                     raise ChecklistError(f"{place}: the section {own!r} has no weight; got {share!r:.60}.")
                 item["weight"] = share * item["weight"]
             items.append(item)
+        if "weight" not in self.keys and self.source == "rows" and "category" not in self.needed:
+            self._refuse_ranks(items, where)
         origin = value if isinstance(value, Mapping) else {}
         source = origin.get("source_method") or origin.get("source") or self.source
         checklist = Checklist.parse({"items": items, "source": source, "model": origin.get("model")}, where)
@@ -186,10 +201,18 @@ class CriteriaReader:
         guidelines = None
         value = table_of(value) or value
         self._refuse_levels(value, where)
+        if isinstance(value, str) and self.source == "rows" and len(_QUESTIONS.findall(value)) > 1:
+            raise ChecklistError(f"{where}: {value!r:.60} holds several questions; write them as a list.")
         while isinstance(value, Mapping):
             key = next((key for key in _LISTS if key in value), None)
             lists = [decoded(entry) for entry in value.values()]
+            if key is None and value and all(answer_in(entry) for entry in lists):
+                return None, [
+                    (None, {self.keys["question"]: n, _ANSWERED: a}) for n, a in zip(value, lists, strict=True)
+                ]
             if key is None and value and all(isinstance(entry, str) for entry in lists):
+                if all(number_in(entry) is not None for entry in lists):
+                    return None, [(None, {self.keys["question"]: n, _POINTS: w}) for n, w in value.items()]
                 return None, [(str(name), entry) for name, entry in value.items()]
             if key is None and value and all(isinstance(entry, Mapping) for entry in lists):
                 if not all(isinstance(entry.get("criteria"), list) for entry in lists):
@@ -257,7 +280,7 @@ class CriteriaReader:
     def _levels(self, value: Any, where: str) -> tuple[None, list[tuple[None, Any]]]:
         """One item whose options are the levels of a grade."""
         options = scaled(levels_of(value, self.words))
-        if options is None or doubtful_levels(value):
+        if options is None or doubtful_levels(value) or has_signed_keys(value):
             self._refuse_levels(value, where)
         if options is None:
             raise ChecklistError(
@@ -347,8 +370,11 @@ class CriteriaReader:
 
     # --- one item ----------------------------------------------------------------------------------------------------
 
-    def _item(self, criterion: Any, section: str | None, guidelines: str | None, where: str) -> dict[str, Any]:
+    def _item(
+        self, criterion: Any, section: str | None, guidelines: str | None, where: str, opposed: bool = False
+    ) -> dict[str, Any]:
         if isinstance(criterion, str):
+            criterion = without_box(criterion)
             tag = _TAG.search(criterion)
             section, criterion = (tag.group(1), criterion[: tag.start()]) if tag else (section, criterion)
             criterion = {self.keys["question"]: criterion}
@@ -356,9 +382,11 @@ class CriteriaReader:
             raise ChecklistError(f"{where}: expected a mapping, got {type(criterion).__name__} {criterion!r:.60}.")
         rest = dict(criterion)
         keys = self.keys if self.shape == "items" else {part: part for part in PARTS}
-        part = {name: _taken(rest, key) for name, key in keys.items()}
+        part = {name: rest.pop(key) if key in rest else taken(rest, key) for name, key in keys.items()}
         if _POINTS in rest:
             part["weight"] = rest.pop(_POINTS)
+        if _ANSWERED in rest:
+            part["expected"] = rest.pop(_ANSWERED)
         options = self._options(part.get("options"), where) or self._levels_in(rest)
         text = part.get("question")
         if text is None and options:
@@ -379,19 +407,23 @@ class CriteriaReader:
         elif category is None and (section is None or holds_faults(section) == "no"):
             named, text = fault_named(text)
             category = named
-        category = category or _axis(rest) or section or rest.pop("name", None)
+        category = category or axis_of(rest) or section or rest.pop("name", None)
         category = None if category is None else str(category)
-        if options is None and plain(category) in SCALES and "category" not in self.needed:
+        if category and options is None and plain(category) in SCALES and "category" not in self.needed:
             raise ChecklistError(
                 f"{where}: {category!r} asks for a grade, and no levels are given; list them under 'options' (a "
                 "label and a value from 0 to 1 each)."
             )
+        if options is None and holds_levels(text):
+            how = "list them under 'options' (a label and a value from 0 to 1 each)"
+            raise ChecklistError(f"{where}: {text!r:.80} has the levels of a grade inside; {how}.")
         weight = self._weight(part.get("weight"), keys.get("weight"), where, criterion, category)
         check = self._check(part.get("check"), text, rest, where)
-        if isinstance(check, Mapping) and _MACHINE.fullmatch(text.strip()):
+        machine = " " not in text.strip() and _MACHINE.fullmatch(text.strip())
+        if machine and isinstance(check, Mapping):
             text = question_of_instruction(check)
         item: dict[str, Any] = {"weight": weight, "options": options, "check": check, "category": category}
-        if _MACHINE.fullmatch(text.strip()) and check is None:
+        if machine and check is None:
             raise ChecklistError(
                 f"{where}: {text.strip()!r} is the name of an instruction that no code check of this package answers, "
                 f"and no question for a model."
@@ -402,12 +434,14 @@ class CriteriaReader:
         item["required"], item["id"] = required, part.get("id")
         expected = part.get("expected")
         if expected is not None:
-            item["options"] = _expecting(expected, options, where, keys["expected"])
+            item["options"] = expecting(expected, options, where, keys.get("expected", text))
         if options is None and check is None:
-            item["weight"] = self._signed(weight, text, category, where)
+            item["weight"] = self._signed(weight, text, category, where, opposed)
         for name in ("required", "options", "check"):
-            self.counts.taken[name] += bool(item.get(name))
-        self.leave("", rest, where)
+            if item[name]:
+                self.counts.taken[name] += 1
+        if rest:
+            self.leave("", rest, where)
         item["question"] = question_of(text, item["options"] is not None or check is not None, guidelines)
         return item
 
@@ -447,9 +481,10 @@ class CriteriaReader:
             )
         return weight
 
-    def _signed(self, weight: float, text: str, category: str | None, where: str) -> float:
+    def _signed(self, weight: float, text: str, category: str | None, where: str, opposed: bool) -> float:
         """The weight with the sign that the section and the text give it: what a good response avoids is no fault."""
-        faults = holds_faults(category)
+        faults = holds_faults(category) if category else "no"
+        faults = "perhaps" if opposed and faults == "no" else faults
         if weight > 0 and faults == "yes":
             weight = -weight
         elif weight > 0 and faults == "perhaps" and "category" not in self.needed:
@@ -483,7 +518,7 @@ class CriteriaReader:
         if isinstance(tags, Mapping) and tags.get("verifier") == "rule":
             name, arguments = str(tags.get("function") or name), tags.get("parameters")
             rest.pop("tags")
-        elif not _MACHINE.fullmatch(name):
+        elif " " in name or not _MACHINE.fullmatch(name):
             if isinstance(tags, Mapping) and tags.get("verifier") == "llm":
                 rest.pop("tags")
             return None
@@ -506,7 +541,8 @@ class CriteriaReader:
             options = [{"label": str(label), "value": value} for label, value in options.items()]
         if not isinstance(options, list) or not all(isinstance(option, Mapping) for option in options):
             raise ChecklistError(
-                f"{where}: 'options' must be a list of mappings with 'label' and 'value', got {options!r:.60}."
+                f"{where}: 'options' must be a list of mappings with 'label' and 'value', got {options!r:.60}; for "
+                f"something else, --drop {self.keys.get('options', 'options')}."
             )
         parsed = []
         for option in options:
@@ -518,32 +554,51 @@ class CriteriaReader:
 
     def _levels_in(self, rest: dict[str, Any]) -> list[dict[str, Any]] | None:
         """The options of a criterion with its levels in a list or mapping, or in keys such as "1" and "score_5"."""
+        if not rest:
+            return None
         for key in _LEVELS:
             levels = decoded(rest.get(key))
             if isinstance(levels, list | Mapping) and (options := options_of(levels)):
                 rest.pop(key)
                 return options
-        texts = {
-            key: text
-            for key, text in rest.items()
-            if isinstance(text, str) and len(levels_of({key: text}, self.words)) == 1
-        }
+        texts = {key: text for key, text in rest.items() if isinstance(text, str)}
+        if len(texts) > 1:
+            texts = {key: text for key, text in texts.items() if len(levels_of({key: text}, self.words)) == 1}
         if options := scaled(levels_of(texts, self.words)) if len(texts) > 1 else None:
             for key in texts:
                 rest.pop(key)
         return options
+
+    def _refuse_ranks(self, items: list[dict[str, Any]], where: str) -> None:
+        """Raise an error for criteria that have ranks instead of weights, unless one table has all of them."""
+        kinds = {plain(item["category"] or ""): item["category"] for item in items if item["weight"] > 0}
+        ranks = [word for word in kinds if is_rank(word)]
+        tables = [self.words] if self.words else [table for table in WORDS if len(ranks) == len(kinds)]
+        if not ranks or len(kinds) < 2 or any(all(kinds[r].lower() in table for r in ranks) for table in tables):
+            return
+        names = ", ".join(repr(kinds[word]) for word in ranks)
+        numbers = " ".join(f"--weights '{kinds[word]}=NUMBER'" for word in ranks)
+        raise ChecklistError(
+            f"{where}: {names} may be ranks with different weights; give them numbers with {numbers}."
+        )
 
     def _refuse_levels(self, value: Any, where: str) -> None:
         """Raise an error for values that may be the levels of one grade instead of criteria."""
         shape = "describe the format in a YAML file with 'shape: levels' or 'shape: items' (--format mine.yaml)"
         if self.source != "rows":
             return
+        graded = next((key for key in value[0] if names_grades(value, key)), None) if are_mappings(value) else None
+        if graded is not None and graded not in self.keys.values():
+            raise ChecklistError(f"{where}: {graded!r} has the names of levels, so these may be one grade; {shape}.")
         if names_levels(value):
             one = next(iter(value))
             raise ChecklistError(
                 f"{where}: the keys {keys_of(value)} are names of levels; give them their numbers with --weights "
                 f"{one}=NUMBER."
             )
+        if has_signed_keys(value):
+            what = f"the keys {keys_of(value)} have signs, so they may be weights"
+            raise ChecklistError(f"{where}: {what}; write the weight into each criterion.")
         if doubtful_levels(value):
             raise ChecklistError(f"{where}: the keys {keys_of(value)} may be levels or numbers of criteria; {shape}.")
         key = self.keys.get("weight")
@@ -567,7 +622,9 @@ class CriteriaReader:
             return criteria
         key, weight = self.keys["question"] if self.shape == "items" else "question", self.keys.get("weight", "weight")
         ones = [one if isinstance(one, Mapping) else {key: one} for _, one in criteria]
-        if any(at(one, weight) is not None or not isinstance(one.get(key), str) for one in ones):
+        if any(one.get(weight) is not None or at(one, weight) is not None for one in ones):
+            return criteria
+        if not all(isinstance(one.get(key), str) for one in ones):
             return criteria
         signs = {one[key].lstrip()[:2] for one in ones}
         if {"+ ", "- "} <= signs or {"+ ", "− "} <= signs:
@@ -582,6 +639,11 @@ class CriteriaReader:
                 for (section, _), one, points in zip(criteria, ones, found, strict=True)
                 if points
             ]
+        if self.source == "rows" and (end := doubtful_ends([one[key] for one in ones])):
+            raise ChecklistError(
+                f"{where}: every criterion has something like {end!r} at its beginning or end, which may be a weight "
+                "or an answer; write it into a key of its own (--item-key weight=KEY or expected=KEY)."
+            )
         for number, (one, points) in enumerate(zip(ones, found, strict=True), 1):
             if (points and "%" not in str(points[1])) or mentions_points(one[key]):
                 raise ChecklistError(
@@ -594,21 +656,27 @@ class CriteriaReader:
         self, row: Mapping[str, Any], criteria: list[tuple[str | None, Any]], where: str
     ) -> list[tuple[str | None, Any]]:
         """The criteria with the parts that stand beside them, one value per item."""
-        mappings = [one if isinstance(one, Mapping) else {self.keys["question"]: one} for _, one in criteria]
+        mappings: list[Mapping[str, Any]] | None = None
         for part, key in self.keys.items():
-            if part == "question" or any(at(one, key) is not None or key in one for one in mappings):
+            if part == "question" or (beside := decoded(at(row, key))) is None and part not in self.needed:
                 continue
-            beside = decoded(at(row, key))
+            mappings = mappings or [
+                one if isinstance(one, Mapping) else {self.keys["question"]: one} for _, one in criteria
+            ]
+            if any(key in one or at(one, key) is not None for one in mappings):
+                continue
             if len(criteria) == 1 and isinstance(beside, str | int | float):
                 beside = [beside]
             if not isinstance(beside, list) or len(beside) != len(criteria):
                 if part in self.needed:
-                    raise _not_per_item(where, key, len(criteria), beside)
+                    raise not_per_item(where, key, len(criteria), beside)
                 continue
             beside = [
                 ", ".join(v) if isinstance(v, list) and all(isinstance(t, str) for t in v) else v for v in beside
             ]
             mappings = [{**one, key: value} for one, value in zip(mappings, beside, strict=True)]
+        if mappings is None:
+            return criteria
         return [(section, one) for (section, _), one in zip(criteria, mappings, strict=True)]
 
     def leave(self, what: str, rest: Mapping[Any, Any], where: str) -> None:
@@ -630,71 +698,3 @@ class CriteriaReader:
                     f"means. {way}, or drop it with --drop {key}."
                 )
             self.counts.dropped[name] += 1
-
-
-def question_of(text: str, as_it_is: bool = False, guidelines: str | None = None) -> str:
-    """The question that is asked about a criterion: itself if it is a question, otherwise whether it is true.
-
-    Args:
-        text (`str`): The criterion.
-        as_it_is (`bool`): Whether it has options or a check, and is not asked with yes or no.
-        guidelines (`str`, *optional*): A text to show before it.
-    """
-    text = text.strip()
-    if not as_it_is and not is_question(text) and not is_asked(text) and (text.endswith(".") or not _ASKS.match(text)):
-        text = STATEMENT.format(statement=text)
-    return text if not guidelines else f"{guidelines.strip()}\n\n{text}"
-
-
-def keys_of(value: Mapping[Any, Any]) -> str:
-    """The keys of a mapping, for error messages."""
-    return ", ".join(map(str, value)) or "none"
-
-
-def _taken(rest: dict[str, Any], key: str) -> Any:
-    """The value at a dotted key, which is removed; what stands around it is left under dotted keys. Of a key with a
-    star, the only value that is not null."""
-    if key in rest:
-        return rest.pop(key)
-    if "*" in key:
-        outer, _, pattern = key.rpartition(".")
-        inner = at(rest, outer)
-        names = [name for name, found in inner.items() if fnmatch(name, pattern) and found is not None]
-        return _taken(rest, f"{outer}.{names[0]}") if len(names) == 1 else None
-    value = at(rest, key)
-    if value is not None:
-        outer = next(name for name in rest if key.startswith(f"{name}."))
-        inner = decoded(rest[outer])
-        rest.pop(outer)
-        name = key[len(outer) + 1 :]
-        rest |= {f"{outer}.{other}": content for other, content in inner.items() if other != name.partition(".")[0]}
-    return value
-
-
-def _axis(rest: dict[str, Any]) -> str | None:
-    """The first tag "axis:…" of a HealthBench criterion, or else "cluster:…"; it is removed from the tags."""
-    tags = rest.get("tags")
-    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-        return None
-    tag = next((tag for kind in ("axis:", "cluster:") for tag in tags if tag.startswith(kind)), None)
-    if tag is None:
-        return None
-    rest["tags"] = [other for other in tags if other != tag]
-    return tag.partition(":")[2]
-
-
-def _expecting(expected: Any, options: Any, where: str, key: str) -> list[dict[str, Any]] | None:
-    """The options of a question with an expected answer; None for yes, which is what items expect."""
-    answer = ANSWERS.get(str(expected).strip().lower())
-    if answer is None or options is not None:
-        raise ChecklistError(
-            f"{where}: {key!r} must be yes or no, for a question without options; got {expected!r:.60}."
-        )
-    return None if answer == YES else [{"label": YES, "value": 0.0}, {"label": NO, "value": 1.0}]
-
-
-def _not_per_item(where: str, key: str, count: int, value: Any) -> ChecklistError:
-    return ChecklistError(
-        f"{where}: {key!r} must be a key of the items, or a column with a list of {count} values (one per item); "
-        f"got {value!r:.60}."
-    )

@@ -30,8 +30,9 @@ from checklist_rewards.datasets.columns import (
     prompt_of,
     request_of,
 )
-from checklist_rewards.datasets.criteria import PARTS, Counts, CriteriaReader, keys_of
+from checklist_rewards.datasets.criteria import PARTS, Counts, CriteriaReader
 from checklist_rewards.datasets.meanings import LOSES_A_SCORE, holds_faults, is_number
+from checklist_rewards.datasets.parts import keys_of
 from checklist_rewards.datasets.pitfalls import POLARITIES
 from checklist_rewards.datasets.rubrics import (
     AROUND,
@@ -50,7 +51,7 @@ from checklist_rewards.datasets.sources import read_source
 from checklist_rewards.datasets.texts import levels_of
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import write_text
-from checklist_rewards.files.cells import at, decoded, messages_in, without
+from checklist_rewards.files.cells import at, decoded, messages_in, places, without
 from checklist_rewards.files.rows import Row, write_rows
 from checklist_rewards.pipelines.files import FORMATS as DOCUMENTS
 from checklist_rewards.pipelines.files import read_model
@@ -389,6 +390,7 @@ def _rows(rows: Iterator[Row], format: Format, reader: CriteriaReader, how: _Set
         if format.prompt and not (format.promptless and all(key not in data for key in format.prompt)):
             columns[PROMPT] = _prompt(row, format)
             request_of(columns[PROMPT], None, row.where)
+            _check_prompt(columns[PROMPT], row, format, how)
         if format.target:
             columns[TARGET] = at(data, format.target)
         if format.reference and (reference := at(data, format.reference)) is not None:
@@ -517,6 +519,13 @@ def _prompt(row: Row, format: Format) -> Any:
         value = messages_in(value)
         if isinstance(value, Mapping) and isinstance(value.get("messages"), list):
             value = value["messages"]
+        elif isinstance(value, Mapping) and "user" in value and {*value} <= {"system", "user"}:
+            value = [{"role": role, "content": value[role]} for role in ("system", "user") if value.get(role)]
+        elif isinstance(value, Mapping):
+            raise SampleError(
+                f"{row.where}: {key!r} must be a text or messages, got a mapping with the keys {keys_of(value)}; name "
+                f"one with --prompt-key {key}.KEY."
+            )
         if (
             isinstance(value, list)
             and value
@@ -525,6 +534,33 @@ def _prompt(row: Row, format: Format) -> Any:
             value = [{"role": _ROLES[m["from"]], "content": m.get("value")} for m in value]
         values[key] = value
     return prompt_of(values, format.prompt, row.where)
+
+
+def _check_prompt(prompt: Any, row: Row, format: Format, how: _Settings) -> None:
+    """Look at what a prompt leaves open.
+
+    Raises:
+        SampleError: If it has an answer at its end, or a placeholder that another column fills.
+    """
+    if format.name != ROWS or how.prompt_key is not None:
+        return
+    if isinstance(prompt, list) and isinstance(prompt[-1], Mapping) and prompt[-1].get("role") == "assistant":
+        if not is_own(at(row.data, format.checklist)):
+            raise SampleError(
+                f"{row.where}: the messages in {format.prompt[0]!r} end with an answer of the assistant; move it to a "
+                f"column of its own (--target-key), or keep it in the prompt with --prompt-key {format.prompt[0]}."
+            )
+    if isinstance(prompt, str) and "{" in prompt:
+        for name in _PLACEHOLDER.findall(prompt):
+            found = [key for key, value in places(row.data, depth=2) if key.rpartition(".")[2] == name]
+            if found:
+                raise SampleError(
+                    f"{row.where}: the prompt has the placeholder {{{name}}}, which {found[0]!r} may fill; write it "
+                    f"into the prompt, or keep the text as it is with --prompt-key {format.prompt[0]}."
+                )
+
+
+_PLACEHOLDER = re.compile(r"\{+\s*(\w+)\s*\}+")
 
 
 def _turns(row: Row, keys: Sequence[str]) -> list[dict[str, str]]:

@@ -8,7 +8,8 @@ sections hold faults.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import Any, Literal
 
 from checklist_rewards.checklists import NO, YES
@@ -16,10 +17,11 @@ from checklist_rewards.datasets.texts import GRADES, number_in
 from checklist_rewards.files.cells import decoded
 
 LOSES_A_SCORE = re.compile(
-    r"weight|points|score|importance|priorit|severity|mandatory|pass_criteria|pass_if|applies_if|only_if|depends|annotations|penal|deduct|polarit"
-    r"|negative|positive|invert|revers|direction|expected|desired|threshold|gate|veto|(?:sub|child).*(?:items|criteri)"
+    r"weight|points|score|importance|priorit|severity|mandatory|(?:pass|fail|award)_?(?:criteri|condition|if|on|when)"
+    r"|applies_if|only_if|depends|annotations|penal|deduct|polarit|negative|positive|invert|revers|direction|expected"
+    r"|desired|threshold|gate|veto|(?:sub|child).*(?:items|criteri)|gewicht|punkte|poids|puntos|ponder|权重|分值|分数"
     r"|\A(?:levels?|scale|anchors|grades?|choices|scoring|ratings?|signs?|required|options|check|marks?|bonus|children"
-    r"|sub_?(?:tasks|questions))\Z",
+    r"|sub_?(?:tasks|questions)|tier|effect|peso|pontos|disabled|deprecated)\Z",
     re.IGNORECASE,
 )
 """Keys that are only dropped if the user names them."""
@@ -39,23 +41,43 @@ _COUNTERS = re.compile(
 """Keys whose numbers are no part of a score."""
 _RANKS = frozenset(
     "high medium low must should could required mandatory optional p0 p1 p2 p3 p4 blocker minor major critical "
-    "essential important additional trivial".split()
-) | {"nice to have", "must have", "should have", "could have"}
-_PREFIX = re.compile(r"\s*(?:\[([^\[\]]{1,30})\]|\(([^()]{1,30})\)|([^:.!?]{1,30}):|[❌✗✘👎⛔🚫])[:\s]\s*")
+    "essential important additional trivial crucial bonus".split()
+) | {"nice to have", "must have", "should have", "could have", "wont have", "good to have"}
+_PREFIX = re.compile(r"\s*(?:\[([^\[\]]{1,30})\]|\(([^()]{1,30})\)|([^:.!?]{1,30}):|([❌✗✘👎⛔🚫]))[:\s]\s*")
 _SIGN = re.compile(r"invert|revers|negat|bad|penal|deduct|pitfall|fault|sign", re.IGNORECASE)
-_GATE = re.compile(r"required|mandatory|must|hard|gate|veto|critical|essential", re.IGNORECASE)
+_GATE = re.compile(r"required|mandatory|must(?!_be)|hard|gate|veto|critical|essential", re.IGNORECASE)
+_ANSWER = re.compile(r"\A(?:y|n)\Z|\b(?:yes|no|true|false)\b", re.IGNORECASE)
 _NOT_RANKED = re.compile(r"difficult|confiden|complex|quality|lang", re.IGNORECASE)
 _BAD = re.compile(
-    r"(?:negatives?|penalt(?:y|ies)|deductions?|demerits?|bad|violations?|pitfalls?|cons|must not|should not|do not"
-    r"|donts?|never|avoid|forbidden|prohibited|undesir(?:ed|able)|unwanted|red flags?|weaknesses|disqualifiers?)"
-    r"(?: (?:criteri(?:a|on)|items?|points?|rules?|rubrics?|aspects?|behaviou?rs?|have|include|contain|do|be))?"
+    r"(?:negatives?|penalt(?:y|ies)|deductions?|demerits?|malus|bad|violations?|pitfalls?|cons?|not|must not"
+    r"|should not|do not|donts?|never|avoid|exclude[sd]?|exclusions?|forbidden|prohibited|disallowed|not allowed"
+    r"|unwanted|undesir(?:ed|able)|red flags?|weaknesses|disqualifiers?|deal ?breakers?|fail(?:s|ed)?(?: if| when)?"
+    r"|minus|[-−–]"
+    r"|(?:failure|rejection) criteri(?:a|on)"
+    r"|revers(?:e|ed)|inverse|subtract(?:s|ive|ions?)?|deduct(?:s|ive)?"
+    r"|verboten|abzüge?|interdits?|à éviter|prohibido|evitar|禁止|扣分项?|减分项?|負面|负面|減点)"
+    r"(?: (?:criteri(?:a|on)|items?|points?|rules?|rubrics?|aspects?|signs?|behaviou?rs?|have|include|contain|do|be))?"
 )
-_PERHAPS_BAD = re.compile(r"(?:common )?(?:errors?|mistakes?|faults?|failures?|flaws?)")
+"""Names of kinds and sections of faults, in the forms of [`plain`]."""
+_PERHAPS_BAD = re.compile(
+    r"(?:[^ ]+ ){0,2}(?:errors?|mistakes?|faults?|failures?|flaws?|problems|violations|weaknesses|defects|fehler"
+    r"|mängel|erreurs?|errores|错误)"
+)
+_GOOD = re.compile(
+    r"(?:pros|strengths?|positives?|good|green flags?|includes?|dos?|pass(?:es|ed)?|plus|\+|rewards?|merits?|credits?"
+    r"|allowed|desired|wanted)"
+    r"(?: (?:criteri(?:a|on)|items?|points?|rules?|aspects?|signs?|behaviou?rs?|if|when))?"
+)
+_OFF = frozenset("deprecated disabled inactive deleted removed retired draft archived obsolete skip skipped".split())
+_INSIDE = re.compile(r"any_?of|all_?of|one_?of|alternatives|items|questions|checks|rules|claims|facts|requirements")
+_INLINE_LEVEL = re.compile(r"(?:\A|[;,.|(\n]|\s-)\s*\(?(\d{1,3})\)?\s*(?:points?|pts?)?\s*[:=–-]\s*[^\W\d]")
 
 
-def plain(name: Any) -> str:
+@lru_cache(maxsize=4096)
+def plain(name: str | None) -> str:
     """A name in lower case, with spaces: "Must_Not-have" is "must not have"."""
-    return re.sub(r"[\s_-]+", " ", str(name).strip().lower()).replace("'", "")
+    text = re.sub(r"[\s_-]+", " ", str(name).strip().lower()).replace("'", "").strip()
+    return text or str(name).strip()
 
 
 def is_number(value: Any) -> bool:
@@ -63,22 +85,44 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+@lru_cache(maxsize=4096)
 def holds_faults(section: str | None) -> Literal["yes", "perhaps", "no"]:
     """Whether the criteria of a section or of a kind are faults, by its name."""
     name = plain(section)
     return "yes" if _BAD.fullmatch(name) else "perhaps" if _PERHAPS_BAD.fullmatch(name) else "no"
 
 
+def is_opposed(section: str, others: Collection[str]) -> bool:
+    """Whether the only other section is one of good signs ("strengths"), so that this one may hold faults."""
+    return (
+        len(others) == 1
+        and all(_GOOD.fullmatch(plain(name)) for name in others)
+        and not _GOOD.fullmatch(plain(section))
+    )
+
+
+def is_rank(name: str | None) -> bool:
+    """Whether a section or a kind is a rank ("must", "nice to have"), which may stand for a weight."""
+    return plain(name) in _RANKS
+
+
+def holds_levels(text: str) -> bool:
+    """Whether a text has the levels of a grade inside ("0: wrong; 2: right")."""
+    numbers = [int(number) for number in _INLINE_LEVEL.findall(text)]
+    return len(numbers) > 1 and (sorted(set(numbers)) in (numbers, numbers[::-1]))
+
+
 def fault_named(text: str) -> tuple[str | None, str]:
-    """The name of a fault that a text begins with, and the text without it.
+    """The name of a fault or of a rank that a text begins with, and the text without it.
 
     >>> fault_named("[Negative] Names Timbuktu."), fault_named("Note: names Bamako.")
     (('Negative', 'Names Timbuktu.'), (None, 'Note: names Bamako.'))
     """
     if found := _PREFIX.match(text):
-        name = next((part for part in found.groups() if part), "")
-        if not name.strip() or holds_faults(name) == "yes":
-            return name.strip() or "negative", text[found.end() :]
+        *names, sign = found.groups()
+        name = next((part.strip() for part in names if part and part.strip()), "")
+        if sign or (name and (holds_faults(name) == "yes" or is_rank(name))):
+            return name or "negative", text[found.end() :]
     return None, text
 
 
@@ -99,7 +143,12 @@ def way_to_keep(key: str, value: Any, *, inside: bool = True, numbers: bool = Tr
         inner = next((name for name in value if LOSES_A_SCORE.search(str(name))), None)
         if inner is not None:
             return f"Map it to a field of the items (such as --item-key weight={key}.{inner})"
-    if inside and (isinstance(value, bool) or (isinstance(value, str) and value.strip().lower() in ANSWERS)):
+    if inside and isinstance(value, str) and plain(value) in _OFF:
+        return "Remove the criteria that are not in use"
+    if inside and isinstance(value, str) and holds_levels(value):
+        return "List the levels under 'options' (a label and a value from 0 to 1 each)"
+    answers = isinstance(value, str) and len(value) < 30 and _ANSWER.search(value) is not None
+    if inside and (isinstance(value, bool) or answers):
         if _SIGN.search(key):
             return "Write the sign into the weights"
         gate = f"Map it with --item-key required={key} if it makes a gate"
@@ -109,11 +158,13 @@ def way_to_keep(key: str, value: Any, *, inside: bool = True, numbers: bool = Tr
     words = value if isinstance(value, list) else [value]
     if inside and isinstance(value, list) and any(isinstance(word, Mapping) for word in words):
         return "Write its entries as criteria of their own"
+    if inside and isinstance(value, list) and words and _INSIDE.fullmatch(key.lower()):
+        return "Write its entries as criteria of their own"
     if inside and isinstance(value, str) and plain(key) in GRADES:
         return f"Give the levels their numbers with --weights {key}=NUMBER"
     if inside and not _NOT_RANKED.search(key):
         for word in words:
-            if isinstance(word, str) and (plain(word) in _RANKS or _BAD.fullmatch(plain(word))):
+            if isinstance(word, str) and len(word) < 40 and (is_rank(word) or _BAD.fullmatch(plain(word))):
                 return f"Map it with --item-key weight={key} and --weights {word}=NUMBER, or --item-key category={key}"
     if not LOSES_A_SCORE.search(key):
         return None

@@ -245,7 +245,9 @@ def inferred(
         if shape == "tree"
         else {}
     )
-    keys = tuple(prompt) if prompt is not None else prompt_keys(first, key)
+    keys = (
+        tuple(prompt) if prompt is not None else prompt_keys(first, key) or (("prompt",) if "prompt" in first else ())
+    )
     reference = next((name for name in first if name.lower() in REFERENCES and isinstance(first[name], str)), None)
     taken = {*keys, key.partition(".")[0]}
     return Format(
@@ -358,7 +360,7 @@ def _first(entries: Sequence[Mapping[str, Any]], names: Sequence[str], kind: Any
     """The first of `names` that is a key of all entries, with values of a kind; in the file's own spelling."""
     if not entries:
         return None
-    spelled = {_spelled(key): str(key) for key in reversed(entries[0])}
+    spelled = {_spelled(key): str(key) for key in entries[0]}
     for name in names:
         key = spelled.get(name)
         if key and all(isinstance(entry.get(key), kind) and not isinstance(entry.get(key), bool) for entry in entries):

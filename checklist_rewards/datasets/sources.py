@@ -102,7 +102,7 @@ def _of_file(path: Path) -> Iterator[Row]:
 def _is_criterion(entry: Mapping[str, Any]) -> bool:
     """Whether an entry of a list is a criterion (or a section of them), and not a row with a prompt."""
     return bool({"requirement", "criterion", "criteria", "weight", "points"} & entry.keys()) and not (
-        {"rubric", "rubrics", "checklist", "messages", "instruction"} & entry.keys()
+        {"rubric", "rubrics", "checklist", "messages", "instruction", "prompt"} & entry.keys()
     )
 
 

@@ -8,35 +8,64 @@ the capital."), and levels of a grade.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import yaml
+
+from checklist_rewards.generators.parsing import is_question
 
 _LINE = re.compile(r"^[ \t]*(?:(\d{1,3})([.):])|[-*•])[ \t]+")
 _HEADING = re.compile(r"#{1,6}[ \t]+(?P<marked>\S.*)|\*\*(?P<bold>[^*]+?):?\*\*:?|(?P<plain>[^:]{1,80}):")
+_YAML = re.compile(r"\s*- [\w ]+:\s[^\n]*\n {2,}[\w ]+:\s")
 _ROW = re.compile(r"^[ \t]*\|(.+)\|[ \t]*$", re.MULTILINE)
 _LEVEL_KEY = re.compile(r"\A(?:orig_)?score_?(\d{1,2})(?:_description)?\Z", re.IGNORECASE)
 _LEVEL_LINE = re.compile(
     r"^[ \t]*(?:[-*•][ \t]+)?\**(?:score|level|grade|rating)[ \t]*(\d{1,2})\**[ \t]*[:=)–-]\**[ \t]*", re.I | re.M
 )
 _NUMBER_LINE = re.compile(r"^[ \t]*(?:[-*•][ \t]+)?\**([+-]?\d{1,3})\**[ \t]*[.:=)–-]\**[ \t]+", re.MULTILINE)
-_NUMBER = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*(?:/\s*(?:10|100)|%|points?|pts?\.?|marks?)?\s*", re.IGNORECASE)
+_NUMBER = re.compile(r"\s*([+−-]?\d+(?:\.\d+)?)\s*(?:/\s*(?:10|100)|%|points?|pts?\.?|marks?)?\s*", re.IGNORECASE)
 _IN_BRACKETS = re.compile(r"\((\d+(?:\.\d+)?)\s*(?:points?|pts?\.?)?\)\Z", re.IGNORECASE)
 _UNIT = r"(?:points?|pts?\.?|marks?)"
-_AMOUNT = rf"[+-]\d+(?:\.\d+)?\s*(?:{_UNIT}|%)?|\d+(?:\.\d+)?\s*(?:{_UNIT}|%)"
+_AMOUNT = rf"[+−-]\d+(?:\.\d+)?\s*(?:{_UNIT}|%)?|\d+(?:\.\d+)?\s*(?:{_UNIT}|%)"
 _NAMED = r"(?:importance|weight|points|score)\s*[:=]\s*([^()\[\]]{1,20})"
 _BEFORE = re.compile(
-    rf"\A\s*(?:[\[(]\s*({_AMOUNT})\s*[\])]\s*[:–-]?|([+-]\d+(?:\.\d+)?)\s*:|([+-]?\d+(?:\.\d+)?\s*{_UNIT})\s*[:–-]"
+    rf"\A\s*(?:[\[(]\s*({_AMOUNT})\s*[\])]\s*[:–-]?|([+−-]\d+(?:\.\d+)?)\s*:|([+−-]?\d+(?:\.\d+)?\s*{_UNIT})\s*[:–-]"
     rf"|[\[(]{_NAMED}[\])])\s+",
     re.IGNORECASE,
 )
 _AFTER = re.compile(
-    rf"\s*(?:[\[(]\s*(?:worth\s+)?({_AMOUNT})\s*[\])]|[\[(]{_NAMED}[\])]|[–—:-]\s+([+-]?\d+(?:\.\d+)?\s*{_UNIT}))\s*\.?\s*\Z",
+    rf"\s*(?:[\[(]\s*(?:worth\s+)?({_AMOUNT})\s*[\])]|[\[(]{_NAMED}[\])]|[–—:-]\s+([+−-]?\d+(?:\.\d+)?\s*{_UNIT}))\s*\.?\s*\Z",
     re.IGNORECASE,
+)
+_LABELLED = re.compile(
+    rf"\A\s*([^:()\[\]]{{1,60}}?)\s*[\[(]\s*(?:weight\s*[:=]?\s*)?({_AMOUNT}|[01]?\.\d+)\s*[\])]\s*[:–—-]\s+",
+    re.IGNORECASE,
+)
+"""A label with its points: "Accuracy (40%): ..."."""
+_TASK = re.compile(r"\A\s*\[[ xX✓✔]?\]\s+")
+_DOUBTFUL = (
+    re.compile(r"\A\s*[+−-]\s?\d+(?:\.\d+)?(?=\s)"),
+    re.compile(
+        r"\s(?:[\[(]\s*(?:(?:weight|points?|score)\s*)?\d+(?:\.\d+)?\s*[\])]|[x×/]\s?\d+(?:\.\d+)?)\s*\Z", re.I
+    ),
+    re.compile(
+        r"[?？]\s*(?:[\[(]\s*(?:yes|no|true|false|y|n)\s*[\])]|(?:[-=]+>|[→:])\s*(?:yes|no|true|false|y|n))\s*\.?\s*\Z",
+        re.I,
+    ),
+    re.compile(r"\A\s*(?:[*★⭐]\s?)+(?=\s|\w)"),
 )
 _POINTS = re.compile(
     rf"\b(?:worth|deduct|deduction of|subtract|minus|award|add|loses?)\s+(?:up to\s+)?[+-]?\d+(?:\.\d+)?\s*{_UNIT}\b",
     re.IGNORECASE,
 )
+_ASKS = re.compile(
+    r"(?:is|are|was|were|does|do|did|has|have|can|could|will|would|should)\s+"
+    r"(?:the|this|that|these|those|there|it|they|all|each|every|any|response|answer)\b",
+    re.IGNORECASE,
+)
+"""How a question begins that has lost its mark."""
+STATEMENT = "Does this describe the response?\n{statement}"
 GRADES = frozenset(
     "a a+ a- b b+ b- c c+ c- d e f excellent outstanding exemplary advanced proficient good satisfactory acceptable "
     "adequate average basic developing beginning emerging fair poor bad weak inadequate unsatisfactory unacceptable "
@@ -48,6 +77,25 @@ GRADES = frozenset(
 def is_asked(text: str) -> bool:
     """Whether a text ends with a question mark of any script."""
     return text.rstrip().endswith(("?", "？", "؟"))
+
+
+def question_of(text: str, as_it_is: bool = False, guidelines: str | None = None) -> str:
+    """The question that is asked about a criterion: itself if it is a question, otherwise whether it is true.
+
+    Args:
+        text (`str`): The criterion.
+        as_it_is (`bool`): Whether it has options or a check, and is not asked with yes or no.
+        guidelines (`str`, *optional*): A text to show before it.
+    """
+    text = text.strip()
+    if (
+        not as_it_is
+        and not ("?" in text and is_question(text))
+        and not is_asked(text)
+        and (text.endswith(".") or not _ASKS.match(text))
+    ):
+        text = STATEMENT.format(statement=text)
+    return text if not guidelines else f"{guidelines.strip()}\n\n{text}"
 
 
 def is_list(text: str) -> bool:
@@ -75,7 +123,7 @@ def entries_of(text: str) -> list[tuple[str | None, str]]:
     headings: list[str] = []
     for line in lines:
         mark = _LINE.match(line)
-        said = line[mark.end() :].strip() if mark else line.strip()
+        said = without_box(line[mark.end() :].strip() if mark else line.strip())
         if mark is None:
             if (name := _heading(said)) is not None:
                 heading, above = name, None
@@ -113,8 +161,11 @@ def doubtful_numbers(text: str) -> str | None:
     return None
 
 
-def table_of(text: Any) -> list[dict[str, str]] | None:
-    """The rows of a table in Markdown, by the names of its columns; None for any other value."""
+def table_of(text: Any) -> list[dict[str, Any]] | None:
+    """The rows of a table in Markdown, by the names of its columns, or of a list of mappings in YAML; None for any
+    other value."""
+    if isinstance(text, str) and _YAML.match(text):
+        return _yaml_of(text)
     if not isinstance(text, str) or text.count("|") < 6:
         return None
     rows = [[cell.strip() for cell in row.split("|")] for row in _ROW.findall(text)]
@@ -126,12 +177,22 @@ def table_of(text: Any) -> list[dict[str, str]] | None:
     return [dict(zip(names, row, strict=True)) for row in rows[2:]]
 
 
+def _yaml_of(text: str) -> list[dict[str, Any]] | None:
+    try:
+        entries = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return None
+    return entries if isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries) else None
+
+
 def points_in(text: str) -> tuple[str, str] | None:
     """A text without the points that it begins or ends with, and the points; None if it has none.
 
     >>> points_in("[+3] Names Bamako."), points_in("Names Bamako. (2 points)")
     (('Names Bamako.', '+3'), ('Names Bamako.', '2 points'))
     """
+    if found := _LABELLED.search(text):
+        return f"{found[1].strip('* ')}: {text[found.end() :]}", found[2]
     if found := _BEFORE.search(text):
         return text[found.end() :], next(filter(None, found.groups()))
     if found := _AFTER.search(text):
@@ -139,9 +200,25 @@ def points_in(text: str) -> tuple[str, str] | None:
     return None
 
 
+def without_box(text: str) -> str:
+    """An entry of a task list without its box: "[ ] Names Bamako."."""
+    return _TASK.sub("", text)
+
+
 def mentions_points(text: str) -> bool:
     """Whether a text says inside how many points it is worth."""
     return _POINTS.search(text) is not None
+
+
+def doubtful_ends(texts: Sequence[str]) -> str | None:
+    """What all texts begin or end with and may be a weight or an answer, such as "[3]", "x3", "+3" or "-> no"; None if
+    they do not."""
+    for pattern in _DOUBTFUL:
+        found = [pattern.search(text) for text in texts]
+        numbers = [match[0].strip() for match in found if match]
+        if texts and len(numbers) == len(texts) and (len(set(numbers)) > 1 or not numbers[0].strip("[]()").isdigit()):
+            return numbers[0]
+    return None
 
 
 def levels_of(value: Any, words: Mapping[str, float] | None = None, sure: bool = True) -> list[tuple[float, str]]:
@@ -202,6 +279,15 @@ def doubtful_levels(value: Any) -> bool:
     )
 
 
+def has_signed_keys(value: Any) -> bool:
+    """Whether the keys of a mapping are numbers with signs, which are weights sooner than levels."""
+    texts = isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values())
+    names = [str(key).strip() for key in value] if texts else []
+    if not names or any(number_in(name) is None for name in names):
+        return False
+    return any(name[0] == "+" for name in names) or (any(name[0] in "-−" for name in names) and "0" not in names)
+
+
 def options_of(levels: Any) -> list[dict[str, Any]] | None:
     """The options of a criterion from its levels: objects with a number and a text, or a mapping of one to the other.
     Their values go from 0 (the lowest) to 1. None if they cannot be read."""
@@ -222,7 +308,7 @@ def scaled(pairs: list[tuple[float, str]]) -> list[dict[str, Any]] | None:
 def number_in(text: str) -> float | None:
     """The number of a text such as "5", "90/100" or "3 points"; None if it is something else."""
     found = _NUMBER.fullmatch(text)
-    return float(found.group(1)) if found else None
+    return float(found.group(1).replace("−", "-")) if found else None
 
 
 def _pairs(levels: list[Any]) -> list[tuple[float, str]] | None:

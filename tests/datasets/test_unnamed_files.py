@@ -43,6 +43,18 @@ FAULTS = {
     "a name in brackets": {"rubric": [A, f"[Negative] {F}"]},
     "a name before a colon": {"rubric": [A, f"Don't: {F}"]},
     "a sign": {"rubric": [f"✅ {A}", f"❌ {F}"]},
+    "what is excluded": {"rubric": {"include": [A], "exclude": [F]}},
+    "when it fails": {"rubric": {"pass_if": [A], "fail_if": [F]}},
+    "good and bad signs": {"rubric": {"good_signs": [A], "bad_signs": [F]}},
+    "plus and minus": {"rubric": {"+": [A], "-": [F]}},
+    "German sections": {"rubric": {"Pflicht": [A], "Verboten": [F]}},
+    "not before a colon": {"rubric": [A, f"NOT: {F}"]},
+    "pro and con": {
+        "rubric": [{"text": A, "weight": 1, "kind": "pro"}, {"text": F, "weight": 1, "kind": "con"}],
+    },
+    "a malus": {
+        "rubric": [{"text": A, "type": "bonus", "weight": 1}, {"text": F, "type": "malus", "weight": 1}],
+    },
 }
 
 
@@ -78,6 +90,12 @@ WEIGHTS = {
     "points and a colon": {"rubric": [f"3 points: {A}", f"-2 points: {F}"]},
     "a table": {"rubric": f"| # | Criterion | Points |\n|---|---|---|\n| 1 | {A} | 3 |\n| 2 | {F} | -2 |"},
     "a mapping of texts": {"rubric": {A: 3, F: -2}},
+    "points behind a label": {"rubric": f"- Facts (3%): {A}\n- Tone (-2%): {F}"},
+    "a column with its unit": {
+        "rubric": f"| Criterion | Weight (%) |\n|---|---|\n| {A} | 3 |\n| {F} | −2 |",
+    },
+    "YAML in a cell": {"rubric": f"- criterion: {A}\n  weight: 3\n- criterion: {F}\n  weight: -2"},
+    "a mapping of texts to points in text": {"rubric": {A: "3 points", F: "-2 points"}},
     "marks": {"evaluation_criteria": [{"check": A, "marks": 3}, {"check": F, "marks": -2}]},
 }
 
@@ -85,7 +103,8 @@ WEIGHTS = {
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_weights_are_found_where_they_stand(tmp_path, name):
     [(_, checklist)] = imported(tmp_path, WEIGHTS[name]).rows
-    assert [(item.question.rpartition("\n")[2], item.weight) for item in checklist.items] == [(A, 3), (F, -2)]
+    found = [(item.question.rpartition("\n")[2].rpartition(": ")[2], item.weight) for item in checklist.items]
+    assert found == [(A, 3), (F, -2)]
 
 
 def test_kinds_in_words_are_weights_where_there_is_no_number(tmp_path):
@@ -142,6 +161,46 @@ def test_an_expected_no_earns_the_point_under_other_names(tmp_path, key, no, yes
     row = {"checklist": [{"question": "Is it rude?", key: no}, {"question": "Is it polite?", key: yes}]}
     [(_, checklist)] = imported(tmp_path, row).rows
     assert [item.values["no"] for item in checklist.items] == [1, 0]
+
+
+def test_a_mapping_of_questions_has_their_answers(tmp_path):
+    for no, yes in (("no", "yes"), (False, True)):
+        [(_, checklist)] = imported(tmp_path, {"checklist": {"Is it rude?": no, "Is it polite?": yes}}).rows
+        assert [(item.question, item.values["no"]) for item in checklist.items] == [
+            ("Is it rude?", 1),
+            ("Is it polite?", 0),
+        ]
+
+
+def test_boxes_of_a_task_list_are_no_part_of_the_criteria(tmp_path):
+    for rubric in (f"- [ ] {A}\n- [x] {B}", [f"[ ] {A}", f"[x] {B}"]):
+        [(_, checklist)] = imported(tmp_path, {"rubric": rubric}).rows
+        found = [(item.question.rpartition("\n")[2], item.weight) for item in checklist.items]
+        assert found == [(A, 1), (B, 1)]
+
+
+def test_ranks_get_the_numbers_that_the_user_names(tmp_path):
+    row = {"rubric": {"must": [A], "should": [B]}}
+    [(_, checklist)] = imported(tmp_path, row, weights={"must": 2, "should": 1}).rows
+    assert [item.weight for item in checklist.items] == [2, 1]
+
+
+def test_a_prompt_may_be_a_system_text_and_a_users(tmp_path):
+    row = {"prompt": {"system": "Be brief.", "user": ASK}, "rubric": [A]}
+    [(columns, _)] = imported_rows(jsonl(tmp_path / "a.jsonl", row)).rows
+    assert columns["prompt"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": ASK}]
+
+
+def test_a_prompt_that_is_open_is_kept_if_the_user_names_it(tmp_path):
+    row = REFUSED["a prompt with an answer"][0] | {"rubric": [A]}
+    [(columns, _)] = imported(tmp_path, row, prompt_key="prompt").rows
+    assert columns["prompt"] == row["prompt"]
+
+
+def test_a_list_in_yaml_with_prompts_is_rows(tmp_path):
+    (tmp_path / "a.yaml").write_text(f"- prompt: {ASK}\n  criteria:\n    - {{description: {A}, weight: 2}}\n")
+    [(columns, checklist)] = imported_rows(tmp_path / "a.yaml").rows
+    assert columns["prompt"] == ASK and [item.weight for item in checklist.items] == [2]
 
 
 def test_sections_of_a_text_are_categories(tmp_path):
@@ -274,6 +333,79 @@ REFUSED = {
         "'required' may be part of the score",
     ),
     "other things called check": (items({"criterion": A, "check": "manual"}), "'check' may be part of the score"),
+    "weights as keys": ({"rubric": {"+3": A, "-2": F}}, "the keys .3, -2 have signs, so they may be weights"),
+    "ranks of sections": (
+        {"rubric": {"must": [A], "should": [B]}},
+        "'must', 'should' may be ranks .*--weights 'must=NUMBER' --weights 'should=NUMBER'",
+    ),
+    "ranks as headings": (
+        {"rubric": f"## Critical\n- {A}\n## Nice to have\n- {B}"},
+        "'Critical', 'Nice to have' may be",
+    ),
+    "ranks before texts": ({"rubric": f"1. (critical) {A}\n2. (optional) {B}"}, "'critical', 'optional' may be ranks"),
+    "a rank of some": ({"rubric": [A, f"Bonus: {B}"]}, "'Bonus' may be ranks"),
+    "a section opposed to strengths": ({"rubric": {"strengths": [A], "gaps": [F]}}, "'gaps' may hold what a good"),
+    "a kind of errors": (
+        items({"criterion": A, "category": "tone"}, {"criterion": F, "category": "critical error"}),
+        "item 2: 'critical error' may hold .*--pitfalls fault",
+    ),
+    "criteria of a section under another key": (
+        {"sections": [{"name": "facts", "weight": 1, "items": [A]}]},
+        "'items' .*Write its entries as criteria of their own",
+    ),
+    "a sign in a word": (items({"criterion": F, "scoring_type": "reverse"}), "'scoring_type' .*it is 'reverse'"),
+    "an effect": (items({"criterion": F, "effect": "subtracts"}), "'effect' may be part of the score"),
+    "a weight in German": ({"rubric": [{"kriterium": A, "gewichtung": "hoch"}]}, "--item-key weight=gewichtung"),
+    "a tier": ({"rubric": [{"criterion": A, "tier": "T1"}]}, "--item-key weight=tier and --weights T1=NUMBER"),
+    "when it passes": (
+        items({"criterion": "Is it rude?", "pass_on": "answered no"}),
+        "'pass_on' .*--item-key expected=pass_on",
+    ),
+    "a criterion that is off": (
+        items({"criterion": A, "status": "deprecated"}),
+        "Remove the criteria that are not in use",
+    ),
+    "levels inside a text": (
+        items({"criterion": "Tone. 0: rude; 1: plain; 2: polite"}),
+        "item 1: 'Tone. 0: rude; 1: plain; 2: polite' has the levels of a grade inside",
+    ),
+    "levels inside another field": (
+        items({"criterion": A, "guide": "0: no city; 3: the city"}),
+        "'guide' .*List the levels under 'options'",
+    ),
+    "letters of a grade": (
+        {"rubric": [{"grade": "A", "description": A}, {"grade": "B", "description": B}]},
+        "'grade' has the names of levels, so these may be one grade",
+    ),
+    "several questions in one": ({"rubric": "Is it polite? Is it short?"}, "holds several questions; write them as a"),
+    "an answer behind a question": (
+        {"checklist": ["Is it short? [YES]", "Is it rude? [NO]"]},
+        "'\\? .YES.' at its beginning or end, which may be a weight or an answer",
+    ),
+    "an answer behind an arrow": (
+        {"checklist": "1. Is it short? -> yes\n2. Is it rude? -> no"},
+        "'\\? -> yes' at its",
+    ),
+    "numbers behind texts": ({"rubric": f"1. {A} (3)\n2. {B} (1)"}, "'.3.' at its beginning or end"),
+    "factors behind texts": ({"rubric": [f"{A} x3", f"{B} x1"]}, "'x3' at its beginning or end"),
+    "signed numbers before texts": ({"rubric": [f"+3 {A}", f"-2 {F}"]}, "'.3' at its beginning or end"),
+    "stars before texts": ({"rubric": [f"*** {A}", f"* {B}"]}, "at its beginning or end"),
+    "a weight behind a question": (
+        {"rubric": {"q1": "Is it short? (weight 3)", "q2": "Is it rude? (weight 1)"}},
+        "'.weight 3.' at its",
+    ),
+    "a prompt with an answer": (
+        {"prompt": [{"role": "user", "content": ASK}, {"role": "assistant", "content": "Bamako."}], "rubric": [A]},
+        "the messages in 'prompt' end with an answer of the assistant; .*--prompt-key prompt",
+    ),
+    "a prompt with a placeholder": (
+        {"prompt": "Capital of {country}?", "vars": {"country": "Mali"}, "rubric": [A]},
+        "the prompt has the placeholder .country., which 'vars.country' may fill",
+    ),
+    "a prompt of parts": (
+        {"prompt": {"topic": "Mali", "style": "short"}, "rubric": [A]},
+        "'prompt' must be a text or messages, got a mapping with the keys topic, style",
+    ),
     "an entry that is null": (
         {"rubric": [{"criterion": A, "weight": 1}, None]},
         "item 2: .*got .*None",
