@@ -109,7 +109,8 @@ class Work:
         """Refuse a judge that cannot work, and warn of the pocket model; neither if no item `asks` it."""
         if asks:
             self.pipeline.scorer.check()
-            warn_of_models(self.config.scorer.judge or self.judge.model)
+            if self.judge.backend != REMOTE:  # the model is the server's
+                warn_of_models(self.config.scorer.judge or self.judge.model)
 
     def engine(self, purpose: str, engine: Engine) -> Engine:
         """An engine as the command uses it: within its limits, and with a meter unless it judges. In a dry run, a
