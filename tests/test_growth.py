@@ -12,6 +12,7 @@ from checklist_rewards.chat import CompletionReader
 from checklist_rewards.checks import parse_check
 from checklist_rewards.checks.base import CHECKS, example_of
 from checklist_rewards.checks.programs import python_of
+from checklist_rewards.generators import find_requirements
 from checklist_rewards.judges.asking import Unreadable
 from checklist_rewards.judges.batch import json_of
 from checklist_rewards.monitor import text as monitored
@@ -77,6 +78,14 @@ UNITS = [
         "◁",
         "a. ",
     ),
+    *(
+        "the word rain twice ",
+        "at least 5 words and ",
+        "highlight 3 ",
+        'use "a" and ',
+        "no commas, ",
+        "repeat the request ",
+    ),
 ]
 
 
@@ -92,6 +101,7 @@ SEARCHES = {
     "a completion": READER.read,
     "a completion with control tokens": lambda text: READER.read(text, raw=text),
     "code blocks": python_of,
+    "a prompt": find_requirements,
     "JSON": _json,
     "repetition": monitored.repetition,
     "steering": monitored.steering,

@@ -15,10 +15,10 @@ from checklist_rewards.generators.constraints.generator import (
     ConstraintsGenerator,
     constraint_items,
     covering,
+    find_requirements,
     with_constraints,
 )
 from checklist_rewards.generators.constraints.reading import Requirement
-from checklist_rewards.generators.constraints.requirements import find_requirements
 
 __all__ = [
     "ConstraintsGenerator",

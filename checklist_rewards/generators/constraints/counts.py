@@ -125,13 +125,14 @@ _LEFT_OUT = pattern(
     |\bnot (?:be )?(?:included|counted|part of)\b[^.\n]{0,40}\b(?:words?|count|limit)\b
     |\b(?:not including|excluding|without counting) (?:the )?(?:title|references|citations|bibliography|headings|code
     |table
-    |signature|introduction|conclusion)"""
+    |signature|introduction|conclusion)""",
+    re.IGNORECASE,
 )
 _HIGHLIGHT = re.compile(r"\b(?:highlight|emphasi[sz]e|italici[sz]e|bold)(?:s|ed|ing|d)?\b[^,]{0,40}$")
 _HIGHLIGHTED = re.compile(
     r"[^.,;\n]{0,60}?\b(?:should|must|are|to) be (?:highlighted|emphasi[sz]ed|italici[sz]ed|in italics)\b"
 )
-_MARKUP = re.compile(r"\*|markdown|asterisk|italic|bold")
+_MARKUP = re.compile(r"\*|markdown|asterisk|italic|bold", re.IGNORECASE)
 _CAPITALS_FOR = pattern(
     r"""\b(?:(?:use|using|with|in) (?:all[- ]?caps|(?:all )?capital letters|upper-?case)|capitali[sz]e)\b
     (?: (?:letters|for|in|on|to|emphasi[sz]e|stress|write|highlight))*\s*$"""
@@ -219,7 +220,7 @@ def counted(start: int, end: int, kind: str, bounds: dict[str, int]) -> Requirem
 def _emphasis(view: PromptText, before: str) -> re.Match[str] | None:
     """The verb before a number, if it asks for Markdown emphasis: "highlight" alone may mean "mention"."""
     found = _HIGHLIGHT.search(before) if contains(before, ("highlight", "emphasi", "itali", "bold")) else None
-    if found and found.group().startswith(("highlight", "emphasi")) and not _MARKUP.search(view.text):
+    if found and found.group().startswith(("highlight", "emphasi")) and not view.anywhere(_MARKUP):
         return None
     return found
 
@@ -295,7 +296,7 @@ def _bounded(view: PromptText, found: Amount, kind: str, start: int, end: int) -
         return  # characters of a story
     if found.about:
         yield unexpressed(start, end, APPROXIMATE)
-    elif kind == "words" and _LEFT_OUT.search(view.text):
+    elif kind == "words" and view.anywhere(_LEFT_OUT):
         yield unexpressed(start, end, "a part of the response does not count")
     elif kind in _NOT_COUNTED:
         yield unexpressed(start, end, f"code does not count {kind}")
@@ -314,7 +315,7 @@ def _sections(view: PromptText, found: Amount, unit: re.Match[str], end: int, be
     if _divided(view, found.start):
         if not found.bare or _ASKED.search(before):
             yield required(found.start, end, {"type": "paragraphs", "separator": "***", **found.bounds})
-    elif marker := SECTION_MARK.search(view.prompt) or _SECTIONS_LIKE.search(view.prompt):
+    elif marker := view.anywhere(SECTION_MARK) or view.anywhere(_SECTIONS_LIKE):
         yield required(found.start, end, {"type": "sections", "marker": marker[1], **found.at_least})
 
 
@@ -384,7 +385,8 @@ def _times(view: PromptText, found: Amount, end: int, taken: set[int]) -> Iterat
 
 def _words_of(view: PromptText, found: Amount, first: int, text: str, taken: set[int]) -> Strings | None:
     """The words that are counted: the quoted strings next to the number, else the word after "the word"."""
-    near = [s for s in view.strings if first <= s.start and s.end <= first + len(text) and s.start not in taken]
+    given = view.strings_in(first, first + len(text))
+    near = [s for s in given if first <= s.start and s.end <= first + len(text) and s.start not in taken]
     if near:
         return next((strings for strings in reversed(near) if strings.end <= found.start), near[0])
     words = [match for match in _UNQUOTED_WORD.finditer(text) if match["word"] not in FUNCTION_WORDS]

@@ -84,6 +84,10 @@ _LIST_ITEM = re.compile(r"[ \t]*(?:[-*•]|\(?(?:\d{1,2}|[a-z])[.)])[ \t]")
 _NEW_SENTENCE = re.compile(r"\s+[A-Z]")
 
 
+LONGEST_CLAUSE = 500
+"""Number of characters of a clause that rules read around a position, so that long prompts take linear time."""
+
+
 class Strings(NamedTuple):
     """Quoted strings of one enumeration, such as "a", "b" or "c"."""
 
@@ -121,16 +125,23 @@ class PromptText:
         self.text = lower
         self._ends = self._ends_of_clauses(cased, quoted)
         self.strings = tuple(self._enumerations(quoted))
+        self._found: dict[re.Pattern[str], re.Match[str] | None] = {}
+
+    def anywhere(self, expression: re.Pattern[str]) -> re.Match[str] | None:
+        """The first match of a pattern in the whole prompt, which is searched once."""
+        if expression not in self._found:
+            self._found[expression] = expression.search(self.prompt)
+        return self._found[expression]
 
     def start_of_clause(self, position: int) -> int:
-        """Where the clause around a position starts."""
+        """Where the clause around a position starts, at most `LONGEST_CLAUSE` characters before it."""
         after = bisect_right(self._ends, position)
-        return self._ends[after - 1] if after else 0
+        return max(self._ends[after - 1] if after else 0, position - LONGEST_CLAUSE)
 
     def end_of_clause(self, position: int) -> int:
-        """Where the clause around a position ends."""
+        """Where the clause around a position ends, at most `LONGEST_CLAUSE` characters after it."""
         after = bisect_left(self._ends, position)
-        return self._ends[after] if after < len(self._ends) else len(self.text)
+        return min(self._ends[after] if after < len(self._ends) else len(self.text), position + LONGEST_CLAUSE)
 
     def before(self, position: int, most: int = 120) -> str:
         """The text of the clause before a position, at most its last `most` characters."""
@@ -146,7 +157,11 @@ class PromptText:
         if line == 0 or not _LIST_ITEM.match(self.text, line):
             return ""
         end = line
-        while line and (_LIST_ITEM.match(self.text, line) or self.text[line] == "\n"):
+        while (
+            line
+            and position - line < LONGEST_CLAUSE
+            and (_LIST_ITEM.match(self.text, line) or self.text[line] == "\n")
+        ):
             end = line - 1
             line = self.text.rfind("\n", 0, end) + 1
         header = self.text[line:end].rstrip()
@@ -154,7 +169,12 @@ class PromptText:
 
     def strings_at(self, position: int) -> Strings | None:
         """The quoted strings around a position."""
-        return next((strings for strings in self.strings if strings.start <= position < strings.end), None)
+        return next((strings for strings in self.strings_in(position, position) if position < strings.end), None)
+
+    def strings_in(self, start: int, end: int) -> tuple[Strings, ...]:
+        """The quoted strings that start before `end`, from the last one that starts at or before `start`."""
+        first = max(bisect_right(self.strings, start, key=lambda strings: strings.start) - 1, 0)
+        return self.strings[first : bisect_right(self.strings, end, key=lambda strings: strings.start)]
 
     def _ends_of_clauses(self, cased: str, quoted: list[tuple[int, int, str]]) -> list[int]:
         ends = [

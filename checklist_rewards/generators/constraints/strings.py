@@ -242,7 +242,7 @@ def _placed(
     around = head + what
     if re.search(r"\b(?:postscript|p\.\s?s)", around):
         return one and required(start, end, {"type": "postscript", "marker": one})  # type: ignore[return-value]
-    if re.search(r"\b(?:sections?|chapters?|parts?)\b", around) and SECTION_MARK.search(view.prompt):
+    if re.search(r"\b(?:sections?|chapters?|parts?)\b", around) and view.anywhere(SECTION_MARK):
         return None
     if negated(head):
         return unexpressed(start, end, "no check for how a response must not start or end")
