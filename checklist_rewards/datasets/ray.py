@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -54,6 +55,7 @@ _MAX_DEATHS = 12
 """Attempts of a shard. Isolating a row that ends its process takes two deaths per level of `datasets/attempts.py`."""
 _MAX_STARTS = 5
 _WAIT_S = 60
+_CONNECT_S = 10
 
 
 def run_shards(
@@ -230,13 +232,26 @@ def _connected() -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
+    address = os.environ.get("RAY_ADDRESS")
     try:
+        if address is not None:
+            _answers(address)
         ray.init(include_dashboard=False, logging_level=logging.WARNING)
     except (RayError, ConnectionError, RuntimeError, ValueError, OSError) as error:
-        address = os.environ.get("RAY_ADDRESS")
         where = f"the cluster at RAY_ADDRESS={address} cannot be reached" if address else "Ray cannot be started here"
         raise ModelError(f"{where}: {str(error).splitlines()[0] if str(error) else type(error).__name__}") from error
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _answers(address: str) -> None:
+    """Connect to an address such as "head:6379" once, because Ray waits for minutes for one that does not answer.
+
+    Raises:
+        OSError: If there is no connection within `_CONNECT_S`.
+    """
+    host, _, port = address.rpartition("//")[2].partition("/")[0].rpartition(":")
+    if host and port.isdigit():  # "auto" and "local" have no port
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()

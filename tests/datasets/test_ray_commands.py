@@ -5,6 +5,7 @@ import json
 import math
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -285,18 +286,31 @@ def test_a_full_disk_says_that_finished_shards_are_kept(run, tmp_path, monkeypat
     assert done.exit_code == 1 and "Finished shards are kept; free some space and rerun" in done.stderr, done.output
 
 
-def test_a_cluster_that_cannot_be_reached_is_one_sentence(run, tmp_path, monkeypatch):  # noqa: F811
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1"])
+def test_a_cluster_that_cannot_be_reached_is_one_sentence(run, tmp_path, monkeypatch, address):  # noqa: F811
     shards(tmp_path / "in", ROWS)
-    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    monkeypatch.setenv("RAY_ADDRESS", address)
     monkeypatch.setattr("ray.is_initialized", lambda: False)
-    monkeypatch.setattr("ray.init", unreachable)
+    monkeypatch.setattr("ray.init", lambda **options: pytest.fail("Ray waits for minutes"))
     done = run("run", "in", "-o", "out", "--ray", "--model", "pocket")
     assert done.exit_code == 2 and "Traceback" not in done.output
-    assert "error: the cluster at RAY_ADDRESS=127.0.0.1:1 cannot be reached: no GCS" in done.stderr
+    assert f"error: the cluster at RAY_ADDRESS={address} cannot be reached: " in done.stderr
+    assert "refused" in done.stderr
 
 
-def unreachable(**options):
-    raise ConnectionError("no GCS\nmore lines")
+def test_a_cluster_that_is_none_is_one_sentence(run, tmp_path, monkeypatch):  # noqa: F811
+    def unreachable(**options):
+        raise ConnectionError("no GCS\nmore lines")
+
+    shards(tmp_path / "in", ROWS)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        monkeypatch.setenv("RAY_ADDRESS", address)
+        monkeypatch.setattr("ray.is_initialized", lambda: False)
+        monkeypatch.setattr("ray.init", unreachable)
+        done = run("run", "in", "-o", "out", "--ray", "--model", "pocket")
+    assert done.exit_code == 2 and "Traceback" not in done.output
+    assert f"error: the cluster at RAY_ADDRESS={address} cannot be reached: no GCS" in done.stderr
 
 
 def test_options_that_do_not_fit_are_refused_before_ray_starts(run, tmp_path, monkeypatch):  # noqa: F811
