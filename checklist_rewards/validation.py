@@ -76,10 +76,11 @@ def unknown(what: str, name: str, allowed: Iterable[str]) -> str:
     "unknown key 'treshold' (did you mean 'threshold'?); allowed: threshold, scale."
     """
     names = list(allowed)
-    return f"unknown {what} {name!r}{_nearest(name, names)}; allowed: {', '.join(names)}."
+    return f"unknown {what} {name!r}{nearest(name, names)}; allowed: {', '.join(names)}."
 
 
-def _nearest(name: str, names: Sequence[str]) -> str:
+def nearest(name: str, names: Sequence[str]) -> str:
+    """The closest of some names as a question in brackets; empty if none is close."""
     near = difflib.get_close_matches(name, names, n=2)
     return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
 
@@ -115,7 +116,7 @@ def one_sentence(error: ValidationError, model: type[BaseModel] | None = None) -
         return f"{place} is missing."
     if kind == "extra_forbidden":
         allowed = [] if model is None else _keys_at(model.model_json_schema(), detail["loc"][:-1])
-        hint = _nearest(str(detail["loc"][-1]), allowed)
+        hint = nearest(str(detail["loc"][-1]), allowed)
         message = f"unknown key{hint}; allowed: {', '.join(allowed)}" if allowed else "unknown key"
     elif kind == "model_type":
         message = f"expected a mapping, got {shown(detail['input'])}"

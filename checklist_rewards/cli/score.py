@@ -75,7 +75,7 @@ def score(
     }
     report = RunReport("score")
     if cluster.ray:
-        return run_on_ray(command, report, files, cluster, dry, store_options, judge.shown, columns=named)
+        return run_on_ray(command, report, files, cluster, dry, store_options, command.judge_name, columns=named)
     file = RowFile(files.rows, files.output, files.summary, (checklist, store_options.store))
     columns = file.columns(**named)
     work = RowWork(pipe, columns, report, scores=True, checklists=Source.COLUMN)
@@ -139,12 +139,11 @@ def run(
         --model org/judge --dry-run --price org/judge=0.15,0.60
     ```
     """
-    engine = writer.engine_beside(judge)
     command = Work.of(
         preset,
         stores_of(cluster, store_options),
         writing=writer,
-        writer=engine if checklist is None else None,
+        writer=writer.engine_beside(judge) if checklist is None else None,
         judge=judge,
         concurrency=concurrency,
         dry=dry,
@@ -169,9 +168,16 @@ def run(
                 "--source cannot be combined with --ray: write the checklist with `checklist-rewards generate`, then "
                 "give it with --checklist."
             )
-        models = (judge.shown, engine.model)
         return run_on_ray(
-            command, report, files, cluster, dry, store_options, *models, columns=named, checklists=checklists
+            command,
+            report,
+            files,
+            cluster,
+            dry,
+            store_options,
+            *command.model_names,
+            columns=named,
+            checklists=checklists,
         )
     file = RowFile(files.rows, files.output, files.summary, (checklist, source, store_options.store))
     columns = file.columns(**named)
@@ -185,7 +191,7 @@ def run(
     pipe.scorer.check()
     if file_checklist is None:
         pipe.check_writers()
-    warn_of_models(judge.shown, engine.model)
+    warn_of_models(*command.model_names)
     if loaded_source is not None:
         step = max(1, -(-total // TRIED))
         texts = a_few([columns.sample_of(row.data, row.where, ()) for row in islice(file, 0, None, step)])

@@ -137,7 +137,7 @@ def serve(
     scorer.check()
     # Workers get the scorer as it is before its engine is loaded.
     settings = AppSettings.of(scorer, max_body=max_body, token=token) if workers > 1 else None
-    warn_of_models(judge.shown)
+    warn_of_models(work.judge_name)
     with listening_on(host, port, workers) as sockets:
         bound, port = sockets[0].getsockname()[:2]
         if token is None and not ip_address(bound.partition("%")[0]).is_loopback:
@@ -149,7 +149,7 @@ def serve(
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
         def show() -> None:
-            console.print(f"Serving rewards of {judge.shown} at {address}; press Ctrl-C to stop.", soft_wrap=True)
+            console.print(f"Serving rewards of {work.judge_name} at {address}; press Ctrl-C to stop.", soft_wrap=True)
 
         if settings is None:
             app = build_app(scorer, max_body=max_body, token=token, **limits)

@@ -67,18 +67,19 @@ def ui(
     project = Project.at(folder)
     engine = writer.engine_beside(judge)
     work = Work.of(preset, store_options, writing=writer, writer=engine, judge=judge, concurrency=concurrency)
+    assert work.writer is not None
     chosen = None if store_options.store is None else str(store_options.store.resolve())
     judging = Judging(
         project,
         work.config,
         judge.settings,
         work.engine(SCORES, work.judge),
-        work.engine(CHECKLISTS, engine),
+        work.engine(CHECKLISTS, work.writer),
         work.store,
         chosen,
     )
     judging.pipeline({}).scorer.check()
-    warn_of_models(judge.shown)
+    warn_of_models(work.judge_name)
     token = secrets.token_urlsafe(24)
     app = build_ui(judging, token)
     with listen("127.0.0.1", port) as listening:

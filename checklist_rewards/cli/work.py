@@ -72,8 +72,7 @@ class Work:
         config = config.replace(changes, "options") if changes else config
         if config.scorer.judge is not None:
             _refuse_with_jury(config.scorer.judge, concurrency)
-        judging = judge.engine if judge is not None else writer
-        assert judging is not None
+        judging, writer = _named_by(config, judge, writing, writer)
         if dry.dry_run:
             _refuse_remote(judging)
         for engine in (judging, writer):
@@ -100,6 +99,17 @@ class Work:
             jury,
         )
 
+    @property
+    def judge_name(self) -> str:
+        """The judge's name for messages: its model, the file of judges, or the URL of the reward server."""
+        judge = self.judge
+        return self.config.scorer.judge or (str(judge.base_url) if judge.backend == REMOTE else judge.model)
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """The names of the judge and the writer, for messages."""
+        return (self.judge_name, *([] if self.writer is None else [self.writer.model]))
+
     def asks(self, checklist: Checklist) -> bool:
         """Whether the judge is asked about any item of a checklist."""
         scorer = self.pipeline.scorer
@@ -110,7 +120,7 @@ class Work:
         if asks:
             self.pipeline.scorer.check()
             if self.judge.backend != REMOTE:  # the model is the server's
-                warn_of_models(self.config.scorer.judge or self.judge.model)
+                warn_of_models(self.judge_name)
 
     def engine(self, purpose: str, engine: Engine) -> Engine:
         """An engine as the command uses it: within its limits, and with a meter unless it judges. In a dry run, a
@@ -173,6 +183,22 @@ class Work:
         if engine not in self._budgeted:
             self._budgeted[engine] = self.budget.limited(engine)
         return self._budgeted[engine]
+
+
+def _named_by(
+    config: PipelineConfig, judge: o.JudgeOptions | None, writing: o.Writing | None, writer: Engine | None
+) -> tuple[Engine, Engine | None]:
+    """The engines of the judge and the writer, with the config's models where the user named none."""
+    judging = writer if judge is None else judge.engine
+    assert judging is not None
+    if judge is not None and not judge.names_no_model:
+        return judging, writer
+    if judge is not None and config.scorer.model is not None:
+        given, judging = judging, judging.named(config.scorer.model)
+        writer = judging if writer == given and writing is None else writer
+    if isinstance(writing, o.Writer | o.OwnWriter) and writing.names_no_model and config.generator.model is not None:
+        writer = None if writer is None else writer.named(config.generator.model)
+    return (judging if judge is not None or writer is None else writer), writer
 
 
 def _refuse_with_jury(judges: str, concurrency: int | None) -> None:

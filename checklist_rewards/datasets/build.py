@@ -10,6 +10,7 @@ names the rows (`on_failure="raise"`), or they are dropped with a warning that n
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,10 +36,10 @@ from checklist_rewards.datasets.scoring import map_stream
 from checklist_rewards.errors import ConfigError, GenerationError, SampleError
 from checklist_rewards.generators import Generator, Request
 from checklist_rewards.judges import Progress
-from checklist_rewards.pipelines import Pipeline, PipelineConfig
+from checklist_rewards.pipelines import GeneratorConfig, Pipeline, PipelineConfig
 from checklist_rewards.pipelines import pipeline as make_pipeline
 from checklist_rewards.pipelines.requests import fields_of, joined
-from checklist_rewards.validation import one_of
+from checklist_rewards.validation import known, nearest, one_of
 
 logger = logging.getLogger(__name__)
 
@@ -178,6 +179,8 @@ def _writing(generator: Generator) -> Any:
 
 
 def _writer(pipeline: str | Path | PipelineConfig, settings: dict[str, Any]) -> Pipeline:
+    own = [name for name in inspect.signature(build_checklists).parameters if name != "settings"]
+    known("build_checklists", settings, dict.fromkeys((*own, *_PIPELINE_SETTINGS, *GeneratorConfig.model_fields)))
     shared = {name: settings.pop(name) for name in _PIPELINE_SETTINGS if name in settings}
     pipe = make_pipeline(pipeline, generator=settings or None, **shared)
     if pipe.corpus_level:
@@ -237,7 +240,9 @@ def _inputs(dataset: Dataset, keys: Sequence[str], context: Sequence[str]) -> Da
 def _check_columns(columns: Sequence[str], keys: Sequence[str], needed: Sequence[str]) -> None:
     for name in needed:
         if name not in columns:
-            raise SampleError(f"column {name!r} not found; the columns are {', '.join(columns)}.")
+            raise SampleError(
+                f"column {name!r} not found{nearest(name, columns)}; the columns are {', '.join(columns)}."
+            )
     for name in (PROMPT, *CHECKLIST_COLUMNS):
         if name in columns and name not in keys:
             raise SampleError(f"the dataset already has a column {name!r}; remove or rename it first.")

@@ -1,8 +1,11 @@
-"""Fine-tuning a LoRA adapter for a causal language model on labelled answers, with the trainer of transformers.
+"""Fine-tuning a LoRA adapter for a causal language model, with the trainer of transformers: as a judge or a writer.
 
-The model is trained as the one-token judge reads it (`judges/logprob.py`): the same prompt, tokens and labels. The
-loss is the cross-entropy of the next token over the full vocabulary, in which P(yes) and P(no) are summed over their
-surface forms and the label may be soft. So training raises the label mass as well.
+A judge is trained on labelled answers, as the one-token judge reads it (`judges/logprob.py`): the same prompt, tokens
+and labels. The loss is the cross-entropy of the next token over the full vocabulary, in which P(yes) and P(no) are
+summed over their surface forms and the label may be soft. So training raises the label mass as well.
+
+A writer is trained on replies to the messages of a generator. The loss is the cross-entropy of the reply's tokens,
+with the token that ends a reply.
 
 Rows are prefix trees (`tree.py`), with half of the tokens of separate prompts or less. Lower layers are frozen, which
 saves their backward pass. Checkpoints are written to the folder `<output>.training`; after an interruption, the same
@@ -25,7 +28,7 @@ from typing import Any
 
 import torch
 
-from checklist_rewards.backends import ReadGroup
+from checklist_rewards.backends import Messages, ReadGroup
 from checklist_rewards.backends.chat_tokenizer import load_chat_tokenizer
 from checklist_rewards.backends.models import model_identity, resolve_model
 from checklist_rewards.backends.packing import Layers, attention_masks
@@ -37,7 +40,7 @@ from checklist_rewards.errors import ModelError, SampleError
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.judges.logprob import DEFAULT_PROMPT, LABELS
 from checklist_rewards.prompts import PromptTemplate, load_prompt
-from checklist_rewards.validation import finite, fraction, whole_number
+from checklist_rewards.validation import finite, fraction, missing, whole_number
 
 _PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 _NEIGHBORS = 6
@@ -118,35 +121,121 @@ def train_adapter(
         SampleError: If there are no pairs, if `output` exists and is not an adapter, or if `<output>.training` is from
             another model, prompt, labels or settings.
     """
-    try:
-        from peft import PeftModel, get_peft_model
-    except ImportError as error:
-        raise ModelError("training an adapter needs peft: pip install 'checklist-rewards[lora]'.") from error
-    from transformers import AutoModelForCausalLM, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
-
+    _check_peft()
     if not pairs:
         raise SampleError("pairs is empty; training needs at least one label.")
-    if int(os.environ.get("WORLD_SIZE") or 1) > 1:
-        raise ModelError("train_adapter runs in one process; start it without torchrun or accelerate launch.")
     training = training or AdapterTraining()
-    output = _checked(Path(output).resolve())
-    path = resolve_model(base)
-    tokens, template = load_chat_tokenizer(path), load_prompt(prompt, "judge")
-    rows = list(_rows(pairs, tokens, template, training))
-    read = sum(len(row.values) for row in rows)
-    if not rows:
-        raise SampleError(f"all prompts have more than {training.row_tokens} tokens (row_tokens).")
-    checkpoints = _checkpoints(
+    tokens, template = load_chat_tokenizer(resolve_model(base)), load_prompt(prompt, "judge")
+    forms = [list(forms) for forms in tokens.label_groups(LABELS)]
+    return _train(
+        list(_rows(pairs, tokens, template, training)),
+        lambda model, row, layers: label_losses(model, row, layers, forms),
         output,
-        {
-            "model": model_identity(base, {} if start is None else {"adapter": start}),
-            "training": asdict(training),
+        base=base,
+        start=start,
+        training=training,
+        about={
             "labels": _hash(asdict(pair) for pair in pairs),
             "prompt": _hash(
                 [template.system, template.prefix(target="t", input="i", reference="r"), template.tail("q")]
             ),
         },
+        facts={
+            "pairs": len(pairs),
+            "targets": len({pair.target for pair in pairs}),
+            "groups": len({pair.group for pair in pairs}),
+        },
+        card=card,
+        progress=progress,
     )
+
+
+def train_writer(
+    replies: Sequence[tuple[Messages, str]],
+    output: str | Path,
+    *,
+    base: str,
+    start: str | Path | None = None,
+    training: AdapterTraining | None = None,
+    card: Callable[[Mapping[str, Any]], str] | None = None,
+    progress: Callable[[TrainingStep], object] | None = None,
+) -> dict[str, Any]:
+    """Fine-tune a LoRA adapter that writes, and save it in the format of PEFT.
+
+    Args:
+        replies (sequence of `(messages, reply)`): the messages that a generator sends
+            (`load_prompt("generators/tick", "generator").messages(input=...)`), and the reply that the model should
+            give.
+        output, base, start, training, card, progress: as in [`train_adapter`].
+
+    Returns:
+        `dict`: base, start, parameters (of the adapter), replies, skipped (those that are too long with their
+        messages), tokens (of one epoch), training (the settings), steps, seconds (with those of interrupted calls),
+        and the mean loss per token.
+
+    Raises:
+        ModelError, SampleError: As [`train_adapter`].
+    """
+    _check_peft()
+    if not replies:
+        raise SampleError("replies is empty; training needs at least one.")
+    training = training or AdapterTraining()
+    tokens = load_chat_tokenizer(resolve_model(base))
+    end = tokens.tokenizer.eos_token_id
+
+    def prompts() -> Iterator[tuple[list[int], int]]:
+        for messages, reply in replies:
+            written = [*tokens.encoder.data([reply])[0], end]
+            yield [*tokens.prompt(messages), *written], len(written)
+
+    return _train(
+        list(tree_rows(prompts(), training.row_tokens)),
+        reply_losses,
+        output,
+        base=base,
+        start=start,
+        training=training,
+        about={"replies": _hash(replies)},
+        facts={"replies": len(replies)},
+        card=card,
+        progress=progress,
+    )
+
+
+def _check_peft() -> None:
+    if missing("peft"):
+        raise ModelError("training an adapter needs peft: pip install 'checklist-rewards[lora]'.")
+    if int(os.environ.get("WORLD_SIZE") or 1) > 1:
+        raise ModelError("an adapter is trained in one process; start it without torchrun or accelerate launch.")
+
+
+Losses = Callable[[Any, Mapping[str, torch.Tensor], Layers], torch.Tensor]
+"""The losses of a row: a function of the model, the row's tensors and the layers."""
+
+
+def _train(
+    rows: Sequence[TreeRow[Any]],
+    losses: Losses,
+    output: str | Path,
+    *,
+    base: str,
+    start: str | Path | None,
+    training: AdapterTraining,
+    about: Mapping[str, Any],
+    facts: Mapping[str, int],
+    card: Callable[[Mapping[str, Any]], str] | None,
+    progress: Callable[[TrainingStep], object] | None,
+) -> dict[str, Any]:
+    """Train and save an adapter. `about` tells this training from others in its checkpoints; the first of `facts` is
+    the number of examples."""
+    from peft import PeftModel, get_peft_model
+    from transformers import AutoModelForCausalLM, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+
+    output, path = _checked(Path(output).resolve()), resolve_model(base)
+    if not rows:
+        raise SampleError(f"all prompts have more than {training.row_tokens} tokens (row_tokens).")
+    identity = model_identity(base, {} if start is None else {"adapter": start})
+    checkpoints = _checkpoints(output, {"model": identity, "training": asdict(training), **about})
     seconds_path = checkpoints / "seconds.txt"
     before, started = float(seconds_path.read_text()) if seconds_path.is_file() else 0.0, time.monotonic()
 
@@ -160,11 +249,10 @@ def train_adapter(
             raise ModelError(f"start={str(start)!r} is not an adapter of {base!r} ({str(error)[:200]}).") from error
     else:
         model = get_peft_model(model, _new_adapter(model.config, training))
-    forms = [list(forms) for forms in tokens.label_groups(LABELS)]
 
     class AdapterTrainer(Trainer):
         def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
-            loss = torch.cat([label_losses(model, row, layers, forms) for row in inputs["rows"]]).mean()
+            loss = torch.cat([losses(model, row, layers) for row in inputs["rows"]]).mean()
             if not loss.isfinite():
                 raise ModelError(f"the loss is {loss.item()} at step {self.state.global_step}; lower learning_rate.")
             return loss
@@ -210,10 +298,8 @@ def train_adapter(
         "base": base,
         "start": None if start is None else str(start),
         "parameters": sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad),
-        "pairs": len(pairs),
-        "skipped": len(pairs) - read,
-        "targets": len({pair.target for pair in pairs}),
-        "groups": len({pair.group for pair in pairs}),
+        **facts,
+        "skipped": next(iter(facts.values())) - sum(len(row.values) for row in rows),
         "tokens": sum(len(row.ids) for row in rows),
         "training": asdict(training),
         "steps": trainer.state.global_step,
@@ -237,7 +323,7 @@ def label_losses(
     Args:
         model: The causal language model.
         inputs (mapping): `ids` and `positions` of shape (1, width), `visible` of shape (1, width, width), and for each
-            prompt the column of its last token in `answers` and its label, P(yes), in `yes`.
+            prompt the column of its last token in `answers` and its label, P(yes), in `values`.
         layers ([`Layers`]): The layers of the model.
         forms (sequence of `list[int]`): Token ids of all surface forms of yes and of no.
     """
@@ -251,8 +337,39 @@ def label_losses(
     ).logits[0]
     logprobs = logits.float().log_softmax(-1)
     yes, no = (logprobs[:, ids].logsumexp(-1) for ids in forms)
-    label = inputs["yes"]
+    label = inputs["values"]
     return -(label * yes + (1 - label) * no)
+
+
+def reply_losses(model: Any, inputs: Mapping[str, torch.Tensor], layers: Layers) -> torch.Tensor:
+    """Cross-entropy of each token of the replies of a row, in nats: shape (tokens,).
+
+    Args:
+        model: The causal language model.
+        inputs (mapping): as for [`label_losses`], with `parents`; but `values` has the number of tokens of each
+            reply, and `answers` the columns of their last tokens.
+        layers ([`Layers`]): The layers of the model.
+    """
+    mask = attention_masks(inputs["visible"], inputs["positions"], layers, model)
+    columns = _reply_columns(inputs)
+    logits = model(
+        input_ids=inputs["ids"],
+        attention_mask=mask,
+        position_ids=inputs["positions"],
+        use_cache=False,
+        logits_to_keep=inputs["parents"][columns],
+    ).logits[0]
+    return torch.nn.functional.cross_entropy(logits.float(), inputs["ids"][0, columns], reduction="none")
+
+
+def _reply_columns(inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """The columns of the tokens of all replies, from their last tokens back."""
+    columns = []
+    for column, count in zip(inputs["answers"], inputs["values"], strict=True):
+        for _ in range(int(count)):
+            columns.append(column)
+            column = inputs["parents"][column]
+    return torch.stack(columns)
 
 
 def _new_adapter(config: Any, training: AdapterTraining) -> Any:
@@ -308,18 +425,19 @@ def _rows(
     return tree_rows(prompts(), training.row_tokens)
 
 
-def _collated(rows: Sequence[TreeRow[float]]) -> dict[str, Any]:
+def _collated(rows: Sequence[TreeRow[Any]]) -> dict[str, Any]:
     # Not "labels": the trainer of transformers counts those, as it would the tokens of texts.
     return {"rows": [_tensors(row) for row in rows]}
 
 
-def _tensors(row: TreeRow[float]) -> dict[str, torch.Tensor]:
+def _tensors(row: TreeRow[Any]) -> dict[str, torch.Tensor]:
     return {
         "ids": torch.from_numpy(row.ids).long()[None],
+        "parents": torch.from_numpy(row.parents).long(),
         "positions": torch.from_numpy(positions(row.parents))[None],
         "visible": torch.from_numpy(visible(row.parents))[None],
         "answers": torch.from_numpy(row.answers).long(),
-        "yes": torch.tensor(row.values),
+        "values": torch.tensor(row.values),
     }
 
 

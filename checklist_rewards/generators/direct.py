@@ -19,6 +19,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from checklist_rewards.backends import Backend, Engine, Messages, Progress, Reply, Sampling
+from checklist_rewards.backends.packaged import ENGLISH_WRITER
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.store import Store, open_store
@@ -59,6 +60,10 @@ class DirectGenerator:
         constraints (`bool`, *optional*, defaults to `False`): begin each checklist with the code checks that rules
             find in the input ([`ConstraintsGenerator`]), and ask the model only about the rest. `min_items` and
             `max_items` count the model's questions.
+        drop_faults (`bool`, *optional*): leave out entries of a numbered list that are not one yes/no question, are
+            copied from the input, or have the words of an earlier one; the rest is used if it has `min_items`
+            questions. By default such a reply is refused and requested again, except from `"english-writer"`, which
+            is too small to do without.
 
     Raises:
         ChecklistRewardsError: If an argument is not valid. The model is not loaded here, but at the first reply that
@@ -81,6 +86,7 @@ class DirectGenerator:
         seed: int = 0,
         store: bool | str | Path | Store = True,
         constraints: bool = False,
+        drop_faults: bool | None = None,
     ):
         check_numbers(
             temperature, min_items=min_items, max_items=max_items, max_tokens=max_tokens, max_attempts=max_attempts
@@ -97,6 +103,7 @@ class DirectGenerator:
         self.max_attempts = max_attempts if temperature > 0 or shape is not None else 1
         self.store = open_store(store)
         self.constraints = constraints
+        self.drop_faults = self.model == ENGLISH_WRITER if drop_faults is None else drop_faults
 
     @property
     def source(self) -> str:
@@ -164,19 +171,23 @@ class DirectGenerator:
             covering(self.prompt.messages(**_fields(request)), covered)
             for request, covered in zip(requests, items, strict=True)
         ]
-        results = self._write_list(messages, progress) if self.shape is None else self._write_json(messages, progress)
+        inputs = [request.input for request in requests]
+        if self.shape is None:
+            results = self._write_list(messages, inputs, progress)
+        else:
+            results = self._write_json(messages, progress)
         return [
             result if isinstance(result, GenerationError) or not covered else with_constraints(result, covered)
             for result, covered in zip(results, items, strict=True)
         ]
 
     def _write_list(
-        self, messages: Sequence[Messages], progress: Progress | None
+        self, messages: Sequence[Messages], inputs: Sequence[str], progress: Progress | None
     ) -> list[Checklist | GenerationError]:
         results = sample_values(
             self.engine,
             messages,
-            lambda _, reply: self._checklist(reply),
+            lambda place, reply: self._checklist(reply, inputs[place]),
             Sampling(self.max_tokens, self.temperature, seed=self.seed),
             store=self.store,
             attempts=self.max_attempts,
@@ -214,11 +225,16 @@ class DirectGenerator:
     def _from_value(self, value: BaseModel) -> Checklist:
         return Checklist.parse({"items": items_of(value), "source": self.source, "model": self.model}, "the reply")
 
-    def _checklist(self, reply: Reply) -> Checklist:
+    def _checklist(self, reply: Reply, input: str) -> Checklist:
         text = reply.text or ""
         if reply.finish_reason == "length":
             raise GenerationError(f"the reply was cut off at max_tokens={self.max_tokens}; increase max_tokens.", text)
-        parsed = parse_questions(text, min_items=self.min_items, max_items=self.max_items)
+        parsed = parse_questions(
+            text,
+            min_items=self.min_items,
+            max_items=self.max_items,
+            drop_faults_of=input if self.drop_faults else None,
+        )
         return Checklist.parse({"items": parsed.questions, "source": self.source, "model": self.model})
 
 

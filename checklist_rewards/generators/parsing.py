@@ -55,6 +55,9 @@ _OPEN = re.compile(
 _ASKS_YES_NO = re.compile(rf"[,;:]\s*(?:(?:and|then|or)\s+)?{_AUXILIARY}\b", re.IGNORECASE)
 _SECOND = re.compile(rf"\w\s*,?\s(?:and|or|but|and/or)\s+{_AUXILIARY}\s+(?:not\s+)?{_SUBJECT}\b", re.IGNORECASE)
 _QUOTED = re.compile(r'"[^"]*"|“[^”]*”|\([^()]*\)|`[^`]*`')
+_WORD = re.compile(r"\w+")
+_SMALL_WORDS = frozenset("a an the is are was were do does did has have had it its".split())
+"""Words that do not tell two questions apart."""
 NO_MARK = "must end with a question mark"
 """The fault of a statement."""
 
@@ -83,13 +86,17 @@ class _ParsedLine(NamedTuple):
         return is_question(self.text)
 
 
-def parse_questions(reply: str, *, min_items: int = 2, max_items: int = 8) -> QuestionList:
+def parse_questions(
+    reply: str, *, min_items: int = 2, max_items: int = 8, drop_faults_of: str | None = None
+) -> QuestionList:
     """Parse the questions of a reply.
 
     Args:
         reply (`str`): the model's text.
         min_items (`int`, *optional*, defaults to `2`): least number of distinct questions.
         max_items (`int`, *optional*, defaults to `8`): greatest number of distinct questions.
+        drop_faults_of (`str`, *optional*): the input. With it, entries that are not one yes/no question, that are
+            copied from the input, or that have the same words as an earlier one, are left out instead of refused.
 
     Returns:
         [`QuestionList`]: The questions in order.
@@ -98,7 +105,8 @@ def parse_questions(reply: str, *, min_items: int = 2, max_items: int = 8) -> Qu
         GenerationError: If the reply is not a complete checklist; `raw` is the reply.
     """
     try:
-        questions = _distinct(_questions(reply))
+        asked = _questions(reply)
+        questions = _distinct(asked if drop_faults_of is None else without_faults(asked, drop_faults_of))
     except ValueError as error:
         raise GenerationError(f"the reply is not a usable checklist: {error}.", reply) from None
     count = len(questions)
@@ -106,6 +114,18 @@ def parse_questions(reply: str, *, min_items: int = 2, max_items: int = 8) -> Qu
         required = f"at least {min_items}" if count < min_items else f"at most {max_items}"
         raise GenerationError(f"the reply has {count} different questions, but {required} are required.", reply)
     return QuestionList(questions=questions)
+
+
+def without_faults(questions: Iterable[str], input: str) -> list[str]:
+    """The questions without those that are not one yes/no question, are copied from the input, or have the same
+    words as an earlier one."""
+    copied = f" {' '.join(_WORD.findall(input.casefold()))} "
+    kept: dict[frozenset[str], str] = {}
+    for question in questions:
+        words = _WORD.findall(question.casefold())
+        if question_fault(question) is None and f" {' '.join(words)} " not in copied:
+            kept.setdefault(frozenset(words) - _SMALL_WORDS, question)
+    return list(kept.values())
 
 
 def _distinct(questions: Iterable[str]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from checklist_rewards.backends import Backend, Engine
+from checklist_rewards.backends.models import POCKET
 from checklist_rewards.backends.servers import joined
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.judges import Budget, Judge
@@ -43,7 +44,8 @@ def pipeline(
     Args:
         config (`str`, `Path` or [`PipelineConfig`], *optional*, defaults to `"tick"`): the name of a pipeline (see
             [`list_pipelines`]), a JSON or YAML file, or a config.
-        model (`str`, *optional*, defaults to `"pocket"`): the model that writes checklists and judges.
+        model (`str`, *optional*): the model that writes checklists and judges. Defaults to the models that the config
+            names, or to `"pocket"`.
         generator_model, scorer_model (`str`, *optional*): override `model` for writing and refining, and for judging.
         backend, base_url: backend of both models, or of the scorer only if the generator has its own.
         generator_backend, generator_base_url (*optional*): backend of the generator.
@@ -62,8 +64,10 @@ def pipeline(
     if any(value is not None for value in changes.values()):
         loaded = loaded.replace({name: value for name, value in changes.items() if value is not None})
     own_engine = any(value is not None for value in (generator_backend, generator_base_url, generator_engine))
-    judge = Engine(scorer_model or model or "pocket", backend, joined(base_url), engine or {})
-    writer = judge.named(generator_model or model or "pocket")
+    # A server has its own models; those that a config names are here.
+    here = loaded if base_url is None else PipelineConfig()
+    judge = Engine(scorer_model or model or here.scorer.model or POCKET, backend, joined(base_url), engine or {})
+    writer = judge.named(generator_model or model or here.generator.model or POCKET)
     if own_engine:
         writer = Engine(writer.model, generator_backend or "auto", joined(generator_base_url), generator_engine or {})
     opened = open_store(store)

@@ -1,4 +1,4 @@
-"""The ten built-in pipelines with the defaults of their papers, and the registration of further ones.
+"""The built-in pipelines, ten of them with the defaults of their papers, and the registration of further ones.
 
 | name | generator input | scoring |
 |---|---|---|
@@ -12,6 +12,7 @@
 | `checkeval` | dimensions, for a whole corpus | one call, pass rate |
 | `interacteval` | think-aloud protocols of people and models, for a corpus | one call, pass rate |
 | `feedback` | observations, for a corpus | one call, pass rate |
+| `english` | the input, by rules and a small packaged model | code checks, and P(yes) per question, their mean |
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from checklist_rewards.backends.packaged import ENGLISH_ENCODER, ENGLISH_WRITER
 from checklist_rewards.errors import ConfigError
 from checklist_rewards.pipelines.config import PipelineConfig
 from checklist_rewards.prompts import load_prompt
@@ -109,6 +111,19 @@ _BUILT_IN: dict[str, dict[str, Any]] = {
         "paper": "From Feedback to Checklists (arXiv:2507.17717)",
         "generator": {"kind": "inductive", "temperature": 0.7, "max_items": 20},
         "scorer": _BATCH,
+    },
+    "english": {
+        "description": "Code checks that rules find and questions by a small packaged model, for English without GPU "
+        "and key.",
+        "generator": {
+            "model": ENGLISH_WRITER,
+            "prompt": "generators/tick",
+            "temperature": 0.3,
+            "min_items": 1,
+            "max_items": 8,
+            "constraints": True,
+        },
+        "scorer": {"model": ENGLISH_ENCODER, "mode": "item", "metric": "normalized"},
     },
 }
 _registered: dict[str, PipelineConfig] = {}

@@ -63,7 +63,8 @@ class _Part(BaseModel):
 
     def settings(self) -> dict[str, Any]:
         """The keyword arguments of the part; unset values are omitted."""
-        named = {name: getattr(self, name) for name in type(self).model_fields if name not in ("kind", "options")}
+        others = ("kind", "options", "model")
+        named = {name: getattr(self, name) for name in type(self).model_fields if name not in others}
         return {name: value for name, value in named.items() if value is not None} | self.options
 
 
@@ -71,6 +72,8 @@ class GeneratorConfig(_Part):
     """Settings of the generator."""
 
     kind: str = "direct"
+    model: str | None = None
+    """Model that writes, unless the user names one."""
     prompt: str | None = None
     """Writer prompt: the name of a packaged prompt, or a Markdown file."""
     prompts: dict[str, str] | None = None
@@ -91,6 +94,9 @@ class GeneratorConfig(_Part):
     """Random seed of the sampling."""
     constraints: bool | None = None
     """Begin each checklist with the code checks that rules find in the input; the model writes the rest."""
+    drop_faults: bool | None = None
+    """Leave out entries of a numbered list that are no yes/no question, copies or repetitions, instead of refusing
+    the reply."""
     num_candidates: int | None = None
     """Number of candidates to sample per input, for rows without candidates."""
     candidate_models: tuple[str, ...] | None = None
@@ -147,6 +153,8 @@ class ScorerConfig(_ScorerSettings):
     """
 
     kind: str = "checklist"
+    model: str | None = None
+    """Model that judges, unless the user names one."""
     metric: str | None = None
     """The `primary_metric` of [`Aggregation`]."""
     checks: str | None = None

@@ -31,7 +31,7 @@ from checklist_rewards.rewards.log import completion_metrics, metrics_of
 from checklist_rewards.rewards.trail import Trail
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import PrimaryMetric, Score
-from checklist_rewards.validation import one_of
+from checklist_rewards.validation import nearest, one_of
 
 By = Literal["category", "sign"] | Mapping[str, Sequence[str]] | Callable[[ChecklistItem], str | None]
 """How items are assigned to parts; see [`split`]."""
@@ -317,5 +317,8 @@ def _group(part: str, group: Any) -> Sequence[str]:
 
 def _checklist(row: Mapping[str, Any], column: str, number: int) -> Any:
     if column not in row:
-        raise SampleError(f"dataset, row {number}: column {column!r} not found; the columns are {', '.join(row)}.")
+        near = nearest(column, list(row))
+        raise SampleError(
+            f"dataset, row {number}: column {column!r} not found{near}; the columns are {', '.join(row)}."
+        )
     return row[column]

@@ -178,6 +178,7 @@ class Table:
     def _add_cells(self, score: Score, labels: Sequence[str | None], record: Record, evidence: Spans) -> None:
         others = () if record.shadow is None else record.shadow.items
         shadow = dict(zip(item_keys(others), others, strict=True))
+        stated = _stated(record.checklist)
         for place, (key, line) in enumerate(zip(item_keys(score.items), score.items, strict=True)):
             why = line.unanswered
             probabilities = line.probabilities or {}
@@ -194,6 +195,8 @@ class Table:
                 "mass": number_or_none(line.mass),
             }
             more = self._more(key, line)
+            if line.id in stated:
+                more["stated"] = stated[line.id]
             if line.id in record.held_out:
                 more["held_out"] = True
             if key in shadow:
@@ -260,3 +263,15 @@ class Table:
             "pairs": self.pairs,
             "shaping": self.shaping,
         }
+
+
+def _stated(checklist: Any) -> dict[str, str]:
+    """By id of the item: the part of the prompt that states it, for items that rules found in the prompt."""
+    items = checklist.get("items") if isinstance(checklist, Mapping) else checklist
+    found = [item for item in items if isinstance(item, Mapping)] if isinstance(items, list | tuple) else []
+    evidence = ((item.get("id"), item.get("evidence")) for item in found)
+    return {
+        str(name): one["text"]
+        for name, one in evidence
+        if name and isinstance(one, Mapping) and isinstance(one.get("text"), str)
+    }

@@ -27,8 +27,9 @@ from checklist_rewards.backends.difference import save_difference  # noqa: E402
 from checklist_rewards.backends.packaged import (  # noqa: E402
     BERT,
     DIFFERENCE,
+    ENGLISH,
     SMOLLM2,
-    english_adapter,
+    adapter_of,
     english_encoder,
     minilm_weights,
 )
@@ -102,7 +103,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--probes", type=Path, required=True, help="figures of `probes.py --json`")
     parser.add_argument("--output", type=Path, help="by default the folder in the package")
     args = parser.parse_args(argv)
-    output: Path = args.output or (english_adapter() if args.kind == ADAPTER else english_encoder())
+    output: Path = args.output or (adapter_of(ENGLISH) if args.kind == ADAPTER else english_encoder())
     card = model_card(args.kind, args.runs, args.probes)
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output.parent) as folder:

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Engine, Sampling, model_identity, packaged, resolve_model
 from checklist_rewards.backends.bounds import local_tokenizer
-from checklist_rewards.backends.packaged import english_adapter, packaged_dir
+from checklist_rewards.backends.packaged import ENGLISH, adapter_of, packaged_dir
 from checklist_rewards.errors import ModelError
 from tests.backends.test_engine import read
 from tests.conftest import HANG
@@ -114,10 +114,10 @@ def test_english_is_the_same_weights_with_the_adapter_of_this_version(built, tmp
     folder, identity = packaged_dir("english"), model_identity("english")
     assert identity != model_identity("smollm2") and folder != packaged_dir("smollm2")
     other = tmp_path / "adapter"
-    shutil.copytree(english_adapter(), other)
+    shutil.copytree(adapter_of(ENGLISH), other)
     with (other / "adapter_model.safetensors").open("ab") as weights:
         weights.write(b"x")
-    monkeypatch.setattr(packaged, "english_adapter", lambda: other)
+    monkeypatch.setattr(packaged, "adapter_of", lambda name: other)
     assert packaged_dir("english") != folder and model_identity("english") != identity
 
 
@@ -143,7 +143,7 @@ def test_trainers_see_where_a_message_of_smollm2_ends(smollm2):
 def adapted(smollm2, vllm_installed):
     """SmolLM2 with the adapter of `english` in vLLM, loaded once for the tests of settings; and its processes."""
     others = set(multiprocessing.active_children())
-    settings = {"adapter": str(english_adapter()), "max_model_len": 512, "kv_cache_memory_bytes": 2**27}
+    settings = {"adapter": str(adapter_of(ENGLISH)), "max_model_len": 512, "kv_cache_memory_bytes": 2**27}
     engine = Engine("smollm2", "vllm", settings=settings)
     engine.load()
     return engine, set(multiprocessing.active_children()) - others

@@ -26,7 +26,8 @@ def test_help_and_default_are_those_of_the_setting():
     assert options["--min-answered"].show_default == str(Aggregation.min_answered)
     assert options["--no-answer"].show_default == Aggregation.no_answer == "lowest"
     assert options["--metric"].show_default == "the pipeline's, else expected"
-    assert options["--model"].default == "pocket" and options["--model"].opts == ["--model", "-m", "--scorer-model"]
+    assert options["--model"].show_default == "the pipeline's, else pocket"
+    assert options["--model"].opts == ["--model", "-m", "--scorer-model"]
     assert options["--samples"].min == 1 and options["--threshold"].max is None
     assert options["--mode"].type_descriptor.annotation == Mode
     assert options["--temperature"].show_default == "0, or 0.7 with several --samples"
@@ -43,4 +44,4 @@ def test_settings_in_the_help_are_called_as_on_the_command_line():
 def test_only_options_that_the_user_gave_override_a_pipeline():
     for option in options_of("score").values():
         if option.rich_help_panel == "Judge":
-            assert (option.default is None) == (option.name not in ("model", "backend")), option.opts
+            assert (option.default is None) == (option.name != "backend"), option.opts

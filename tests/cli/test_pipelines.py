@@ -1,4 +1,4 @@
-"""Pipelines on the command line: all ten, corpus-level ones from files, and what a dry run says."""
+"""Pipelines on the command line: those of papers, corpus-level ones from files, and what a dry run says."""
 
 import gzip
 import json
@@ -12,7 +12,7 @@ from checklist_rewards.pipelines import get_pipeline, list_pipelines
 from tests.cli.conftest import read_jsonl, write_jsonl
 from tests.pipelines.fakes import Scripted
 
-PER_INPUT = [name for name in list_pipelines() if not get_pipeline(name).corpus_level]
+PER_INPUT = [name for name in list_pipelines() if get_pipeline(name).paper and not get_pipeline(name).corpus_level]
 CORPUS = ["checkeval", "interacteval", "feedback"]
 LIST = "1. Is it short?\n2. Is it old?"
 

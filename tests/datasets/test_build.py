@@ -218,10 +218,12 @@ def test_settings_beat_the_pipeline_and_refiners_and_universal_items_are_applied
     [
         ({"pipeline": "tik"}, "unknown pipeline 'tik'"),
         ({"pipeline": "checkeval"}, "'checkeval' writes one checklist for a whole corpus"),
-        ({"max_itmes": 3}, "max_itmes: unknown key"),
+        ({"max_itmes": 3}, r"build_checklists: unknown argument 'max_itmes' \(did you mean 'max_items'"),
+        ({"promt_key": "a"}, r"unknown argument 'promt_key' \(did you mean 'prompt_key'"),
+        ({"prompt_key": "promt"}, r"column 'promt' not found \(did you mean 'prompt'\?\); the columns are prompt"),
         ({"pipeline": "rlcf_direct", "generator": DirectGenerator("pocket", store=False)}, "pass one of them"),
     ],
 )
 def test_a_pipeline_that_cannot_be_used_is_refused(settings, words):
     with pytest.raises(ChecklistRewardsError, match=words):
-        build_checklists(["a"], progress=False, **settings)
+        build_checklists([{"prompt": "a"}], progress=False, **settings)

@@ -7,12 +7,22 @@ import torch
 from safetensors.torch import load_file
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import load_backend
-from checklist_rewards.backends.packaged import english_adapter
+from checklist_rewards.backends import Engine, load_backend
+from checklist_rewards.backends.packaged import ENGLISH, adapter_of
 from checklist_rewards.backends.packing import Layers
-from checklist_rewards.distill.adapter import AdapterTraining, _rows, _tensors, label_losses, train_adapter
+from checklist_rewards.distill.adapter import (
+    AdapterTraining,
+    _rows,
+    _tensors,
+    label_losses,
+    reply_losses,
+    train_adapter,
+    train_writer,
+)
 from checklist_rewards.distill.labels import LabelledPair
+from checklist_rewards.distill.tree import tree_rows
 from checklist_rewards.errors import ModelError, SampleError
+from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.judges.logprob import LABELS
 from checklist_rewards.prompts import load_prompt
 
@@ -102,7 +112,7 @@ def test_a_trained_adapter_is_trained_further(tmp_path):
     with pytest.raises(ModelError, match="is not a folder with an adapter_config.json"):
         train_adapter(labelled(1), tmp_path / "third", base="pocket", start=tmp_path)
     with pytest.raises(ModelError, match="is not an adapter of 'pocket'"):
-        train_adapter(labelled(1), tmp_path / "third", base="pocket", start=english_adapter())
+        train_adapter(labelled(1), tmp_path / "third", base="pocket", start=adapter_of(ENGLISH))
 
 
 def weights(folder):
@@ -170,3 +180,41 @@ def test_what_cannot_be_trained_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ModelError, match="one process"):
         train_adapter(labelled(1), tmp_path / "a", base="pocket")
+
+
+def replies(words: list[str]) -> list[tuple[list[dict[str, str]], str]]:
+    prompt = load_prompt("generators/tick", "generator")
+    return [
+        (prompt.messages(input=f"Say {word}."), f"1. Is the word {word} there?\n2. Is it {word}?") for word in words
+    ]
+
+
+def test_the_loss_of_a_reply_is_that_of_a_separate_prompt():
+    engine = load_backend("pocket", "transformers")
+    end = engine.tokens.tokenizer.eos_token_id
+    prompts = []
+    for messages, reply in replies(["red", "red", "blue"]):
+        written = [*engine.tokens.encoder.data([reply])[0], end]
+        prompts.append(([*engine.tokens.prompt(messages), *written], len(written)))
+    [row] = tree_rows(prompts, 1024)
+    layers = Layers.of(engine.model)
+    with torch.no_grad():
+        losses = reply_losses(engine.model, _tensors(row), layers)
+        expected = []
+        for ids, count in prompts:
+            logprobs = engine.model(input_ids=torch.tensor([ids])).logits[0].log_softmax(-1)
+            expected += [-logprobs[place - 1, ids[place]] for place in range(len(ids) - count, len(ids))]
+    assert torch.allclose(losses.sort().values, torch.stack(expected).sort().values, atol=1e-4)
+
+
+def test_a_writer_learns_its_replies(tmp_path):
+    record = train_writer(
+        replies(["red", "blue"]), tmp_path / "writer", base="pocket",
+        training=AdapterTraining(epochs=40, learning_rate=5e-3, row_tokens=1024),
+    )  # fmt: skip
+    assert record["replies"] == 2 and record["skipped"] == 0 and record["steps"] == 40
+    engine = Engine("pocket", "transformers", settings={"adapter": str(tmp_path / "writer")})
+    checklist = DirectGenerator(engine, store=False, temperature=0).generate("Say red.")
+    assert [item.question for item in checklist.items] == ["Is the word red there?", "Is it red?"]
+    with pytest.raises(SampleError, match="replies is empty"):
+        train_writer([], tmp_path / "none", base="pocket")

@@ -158,3 +158,26 @@ def test_questions_of_people_have_few_faults(data_dir):
     questions = [q for line in path.read_text().splitlines() for q in json.loads(line)["decomposed_questions"]]
     faults = [fault for fault in map(question_fault, questions) if fault is not None]
     assert len(questions) == 2250 and sorted(faults) == [*["asks two questions; write one item for each"] * 4, NO_MARK]
+
+
+FAULTY = (
+    "1. Is it short?\n2. Write about a city.\n3. What is its name?\n4. Does it name a city?\n"
+    "5. Does the it name city?\n6. Is it warm, and is it old?\n7. Is rain in it?"
+)
+
+
+def test_faults_are_left_out_if_asked_for():
+    kept = parse_questions(FAULTY, drop_faults_of="Write about a city. Is rain in it?").questions
+    assert kept == BOTH  # no statement, open question, repetition, two in one, or copy
+    with pytest.raises(GenerationError, match="'Write about a city.' is not a yes/no question"):
+        parse_questions(FAULTY)
+
+
+def test_too_few_questions_without_faults_are_refused():
+    with pytest.raises(GenerationError, match="the reply has 2 different questions, but at least 3 are required"):
+        parse_questions(FAULTY, min_items=3, drop_faults_of="Is rain in it?")
+
+
+def test_words_that_differ_are_no_repetition():
+    reply = "1. Does it have at least 3 lines?\n2. Does it have at most 3 lines?\n3. Is it not red?\n4. Is it red?"
+    assert len(parse_questions(reply, drop_faults_of="").questions) == 4

@@ -1,4 +1,4 @@
-"""The ten built-in pipelines: their defaults, word for word, and pipelines of one's own."""
+"""The built-in pipelines: the defaults of the ten papers', word for word, `english`, and pipelines of one's own."""
 
 import pytest
 
@@ -71,8 +71,29 @@ def _clean(monkeypatch):
     monkeypatch.setattr(builtin, "_registered", {})
 
 
-def test_there_are_ten():
-    assert list_pipelines() == list(DEFAULTS)
+def test_there_are_ten_of_papers():
+    assert list_pipelines() == [*DEFAULTS, "english"]
+
+
+def test_english_has_models_of_its_own():
+    pipe = pipeline("english", store=False)
+    assert pipe.generator.model == "english-writer" and pipe.generator.constraints and pipe.generator.drop_faults
+    assert pipe.scorer.settings.model == "english-encoder"
+    named = pipeline("english", model="pocket", store=False)
+    assert named.generator.model == named.scorer.settings.model == "pocket" and not named.generator.drop_faults
+    served = pipeline("english", model="org/model", base_url="http://localhost:9/v1", store=False)
+    assert served.generator.model == served.scorer.settings.model == "org/model"
+    half = pipeline("english", generator_model="pocket", store=False)
+    assert (half.generator.model, half.scorer.settings.model) == ("pocket", "english-encoder")
+
+
+def test_models_of_a_file_are_used_unless_the_user_names_one(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("generator: {model: my-writer}\nscorer: {model: my-judge}\n")
+    pipe = pipeline(path, store=False)
+    assert (pipe.generator.model, pipe.scorer.settings.model) == ("my-writer", "my-judge")
+    assert pipeline(path, model="other", store=False).scorer.settings.model == "other"
+    assert PipelineConfig.load(path).generator.settings() == {}
 
 
 @pytest.mark.parametrize("name", DEFAULTS)

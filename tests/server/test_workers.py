@@ -89,7 +89,7 @@ def test_requests_of_all_workers_meet_in_one_queue_and_survive_the_death_of_a_wo
         assert [score.primary_score for [score] in found] == [expected(target) for target in TARGETS]
         counts = numbers(address)
         assert counts['checklist_rewards_requests_total{path="/score",status="200"}'] == CLIENTS
-        assert counts["checklist_rewards_batches_total"] <= 3  # the first row, the rest, and late repetitions
+        assert counts["checklist_rewards_batches_total"] < CLIENTS  # some were read together
         # The successor accepts on the killed worker's socket: no connection hangs.
         assert Counter(get(address, "/health")[0] for _ in range(16)) == {200: 16}
         process.terminate()

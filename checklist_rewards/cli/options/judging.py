@@ -58,7 +58,8 @@ class JudgeModel(_MODEL):
     @property
     def engine(self) -> Engine:
         """The judge's engine."""
-        return Engine(self.model, self.backend, self.base_url, engine_settings("--engine", self.engine_options))
+        name = settings_of(JudgeSettings)["model"].default if self.model is None else self.model
+        return Engine(name, self.backend, self.base_url, engine_settings("--engine", self.engine_options))
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,9 @@ class ProbeOptions(_PROBED, JudgeModel):
 class JudgeOptions(_JUDGE, JudgeModel):
     """Options of the judge and of the aggregation of its answers."""
 
+    model: Annotated[
+        str | None, option_of(JudgeSettings, "model", *SPELLED["model"], default="the pipeline's, else pocket")
+    ] = None
     allow_code: Annotated[
         bool | None,
         option(
@@ -96,7 +100,12 @@ class JudgeOptions(_JUDGE, JudgeModel):
     @property
     def shown(self) -> str:
         """The judge's name for messages: its model, the file of judges, or the URL of the reward server."""
-        return self.judge or (str(self.base_url) if self.backend == REMOTE else self.model)
+        return self.judge or (str(self.base_url) if self.backend == REMOTE else self.engine.model)
+
+    @property
+    def names_no_model(self) -> bool:
+        """Whether the judge is the pipeline's: the user named neither a model nor a server."""
+        return self.model is None and self.base_url is None and self.backend != REMOTE
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -130,14 +139,3 @@ class OtherJudge(OnlyJudge):
         """Whether a judge answers."""
         named = self.model is not None or self.judge is not None or self.base_url is not None
         return named or self.backend != settings_of(JudgeSettings)["backend"].default
-
-    @property
-    def engine(self) -> Engine:
-        """The judge's engine."""
-        name = settings_of(JudgeSettings)["model"].default if self.model is None else self.model
-        return Engine(name, self.backend, self.base_url, engine_settings("--engine", self.engine_options))
-
-    @property
-    def shown(self) -> str:
-        """The judge's name for messages."""
-        return self.judge or (str(self.base_url) if self.backend == REMOTE else self.engine.model)

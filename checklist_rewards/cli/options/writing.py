@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from checklist_rewards.backends import SERVED, Engine
+from checklist_rewards.backends.models import POCKET
 from checklist_rewards.cli.options.base import WRITER, engine_settings, given, option
 from checklist_rewards.cli.options.generated import group_of, option_of
 from checklist_rewards.cli.options.judging import ENGINE, JudgeOptions
@@ -49,17 +50,17 @@ _WRITER: Any = group_of(
     (
         "model",
         Annotated[
-            str,
+            str | None,
             option(
                 WRITER,
-                "Writer model: pocket, a local folder, a Hub id, or the model name on a server.",
+                "Writer model: pocket, english-writer, a local folder, a Hub id, or the model name on a server.",
                 "--model",
                 "-m",
                 "--generator-model",
-                default=True,
+                default="the pipeline's, else pocket",
             ),
         ],
-        "pocket",
+        None,
     ),
     *ENGINE,
 )
@@ -76,7 +77,13 @@ class Writer(_WRITER, Writing):
     @property
     def engine(self) -> Engine:
         """The writer's engine."""
-        return Engine(self.model, self.backend, self.base_url, engine_settings("--engine", self.engine_options))
+        model = self.model or POCKET
+        return Engine(model, self.backend, self.base_url, engine_settings("--engine", self.engine_options))
+
+    @property
+    def names_no_model(self) -> bool:
+        """Whether the writer is the pipeline's: the user named neither a model nor a server."""
+        return self.model is None and self.base_url is None
 
 
 @dataclass(frozen=True)
@@ -84,7 +91,7 @@ class OwnWriter(Writing):
     """Writer options for commands that also have a judge."""
 
     generator_model: Annotated[
-        str | None, option(WRITER, "Model that writes the checklists.", default="the judge")
+        str | None, option(WRITER, "Model that writes the checklists.", default="the judge, or the pipeline's")
     ] = None
     generator_base_url: Annotated[str | None, option(WRITER, "URL of the server of --generator-model.")] = None
     generator_engine_options: Annotated[
@@ -92,6 +99,11 @@ class OwnWriter(Writing):
         option(WRITER, "Engine argument of --generator-model, as in --engine. Repeatable.", "--generator-engine"),
     ] = None
     generator_prompt: Annotated[str | None, _field("prompt", default=_PIPELINE)] = None
+
+    @property
+    def names_no_model(self) -> bool:
+        """Whether the user named no writer."""
+        return self.generator_model is None
 
     def engine_beside(self, judge: JudgeOptions) -> Engine:
         """The writer's engine: the judge's engine unless --generator-model is set."""

@@ -128,6 +128,7 @@ function answer(file, line, theirs, advice, evidence) {
       line.item.required ? tag("required") : null,
       line.held_out ? tag("held out: not rewarded") : null,
       line.item.category ? tag(line.item.category) : null,
+      line.stated === undefined ? null : tag(`from "${line.stated}"`),
       Number.isNaN(line.mass) ? null : el("span", { class: "muted" }, "mass ", num(line.mass)),
       line.agreement === undefined ? null : el("span", { class: "muted" }, "agreement ", num(line.agreement)),
       line.judge || line.method ? el("span", { class: "muted" }, [line.judge, line.method].filter(Boolean).join(", ")) : null,
