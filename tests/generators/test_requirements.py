@@ -124,6 +124,15 @@ STRINGS: list[tuple[str, list[Check]]] = [
     ('End your answer with the phrase "Good luck!"', [{"type": "ends", "phrase": "Good luck!"}]),
     ('The last sentence must be "The end."', [{"type": "ends", "phrase": "The end."}]),
     ("Finish with this exact phrase: That is all.", [{"type": "ends", "phrase": "That is all."}]),
+    ("End with a question mark.", [{"type": "ends", "phrase": "?"}]),
+    ("Your reply should end with an exclamation point.", [{"type": "ends", "phrase": "!"}]),
+    ("The very last character must be a full stop.", [{"type": "ends", "phrase": "."}]),
+    (
+        "Make sure that your story does not end with a period.",
+        [{"type": "regex", "pattern": "\\.\\s*\\Z", "exactly": 0}],
+    ),
+    ("Make sure the word 'together' is in it.", [keywords("together")]),
+    ("The word 'rain' has to be part of your answer.", [keywords("rain")]),
     ('Start your reply with "Dear Sir".', [{"type": "starts", "phrase": "Dear Sir"}]),
     ("Write a poem that begins with 'Once'.", [{"type": "starts", "phrase": "Once"}]),
     (

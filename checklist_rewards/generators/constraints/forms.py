@@ -10,6 +10,7 @@ from checklist_rewards.generators.constraints.counts import EMOJI, FUNCTION_WORD
 from checklist_rewards.generators.constraints.reading import (
     A_PART,
     APPROXIMATE,
+    CONDITIONAL,
     NEGATION,
     QUOTE,
     RESPONSE,
@@ -479,6 +480,42 @@ def unquoted_end(view: PromptText, taken: set[int]) -> Iterator[Requirement]:
         yield required(
             match.start(), match.start("phrase") + len(phrase), check, f'Does the response end with "{phrase}"?'
         )
+
+
+_MARKS = {
+    "question mark": "?", "exclamation mark": "!", "exclamation point": "!", "period": ".", "full stop": ".",
+    "colon": ":", "semicolon": ";",
+}  # fmt: skip
+_OWNED = r"(?P<what>(?: (?:your|the|this|it|its|my|each|every)(?: [a-z-]+){0,3})?)"
+_ENDING_MARK = pattern(
+    rf"\b(?:(?:end|finish|conclude|close)(?:s|ing)?{_OWNED} (?:with|in|on) (?:an?|one|exactly one|a single)"
+    r"|(?:very )?(?:last|final) (?:character|symbol|punctuation mark|mark|thing)\b(?P<of>[^.\n\x01]{0,40}?)"
+    r" (?:is|be) an?)"
+    rf" (?P<mark>{'|'.join(_MARKS)})\b"
+)
+
+
+def ending_mark(view: PromptText, taken: set[int]) -> Iterator[Requirement]:
+    """The last character by its name: "End with a question mark."."""
+    for match in _ENDING_MARK.finditer(view.text):
+        before = view.before(match.start())
+        if ABOUT_PART.search(f"{before} {match['what'] or match['of'] or ''}"):
+            yield unexpressed(match.start(), match.end(), A_PART)
+            continue
+        if conditional(before):
+            yield unexpressed(match.start(), match.end(), CONDITIONAL)
+            continue
+        mark, question = _MARKS[match["mark"]], f"a {match['mark']}"
+        question = question.replace("a e", "an e")
+        if negated(before):
+            check = regex_check(rf"{re.escape(mark)}\s*\Z", exactly=0)
+            yield required(
+                match.start(), match.end(), check, f"Does the response end with something else than {question}?"
+            )
+        else:
+            yield required(
+                match.start(), match.end(), {"type": "ends", "phrase": mark}, f"Does the response end with {question}?"
+            )
 
 
 _PARAGRAPH_START = pattern(

@@ -50,6 +50,7 @@ _RULES: tuple[tuple[Rule, str], ...] = (
     (forms.other_formats, "yaml yml xml csv html latex toml"),
     (forms.yes_or_no, "yes true"),
     (forms.choices, "following options choices phrases answers responses labels categories below"),
+    (forms.ending_mark, "mark point period stop colon"),
     (forms.unquoted_end, "end finish conclude close last"),
     (forms.paragraph_start, "paragraph"),
     (forms.repeats_prompt, "repeat copy restate rewrite reproduce"),

@@ -85,7 +85,8 @@ _PASSIVE = pattern(
     |explicitly )*
     (?P<verb>used|included|appears?|mentioned|occurs?|present|contained|featured|incorporated|shown|found|allowed
     |permitted
-    |forbidden|banned|prohibited|avoided|excluded|omitted|in (?:your|the) [a-z]+)\b"""
+    |forbidden|banned|prohibited|avoided|excluded|omitted|in (?:your|the) [a-z]+|in (?:it|there)|part of (?:it|(?:your
+    |the) [a-z]+))\b"""
 )
 _REFUSED = ("forbidden", "banned", "prohibited", "avoided", "excluded", "omitted")
 _PART_AFTER = pattern(
