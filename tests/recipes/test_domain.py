@@ -153,9 +153,10 @@ def test_an_encoder_has_no_prompt(tmp_path):
 
 
 @pytest.mark.slow
-def test_smollm2_with_all_changes(data_dir, tmp_path, smollm2):
+@pytest.mark.parametrize("model", ["pocket", pytest.param("smollm2", marks=pytest.mark.study)])
+def test_a_model_with_all_changes(data_dir, tmp_path, model):
     arguments = ["--reads", "1", "--train-reads", "4", "--data", str(data_dir), "--resamples", "10"]
-    found = domain.main([smollm2, "--output", str(tmp_path), *arguments])
+    found = domain.main([model, "--output", str(tmp_path), *arguments])
     assert set(domain.CHANGES) < set(found["lines"])
     aucs = [line["train_auc"] for line in found["lines"].values()]
     assert len(set(aucs)) > 1

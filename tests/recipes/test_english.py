@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 import torch
-from english import infobench, negated, opposites, probes, protocol, save, train
+from english import comparison, infobench, negated, opposites, probes, protocol, save, train
 from english.floors import length, overlap, regression
 from english.tasks import DEV, TASKS, TRAIN, WORDINGS, Example, load, training_pairs
 from safetensors.torch import load_file, save_file
@@ -160,7 +160,7 @@ def test_probes_are_pairs_of_yes_and_no_that_differ_in_one_detail():
             assert right.yes and not wrong.yes and right.question == wrong.question and right.target != wrong.target
 
 
-def test_a_judge_that_looks_for_not_passes_the_probe_of_negation_only_in_the_text():
+def test_a_judge_that_looks_for_not_passes_the_probe_of_negation_only_in_the_text(few_resamples):
     judge = ChecklistScorer(backend=FakeBackend(lambda prefix, tail: 0.2 if " not " in prefix else 0.8), store=False)
     found = probes.measure(judge.judge)
     assert found["negation"]["auc"].value == 1 and found["negation"]["pairs"].value == 1
@@ -168,7 +168,13 @@ def test_a_judge_that_looks_for_not_passes_the_probe_of_negation_only_in_the_tex
     assert found["roles"]["accuracy"].value == 0.5
 
 
-def test_infobench_asks_about_the_right_answer_and_about_another_one(tmp_path):
+@pytest.fixture
+def few_resamples(monkeypatch):
+    for module in (comparison, probes):
+        monkeypatch.setattr(module, "Bootstrap", lambda: Bootstrap(50))
+
+
+def test_infobench_asks_about_the_right_answer_and_about_another_one(tmp_path, few_resamples):
     rows = [
         {
             "instruction": f"Write about {word}.",
@@ -191,8 +197,8 @@ def test_infobench_asks_about_the_right_answer_and_about_another_one(tmp_path):
     assert "| word overlap | 1.000" in (tmp_path / "out" / "figures.md").read_text()
 
 
-def test_an_opposite_question_has_the_opposite_label(data_dir, tmp_path):
-    figures = negated.main(["pocket", "--data", str(data_dir), "--output", str(tmp_path), "--questions", "20"])
+def test_an_opposite_question_has_the_opposite_label(data_dir, tmp_path, few_resamples):
+    figures = negated.main(["pocket", "--data", str(data_dir), "--output", str(tmp_path), "--questions", "5"])
     assert set(figures["pocket"]) == {name for task in TASKS for name in (task, f"{task}, not")}
     overlap_of = {name: figure["value"] for name, figure in figures["word overlap"].items()}
     assert overlap_of["evouna"] > 0.8 and overlap_of["evouna, not"] < 0.2

@@ -129,12 +129,19 @@ def test_finished_judges_are_skipped(data_dir, tmp_path, monkeypatch):
         validation.evaluate(other, Named("one", "large", None), store=None)
 
 
+SMALL = ["--documents", "1", "--pairs", "2", "--resamples", "10"]
+
+
 @pytest.mark.slow
-def test_smollm2_and_the_pocket_model(data_dir, tmp_path, smollm2):
-    """Some articles do not fit the context of the pocket model."""
-    arguments = ["--documents", "1", "--pairs", "2", "--resamples", "10", "--data", str(data_dir)]
-    found = validation.main(
-        ["--output", str(tmp_path), *arguments, "--judge", f"base={smollm2}", "--judge", "pocket=pocket"]
-    )
-    assert found["base"]["ratings"]["fluency"]["n"] == 4 and found["base"]["pairs"]["semeval"]["n"] == 2
+def test_the_pocket_model(data_dir, tmp_path):
+    """Some articles do not fit its context."""
+    found = validation.main(["--output", str(tmp_path), *SMALL, "--data", str(data_dir), "--judge", "pocket=pocket"])
     assert 0 < found["pocket"]["ratings"]["fluency"]["n"] < 4 and found["pocket"]["pairs"]["summeval"]["unread"] == 1
+    assert found["pocket"]["pairs"]["semeval"]["n"] == found["pocket"]["pairs"]["evouna"]["n"] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.study
+def test_smollm2(data_dir, tmp_path, smollm2):
+    found = validation.main(["--output", str(tmp_path), *SMALL, "--data", str(data_dir), "--judge", f"base={smollm2}"])
+    assert found["base"]["ratings"]["fluency"]["n"] == 4 and found["base"]["pairs"]["semeval"]["n"] == 2
