@@ -1,0 +1,248 @@
+"""Programs in processes of their own that need not import torch, transformers and TRL first.
+
+That import takes 10 to 15 seconds of a core, much of it vLLM, which TRL imports where it is installed. Here one
+process for all workers of a run has done it, and forks for every program. A program has its own arguments,
+environment, folder and output, and ends as it would by itself: only the libraries are there already. This package is
+not among them. Where a test is about a fresh interpreter, use `subprocess`.
+
+    code, written = run(["-m", "checklist_rewards.cli", "run", "rows.jsonl"], cwd=folder)
+    code, written = run(["-m", "tests.zygote", "2", "script.py", "argument"])  # a script on ranks, as by torchrun
+"""
+
+import atexit
+import contextlib
+import fcntl
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+import uuid
+from pathlib import Path
+
+IMPORTS = """
+accelerate datasets pandas torch torch.distributed.run torch.utils.tensorboard transformers trl trl.cli
+trl.scripts.grpo trl.experimental.online_dpo
+""".split()
+NAMES = {
+    "transformers": ["AutoModelForCausalLM", "AutoTokenizer", "LlamaForCausalLM", "Trainer"],
+    "trl": ["DPOTrainer", "GRPOTrainer", "RLOOTrainer"],
+}
+"""Both packages import what they offer when it is asked for."""
+
+
+class Program:
+    """A program that runs in a fork; the methods are those of `subprocess.Popen`."""
+
+    def __init__(self, arguments, *, cwd=None, env=None, output=None):
+        self.returncode: int | None = None
+        request = {
+            "arguments": list(map(str, arguments)),
+            "cwd": str(cwd or os.getcwd()),
+            "env": dict(os.environ if env is None else env),
+        }
+        self._replies = _connect()
+        with open(os.devnull, "w") as nowhere:
+            written = (nowhere if output is None else output).fileno()
+            socket.send_fds(self._replies, [b"p"], [written])
+        self._replies.sendall(json.dumps(request).encode() + b"\n")
+        self._lines = self._replies.makefile()
+        self.pid = int(self._lines.readline())
+
+    def poll(self) -> int | None:
+        """The exit code, or None while it runs."""
+        with contextlib.suppress(TimeoutError):
+            return self.wait(0.001)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code, or minus the signal that ended it. Raises `TimeoutError` if it runs on."""
+        if self.returncode is None:
+            with selectors.DefaultSelector() as ready:
+                ready.register(self._replies, selectors.EVENT_READ)
+                if not ready.select(timeout):
+                    raise TimeoutError(f"process {self.pid} runs on after {timeout} s")
+            self.returncode = int(self._lines.readline())
+            self._replies.close()
+        return self.returncode
+
+
+def run(arguments, *, cwd=None, env=None, timeout: float | None = None) -> tuple[int, str]:
+    """Run a program to its end: its exit code, and what it wrote. `arguments` are those of `python`, with a script or
+    `-m` and a module first."""
+    with tempfile.TemporaryFile("w+") as output:
+        program = Program(arguments, cwd=cwd, env=env, output=output)
+        try:
+            code = program.wait(timeout)
+        except TimeoutError:
+            os.kill(program.pid, signal.SIGKILL)
+            raise
+        output.seek(0)
+        return code, output.read()
+
+
+_alive: list[socket.socket] = []
+"""A connection that is open until this process ends. The zygote ends with the last of them."""
+
+
+def _connect() -> socket.socket:
+    """A connection to the zygote of this run, which is started if there is none."""
+    folder = Path(os.environ["CHECKLIST_REWARDS_TESTS"])
+    address = str(folder / "zygote")
+    with (folder / "zygote.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            found = _open(address)
+        except OSError:
+            _start(address)
+            found = _open(address)
+        if not _alive:
+            _alive.append(_open(address))
+            _alive[0].sendall(b"a")
+    return found
+
+
+def _open(address: str) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(address)
+    return connection
+
+
+def _start(address: str) -> None:
+    Path(address).unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(address)
+        listening.listen(64)
+        # No folder of the repository is in its path: programs find what their own paths have.
+        subprocess.Popen(
+            [sys.executable, "-P", __file__, str(listening.fileno())],
+            cwd="/",
+            env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+            pass_fds=[listening.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+
+# --- in the zygote
+
+
+def serve(listening: socket.socket) -> None:
+    """Fork for every program, as long as a process of the run is there."""
+    import importlib
+    import warnings
+
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # a driver that is in use does not survive a fork
+    warnings.simplefilter("ignore")
+    for module in IMPORTS:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
+    for module, names in NAMES.items():
+        for name in names:
+            with contextlib.suppress(ImportError, RuntimeError):
+                getattr(sys.modules[module], name)
+    warnings.resetwarnings()
+    gc.collect()
+    gc.freeze()  # else every collection of a fork copies what the imports have made
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers
+    alive: set[socket.socket] = set()
+    with selectors.DefaultSelector() as ready:
+        ready.register(listening, selectors.EVENT_READ)
+        while alive or len(ready.get_map()) == 1:
+            for key, _ in ready.select():
+                if key.fileobj is not listening:  # it has closed
+                    ready.unregister(key.fileobj)
+                    alive.discard(key.fileobj)
+                    key.fileobj.close()
+                    if not alive:
+                        return
+                    continue
+                connection, _ = listening.accept()
+                kind, files, _, _ = socket.recv_fds(connection, 1, 1)
+                if kind == b"a":
+                    alive.add(connection)
+                    ready.register(connection, selectors.EVENT_READ)
+                elif kind == b"p":
+                    if os.fork() == 0:
+                        listening.close()
+                        for other in alive:
+                            other.close()
+                        return keep(connection, files[0])
+                    os.close(files[0])
+                    connection.close()
+
+
+def keep(connection: socket.socket, output: int) -> None:
+    """Fork once more and tell the client how it ends."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    request = json.loads(connection.makefile().readline())
+    pid = os.fork()
+    if pid == 0:
+        connection.close()
+        status = 1
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.close(output)
+        os.chdir(request["cwd"])
+        os.environ.clear()
+        os.environ |= request["env"]
+        sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+        try:
+            execute(request["arguments"])
+            status = 0
+        except SystemExit as left:
+            status = left.code if isinstance(left.code, int) else int(left.code is not None)
+            if isinstance(left.code, str):
+                print(left.code, file=sys.stderr)
+        except BaseException:
+            traceback.print_exc()
+        finally:  # as the interpreter ends, but it need not free what the imports have made
+            threading._shutdown()
+            atexit._run_exitfuncs()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+    with contextlib.suppress(BrokenPipeError):
+        connection.sendall(f"{pid}\n".encode())
+        _, status = os.waitpid(pid, 0)
+        connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+    os._exit(0)
+
+
+def execute(arguments: list[str]) -> None:
+    """Run a module or a script as the program of this process."""
+    import runpy
+
+    if arguments[0] == "-m":
+        sys.argv = arguments[1:]
+        sys.path.insert(0, os.getcwd())
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = arguments
+        sys.path.insert(0, str(Path(arguments[0]).resolve().parent))
+        runpy.run_path(arguments[0], run_name="__main__")
+
+
+def on_ranks(number: str, *arguments: str) -> None:
+    """Run a script on ranks of this machine. The agent is that of torchrun, which forks its workers here."""
+    from torch.distributed.launcher.api import elastic_launch
+    from torch.distributed.run import config_from_args, get_args_parser
+
+    options = ["--nproc-per-node", number, "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
+    options += ["--rdzv-id", uuid.uuid4().hex, "--start-method", "fork"]
+    config, _, _ = config_from_args(get_args_parser().parse_args([*options, *arguments]))
+    elastic_launch(config, execute)(list(arguments))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 2:
+        serve(socket.socket(fileno=int(sys.argv[1])))
+    else:
+        on_ranks(*sys.argv[1:])
