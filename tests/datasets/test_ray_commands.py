@@ -93,27 +93,28 @@ def both(cluster, run, tmp_path):  # noqa: F811
 
 
 @pytest.mark.slow
-def test_generate_on_shards_is_generate_and_is_not_repeated(both, run):  # noqa: F811
-    rows, code = both("generate", [ROWS[:2], ROWS[2:]], *SHORT, *PRICE, ray=["--actors", 2])
+def test_generate_on_shards_is_generate_and_is_not_repeated(both, run, fault_server):  # noqa: F811
+    served = ["--model", "valid", "--base-url", fault_server, *PRICE]
+    rows, code = both("generate", [ROWS[:2], ROWS[2:]], *served, ray=["--actors", 2])
     assert code == 0 and all(row["checklist"] for row in rows)
     columns = ["prompt", "target", "checklist", "checklist_id", "checklist_source", "checklist_model"]
     assert list(rows[0]) == columns and [row["prompt"] for row in rows] == [row["prompt"] for row in ROWS]
     before, first = times("out"), summary("ray.json")
-    again = run("generate", "in", "-o", "out", "--ray", "--summary", "again.json", "--actors", 2, *SHORT, *PRICE)
+    again = run("generate", "in", "-o", "out", "--ray", "--summary", "again.json", "--actors", 2, *served)
     assert again.exit_code == 0 and times("out") == before and summary("again.json") == first
     assert first["US_dollars"] > 0 and first["writer_calls"] >= 4
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["generate", "run"])
-def test_a_file_that_is_cut_gives_the_rows_of_one_process(command, both):
-    rows, code = both(command, [[*ROWS[:2], TOO_LONG, ROWS[2]]], *SHORT, *PRICE, ray=["--shard-rows", 2], cut=True)
+def test_a_file_that_is_cut_gives_the_rows_of_one_process(both):
+    """With an engine in the actor."""
+    rows, code = both("run", [[*ROWS[:2], TOO_LONG, ROWS[2]]], *SHORT, *PRICE, ray=["--shard-rows", 2], cut=True)
     assert len(times("out")) == 2 and code == 1  # the model's context is shorter than one of the prompts
     assert [bool(row["checklist"]) for row in rows] == [True, True, False, True]
-    assert summary("ray.json")["unanswered"] == {"not_generated": 1}
-    if command == "run":
-        assert [row["checklist_score"] is not None for row in rows] == [True, True, False, True]
-        assert summary("ray.json")["scored"] == 3 and summary("ray.json")["US_dollars_per_read_asked"] > 0
+    assert [row["checklist_score"] is not None for row in rows] == [True, True, False, True]
+    found = summary("ray.json")
+    assert found["unanswered"] == {"not_generated": 1} and found["scored"] == 3
+    assert found["US_dollars_per_read_asked"] > 0
 
 
 @pytest.mark.slow
@@ -121,7 +122,10 @@ def test_a_file_that_is_cut_gives_the_rows_of_one_process(command, both):
 def test_a_row_without_a_usable_checklist_is_listed(command, both, fault_server):
     served = ["--model", "na@some", "--base-url", fault_server]  # answers "N/A" about marked texts
     broken = row(f"Write {MARK}.")
-    rows, code = both(command, [ROWS[:2], [ROWS[2], broken, ROWS[3]]], *served)
+    parts = [ROWS[:2], [ROWS[2], broken, ROWS[3]]]
+    cut = ["--shard-rows", 2] if command == "generate" else []
+    rows, code = both(command, parts, *served, ray=cut, cut=bool(cut))
+    assert len(times("out")) == (3 if cut else 2)
     assert code == 1 and [row["checklist"] is None for row in rows] == [False, False, False, True, False]
     assert summary("ray.json")["unanswered"] == {"not_generated": 1}
 
@@ -223,13 +227,18 @@ def test_two_actors_ask_a_server_that_fails_at_first(both, fault_server):
     ],
     ids=["pipeline", "panel"],
 )
-def test_options_of_the_judge_give_the_columns_of_one_process(options, both):
-    Path("panel.yaml").write_text("panel: {rule: mean}\njudges: [{model: pocket}, {model: pocket, mass_floor: 0.2}]\n")
-    Path("shared.json").write_text(json.dumps(["Does the response mention the word moon?", "Is it one sentence?"]))
+def test_options_of_the_judge_give_the_columns_of_one_process(options, both, fault_server):
+    judges = [
+        {"model": "valid", "base_url": fault_server},
+        {"model": "split", "base_url": fault_server, "mass_floor": 0.2},
+    ]
+    Path("panel.yaml").write_text(json.dumps({"panel": {"rule": "mean"}, "judges": judges}))
+    Path("shared.json").write_text(json.dumps(["Is the word moon there (yes)?", "Is it one sentence (no)?"]))
+    served = [] if "--judge" in options else ["--model", "valid", "--base-url", fault_server]
     check = {"question": "At most four words?", "check": '{"type": "words", "at_most": 4}'}
-    asked = {"question": "Does the response have exactly 2 sentences?", "check": None}
+    asked = {"question": "Are these two sentences (yes)?", "check": None}
     rows = [row | {"checklist": [asked, check], "id": 7} for row in ROWS]
-    scored, code = both("score", [rows[:3], rows[3:]], *options)
+    scored, code = both("score", [rows[:3], rows[3:]], *options, *served)
     assert code == 0 and {row["checklist_score"]["primary_metric"] for row in scored} == {options[1]}
     assert list(scored[0]) == ["prompt", "target", "checklist", "id", "checklist_score"]
 
