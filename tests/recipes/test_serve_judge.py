@@ -1,4 +1,4 @@
-"""`recipes/cluster/serve_judge.py`: two replicas of the pocket judge under Ray Serve, scored through one address."""
+"""`recipes/cluster/serve_judge.py`: two replicas of a judge under Ray Serve, scored through one address."""
 
 import os
 import socket
@@ -10,16 +10,16 @@ from checklist_rewards.errors import ModelError, SampleError
 from tests.conftest import REPO
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
-WORDS = {"backend": "transformers", "replicas": "2"}
+WORDS = {"model": "valid", "backend": "openai", "replicas": "2"}
 SAMPLES = [
-    Sample(["Does the response end with a question mark?", "Is the response in lower case?"], f"is it {word}?", "Ask.")
-    for word in ("red", "blue", "Green", "grey", "black", "white")
+    Sample([f"Is it {word} (yes)?", "Is it short (no)?", "Is it a text (yes)?"][: 2 + n % 2], f"it is {word}", "Ask.")
+    for n, word in enumerate(("red", "blue", "green", "grey", "black", "white"))
 ]
 
 
 @pytest.fixture
-def address(monkeypatch, tmp_path):
-    """The address of two replicas on a Ray of their own."""
+def address(monkeypatch, fault_server):
+    """The address of two replicas on a Ray of their own. Their judge is the fault server."""
     ray = pytest.importorskip("ray")
     serve = pytest.importorskip("ray.serve")
     from cluster import serve_judge
@@ -29,7 +29,7 @@ def address(monkeypatch, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     path = os.pathsep.join([str(REPO / "recipes"), str(REPO)])
-    environment = {"env_vars": {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}}
+    environment = {"env_vars": {"PYTHONPATH": path, "OPENAI_BASE_URL": fault_server}}
     ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, runtime_env=environment)
     try:
         serve.start(http_options={"host": "127.0.0.1", "port": port})
@@ -53,11 +53,12 @@ def test_no_judge_is_served_without_a_token(monkeypatch, token):
         serve_judge.app(serve_judge.Arguments())
 
 
-def test_two_replicas_score_as_the_judge_does_and_one_may_die(address, scorer, monkeypatch):
+def test_two_replicas_score_as_the_judge_does_and_one_may_die(address, fault_server, monkeypatch):
     import ray
 
     remote = ChecklistScorer(backend="remote", base_url=address)
-    expected = [score.primary_score for score in scorer.score_batch(SAMPLES)]
+    judge = ChecklistScorer("valid", backend="openai", base_url=fault_server, store=False)
+    expected = [score.primary_score for score in judge.score_batch(SAMPLES)]
     assert [score.primary_score for score in remote.score_batch(SAMPLES)] == pytest.approx(expected, abs=1e-6)
     monkeypatch.setenv("CHECKLIST_REWARDS_TOKEN", "wrong")
     with pytest.raises(ModelError, match="set CHECKLIST_REWARDS_TOKEN"):
