@@ -22,16 +22,18 @@ sys.dont_write_bytecode = False
 def _own_cache() -> None:
     """A cache folder for this process, without the user's store, in a folder of the run that ends with the run.
 
-    All processes of a run share the packaged models, and all runs share Python in WebAssembly: both are slow to make.
+    All processes of a run share the packaged models, and all runs share Python in WebAssembly and what vLLM found out
+    about its architectures: these are slow to make.
     """
-    compiled = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "wasmtime")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").resolve()
     if "CHECKLIST_REWARDS_TESTS" not in os.environ:
         new, started_by = tempfile.mkdtemp(prefix="checklist-rewards-tests-"), os.getpid()
         os.environ["CHECKLIST_REWARDS_TESTS"] = new
         atexit.register(lambda: os.getpid() == started_by and shutil.rmtree(new, ignore_errors=True))
     run = Path(os.environ["CHECKLIST_REWARDS_TESTS"])
     own = run / os.environ.get("PYTEST_XDIST_WORKER", "main")
-    for folder, shared in (("wasmtime", compiled.resolve()), ("checklist-rewards/models", run / "models")):
+    of_all_runs = [(folder, (cache / folder).resolve()) for folder in ("wasmtime", "vllm/modelinfos")]
+    for folder, shared in (*of_all_runs, ("checklist-rewards/models", run / "models")):
         shared.mkdir(parents=True, exist_ok=True)
         (own / folder).parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):  # a process that a test has started

