@@ -76,6 +76,12 @@ def fence(name: str, text: str) -> str:
     return f"<{label}>\n{text}\n</{label}>"
 
 
+def chat_messages(system: str | None, user: str) -> list[dict[str, str]]:
+    """A conversation of one user message, after a system message if there is one."""
+    opening = [{"role": "system", "content": system}] if system else []
+    return [*opening, {"role": "user", "content": user}]
+
+
 @dataclass(frozen=True, slots=True)
 class PromptTemplate:
     """A parsed and validated prompt file. Create it with [`load_prompt`] or [`parse_prompt`]."""
@@ -108,8 +114,7 @@ class PromptTemplate:
 
     def messages(self, **fields: str | int | None) -> list[dict[str, str]]:
         """Render the prompt as chat messages: the system part, if any, and the user message."""
-        system = [{"role": "system", "content": self.system}] if self.system else []
-        return [*system, {"role": "user", "content": self.render(**fields)}]
+        return chat_messages(self.system, self.render(**fields))
 
     def prefix(self, **fields: str | None) -> str:
         """Render a judge's user message up to the question. The result is the same for every item of a target."""

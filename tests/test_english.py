@@ -1,4 +1,4 @@
-"""The packaged judge of English: `model="english"`, in both engines and where judges are used."""
+"""The packaged judge and the packaged writer of English: `model="english"`, `model="english-writer"`."""
 
 import json
 
@@ -6,9 +6,10 @@ import pytest
 
 from checklist_rewards import Checklist, ChecklistScorer
 from checklist_rewards.backends import Engine, load_backend
-from checklist_rewards.backends.packaged import ENGLISH, adapter_of
+from checklist_rewards.backends.packaged import ADAPTED, ENGLISH, ENGLISH_WRITER, adapter_of
 from checklist_rewards.judges import LogprobJudge, Read
 from checklist_rewards.judges.panel import PanelJudge
+from checklist_rewards.pipelines import pipeline
 from checklist_rewards.rerank import rerank
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.backends.test_engine import GROUPS, LABELS
@@ -65,5 +66,22 @@ def test_the_card_names_data_and_licences():
     card = (adapter_of(ENGLISH) / "README.md").read_text()
     for text in ("REALSumm", "SemEval", "ArgKP", "EVOUNA", "CC BY-SA 3.0", "CDLA-Sharing", "Apache-2.0"):
         assert text in card, text
-    config = json.loads((adapter_of(ENGLISH) / "adapter_config.json").read_text())
-    assert config["base_model_name_or_path"] == "smollm2"
+    card = (adapter_of(ENGLISH_WRITER) / "README.md").read_text()
+    for text in ("InFoBench", "IFEval", "MIT", "Apache-2.0", "| constraints |", "recipes/english/writer.py"):
+        assert text in card, text
+    for name in ADAPTED:
+        config = json.loads((adapter_of(name) / "adapter_config.json").read_text())
+        assert config["base_model_name_or_path"] == "smollm2"
+
+
+def test_the_pipeline_writes_and_judges_without_a_model_of_the_users(smollm2):
+    pipe = pipeline("english", store=False)
+    prompt = "Write a short letter to a friend about a storm at the sea. Use at most 40 words and no commas."
+    [checklist] = pipe.generate_batch([prompt])
+    assert [item.evidence.text for item in checklist.items[:2]] == ["at most 40 words", "no commas"]
+    written = checklist.items[2:]
+    assert written and all(item.check is None and item.question.endswith("?") for item in written)
+    assert checklist.model == "english-writer"
+    texts = ["Dear Ann\nA storm came over the sea and our boat shook. We are safe now. Yours Tom", "Two, three, four."]
+    good, bad = (pipe(prompt, text, checklist=checklist).score.primary_score for text in texts)
+    assert good > bad

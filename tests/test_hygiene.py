@@ -81,6 +81,7 @@ def test_the_wheel_carries_prompts_recipes_and_the_pocket_model_and_works_alone(
         "_recipes/pocket/world.py",
         "pocket/model.safetensors",
         "english_encoder/difference.safetensors",
+        "english_writer/adapter_model.safetensors",
         "py.typed",
         "ui/page/index.html",
         "ui/page/main.js",

@@ -15,6 +15,7 @@ from checklist_rewards.backends.base import Messages, ReadGroup
 from checklist_rewards.backends.encoding import Ids, encodable
 from checklist_rewards.backends.templates import NO_FORMAT
 from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup, shared_prefix
+from checklist_rewards.prompts import chat_messages
 
 
 class MistralChatTokenizer(ChatTokenizer):
@@ -29,7 +30,7 @@ class MistralChatTokenizer(ChatTokenizer):
         return [shared_prefix(self._prompts(group)) for group in groups]
 
     def _prompts(self, group: ReadGroup) -> list[Ids]:
-        prompts = [self.prompt(_messages(group.system, group.prefix + tail)) for tail in group.tails or ("",)]
+        prompts = [self.prompt(chat_messages(group.system, group.prefix + tail)) for tail in group.tails or ("",)]
         if group.written:
             texts = [NO_FORMAT.around(written)[0] for written in group.written]
             prompts = [prompt + self.encoder.after(text) for prompt, text in zip(prompts, texts, strict=True)]
@@ -39,8 +40,3 @@ class MistralChatTokenizer(ChatTokenizer):
     def prompt(self, messages: Messages) -> Ids:
         chat = [{**message, "content": encodable(message["content"])} for message in messages]
         return self.tokenizer.apply_chat_template(chat, tokenize=True, return_dict=False)
-
-
-def _messages(system: str | None, user: str) -> Messages:
-    rules = [] if system is None else [{"role": "system", "content": system}]
-    return [*rules, {"role": "user", "content": user}]

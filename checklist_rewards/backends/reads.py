@@ -70,11 +70,12 @@ def read_prompts(
 def _label_read(answer: Answer, forms: Sequence[tuple[int, ...]]) -> LabelRead:
     if isinstance(answer, str):
         return LabelRead(None, answer)
-    return LabelRead(tuple(_logsumexp([answer[token] for token in group]) for group in forms))
+    return LabelRead(tuple(logsumexp([answer[token] for token in group]) for group in forms))
 
 
-def _logsumexp(values: Sequence[float]) -> float:
-    top = max(values)
+def logsumexp(values: Sequence[float]) -> float:
+    """The logarithm of the sum of the exponentials of some values; -inf without values."""
+    top = max(values, default=-math.inf)
     if not math.isfinite(top):
         return top
     return top + math.log(math.fsum(math.exp(value - top) for value in values))

@@ -1,51 +1,197 @@
-"""The typer app: registers the commands, and turns errors into exit codes."""
+"""Which commands exist, under which heading; errors become exit codes.
+
+The module of a command is imported when the command is used or its own help is shown. The table has what the list of
+commands needs.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from checklist_rewards import __version__
-from checklist_rewards.cli import (
-    agree,
-    audit,
-    calibrate,
-    cascade,
-    checklists,
-    demo,
-    diff,
-    distill,
-    generate,
-    inspect,
-    lint,
-    listing,
-    pairs,
-    probe,
-    refine,
-    replay,
-    report_page,
-    rerank,
-    score,
-    serve,
-    store,
-    ui,
-)
-from checklist_rewards.cli.report import DISK_FULL, console, refuse
 from checklist_rewards.errors import ChecklistRewardsError
+from checklist_rewards.version import __version__
+
+_SETTINGS: dict[str, Any] = {
+    "no_args_is_help": True,
+    "add_completion": False,
+    "rich_markup_mode": "markdown",
+    "pretty_exceptions_show_locals": False,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+
+
+class _Entry(NamedTuple):
+    """A command in the table."""
+
+    heading: str
+    place: str
+    """Module and function (or typer app) in `checklist_rewards.cli`."""
+    summary: str
+    """First sentence of its help."""
+    settings: Mapping[str, Any] = {}
+    """Context settings."""
+
+
+_ENTRIES = {
+    "generate": _Entry("Write", "generate:generate", "Write a checklist for every input, or one for a whole corpus."),
+    "checklists": _Entry("Write", "checklists:app", "Import checklists from other projects, and export them."),
+    "list": _Entry(
+        "Write", "listing:show", "List pipelines, generators, refiners, scorers, backends, checks and prompts."
+    ),
+    "lint": _Entry(
+        "Write",
+        "lint:lint",
+        "Validate prompts (.md), configs (.json, .yaml) and checklists (.json, or rows in .jsonl, .csv, .parquet).",
+    ),
+    "score": _Entry("Score", "score:score", "Score texts by their checklists."),
+    "run": _Entry("Score", "score:run", "Write a checklist for every input and score the target by it."),
+    "rerank": _Entry("Score", "rerank:rerank", "Rank candidates by their checklist score (best-of-N)."),
+    "pairs": _Entry(
+        "Score",
+        "pairs:pairs",
+        "Build preference pairs from candidates by their checklist scores, for DPO, KTO or a reward model.",
+    ),
+    "refine": _Entry(
+        "Score", "refine:refine", "Let a model revise its own answers until they pass their checklists (STICK)."
+    ),
+    "replay": _Entry(
+        "Score", "replay:replay", "Score a reward log or a scored file again, without sampling new texts."
+    ),
+    "demo": _Entry(
+        "Train",
+        "demo:demo",
+        "Run an end-to-end demo with the pocket model: checklists, GRPO, best-of-8 and a plot.",
+        {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": ["--help"]},
+    ),
+    "audit": _Entry("Train", "audit:audit_log", "Look for reward hacking in the reward log of a training run."),
+    "distill": _Entry(
+        "Train",
+        "distill:distill",
+        "Fine-tune a small encoder into a judge, from human labels or the probabilities of a larger judge.",
+    ),
+    "probe": _Entry(
+        "Trust",
+        "probe:probe",
+        "Test a judge on twelve obvious questions, and reject a model that cannot tell yes from no.",
+    ),
+    "agree": _Entry(
+        "Trust",
+        "agree:agree",
+        "Measure the agreement of judges with labels, or with each other, with confidence intervals.",
+    ),
+    "calibrate": _Entry(
+        "Trust",
+        "calibrate:calibrate",
+        "Calibrate a judge on labelled reads, with its error on held-out groups before and after.",
+    ),
+    "cascade": _Entry(
+        "Trust",
+        "cascade:cascade",
+        "Simulate a judge cascade from two scored files: cost against agreement at each margin.",
+    ),
+    "diff": _Entry(
+        "Trust",
+        "diff:diff",
+        "Compare two scorings of the same texts: flipped answers, changed scores, and the order within groups.",
+    ),
+    "inspect": _Entry(
+        "Trust",
+        "inspect:inspect",
+        "Rank checklist items by how much they contribute: pass rate, variance, discrimination, redundancy.",
+    ),
+    "serve": _Entry("Serve", "serve:serve", "Serve rewards over HTTP: one judge for any number of trainers."),
+    "ui": _Entry(
+        "Serve",
+        "ui:ui",
+        "Open the app: look at files, annotate responses, judge and compare, and export settings as code.",
+    ),
+    "store": _Entry("Serve", "store:app", "Merge stores of answers."),
+    "report": _Entry(
+        "Look",
+        "report_page:report",
+        "Write one HTML page about a run: scores, every answer, training curves, comparisons, agreement with labels.",
+    ),
+}
+
+
+class _Lazy(dict[str, Any]):
+    """The commands by name; each is built when it is looked up."""
+
+    def __init__(self) -> None:
+        super().__init__(dict.fromkeys(_ENTRIES))
+
+    def __getitem__(self, name: str) -> Any:
+        if super().__getitem__(name) is None:
+            self[name] = _built(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else default
+
+    def values(self) -> Any:
+        return [self[name] for name in self]
+
+    def items(self) -> Any:
+        return [(name, self[name]) for name in self]
+
+
+def _built(name: str) -> Any:
+    entry = _ENTRIES[name]
+    module, _, attribute = entry.place.partition(":")
+    found = getattr(import_module(f"checklist_rewards.cli.{module}"), attribute)
+    one = typer.Typer(**_SETTINGS)
+    one.callback()(lambda: None)
+    if isinstance(found, typer.Typer):
+        one.add_typer(found, name=name, rich_help_panel=entry.heading)
+    else:
+        one.command(name, rich_help_panel=entry.heading, context_settings=dict(entry.settings) or None)(found)
+    return typer.main.get_group(one).commands[name]
 
 
 class _Commands(TyperGroup):
-    """Report the package's own errors as one line with an exit code; other exceptions keep their traceback."""
+    """The commands of the table. The package's own errors are one line with an exit code; other exceptions keep their
+    traceback."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.commands = _Lazy()
+        self._listed = False
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of the commands, in the order of the table."""
+        return list(_ENTRIES)
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        """The command; while the list is shown, only what the list needs."""
+        if self._listed and name in _ENTRIES:
+            entry = _ENTRIES[name]
+            return TyperCommand(name, help=entry.summary, rich_help_panel=entry.heading)
+        return super().get_command(ctx, name)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Show the help with the list of commands."""
+        self._listed = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._listed = False
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except ChecklistRewardsError as error:
+            from checklist_rewards.cli.report import refuse
+
             refuse(str(error))
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
+            from checklist_rewards.cli.report import console
+
             console.print(
                 "Interrupted: no output was written. Answers received so far are in the store (unless --no-store is "
                 "set); rerun the same command to continue.",
@@ -53,6 +199,8 @@ class _Commands(TyperGroup):
             )
             raise typer.Exit(130) from None
         except OSError as error:
+            from checklist_rewards.cli.report import DISK_FULL, refuse
+
             if error.errno not in DISK_FULL:
                 raise
             refuse(
@@ -63,15 +211,7 @@ class _Commands(TyperGroup):
             raise typer.Exit(1) from None
 
 
-app = typer.Typer(
-    name="checklist-rewards",
-    cls=_Commands,
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="markdown",
-    pretty_exceptions_show_locals=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = typer.Typer(name="checklist-rewards", cls=_Commands, **_SETTINGS)
 
 
 def _version(wanted: bool) -> None:
@@ -91,37 +231,12 @@ def _root(
     These commands use the same scorer as the reward for TRL trainers, so their scores equal the training rewards.
 
     **Files** are JSONL, CSV or Parquet, chosen by extension. **Models** are "pocket" (a tiny packaged model for tests
-    and demos), "english-encoder" and "english" (small packaged judges of English), a local folder, a Hub id or, with
-    --base-url, the model name on an OpenAI-compatible server.
+    and demos), "english-encoder" and "english" (small packaged judges of English), "english-writer" (writes
+    checklists), a local folder, a Hub id or, with --base-url, the model name on an OpenAI-compatible server.
 
     **Exit codes**: 0 success; 1 some results are missing (a table lists them with the reason); 2 invalid arguments
     or input.
     """
-
-
-app.command("generate", rich_help_panel="Checklists")(generate.generate)
-app.command("score", rich_help_panel="Checklists")(score.score)
-app.command("run", rich_help_panel="Checklists")(score.run)
-app.command("refine", rich_help_panel="Checklists")(refine.refine)
-app.command("rerank", rich_help_panel="Checklists")(rerank.rerank)
-app.command("pairs", rich_help_panel="Checklists")(pairs.pairs)
-app.command("replay", rich_help_panel="Checklists")(replay.replay)
-app.command("inspect", rich_help_panel="Checklists")(inspect.inspect)
-app.command("report", rich_help_panel="Checklists")(report_page.report)
-app.add_typer(checklists.app, name="checklists", rich_help_panel="Checklists")
-app.add_typer(store.app, name="store", rich_help_panel="Checklists")
-app.command("list", rich_help_panel="Pipelines")(listing.show)
-app.command("lint", rich_help_panel="Pipelines")(lint.lint)
-app.command("cascade", rich_help_panel="Judges")(cascade.cascade)
-app.command("diff", rich_help_panel="Judges")(diff.diff)
-app.command("audit", rich_help_panel="Judges")(audit.audit_log)
-app.command("agree", rich_help_panel="Judges")(agree.agree)
-app.command("calibrate", rich_help_panel="Judges")(calibrate.calibrate)
-app.command("distill", rich_help_panel="Judges")(distill.distill)
-app.command("probe", rich_help_panel="Judges")(probe.probe)
-app.command("serve", rich_help_panel="Judges")(serve.serve)
-app.command("ui", rich_help_panel="Judges")(ui.ui)
-app.command("demo", rich_help_panel="Judges", context_settings=demo.PASS_THROUGH)(demo.demo)
 
 
 def main() -> None:

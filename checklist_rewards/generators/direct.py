@@ -61,9 +61,9 @@ class DirectGenerator:
             find in the input ([`ConstraintsGenerator`]), and ask the model only about the rest. `min_items` and
             `max_items` count the model's questions.
         drop_faults (`bool`, *optional*): leave out entries of a numbered list that are not one yes/no question, are
-            copied from the input, or have the words of an earlier one; the rest is used if it has `min_items`
-            questions. By default such a reply is refused and requested again, except from `"english-writer"`, which
-            is too small to do without.
+            copied from the input, name a number or a quoted string that the input does not have, or ask nothing new
+            (English only); the rest is used if it has `min_items` questions. By default such a reply is refused and
+            requested again, except from `"english-writer"`, which is too small to do without.
 
     Raises:
         ChecklistRewardsError: If an argument is not valid. The model is not loaded here, but at the first reply that

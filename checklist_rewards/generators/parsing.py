@@ -28,6 +28,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from checklist_rewards.chat import strip_thinking
 from checklist_rewards.errors import GenerationError
+from checklist_rewards.generators.constraints.amounts import number, numbers
 
 _FENCE = re.compile(r"^\s*```.*$", re.MULTILINE)
 _JSON_START = re.compile(r"^[ \t]*(?=[\[{])", re.MULTILINE)
@@ -55,6 +56,8 @@ _OPEN = re.compile(
 _ASKS_YES_NO = re.compile(rf"[,;:]\s*(?:(?:and|then|or)\s+)?{_AUXILIARY}\b", re.IGNORECASE)
 _SECOND = re.compile(rf"\w\s*,?\s(?:and|or|but|and/or)\s+{_AUXILIARY}\s+(?:not\s+)?{_SUBJECT}\b", re.IGNORECASE)
 _QUOTED = re.compile(r'"[^"]*"|“[^”]*”|\([^()]*\)|`[^`]*`')
+_ASKS = re.compile(rf"(?:^|[,;:]\s*(?:(?:and|then)\s+)?){_AUXILIARY}\b", re.IGNORECASE)
+_STRING = re.compile(r'"[^"]+"|“[^”]+”|(?<!\w)\'[^\']+\'(?!\w)')
 _WORD = re.compile(r"\w+")
 _SMALL_WORDS = frozenset("a an the is are was were do does did has have had it its".split())
 """Words that do not tell two questions apart."""
@@ -96,7 +99,8 @@ def parse_questions(
         min_items (`int`, *optional*, defaults to `2`): least number of distinct questions.
         max_items (`int`, *optional*, defaults to `8`): greatest number of distinct questions.
         drop_faults_of (`str`, *optional*): the input. With it, entries that are not one yes/no question, that are
-            copied from the input, or that have the same words as an earlier one, are left out instead of refused.
+            copied from the input, name a number or a quoted string that it does not have, or ask nothing that an
+            earlier one does not, are left out instead of refused. English only.
 
     Returns:
         [`QuestionList`]: The questions in order.
@@ -117,15 +121,27 @@ def parse_questions(
 
 
 def without_faults(questions: Iterable[str], input: str) -> list[str]:
-    """The questions without those that are not one yes/no question, are copied from the input, or have the same
-    words as an earlier one."""
-    copied = f" {' '.join(_WORD.findall(input.casefold()))} "
-    kept: dict[frozenset[str], str] = {}
+    """The questions without those that are not one yes/no question in English, are copied from the input, name a
+    number or a quoted string that the input does not have, or ask nothing that an earlier one does not."""
+    text = input.casefold()
+    copied = f" {' '.join(_WORD.findall(text))} "
+    values = {number(found.group()) for found in numbers(text)}
+    kept: dict[str, frozenset[str]] = {}
     for question in questions:
-        words = _WORD.findall(question.casefold())
-        if question_fault(question) is None and f" {' '.join(words)} " not in copied:
-            kept.setdefault(frozenset(words) - _SMALL_WORDS, question)
-    return list(kept.values())
+        asked = question.casefold()
+        words = _WORD.findall(asked)
+        strings = (found.group()[1:-1].strip(" .,?!") for found in _STRING.finditer(asked))
+        named = frozenset(words) - _SMALL_WORDS
+        if (
+            question_fault(question) is None
+            and _ASKS.search(question)
+            and f" {' '.join(words)} " not in copied
+            and {number(found.group()) for found in numbers(asked)} - {1} <= values
+            and all(string in text for string in strings)
+            and not any(named <= earlier for earlier in kept.values())
+        ):
+            kept[question] = named
+    return list(kept)
 
 
 def _distinct(questions: Iterable[str]) -> tuple[str, ...]:

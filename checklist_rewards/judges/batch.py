@@ -34,7 +34,7 @@ from checklist_rewards.judges.answers import check_askable, in_order, named, que
 from checklist_rewards.judges.asking import Lost, Unreadable, ask_judge
 from checklist_rewards.judges.base import Paid, Read, Receipt
 from checklist_rewards.judges.meter import Meter, prompt_key
-from checklist_rewards.prompts import PromptTemplate, load_prompt
+from checklist_rewards.prompts import PromptTemplate, chat_messages, load_prompt
 from checklist_rewards.replies import extract_json
 from checklist_rewards.scores import Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -166,18 +166,14 @@ class BatchJudge(Paid):
 
     def _messages(self, sheet: _Sheet, reads: Sequence[Read]) -> Messages:
         about, items = sheet.reads[0], [read.item for read in reads]
-        system, user = (
-            self.prompt.system,
-            self.prompt.render(
-                input=about.input,
-                target=about.target,
-                reference=about.reference,
-                history=about.history,
-                checklist=numbered(items, [in_order(item, about.target, self.name) for item in items]),
-            ),
+        user = self.prompt.render(
+            input=about.input,
+            target=about.target,
+            reference=about.reference,
+            history=about.history,
+            checklist=numbered(items, [in_order(item, about.target, self.name) for item in items]),
         )
-        opening = [{"role": "system", "content": system}] if system else []
-        return [*opening, {"role": "user", "content": f"{user}\n\n{self.form(items)}"}]
+        return chat_messages(self.prompt.system, f"{user}\n\n{self.form(items)}")
 
     def _verdicts(self, sheet: _Sheet) -> list[tuple[int, Verdict]]:
         out = []

@@ -28,7 +28,7 @@ from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.judges.base import Read
 from checklist_rewards.judges.decisions import DecisionsJudge
 from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, LABELS, LogprobJudge
-from checklist_rewards.prompts import PromptTemplate
+from checklist_rewards.prompts import PromptTemplate, chat_messages
 from checklist_rewards.scores import DEFAULT_THRESHOLD
 from checklist_rewards.scores.reasons import Unanswered
 
@@ -267,9 +267,8 @@ def probe(
 
 
 def _openings(engine: Backend, prompt: PromptTemplate) -> Sequence[str | None]:
-    system = [{"role": "system", "content": prompt.system}] if prompt.system is not None else []
     prompts = [
-        [*system, {"role": "user", "content": prompt.prefix(target=i.target, input=i.input) + prompt.tail(i.question)}]
+        chat_messages(prompt.system, prompt.prefix(target=i.target, input=i.input) + prompt.tail(i.question))
         for i in PROBE_ITEMS
     ]
     try:

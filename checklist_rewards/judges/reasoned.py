@@ -31,7 +31,7 @@ from checklist_rewards.judges.asking import Lost, Unreadable, ask_judge
 from checklist_rewards.judges.base import Paid, Read, Receipt
 from checklist_rewards.judges.examples import FewShot
 from checklist_rewards.judges.meter import Meter, prompt_key
-from checklist_rewards.prompts import PromptTemplate, load_prompt
+from checklist_rewards.prompts import PromptTemplate, chat_messages, load_prompt
 from checklist_rewards.replies import extract_json
 from checklist_rewards.scores import Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -167,8 +167,7 @@ class ReasonedJudge(Paid):
         user = prefixes[about] + prompt.tail(question)
         if self.reasoning:
             user += "\n\n" + _FORM.format(labels=_alternatives(labels))
-        system = [{"role": "system", "content": prompt.system}] if prompt.system else []
-        return [*system, {"role": "user", "content": user}]
+        return chat_messages(prompt.system, user)
 
     def _verdict(self, outcomes: Sequence[LabelAndReasoning | Lost], item: ChecklistItem) -> Verdict:
         answered = [outcome for outcome in outcomes if not isinstance(outcome, Lost)]

@@ -43,7 +43,7 @@ from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, Labels, Logprob
 from checklist_rewards.judges.meter import Meter
 from checklist_rewards.judges.plan import RenderedRead
 from checklist_rewards.judges.reasoned import DEFAULT_TEMPERATURE
-from checklist_rewards.prompts import PromptTemplate
+from checklist_rewards.prompts import PromptTemplate, chat_messages
 from checklist_rewards.replies.sampling import sample_replies
 from checklist_rewards.scores import Method, Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
@@ -149,7 +149,7 @@ class ThinkingJudge(LogprobJudge):
         rendered, labels = self._with_questions(reads, questions)
         rendered = [replace(read, tail=f"{read.tail}\n\n{_FIRST[self.per]}") for read in rendered]
         thinker = _Thinker(self.engine)
-        prompts = list(map(_messages, rendered))
+        prompts = [chat_messages(read.system, read.prefix + read.tail) for read in rendered]
         replies = sample_replies(thinker.wrapped, prompts, self.sampling, self.store, progress)
         thoughts = [[self._thought(reply, place) for place, reply in enumerate(group)] for group in replies]
         keys, after, meanings = self._after(rendered, labels, thoughts, again)
@@ -256,11 +256,6 @@ def _together(reads: Sequence[Read], put: Sequence[tuple[str, Labels]]) -> list[
         for key, questions in listed.items()
     }
     return [(texts[key], meanings) for key, (_, meanings) in zip(about, put, strict=True)]
-
-
-def _messages(read: RenderedRead) -> Messages:
-    system = [{"role": "system", "content": read.system}] if read.system else []
-    return [*system, {"role": "user", "content": read.prefix + read.tail}]
 
 
 def _as_declared(verdict: Verdict, read: Read) -> Verdict:

@@ -4,8 +4,10 @@ import subprocess
 import sys
 
 import pytest
+from typer.main import get_command
 
 from checklist_rewards import __version__
+from checklist_rewards.cli import app
 from checklist_rewards.cli.demo import recipes_dir
 
 COMMANDS = [
@@ -73,3 +75,26 @@ def test_the_demo_is_found_and_gets_its_options(run, monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "argv", [])
     shown = run("demo", "--output", "here", "--steps", "3")
     assert shown.exit_code == 0 and shown.stdout == "ran ['--output', 'here', '--steps', '3'] __main__\n"
+
+
+def test_the_list_of_commands_says_what_each_command_says():
+    from checklist_rewards.cli.commands import _ENTRIES
+
+    commands = get_command(app).commands
+    assert list(commands) == list(_ENTRIES)
+    for name, entry in _ENTRIES.items():
+        assert " ".join((commands[name].help or "").split("\n\n")[0].split()) == entry.summary, name
+        assert commands[name].rich_help_panel == entry.heading
+
+
+def test_help_imports_no_command():
+    code = (
+        "import sys\n"
+        "from typer.testing import CliRunner\n"
+        "from checklist_rewards.cli import app\n"
+        "shown = CliRunner().invoke(app, ['--help']).output\n"
+        "assert 'Score texts by their checklists.' in shown and 'Trust' in shown, shown\n"
+        "loaded = [name for name in sys.modules if name.startswith('checklist_rewards.')]\n"
+        "assert not {'checklist_rewards.cli.score', 'checklist_rewards.pipelines'} & set(loaded), loaded\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -173,11 +173,22 @@ def test_faults_are_left_out_if_asked_for():
         parse_questions(FAULTY)
 
 
+def test_what_the_input_does_not_have_is_left_out():
+    asked = [
+        "Is it about rain?", "Is it at most 40 words long?", "Is it at most 30 words long?", 'Does it say "snow"?',
+        "Does it say 'rain'?", "A new image?", "Is it about rain in May?", "Is it about May?",
+        "If it rains, is it wet?",
+    ]  # fmt: skip
+    reply = "\n".join(f"{n}. {question}" for n, question in enumerate(asked, start=1))
+    kept = parse_questions(reply, drop_faults_of="Write forty words about rain in May.").questions
+    assert kept == (asked[0], asked[1], asked[4], asked[6], asked[8])
+
+
 def test_too_few_questions_without_faults_are_refused():
     with pytest.raises(GenerationError, match="the reply has 2 different questions, but at least 3 are required"):
         parse_questions(FAULTY, min_items=3, drop_faults_of="Is rain in it?")
 
 
 def test_words_that_differ_are_no_repetition():
-    reply = "1. Does it have at least 3 lines?\n2. Does it have at most 3 lines?\n3. Is it not red?\n4. Is it red?"
-    assert len(parse_questions(reply, drop_faults_of="").questions) == 4
+    reply = "1. Does it have at least 3 lines?\n2. Does it have at most 3 lines?\n3. Is it red?\n4. Is it not red?"
+    assert len(parse_questions(reply, drop_faults_of="3 lines").questions) == 4

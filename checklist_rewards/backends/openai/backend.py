@@ -50,6 +50,7 @@ from checklist_rewards.backends.reads import Answer, read_prompts
 from checklist_rewards.backends.servers import SERVERS, Settings, is_hosted, server_addresses, server_key
 from checklist_rewards.backends.tokens import ChatTokenizer
 from checklist_rewards.errors import ModelError
+from checklist_rewards.prompts import chat_messages
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
 logger = logging.getLogger(__name__)
@@ -191,7 +192,7 @@ class OpenAIBackend:
 
     async def _read_chats(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
         prompts = [
-            (_messages(group.system, group.prefix + tail), key)
+            (chat_messages(group.system, group.prefix + tail), key)
             for group, key in ((group, prefix_key(group.system, group.prefix)) for group in groups)
             for tail in group.tails
         ]
@@ -334,11 +335,6 @@ class OpenAIBackend:
 
     def _error(self, failure: Failure) -> ModelError:
         return ModelError(f"the server at {self.base_url} rejected a request: {failure.unanswered.detail}")
-
-
-def _messages(system: str | None, user: str) -> Messages:
-    first = [] if system is None else [{"role": "system", "content": system}]
-    return [*first, {"role": "user", "content": user}]
 
 
 def _of_this_start(read: LabelRead) -> LabelRead:

@@ -22,6 +22,7 @@ from checklist_rewards.backends.bounds import THINKING_TOKENS, WORD_TOKENS, thin
 from checklist_rewards.backends.encoding import encodable
 from checklist_rewards.backends.openai.failures import Failure
 from checklist_rewards.backends.openai.neutral import neutral
+from checklist_rewards.backends.reads import logsumexp
 from checklist_rewards.chat import strip_thinking
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
@@ -101,7 +102,7 @@ def label_of(choice: Any, labels: Sequence[str]) -> LabelRead:
     likely = _likely(choice)
     if likely:
         forms = [[p for token, p in likely if _same(token, label)] for label in labels]
-        return LabelRead(tuple(_logsumexp(form) for form in forms), exact=False)
+        return LabelRead(tuple(min(0.0, logsumexp(form)) for form in forms), exact=False)
     text, missing = _text(choice)
     if text is None:
         return LabelRead(None, missing)
@@ -182,13 +183,6 @@ def _likely(choice: Any) -> list[tuple[str, float]]:
 
 def _same(token: str, label: str) -> bool:
     return token.strip(_SPACE).casefold() == label.casefold()
-
-
-def _logsumexp(values: Sequence[float]) -> float:
-    top = max(values, default=-math.inf)
-    if top == -math.inf:
-        return top
-    return min(0.0, top + math.log(math.fsum(math.exp(value - top) for value in values)))
 
 
 def _text(choice: Any) -> tuple[str | None, Unanswered | None]:

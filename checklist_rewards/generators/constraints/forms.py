@@ -482,7 +482,7 @@ def unquoted_end(view: PromptText, taken: set[int]) -> Iterator[Requirement]:
         )
 
 
-_MARKS = {
+_ENDING_MARKS = {
     "question mark": "?", "exclamation mark": "!", "exclamation point": "!", "period": ".", "full stop": ".",
     "colon": ":", "semicolon": ";",
 }  # fmt: skip
@@ -491,7 +491,7 @@ _ENDING_MARK = pattern(
     rf"\b(?:(?:end|finish|conclude|close)(?:s|ing)?{_OWNED} (?:with|in|on) (?:an?|one|exactly one|a single)"
     r"|(?:very )?(?:last|final) (?:character|symbol|punctuation mark|mark|thing)\b(?P<of>[^.\n\x01]{0,40}?)"
     r" (?:is|be) an?)"
-    rf" (?P<mark>{'|'.join(_MARKS)})\b"
+    rf" (?P<mark>{'|'.join(_ENDING_MARKS)})\b"
 )
 
 
@@ -505,7 +505,7 @@ def ending_mark(view: PromptText, taken: set[int]) -> Iterator[Requirement]:
         if conditional(before):
             yield unexpressed(match.start(), match.end(), CONDITIONAL)
             continue
-        mark, question = _MARKS[match["mark"]], f"a {match['mark']}"
+        mark, question = _ENDING_MARKS[match["mark"]], f"a {match['mark']}"
         question = question.replace("a e", "an e")
         if negated(before):
             check = regex_check(rf"{re.escape(mark)}\s*\Z", exactly=0)

@@ -1,0 +1,272 @@
+"""A policy learns to follow everyday requests: rules and a small writer for the checklists, a small judge, GRPO.
+
+    python recipes/english/demo.py --output runs/demo-english
+
+1. The pipeline `english` writes a checklist for each of 32 prompts (`everyday.py`): code checks for the requirements
+   that rules find, and questions about the content by `english-writer`.
+2. The untrained policy, SmolLM2-135M, answers held-out prompts: other topics, other words.
+3. GRPO trains a LoRA adapter of it. The reward is the mean over the items: code decides what it can, and
+   `english-encoder` answers the rest. A monitor watches.
+4. The trained policy answers the held-out prompts again.
+
+Gold is computed by IFEval's verdicts and by a list of words per topic, which no reward sees. With `--arm code` only
+the code checks are rewarded, and with `--arm judge` only the other questions: the first shows how a policy meets all
+requirements and says nothing.
+
+Writes `summary.json`, `answers.md` (before and after, side by side), `rewards.jsonl`, `monitor.jsonl` and the adapter
+under `--output`. An interrupted run continues by the same command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import torch  # noqa: E402
+from datasets import Dataset  # noqa: E402
+from english.everyday import Everyday, prompts  # noqa: E402
+from peft import LoraConfig, PeftModel  # noqa: E402
+from pocket.grpo_run import Bar, GoldReward, console  # noqa: E402
+from pocket.study import once, save_json  # noqa: E402
+from rich.table import Table  # noqa: E402
+from transformers import AutoModelForCausalLM, AutoTokenizer, ProgressCallback  # noqa: E402
+from transformers.trainer_utils import get_last_checkpoint  # noqa: E402
+from transformers.utils import logging as transformers_logging  # noqa: E402
+from trl import GRPOConfig, GRPOTrainer  # noqa: E402
+
+from checklist_rewards import Checklist, ChecklistScorer  # noqa: E402
+from checklist_rewards.backends import resolve_model  # noqa: E402
+from checklist_rewards.datasets import build_checklists, save_dataset  # noqa: E402
+from checklist_rewards.errors import ChecklistRewardsError  # noqa: E402
+from checklist_rewards.monitor import RewardMonitor  # noqa: E402
+from checklist_rewards.rewards.trl import ChecklistReward  # noqa: E402
+
+ARMS = ("mixed", "code", "judge")
+N = 8
+"""Completions per prompt."""
+RANK, FIRST = 16, 1 / 3
+"""Rank of the adapter, and the share of the layers without one."""
+_PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+
+
+def checklists_of(some: Sequence[Everyday], args: argparse.Namespace) -> Dataset:
+    """The prompts with the checklists of the pipeline, written once."""
+    path = args.output / "checklists.parquet"
+    if not path.is_file():
+        written = build_checklists(
+            [{"prompt": one.messages} for one in some], pipeline=args.pipeline, store=args.output / "store.sqlite"
+        )
+        save_dataset(written, path)
+    return Dataset.from_parquet(str(path))
+
+
+def items_of(arm: str, checklist: Any) -> list[dict[str, Any]]:
+    """The items of a checklist that an arm rewards."""
+    items = [item.model_dump(exclude={"sources"}) for item in Checklist.parse(checklist).items]
+    if arm == "mixed":
+        return items
+    return [item for item in items if (item["check"] is not None) == (arm == "code")]
+
+
+class Policy:
+    """A policy that answers prompts, with log-probabilities under the untrained model."""
+
+    def __init__(self, name: str, adapter: Path | None = None):
+        folder = resolve_model(name)
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, padding_side="left")
+        self.model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        self.adapted: Any = self.model if adapter is None else PeftModel.from_pretrained(self.model, str(adapter))
+        self.adapted.eval()
+
+    @torch.inference_mode()
+    def answers(self, some: Sequence[Everyday], n: int, tokens: int, seed: int = 0) -> list[list[str]]:
+        """`n` sampled answers to each prompt."""
+        torch.manual_seed(seed)
+        texts = [
+            self.tokenizer.apply_chat_template(one.messages, tokenize=False, add_generation_prompt=True)
+            for one in some
+        ]
+        batch = self.tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False)
+        out = self.adapted.generate(
+            **batch, do_sample=True, temperature=1.0, top_k=0, max_new_tokens=tokens, num_return_sequences=n,
+            pad_token_id=self.tokenizer.pad_token_id,
+        )  # fmt: skip
+        replies = self.tokenizer.batch_decode(out[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
+        return [[reply.strip() for reply in replies[place * n : place * n + n]] for place in range(len(some))]
+
+    @torch.inference_mode()
+    def fluency(self, some: Sequence[Everyday], answers: Sequence[Sequence[str]]) -> float:
+        """Mean log-probability per token of the answers under the untrained model, without their prompts."""
+        found = []
+        start = [
+            self.tokenizer.bos_token_id if self.tokenizer.bos_token_id is not None else self.tokenizer.eos_token_id
+        ]
+        disabled = self.adapted.disable_adapter() if isinstance(self.adapted, PeftModel) else torch.no_grad()
+        with disabled:
+            for one, texts in zip(some, answers, strict=True):
+                asked = self.tokenizer.apply_chat_template(one.messages, add_generation_prompt=True, return_dict=False)
+                for text in texts:
+                    reply = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+                    if not reply:
+                        continue
+                    ids = torch.tensor([[*(asked or start), *reply]])
+                    logprobs = self.adapted(input_ids=ids).logits[0, -len(reply) - 1 : -1].float().log_softmax(-1)
+                    found.append(logprobs.gather(1, ids[0, -len(reply) :, None]).mean().item())
+        return fmean(found) if found else float("nan")
+
+
+def evaluated(policy: Policy, some: Sequence[Everyday], args: argparse.Namespace) -> dict[str, Any]:
+    """Figures of a policy on held-out prompts, and its answers."""
+    answers = policy.answers(some, args.samples, args.tokens)
+    flat = [(one, text) for one, texts in zip(some, answers, strict=True) for text in texts]
+    words = [text.lower().split() for _, text in flat]
+    return {
+        "requirements": fmean(one.met(text) for one, text in flat),
+        "content": fmean(one.about(text) for one, text in flat),
+        "both": fmean(one.met(text) == 1 and one.about(text) for one, text in flat),
+        "words": fmean(map(len, words)),
+        "distinct": fmean(len(set(some)) / len(some) for some in words if some),
+        "logprob": policy.fluency(some, answers),
+        "answers": answers,
+    }
+
+
+def trained(
+    dataset: Dataset, some: Sequence[Everyday], args: argparse.Namespace, folder: Path
+) -> list[dict[str, Any]]:
+    """Train the policy; its adapter is in `folder/policy`. Returns the log of the trainer."""
+    by_prompt = {one.prompt: one for one in some}
+    rows = [{**row, "checklist": items_of(args.arm, row["checklist"])} for row in dataset]
+    rows = [row for row in rows if row["checklist"]]
+    # Rows as JSON text: their checks have different fields.
+    data = Dataset.from_list([{"prompt": row["prompt"], "checklist": json.dumps(row["checklist"])} for row in rows])
+    scorer = ChecklistScorer(args.judge, metric="normalized", store=False)
+    reward = RewardMonitor(
+        ChecklistReward(scorer, log=folder / "rewards.jsonl"),
+        action="log",
+        held_out=0.0,
+        log=folder / "monitor.jsonl",
+    )
+    policy = resolve_model(args.policy)
+    model: Any = AutoModelForCausalLM.from_pretrained(policy, dtype=torch.float32)
+    layers = model.config.num_hidden_layers
+    trainer = GRPOTrainer(
+        model=model,
+        processing_class=AutoTokenizer.from_pretrained(policy, padding_side="left"),
+        reward_funcs=[reward, GoldReward(lambda prompt, text: by_prompt[prompt].met(text))],
+        train_dataset=data,
+        peft_config=LoraConfig(
+            r=RANK,
+            lora_alpha=2 * RANK,
+            target_modules=_PROJECTIONS,
+            layers_to_transform=list(range(int(FIRST * layers), layers)),
+            task_type="CAUSAL_LM",
+        ),
+        args=GRPOConfig(
+            output_dir=str(folder / "trainer"),
+            use_cpu=not torch.cuda.is_available(),
+            bf16=False,
+            gradient_checkpointing=False,
+            per_device_train_batch_size=args.groups * N,
+            num_generations=N,
+            num_iterations=args.iterations,
+            max_completion_length=args.tokens,
+            max_steps=args.steps,
+            learning_rate=args.learning_rate,
+            lr_scheduler_type="constant",
+            beta=args.beta,
+            reward_weights=[1.0, 0.0],
+            save_steps=10,
+            save_total_limit=1,
+            logging_steps=1,
+            report_to="none",
+            seed=args.seed,
+            disable_tqdm=True,
+            dataloader_pin_memory=False,
+        ),
+        callbacks=[Bar()],
+    )
+    trainer.remove_callback(ProgressCallback)
+    last = get_last_checkpoint(folder / "trainer") if (folder / "trainer").is_dir() else None
+    trainer.train(resume_from_checkpoint=last)
+    trainer.save_model(str(folder / "policy"))
+    return [entry for entry in trainer.state.log_history if "reward" in entry]
+
+
+def side_by_side(some: Sequence[Everyday], before: dict[str, Any], after: dict[str, Any]) -> str:
+    """The first answer to each prompt, before and after, as Markdown."""
+    lines = ["# Answers to held-out prompts, before and after", ""]
+    for place, one in enumerate(some):
+        lines += [f"**{one.prompt}**", ""]
+        for when, found in (("before", before), ("after", after)):
+            text = found["answers"][place][0]
+            marks = f"requirements {one.met(text):.0%}, {'about it' if one.about(text) else 'not about it'}"
+            lines += [f"- {when} ({marks}): {' '.join(text.split()) or '(empty)'}"]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def main(argv: list[str] | None = None) -> dict[str, Any]:
+    """Run the demo; returns its summary."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--output", type=Path, default=Path("runs/demo-english"))
+    parser.add_argument("--arm", choices=ARMS, default="mixed", help="which items are rewarded")
+    parser.add_argument("--pipeline", default="english", help="writes the checklists")
+    parser.add_argument("--judge", default="english-encoder")
+    parser.add_argument("--policy", default="smollm2")
+    parser.add_argument("--steps", type=int, default=20, help="GRPO steps")
+    parser.add_argument("--groups", type=int, default=4, help=f"prompts per step, with {N} completions each")
+    parser.add_argument("--iterations", type=int, default=1, help="updates per sampling")
+    parser.add_argument("--tokens", type=int, default=48, help="most tokens of a completion")
+    parser.add_argument("--learning-rate", type=float, default=5e-4)
+    parser.add_argument("--beta", type=float, default=0.04, help="weight of the KL term")
+    parser.add_argument("--prompts", type=int, default=32, help="number of prompts for training")
+    parser.add_argument("--test-prompts", type=int, default=16, help="number of held-out prompts")
+    parser.add_argument("--samples", type=int, default=2, help="answers to each held-out prompt")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args(argv)
+    started = time.perf_counter()
+    transformers_logging.disable_progress_bar()
+    args.output.mkdir(parents=True, exist_ok=True)
+    training, held_out = prompts(args.prompts), prompts(args.test_prompts, held_out=True)
+
+    console.print("[bold]1/4[/] checklists: rules first, then the writer")
+    dataset = checklists_of(training, args)
+    console.print("[bold]2/4[/] the untrained policy")
+    how = {name: getattr(args, name) for name in ("policy", "tokens", "test_prompts", "samples")}
+    before = once(args.output / "before", how, lambda: evaluated(Policy(args.policy), held_out, args))
+    console.print("[bold]3/4[/] GRPO")
+    folder = args.output / f"{args.arm}-{args.seed}"
+    names = ("arm", "judge", "steps", "groups", "iterations", "learning_rate", "beta", "prompts", "seed")
+    settings = how | {name: getattr(args, name) for name in names}
+
+    def run() -> dict[str, Any]:
+        log = trained(dataset, training, args, folder)
+        console.print("[bold]4/4[/] the trained policy")
+        return {"log": log, **evaluated(Policy(args.policy, folder / "policy"), held_out, args)}
+
+    after = once(folder, settings, run)
+    (folder / "answers.md").write_text(side_by_side(held_out, before, after), encoding="utf-8")
+    table = Table("held-out prompts", "before", "after", title=f"{args.arm}, {args.steps} steps")
+    for name in ("requirements", "content", "both", "words", "distinct", "logprob"):
+        table.add_row(name, f"{before[name]:.2f}", f"{after[name]:.2f}")
+    console.print(table)
+    summary = {"before": before, "after": after, "seconds": time.perf_counter() - started}
+    save_json(args.output / "summary.json", summary)
+    console.print(f"Everything is in {folder}/: answers.md, rewards.jsonl, monitor.jsonl, policy/.")
+    return summary
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ChecklistRewardsError as error:
+        raise SystemExit(f"error: {error}") from None
