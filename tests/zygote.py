@@ -218,11 +218,17 @@ def keep(connection: socket.socket, output: int) -> None:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(status)
-    with contextlib.suppress(BrokenPipeError):
+    try:
         connection.sendall(f"{pid}\n".encode())
+        with selectors.DefaultSelector() as ready:
+            for one in (connection, os.pidfd_open(pid)):
+                ready.register(one, selectors.EVENT_READ)
+            if any(key.fileobj is connection for key, _ in ready.select()):  # nobody waits for it any more
+                (os.killpg if request["session"] else os.kill)(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
         connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
-    os._exit(0)
+    finally:
+        os._exit(0)
 
 
 def execute(arguments: list[str]) -> None:

@@ -5,8 +5,6 @@ import os
 import random
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from pocket.world import tasks, write_response
 
 from tests.cli.conftest import read_jsonl, write_jsonl
 from tests.waiting import until
+from tests.zygote import Program
 
 ROWS = 144  # more than one chunk of replies and of reads
 
@@ -33,12 +32,10 @@ def folder(tmp_path_factory):
     return folder
 
 
-def start(folder: Path, name: str) -> subprocess.Popen:
+def start(folder: Path, name: str) -> Program:
     arguments = ["run", "rows.jsonl", "-o", f"{name}.jsonl", "--backend", "transformers", "--max-tokens", "96"]
     arguments += ["--store", f"{name}.sqlite", "--summary", f"{name}.json"]
-    return subprocess.Popen(
-        [sys.executable, "-m", "checklist_rewards.cli", *arguments], cwd=folder, stderr=subprocess.DEVNULL
-    )
+    return Program(["-m", "checklist_rewards.cli", *arguments], cwd=folder)
 
 
 def reads_in(store: Path) -> int:
@@ -72,7 +69,7 @@ def test_kill_9_in_the_middle_of_run_then_run_again(folder):
     assert len(one) == ROWS and close(one, other)
 
 
-def kill(run: subprocess.Popen, due: Callable[[], int]) -> None:
+def kill(run: Program, due: Callable[[], int]) -> None:
     until(lambda: due() or run.poll() is not None)
     assert run.poll() is None, "it ended before it could be killed"
     os.kill(run.pid, signal.SIGKILL)
