@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from tests.conftest import HANG
+from tests.zygote import Program
 
 Found = TypeVar("Found")
 
@@ -22,7 +23,7 @@ def until(condition: Callable[[], Found], *, seconds: float = HANG) -> Found:
     return found
 
 
-def printed(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
+def printed(process: subprocess.Popen[str] | Program, pattern: str) -> re.Match[str]:
     """The first match in a line that a process prints on standard error. A process that stays silent is killed."""
     assert process.stderr is not None
     lines: list[str] = []

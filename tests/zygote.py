@@ -25,6 +25,7 @@ import threading
 import traceback
 import uuid
 from pathlib import Path
+from typing import IO
 
 IMPORTS = """
 accelerate datasets pandas torch torch.distributed.run torch.utils.tensorboard transformers trl trl.cli
@@ -43,7 +44,8 @@ class Program:
     Args:
         arguments: those of `python`, with a script or `-m` and a module first.
         cwd, env: its folder and its whole environment; those of this process if left out.
-        output: a file that gets what it writes, errors too; by default nothing does.
+        output: a file that gets what it writes, errors too, or `subprocess.PIPE`, which is then read as `stderr`; by
+            default nothing does.
         session: whether it leads a session, which can be ended as a process group.
     """
 
@@ -55,13 +57,39 @@ class Program:
             "env": dict(os.environ if env is None else env),
             "session": session,
         }
+        self.stderr: IO[str] | None = None
         self._replies = _connect()
-        with open(os.devnull, "w") as nowhere:
-            written = (nowhere if output is None else output).fileno()
-            socket.send_fds(self._replies, [b"p"], [written])
+        with contextlib.ExitStack() as files:
+            if output is subprocess.PIPE:
+                reads, writes = os.pipe()
+                self.stderr, output = open(reads), files.enter_context(open(writes, "w"))
+            elif output is None:
+                output = files.enter_context(open(os.devnull, "w"))
+            socket.send_fds(self._replies, [b"p"], [output.fileno()])
         self._replies.sendall(json.dumps(request).encode() + b"\n")
         self._lines = self._replies.makefile()
         self.pid = int(self._lines.readline())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.wait()
+        if self.stderr is not None:
+            self.stderr.close()
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self.send_signal(signal.SIGKILL)
 
     def poll(self) -> int | None:
         """The exit code, or None while it runs."""

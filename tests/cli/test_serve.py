@@ -15,6 +15,7 @@ import pytest
 from checklist_rewards.judges import ReasonedJudge
 from tests.conftest import REPO
 from tests.waiting import printed, until
+from tests.zygote import Program
 
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
@@ -36,12 +37,12 @@ def responds(address: str) -> bool:
 @pytest.fixture(params=[1, 2], ids=["one process", "two workers"])
 def server(request):
     """A server with the pocket judge on a free port of this machine; (process, address)."""
-    command = [sys.executable, "-m", "checklist_rewards.cli", "serve", "--port", "0", "--no-store"]
+    command = ["-m", "checklist_rewards.cli", "serve", "--port", "0", "--no-store"]
     command += ["--workers", str(request.param)]
     command += ["--backend", "transformers", "--max-wait-ms", "3000"]  # time for all rows to come together
     environment = {**os.environ, "CHECKLIST_REWARDS_TOKEN": ""}
     del environment["CHECKLIST_REWARDS_TOKEN"]
-    with subprocess.Popen(command, cwd=REPO, stderr=subprocess.PIPE, text=True, env=environment) as process:
+    with Program(command, cwd=REPO, env=environment, output=subprocess.PIPE) as process:
         yield process, printed(process, r"http://[^\s;]+")[0]
         process.kill()
 

@@ -2,8 +2,6 @@
 
 import json
 import math
-import subprocess
-import sys
 import time
 
 import pytest
@@ -24,6 +22,7 @@ from tests.encoders import mentions, tiny_bert
 from tests.fakes import FakeBackend
 from tests.rewards.integrations.test_queue import QUESTIONS, knows
 from tests.serving import serving
+from tests.zygote import Program
 
 
 class Engine(FakeBackend):
@@ -410,8 +409,8 @@ def test_the_command_serves_a_file_of_judges(tmp_path):
     (tmp_path / "panel.yaml").write_text(PANEL)
     with listen("127.0.0.1", 0) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "checklist_rewards.cli", "serve", "--judge", "panel.yaml", "--port", str(port)]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+    command = ["-m", "checklist_rewards.cli", "serve", "--judge", "panel.yaml", "--port", str(port)]
+    with Program(command, cwd=tmp_path) as server:
         try:
             address = f"http://127.0.0.1:{port}"
             name = wait_for_model(address, server)
@@ -423,7 +422,7 @@ def test_the_command_serves_a_file_of_judges(tmp_path):
         assert values == pytest.approx(expected, abs=1e-3)
 
 
-def wait_for_model(address: str, server: subprocess.Popen) -> str:
+def wait_for_model(address: str, server: Program) -> str:
     """The name of the model of a server that is starting."""
     deadline = time.monotonic() + 120
     while True:

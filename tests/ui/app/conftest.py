@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlsplit
@@ -28,6 +27,7 @@ from tests.conftest import HANG, REPO
 from tests.fakes import FakeBackend
 from tests.ui import browser
 from tests.waiting import printed
+from tests.zygote import Program
 
 TOKEN = "the-token-of-these-tests"
 HOST = "http://127.0.0.1:8091"
@@ -136,9 +136,9 @@ def project(tmp_path_factory) -> Path:
 def url(project):
     """The URL that `checklist-rewards ui` prints. Tests change the folder, so each module has its own server."""
     options = ["--port", "0", "--no-browser", "--backend", "transformers"]
-    command = [sys.executable, "-m", "checklist_rewards.cli", "ui", str(project), *options]
+    command = ["-m", "checklist_rewards.cli", "ui", str(project), *options]
     environment = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "400"}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd=REPO) as server:
+    with Program(command, env=environment, cwd=REPO, output=subprocess.PIPE) as server:
         yield printed(server, r"http://127\.0\.0\.1:\d+/\?token=\S+")[0]
         server.send_signal(signal.SIGTERM)
         server.wait(HANG)
