@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 from datasets import Dataset
 from PIL import Image
 from transformers import AutoModelForCausalLM
@@ -160,7 +161,8 @@ def online_dpo(folder, reward, trainer=None, **options):
     settings = {key: value for key, value in ON_CPU.items() if key != "beta"} | {"max_new_tokens": 8} | options
     args = OnlineDPOConfig(str(folder), **settings, per_device_train_batch_size=4, max_length=512, max_steps=2)
     made = Recorded(
-        model=AutoModelForCausalLM.from_pretrained(pocket_dir()),
+        # A CPU is slow in half precision, in which the weights are stored.
+        model=AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype=torch.float32),
         reward_funcs=reward,
         args=args,
         train_dataset=Dataset.from_list(rows(conversational=True, n=8)),
