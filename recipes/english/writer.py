@@ -210,7 +210,7 @@ def save(adapter: Path, record: dict[str, Any], figures: dict[str, Any]) -> None
             last=max(layers),
             figures=table(figures),
             threshold=figures["threshold"],
-        instructions=figures[ENGLISH_WRITER]["instructions"],
+            instructions=figures[ENGLISH_WRITER]["instructions"],
         )
     )
     (output / "README.md").write_text(card, encoding="utf-8")
