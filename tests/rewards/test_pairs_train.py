@@ -59,7 +59,7 @@ def settings(folder, **options) -> dict:
 def test_preference_trainers_train_on_them(tmp_path, form, config, trainer, conversational):
     trained(
         trainer(
-            model=AutoModelForCausalLM.from_pretrained(pocket_dir()),
+            model=AutoModelForCausalLM.from_pretrained(pocket_dir(), dtype=torch.float32),
             args=config(**settings(tmp_path)),
             train_dataset=written(form, tmp_path, conversational=conversational),
             processing_class=AutoTokenizer.from_pretrained(pocket_dir()),
@@ -71,7 +71,7 @@ def reward_trainer(folder, data: Dataset, **options) -> RewardTrainer:
     torch.manual_seed(0)
     tokenizer = AutoTokenizer.from_pretrained(pocket_dir())
     model = AutoModelForSequenceClassification.from_pretrained(
-        pocket_dir(), num_labels=1, pad_token_id=tokenizer.pad_token_id
+        pocket_dir(), num_labels=1, pad_token_id=tokenizer.pad_token_id, dtype=torch.float32
     )
     args = RewardConfig(**settings(folder, **options))
     return RewardTrainer(model=model, args=args, train_dataset=data, processing_class=tokenizer)
