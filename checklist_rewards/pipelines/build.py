@@ -69,6 +69,8 @@ def pipeline(
     judge = Engine(scorer_model or model or here.scorer.model or POCKET, backend, joined(base_url), engine or {})
     writer = judge.named(generator_model or model or here.generator.model or POCKET)
     if own_engine:
+        if generator_base_url is not None:
+            writer = writer.named(generator_model or model or POCKET)
         writer = Engine(writer.model, generator_backend or "auto", joined(generator_base_url), generator_engine or {})
     opened = open_store(store)
     if budget is None:

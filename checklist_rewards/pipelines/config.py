@@ -95,8 +95,8 @@ class GeneratorConfig(_Part):
     constraints: bool | None = None
     """Begin each checklist with the code checks that rules find in the input; the model writes the rest."""
     drop_faults: bool | None = None
-    """Leave out entries of a numbered list that are no yes/no question, copies or repetitions, instead of refusing
-    the reply."""
+    """Leave out faulty entries of a numbered list (statements, copies of the input, repetitions) instead of refusing
+    the reply. English only."""
     num_candidates: int | None = None
     """Number of candidates to sample per input, for rows without candidates."""
     candidate_models: tuple[str, ...] | None = None

@@ -267,6 +267,11 @@ class Table:
 
 def _stated(checklist: Any) -> dict[str, str]:
     """By id of the item: the part of the prompt that states it, for items that rules found in the prompt."""
+    if isinstance(checklist, str):  # in CSV files
+        try:
+            checklist = json.loads(checklist)
+        except ValueError:  # a file or the name of a checklist, which no rule found in the prompt
+            return {}
     items = checklist.get("items") if isinstance(checklist, Mapping) else checklist
     found = [item for item in items if isinstance(item, Mapping)] if isinstance(items, list | tuple) else []
     evidence = ((item.get("id"), item.get("evidence")) for item in found)

@@ -83,6 +83,8 @@ def test_english_has_models_of_its_own():
     assert named.generator.model == named.scorer.settings.model == "pocket" and not named.generator.drop_faults
     served = pipeline("english", model="org/model", base_url="http://localhost:9/v1", store=False)
     assert served.generator.model == served.scorer.settings.model == "org/model"
+    apart = pipeline("english", generator_base_url="http://localhost:9/v1", store=False)
+    assert apart.generator.model != "english-writer" and apart.scorer.settings.model == "english-encoder"
     half = pipeline("english", generator_model="pocket", store=False)
     assert (half.generator.model, half.scorer.settings.model) == ("pocket", "english-encoder")
 

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from checklist_rewards import ChecklistScorer
+from checklist_rewards.datasets import checklist_columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
 from checklist_rewards.evaluation.items.items import ItemAnalysis
 from checklist_rewards.files.rows import write_rows
+from checklist_rewards.generators import ConstraintsGenerator
 from checklist_rewards.scores import Score
 from checklist_rewards.scores.tally import tally, wilson
 from checklist_rewards.ui.bundle import joined_modules, read_data
@@ -75,6 +78,27 @@ def test_every_format_gives_the_same_page(tmp_path, name):
     for place in ("table", "overview", "analysis"):
         assert data["files"][0][place] == expected["files"][0][place]
     assert data["texts"] == expected["texts"]
+
+
+@pytest.mark.parametrize("name", ["scored.jsonl", "scored.csv", "scored.parquet"])
+def test_the_part_of_the_prompt_that_led_to_an_item_is_at_its_answers(tmp_path, name):
+    checklist = ConstraintsGenerator().generate("Write about tea. Use at most 9 words.")
+    score = ChecklistScorer("pocket", store=False).score(checklist, "Tea is warm.")
+    rows = [
+        {
+            "prompt": "Write.",
+            "target": "Tea is warm.",
+            **checklist_columns(given),
+            "checklist_score": score.model_dump(),
+        }
+        for given in (checklist, None)
+    ]
+    with write_rows(tmp_path / name) as writer:
+        for row in rows:
+            writer.write(row)
+    data = data_of(tmp_path, tmp_path / name)
+    more = data["files"][0]["table"]["more"]
+    assert {cell: one["stated"] for cell, one in more.items() if "stated" in one} == {"0": "at most 9 words"}
 
 
 def test_figures_are_those_of_the_tally_and_of_inspect(tmp_path):
