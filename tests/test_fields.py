@@ -82,7 +82,6 @@ def test_a_config_has_every_setting_but_those_of_the_engine():
     settings = {**settings_of(JudgeSettings), **settings_of(Aggregation), **settings_of(CheckSettings)}
     ours = {"kind", "options", "judge", "scale", "metric"}
     assert set(ScorerConfig.model_fields) - ours == set(settings) - {
-        "model",
         "backend",
         "base_url",
         "engine",

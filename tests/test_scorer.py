@@ -269,7 +269,7 @@ def test_python_yaml_and_shell_have_the_same_settings_of_a_judge():
     """Each setting has one name; the shell's are spelled with hyphens."""
     python = set(inspect.signature(ChecklistScorer).parameters)
     yaml = set(ScorerConfig.model_fields) - {"kind", "options"}
-    only_in_python = {"model", "backend", "base_url", "engine", "budget", "store"}
+    only_in_python = {"backend", "base_url", "engine", "budget", "store"}
     assert python - only_in_python == yaml
     assert python < set(config_keys()), "of a reward"
     command = typer.main.get_command(app).commands["score"]
