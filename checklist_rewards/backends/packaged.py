@@ -14,6 +14,9 @@ import hashlib
 import logging
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -135,10 +138,11 @@ def _build_smollm2(name: str, folder: Path) -> None:
         assert spec is not None and spec.origin is not None
         package = Path(spec.origin).parent
         [weights] = package.glob("*.gguf")
-        model = AutoModelForCausalLM.from_pretrained(package, gguf_file=weights.name, dtype=torch.float32)
+        with _parsed_once():
+            model = AutoModelForCausalLM.from_pretrained(package, gguf_file=weights.name, dtype=torch.float32)
+            tokenizer = AutoTokenizer.from_pretrained(package, gguf_file=weights.name)
         model.hf_quantizer = None  # the weights are no longer quantized
         del model.config.quantization_config
-        tokenizer = AutoTokenizer.from_pretrained(package, gguf_file=weights.name)
         # The tokenizer of the package takes the start of a message for the end of text, so that trainers, which ask
         # the tokenizer, would not see where a completion ends.
         tokenizer.eos_token = tokenizer.convert_ids_to_tokens(model.config.eos_token_id)
@@ -149,6 +153,20 @@ def _build_smollm2(name: str, folder: Path) -> None:
         model = PeftModel.from_pretrained(model, adapter_of(name)).merge_and_unload()
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+@contextmanager
+def _parsed_once() -> Iterator[None]:
+    """Parse a GGUF file once: transformers does it anew for the configuration, the weights and the tokenizer, and each
+    takes ten seconds."""
+    import gguf
+
+    reader: Any = gguf.GGUFReader
+    gguf.GGUFReader = lru_cache(1)(reader)
+    try:
+        yield
+    finally:
+        gguf.GGUFReader = reader
 
 
 def packaged_key(name: str) -> str:

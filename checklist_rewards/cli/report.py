@@ -86,6 +86,8 @@ class RunReport(Totals):
                 f"{found.count} because {reason} (rows {found.shown_rows}; first {found.detail})"
                 for reason, found in sorted(self.unexpressed.items())
             )
+        if self.left_out:
+            lines["questions left out"] = ", ".join(f"{count} ({fault})" for fault, count in self.left_out.most_common())
         if self.tally.scored or self.tally.unscored:
             answered = self.tally.reads - sum(self.tally.unanswered.values())
             lines |= {
@@ -139,6 +141,7 @@ class RunReport(Totals):
             "checklists": self.checklists,
             "items": dict(self.items),
             "unexpressed": {reason: found.count for reason, found in sorted(self.unexpressed.items())},
+            "left_out": dict(self.left_out),
             "scored": self.tally.scored,
             "unscored": self.tally.unscored,
             "mean_score": self.tally.mean,

@@ -141,6 +141,7 @@ class Work:
 
     def account(self, report: RunReport, prices: Prices) -> None:
         """Add the cost of writing to the report and, if prices are given, the total cost."""
+        report.left_out.update(self.pipeline.left_out)
         spent = sum((meter.spent for meter in self.meters), report.written)
         if spent.calls:
             report.extra |= {

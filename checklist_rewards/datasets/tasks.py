@@ -237,7 +237,7 @@ class Opened:
         """The totals so far, with their cost."""
         judged = getattr(self.work.pipe.scorer, "receipt", None) if self.work.scores else None
         written = sum((meter.spent for meter in self.meters), Receipt())
-        return replace(self.work.totals, judged=judged, written=written)
+        return replace(self.work.totals, left_out=self.work.pipe.left_out, judged=judged, written=written)
 
 
 def _engine(engine: Engine) -> dict[str, Any]:

@@ -66,6 +66,8 @@ class Totals:
     """Written items by origin, `BY_RULES` or `BY_MODEL`, in runs where rules find items."""
     unexpressed: dict[str, Count] = field(default_factory=dict)
     """Requirements that rules found but that no check expresses, by reason."""
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Entries of replies that are not in the checklists, by fault."""
     tally: Tally = field(default_factory=Tally)
     unanswered: dict[str, Count] = field(default_factory=dict)
     states: Counter[str] = field(default_factory=Counter)
@@ -132,6 +134,7 @@ class Totals:
         self.items.update(other.items)
         for reason, count in other.unexpressed.items():
             self.unexpressed.setdefault(reason, Count()).__iadd__(count)
+        self.left_out.update(other.left_out)
         self.tally += other.tally
         for reason, count in other.unanswered.items():
             self.unanswered.setdefault(reason, Count()).__iadd__(count)

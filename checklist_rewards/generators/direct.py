@@ -13,6 +13,7 @@ context, and engine failures, are not retried, because another sample would not 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -63,7 +64,8 @@ class DirectGenerator:
         drop_faults (`bool`, *optional*): leave out entries of a numbered list that are not one yes/no question, are
             copied from the input, name a number or a quoted string that the input does not have, or ask nothing new
             (English only); the rest is used if it has `min_items` questions. By default such a reply is refused and
-            requested again, except from `"english-writer"`, which is too small to do without.
+            requested again, except from `"english-writer"`, which is too small to do without. `left_out` counts the
+            entries by fault.
 
     Raises:
         ChecklistRewardsError: If an argument is not valid. The model is not loaded here, but at the first reply that
@@ -104,6 +106,7 @@ class DirectGenerator:
         self.store = open_store(store)
         self.constraints = constraints
         self.drop_faults = self.model == ENGLISH_WRITER if drop_faults is None else drop_faults
+        self.left_out: Counter[str] = Counter()
 
     @property
     def source(self) -> str:
@@ -235,6 +238,7 @@ class DirectGenerator:
             max_items=self.max_items,
             drop_faults_of=input if self.drop_faults else None,
         )
+        self.left_out.update(parsed.left_out)
         return Checklist.parse({"items": parsed.questions, "source": self.source, "model": self.model})
 
 

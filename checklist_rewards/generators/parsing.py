@@ -71,6 +71,8 @@ class QuestionList(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     questions: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    """The faults of the entries that were left out, if faults were dropped."""
 
     @field_validator("questions")
     @classmethod
@@ -109,39 +111,46 @@ def parse_questions(
         GenerationError: If the reply is not a complete checklist; `raw` is the reply.
     """
     try:
-        asked = _questions(reply)
-        questions = _distinct(asked if drop_faults_of is None else without_faults(asked, drop_faults_of))
+        asked, faults = _questions(reply), []
+        if drop_faults_of is not None:
+            asked, faults = without_faults(asked, drop_faults_of)
+        questions = _distinct(asked)
     except ValueError as error:
         raise GenerationError(f"the reply is not a usable checklist: {error}.", reply) from None
     count = len(questions)
     if not min_items <= count <= max_items:
         required = f"at least {min_items}" if count < min_items else f"at most {max_items}"
         raise GenerationError(f"the reply has {count} different questions, but {required} are required.", reply)
-    return QuestionList(questions=questions)
+    return QuestionList(questions=questions, left_out=tuple(faults))
 
 
-def without_faults(questions: Iterable[str], input: str) -> list[str]:
+def without_faults(questions: Iterable[str], input: str) -> tuple[list[str], list[str]]:
     """The questions without those that are not one yes/no question in English, are copied from the input, name a
-    number or a quoted string that the input does not have, or ask nothing that an earlier one does not."""
+    number or a quoted string that the input does not have, or ask nothing that an earlier one does not; and the fault
+    of each that is left out."""
     text = input.casefold()
     copied = f" {' '.join(_WORD.findall(text))} "
     values = {number(found.group()) for found in numbers(text)}
     kept: dict[str, frozenset[str]] = {}
+    faults: list[str] = []
     for question in questions:
         asked = question.casefold()
         words = _WORD.findall(asked)
         strings = (found.group()[1:-1].strip(" .,?!") for found in _STRING.finditer(asked))
         named = frozenset(words) - _SMALL_WORDS
-        if (
-            question_fault(question) is None
-            and _ASKS.search(question)
-            and f" {' '.join(words)} " not in copied
-            and {number(found.group()) for found in numbers(asked)} - {1} <= values
-            and all(string in text for string in strings)
-            and not any(named <= earlier for earlier in kept.values())
-        ):
+        if question_fault(question) is not None or not _ASKS.search(question):
+            faults.append("not one yes/no question")
+        elif f" {' '.join(words)} " in copied:
+            faults.append("copied from the input")
+        elif not {number(found.group()) for found in numbers(asked)} - {1} <= values:
+            faults.append("names a number that the input does not have")
+        elif not all(string in text for string in strings):
+            faults.append("quotes what the input does not have")
+        elif any(named <= earlier for earlier in kept.values()):
+            faults.append("repeats an earlier question")
+        else:
             kept[question] = named
-    return list(kept)
+    return list(kept), faults
 
 
 def _distinct(questions: Iterable[str]) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ checklist=...)`.
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -86,6 +87,11 @@ class Pipeline:
     def finds_constraints(self) -> bool:
         """Whether rules find items in the input, alone or before a model writes the others."""
         return bool(getattr(self.generator, "constraints", False))
+
+    @property
+    def left_out(self) -> Counter[str]:
+        """How many entries of the writer's replies were left out so far, by fault; see [`DirectGenerator`]."""
+        return getattr(self.generator, "left_out", Counter())
 
     @property
     def needs_writer(self) -> bool:

@@ -87,16 +87,16 @@ class Policy:
         self.adapted.eval()
 
     @torch.inference_mode()
-    def answers(self, some: Sequence[Everyday], n: int, tokens: int, seed: int = 0) -> list[list[str]]:
+    def answers(self, some: Sequence[Everyday], n: int, tokens: int, temperature: float) -> list[list[str]]:
         """`n` sampled answers to each prompt."""
-        torch.manual_seed(seed)
+        torch.manual_seed(0)
         texts = [
             self.tokenizer.apply_chat_template(one.messages, tokenize=False, add_generation_prompt=True)
             for one in some
         ]
         batch = self.tokenizer(texts, return_tensors="pt", padding=True, add_special_tokens=False)
         out = self.adapted.generate(
-            **batch, do_sample=True, temperature=1.0, top_k=0, max_new_tokens=tokens, num_return_sequences=n,
+            **batch, do_sample=True, temperature=temperature, top_k=0, max_new_tokens=tokens, num_return_sequences=n,
             pad_token_id=self.tokenizer.pad_token_id,
         )  # fmt: skip
         replies = self.tokenizer.batch_decode(out[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
@@ -125,7 +125,7 @@ class Policy:
 
 def evaluated(policy: Policy, some: Sequence[Everyday], args: argparse.Namespace) -> dict[str, Any]:
     """Figures of a policy on held-out prompts, and its answers."""
-    answers = policy.answers(some, args.samples, args.tokens)
+    answers = policy.answers(some, args.samples, args.tokens, args.temperature)
     flat = [(one, text) for one, texts in zip(some, answers, strict=True) for text in texts]
     words = [text.lower().split() for _, text in flat]
     return {
@@ -161,7 +161,11 @@ def trained(
     trainer = GRPOTrainer(
         model=model,
         processing_class=AutoTokenizer.from_pretrained(policy, padding_side="left"),
-        reward_funcs=[reward, GoldReward(lambda prompt, text: by_prompt[prompt].met(text))],
+        reward_funcs=[
+            reward,
+            GoldReward(lambda prompt, text: by_prompt[prompt].met(text)),
+            GoldReward(lambda prompt, text: by_prompt[prompt].about(text), "content"),
+        ],
         train_dataset=data,
         peft_config=LoraConfig(
             r=RANK,
@@ -179,11 +183,12 @@ def trained(
             num_generations=N,
             num_iterations=args.iterations,
             max_completion_length=args.tokens,
+            temperature=args.temperature,
             max_steps=args.steps,
             learning_rate=args.learning_rate,
             lr_scheduler_type="constant",
             beta=args.beta,
-            reward_weights=[1.0, 0.0],
+            reward_weights=[1.0, 0.0, 0.0],
             save_steps=10,
             save_total_limit=1,
             logging_steps=1,
@@ -226,6 +231,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--groups", type=int, default=4, help=f"prompts per step, with {N} completions each")
     parser.add_argument("--iterations", type=int, default=1, help="updates per sampling")
     parser.add_argument("--tokens", type=int, default=48, help="most tokens of a completion")
+    parser.add_argument("--temperature", type=float, default=0.7, help="of sampling, in training and in evaluation")
     parser.add_argument("--learning-rate", type=float, default=5e-4)
     parser.add_argument("--beta", type=float, default=0.04, help="weight of the KL term")
     parser.add_argument("--prompts", type=int, default=32, help="number of prompts for training")
@@ -241,7 +247,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     console.print("[bold]1/4[/] checklists: rules first, then the writer")
     dataset = checklists_of(training, args)
     console.print("[bold]2/4[/] the untrained policy")
-    how = {name: getattr(args, name) for name in ("policy", "tokens", "test_prompts", "samples")}
+    how = {name: getattr(args, name) for name in ("policy", "tokens", "temperature", "test_prompts", "samples")}
     before = once(args.output / "before", how, lambda: evaluated(Policy(args.policy), held_out, args))
     console.print("[bold]3/4[/] GRPO")
     folder = args.output / f"{args.arm}-{args.seed}"

@@ -52,13 +52,11 @@ LOGGED = {
 
 
 class GoldReward:
-    """Gold of each completion, computed by code from the text of prompt and completion. Logged only: its weight is
-    0."""
+    """Gold of each completion, computed by code from the text of prompt and completion. Logged only, under `name`:
+    its weight is 0."""
 
-    __name__ = "gold"
-
-    def __init__(self, gold: Gold):
-        self.gold = gold
+    def __init__(self, gold: Gold, name: str = "gold"):
+        self.gold, self.__name__ = gold, name
 
     def __call__(self, prompts: list[Any], completions: list[Any], **kwargs: Any) -> list[float]:
         return [

@@ -354,6 +354,18 @@ def test_rules_alone_write_checklists_and_say_what_they_cannot_express(run, no_e
     assert "about 100 words" in shown.stderr and "pocket model" not in shown.stderr
 
 
+def test_the_summary_says_how_many_questions_were_left_out_and_why(run, scripted):
+    scripted(lambda text: f"{LIST}\n9. Why?\n10. Does it have 7 words?")
+    Path("strict.yaml").write_text("name: strict\ngenerator: {kind: direct, drop_faults: true}\n")
+    write_jsonl("rows.jsonl", {"prompt": "Explain tides."}, {"prompt": "Explain rain."}, {"prompt": "Explain rain."})
+    options = ["--config", "strict.yaml", "--no-store", "--summary", "summary.json"]
+    shown = run("generate", "rows.jsonl", "-o", "out.jsonl", *options)
+    assert shown.exit_code == 0, shown.output
+    left_out = {"not one yes/no question": 3, "names a number that the input does not have": 3}
+    assert json.loads(Path("summary.json").read_text())["left_out"] == left_out  # one of each per row
+    assert "questions left out" in shown.stderr
+
+
 def test_rules_find_items_before_a_model_writes_the_others(run, scripted):
     scripted(lambda text: LIST)
     write_jsonl("rows.jsonl", {"prompt": "Explain tides in at most 30 words."})

@@ -1,4 +1,5 @@
 import json
+from collections import Counter
 
 import pytest
 
@@ -167,8 +168,13 @@ FAULTY = (
 
 
 def test_faults_are_left_out_if_asked_for():
-    kept = parse_questions(FAULTY, drop_faults_of="Write about a city. Is rain in it?").questions
-    assert kept == BOTH  # no statement, open question, repetition, two in one, or copy
+    parsed = parse_questions(FAULTY, drop_faults_of="Write about a city. Is rain in it?")
+    assert parsed.questions == BOTH  # no statement, open question, repetition, two in one, or copy
+    assert Counter(parsed.left_out) == {
+        "not one yes/no question": 3,
+        "repeats an earlier question": 1,
+        "copied from the input": 1,
+    }
     with pytest.raises(GenerationError, match="'Write about a city.' is not a yes/no question"):
         parse_questions(FAULTY)
 
@@ -180,8 +186,9 @@ def test_what_the_input_does_not_have_is_left_out():
         "If it rains, is it wet?",
     ]  # fmt: skip
     reply = "\n".join(f"{n}. {question}" for n, question in enumerate(asked, start=1))
-    kept = parse_questions(reply, drop_faults_of="Write forty words about rain in May.").questions
-    assert kept == (asked[0], asked[1], asked[4], asked[6], asked[8])
+    parsed = parse_questions(reply, drop_faults_of="Write forty words about rain in May.")
+    assert parsed.questions == (asked[0], asked[1], asked[4], asked[6], asked[8])
+    assert parsed.left_out[:2] == ("names a number that the input does not have", "quotes what the input does not have")
 
 
 def test_too_few_questions_without_faults_are_refused():
