@@ -52,6 +52,12 @@ from checklist_rewards.rewards.trl import ChecklistReward  # noqa: E402
 ARMS = ("mixed", "code", "judge")
 N = 8
 """Completions per prompt."""
+CONTENT = 0.5
+"""Weight of an item that the judge answers."""
+A_TEXT: dict[str, Any] = {
+    "question": "Does the response use at least six different words?",
+    "check": {"type": "verifiable", "name": "count:unique_word_count", "arguments": {"N": 6}},
+}
 RANK, FIRST = 16, 1 / 3
 """Rank of the adapter, and the share of the layers without one."""
 _PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -69,10 +75,11 @@ def checklists_of(some: Sequence[Everyday], args: argparse.Namespace) -> Dataset
 
 
 def items_of(arm: str, checklist: Any) -> list[dict[str, Any]]:
-    """The items of a checklist that an arm rewards."""
+    """The items of a checklist that an arm rewards. In the mixed arm, a question about the content counts half of what
+    code knows for certain, and one more item asks for a text at all."""
     items = [item.model_dump(exclude={"sources"}) for item in Checklist.parse(checklist).items]
     if arm == "mixed":
-        return items
+        return [item if item["check"] else {**item, "weight": CONTENT} for item in items] + [A_TEXT]
     return [item for item in items if (item["check"] is not None) == (arm == "code")]
 
 
@@ -148,7 +155,7 @@ def trained(
     rows = [row for row in rows if row["checklist"]]
     # Rows as JSON text: their checks have different fields.
     data = Dataset.from_list([{"prompt": row["prompt"], "checklist": json.dumps(row["checklist"])} for row in rows])
-    scorer = ChecklistScorer(args.judge, metric="normalized", store=False)
+    scorer = ChecklistScorer(args.judge, metric="expected", store=False)
     reward = RewardMonitor(
         ChecklistReward(scorer, log=folder / "rewards.jsonl"),
         action="log",
@@ -179,7 +186,8 @@ def trained(
             use_cpu=not torch.cuda.is_available(),
             bf16=False,
             gradient_checkpointing=False,
-            per_device_train_batch_size=args.groups * N,
+            per_device_train_batch_size=N,  # larger batches of logits do not fit the caches of a CPU: half the speed
+            gradient_accumulation_steps=args.groups,
             num_generations=N,
             num_iterations=args.iterations,
             max_completion_length=args.tokens,
@@ -227,9 +235,9 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--pipeline", default="english", help="writes the checklists")
     parser.add_argument("--judge", default="english-encoder")
     parser.add_argument("--policy", default="smollm2")
-    parser.add_argument("--steps", type=int, default=20, help="GRPO steps")
+    parser.add_argument("--steps", type=int, default=30, help="updates of the policy")
     parser.add_argument("--groups", type=int, default=4, help=f"prompts per step, with {N} completions each")
-    parser.add_argument("--iterations", type=int, default=1, help="updates per sampling")
+    parser.add_argument("--iterations", type=int, default=2, help="updates per sampling")
     parser.add_argument("--tokens", type=int, default=48, help="most tokens of a completion")
     parser.add_argument("--temperature", type=float, default=0.7, help="of sampling, in training and in evaluation")
     parser.add_argument("--learning-rate", type=float, default=5e-4)
