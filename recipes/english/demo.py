@@ -58,7 +58,7 @@ A_TEXT: dict[str, Any] = {
     "question": "Does the response use at least six different words?",
     "check": {"type": "verifiable", "name": "count:unique_word_count", "arguments": {"N": 6}},
 }
-RANK, FIRST = 16, 1 / 3
+RANK, FIRST = 16, 1 / 2
 """Rank of the adapter, and the share of the layers without one."""
 _PROJECTIONS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
@@ -235,13 +235,13 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--pipeline", default="english", help="writes the checklists")
     parser.add_argument("--judge", default="english-encoder")
     parser.add_argument("--policy", default="smollm2")
-    parser.add_argument("--steps", type=int, default=30, help="updates of the policy")
-    parser.add_argument("--groups", type=int, default=4, help=f"prompts per step, with {N} completions each")
-    parser.add_argument("--iterations", type=int, default=2, help="updates per sampling")
-    parser.add_argument("--tokens", type=int, default=48, help="most tokens of a completion")
+    parser.add_argument("--steps", type=int, default=24, help="updates of the policy")
+    parser.add_argument("--groups", type=int, default=3, help=f"prompts per step, with {N} completions each")
+    parser.add_argument("--iterations", type=int, default=1, help="updates per sampling")
+    parser.add_argument("--tokens", type=int, default=40, help="most tokens of a completion")
     parser.add_argument("--temperature", type=float, default=0.7, help="of sampling, in training and in evaluation")
     parser.add_argument("--learning-rate", type=float, default=5e-4)
-    parser.add_argument("--beta", type=float, default=0.04, help="weight of the KL term")
+    parser.add_argument("--beta", type=float, default=0.0, help="weight of the KL term")
     parser.add_argument("--prompts", type=int, default=32, help="number of prompts for training")
     parser.add_argument("--test-prompts", type=int, default=16, help="number of held-out prompts")
     parser.add_argument("--samples", type=int, default=2, help="answers to each held-out prompt")
