@@ -2,7 +2,7 @@
 
 Each message is one sentence for the user: the value received, the values allowed, the place (file, row, item) and the
 fix. A failed *read* (one item answered about one target) raises nothing: it becomes a verdict with a reason (see
-`scores/verdict.py`).
+`scores/score.py`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ModelError(ChecklistRewardsError, ValueError):
 
 
 class NoServerError(ModelError):
-    """No server responds at the given address. Several judges continue without this one (`judges/several.py`)."""
+    """No server responds at the given address. Several judges continue without this one (`judges/panel.py`)."""
 
 
 class UnguardedScriptError(ModelError):

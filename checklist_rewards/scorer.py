@@ -18,19 +18,18 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, Unpack
+from typing import Any, Protocol, Unpack, runtime_checkable
 
 from checklist_rewards.backends import Engine, is_transient
-from checklist_rewards.backends.deadline import is_over
-from checklist_rewards.checklists import Checklist, ChecklistItem, once_per_object
+from checklist_rewards.backends.base import is_over
+from checklist_rewards.checklists import Checklist, ChecklistItem, Option, once_per_object
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Judge, Progress, Read, Receipt
 from checklist_rewards.judges.budget import Budget
-from checklist_rewards.judges.calibrated import CalibratedJudge
+from checklist_rewards.judges.calibration import CalibratedJudge
 from checklist_rewards.judges.checked import CODE, AllowCode, CheckedJudge, Checks, CheckSettings, run_check
-from checklist_rewards.judges.jury import load_jury
-from checklist_rewards.judges.settings import JudgeKwargs, JudgeSettings, Mode, refuse_any
+from checklist_rewards.judges.settings import JudgeKwargs, JudgeSettings, Mode, load_jury, refuse_any
 from checklist_rewards.scores import (
     DEFAULT_THRESHOLD,
     NO_ANSWER_STATES,
@@ -118,7 +117,7 @@ class ChecklistScorer:
         store (`bool`, path or [`Store`], *optional*, defaults to `True`):
             Where reads are kept; False for nowhere.
         judge ([`Judge`] or path, *optional*):
-            A judge object, or a YAML file that describes a panel or a cascade of judges (`judges/jury.py`), instead of
+            A judge object, or a YAML file of a panel or a cascade of judges (`judges/settings.py`), instead of
             judge settings.
         **settings:
             All other fields of [`JudgeSettings`]: `backend`, `base_url`, `engine`, `mode`, `prompt`, `calibration` ...
@@ -365,3 +364,38 @@ RENAMED = "primary_metric"
 """The earlier name of `metric`."""
 ARGUMENTS = tuple(inspect.signature(ChecklistScorer).parameters)
 """The names of all arguments of a [`ChecklistScorer`]."""
+
+
+@runtime_checkable
+class ScoringPipeline(Protocol):
+    """What a reward uses of a [`pipelines.Pipeline`], which is recognized by its attributes."""
+
+    @property
+    def config(self) -> Any:
+        """Its [`PipelineConfig`], with the scale of the scorer."""
+
+    @property
+    def scorer(self) -> ChecklistScorer | None:
+        """Its scorer; None if the pipeline only writes checklists."""
+
+
+def scorer_of(
+    owner: type, given: Any, arguments: Mapping[str, Any]
+) -> tuple[ChecklistScorer, tuple[Option, ...] | None]:
+    """The scorer of a reward of the class `owner`, and its scale, or that of the pipeline."""
+    own = inspect.signature(owner).parameters.values()
+    names = [name for name in arguments if name != RENAMED]
+    known(owner.__name__, names, [*(p.name for p in own if p.kind is not p.VAR_KEYWORD), *ARGUMENTS])
+    if given is None:
+        own_scorer = ChecklistScorer(**arguments)
+        return own_scorer, own_scorer.scale
+    steps = given.config.scorer.scale if isinstance(given, ScoringPipeline) else None
+    scorer = given.scorer if isinstance(given, ScoringPipeline) else given
+    if not isinstance(scorer, ChecklistScorer):
+        raise SampleError(
+            f"scorer must be a ChecklistScorer or a Pipeline with one, got {scorer!r:.60}; pass a model's name as "
+            "model=..."
+        )
+    if arguments:
+        raise SampleError(f"{', '.join(arguments)} cannot be combined with scorer=...; set it on the scorer.")
+    return scorer, scorer.scale if steps is None else ordinal_scale(steps)

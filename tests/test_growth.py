@@ -13,8 +13,7 @@ from checklist_rewards.checks import parse_check
 from checklist_rewards.checks.base import CHECKS, example_of
 from checklist_rewards.checks.programs import python_of
 from checklist_rewards.generators import find_requirements
-from checklist_rewards.judges.asking import Unreadable
-from checklist_rewards.judges.batch import json_of
+from checklist_rewards.judges.written import Unreadable, json_of
 from checklist_rewards.monitor import text as monitored
 
 LENGTH = 100_000

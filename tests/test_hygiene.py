@@ -28,7 +28,7 @@ def test_the_tools_find_nothing(command):
 
 def test_no_file_outgrows_one_idea():
     lengths = {p.relative_to(REPO): len(p.read_text().splitlines()) for p in REPO.glob("checklist_rewards/**/*.py")}
-    assert {path: n for path, n in lengths.items() if n > 700} == {}
+    assert {path: n for path, n in lengths.items() if n > 800} == {}
 
 
 def test_no_module_imports_itself_through_others():

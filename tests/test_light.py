@@ -25,10 +25,7 @@ OF_EXTRAS = (
 ).split()
 
 NOT_LIGHT = {
-    *(
-        f"backends.{name}"
-        for name in ("difference", "encoder", "loading", "packing", "sampling", "transformers", "vllm")
-    ),
+    *(f"backends.{name}" for name in ("difference", "encoder", "transformers")),
     *(f"datasets.{name}" for name in ("build", "card", "ray", "saving", "scoring")),
     *(f"rewards.{name}" for name in ("callback", "online_dpo")),
     "distill.adapter",

@@ -12,7 +12,7 @@ from checklist_rewards.datasets import checklist_features, import_checklists
 from checklist_rewards.datasets.importing import imported_rows
 from checklist_rewards.errors import ChecklistError, ChecklistRewardsError, SampleError
 from checklist_rewards.files.rows import write_rows
-from checklist_rewards.judges.examples import FewShot
+from checklist_rewards.judges.questions import FewShot
 from tests.judges.fakes import Lettered
 
 DATA = Path(__file__).parent / "data"

@@ -20,20 +20,20 @@ from checklist_rewards.backends.base import (
     is_finite,
     is_kept,
 )
-from checklist_rewards.backends.engine import Engine
-from checklist_rewards.backends.models import is_encoder, model_identity, pocket_dir, resolve_model
-from checklist_rewards.backends.shared import (
+from checklist_rewards.backends.engine import (
     BACKENDS,
     DECISIONS,
     ENCODER,
     OPENAI,
     SERVED,
     BackendName,
+    Engine,
     check_installed,
     choose_backend,
     engine_identity,
     load_backend,
 )
+from checklist_rewards.backends.models import is_encoder, model_identity, pocket_dir, resolve_model
 from checklist_rewards.scores.reasons import is_transient
 
 __all__ = [

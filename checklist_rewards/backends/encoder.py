@@ -57,8 +57,7 @@ from checklist_rewards.backends.encoder_rows import (
     layout_of,
     rows_of,
 )
-from checklist_rewards.backends.loading import load_whole
-from checklist_rewards.backends.models import model_identity, pinned, resolve_model
+from checklist_rewards.backends.models import load_whole, model_identity, pinned, resolve_model
 from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import unknown

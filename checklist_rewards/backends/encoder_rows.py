@@ -11,7 +11,7 @@ positions, also if the other one is missing:
 Tokens of a segment that also occur in the target have the second token type. A row without context is the same for
 every model.
 
-Targets and questions are data: the string `[SEP]` inside a text is tokenized as text (`encoding.py`). The special
+Targets and questions are data: the string `[SEP]` inside a text is tokenized as text (`tokens.py`). The special
 tokens around them in a row, such as `[CLS]` and `[SEP]`, come from the tokenizer.
 """
 
@@ -22,7 +22,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from checklist_rewards.backends.base import ReadGroup
-from checklist_rewards.backends.encoding import Ids, TextEncoder
+from checklist_rewards.backends.tokens import Ids, TextEncoder
 
 LAYOUT = "checklist_layout"
 PACKED, MATCHED, PAIRS = "packed", "matched", "pairs"

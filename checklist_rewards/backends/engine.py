@@ -5,19 +5,180 @@ a judge or generator with an engine asks the Hub once, however often it is calle
 backend.
 
     >>> Engine("org/judge", settings={"tensor_parallel_size": 2, "revision": "v2"}).load()  # doctest: +SKIP
+
+Chooses, identifies and builds engines. An engine is built once per process and shared between callers.
 """
 
 from __future__ import annotations
 
+import json
+import logging
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, get_args
 
 from checklist_rewards.backends.base import Backend
-from checklist_rewards.backends.servers import joined
-from checklist_rewards.backends.shared import engine_identity, load_backend
-from checklist_rewards.errors import ModelError
+from checklist_rewards.backends.models import (
+    decisions_identity,
+    is_encoder,
+    model_identity,
+    pocket_dir,
+    resolve_model,
+    served_identity,
+)
+from checklist_rewards.backends.packaged import PACKAGED
+from checklist_rewards.backends.servers import joined, server_addresses
+from checklist_rewards.errors import ModelError, UnguardedScriptError
+from checklist_rewards.validation import install, missing, unknown
+
+logger = logging.getLogger(__name__)
+
+BackendName = Literal["auto", "transformers", "vllm", "openai", "decisions", "encoder"]
+OPENAI, DECISIONS, ENCODER = "openai", "decisions", "encoder"
+SERVED = (OPENAI, DECISIONS)
+"""The backends that send requests to a server."""
+BACKENDS: tuple[str, ...] = get_args(BackendName)
+
+_engines: dict[tuple[str, str, str | None, str], Backend] = {}
+_lock = threading.Lock()
+
+
+def choose_backend(model: str, backend: str = "auto", base_url: str | None = None) -> str:
+    """The name of the engine that `backend` selects for `model`.
+
+    `auto` selects a server if `base_url` is given, the encoder engine for a folder with a cross-encoder, vLLM if it is
+    installed and the model is not the pocket model, and transformers otherwise. This holds on CPUs too: on two cores,
+    vLLM answered 6 to 12 reads per second with `english`, and transformers 1 to 2; both load in under a minute. A
+    packaged model in a script without `if __name__ == "__main__":`, where vLLM cannot start, runs in transformers.
+    `openai` and `decisions` without `base_url` are OpenAI.
+
+    Raises:
+        ModelError: For a backend that is unknown, not installed, or that contradicts `base_url`.
+    """
+    if backend not in BACKENDS:
+        if backend == "remote":
+            raise ModelError(
+                "backend='remote' is a reward server: it scores checklists and neither writes nor reads prompts. Name "
+                "another model for that, with its own backend or base_url."
+            )
+        raise ModelError(unknown("backend", backend, BACKENDS))
+    if base_url is not None:
+        if backend not in ("auto", *SERVED):
+            raise ModelError(
+                f"base_url={base_url!r} requires backend='openai' or 'decisions'; backend={backend!r} runs in this "
+                "process."
+            )
+        return OPENAI if backend == "auto" else backend
+    if backend in SERVED:
+        return backend
+    check_installed(model, backend)
+    if backend == ENCODER:
+        return backend
+    if is_encoder(model):
+        if backend == "auto":
+            return ENCODER
+        raise ModelError(f"{model} is a cross-encoder, which {backend} does not support; use backend='encoder'.")
+    if backend == "auto":
+        if missing("vllm"):
+            return "transformers"
+        is_pocket = model not in PACKAGED and resolve_model(model) == str(pocket_dir())
+        return "transformers" if is_pocket else "vllm"
+    return backend
+
+
+def check_installed(model: str, backend: str = "auto", base_url: str | None = None) -> None:
+    """Check that the libraries for running `model` with `backend` are installed, without importing them.
+
+    Raises:
+        ModelError: If one is missing. The message names the extra to install.
+    """
+    if base_url is not None or backend in SERVED:
+        return
+    if backend == "vllm" and missing("vllm"):
+        raise ModelError(f"backend='vllm' requires vLLM: {install('vllm')}.")
+    if absent := missing("torch", "transformers"):
+        raise ModelError(
+            f"{model!r} without base_url runs in this process, which requires {' and '.join(absent)}: "
+            f"{install('trl')}, or set base_url to a server."
+        )
+
+
+def engine_identity(
+    model: str, backend: str = "auto", base_url: str | None = None, settings: Mapping[str, Any] | None = None
+) -> str:
+    """`Backend.identity` of the engine that [`load_backend`] would return, without building it: a run whose reads are
+    all stored needs no engine. A served model is identified by its name and address only."""
+    name = choose_backend(model, backend, base_url)
+    if name == OPENAI:
+        return served_identity(model, server_addresses(base_url))
+    if name == DECISIONS:
+        return decisions_identity(model, server_addresses(base_url))
+    return model_identity(model, settings)
+
+
+def load_backend(
+    model: str,
+    backend: BackendName = "auto",
+    base_url: str | Sequence[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Backend:
+    """The backend of `model`, built on first use and shared by all callers in this process.
+
+    Args:
+        model (`str`):
+            "pocket", a folder, a Hub id, or with `base_url` the name of the model on the server.
+        backend (`str`, *optional*, defaults to `"auto"`):
+            `auto`, `transformers`, `vllm`, `openai`, `decisions` or `encoder`.
+        base_url (`str` or sequence of `str`, *optional*):
+            An OpenAI-compatible server: its address, such as "http://localhost:8000/v1", or "openai" or "openrouter".
+            Several addresses are replicas of one server.
+        settings (mapping, *optional*):
+            Engine arguments; see [`Engine`].
+
+    Raises:
+        ModelError: If the model or the engine does not exist, or if the engine does not accept an argument.
+    """
+    base_url = joined(base_url)
+    name = choose_backend(model, backend, base_url)
+    settings = dict(settings or {})
+    place = joined(server_addresses(base_url)) if name in SERVED else None
+    resolved = model if name in SERVED else resolve_model(model, settings.get("revision"))
+    key = (name, resolved, place, json.dumps(settings, sort_keys=True, default=str))
+    with _lock:
+        if key not in _engines:
+            try:
+                _engines[key] = _build(name, model, base_url, settings)
+            except UnguardedScriptError as error:
+                if backend != "auto" or model not in PACKAGED or settings:
+                    raise
+                logger.warning("%s Until then %r runs in transformers, which is slower.", error, model)
+                _engines[key] = _build("transformers", model, None, {})
+        return _engines[key]
+
+
+def _build(name: str, model: str, base_url: str | None, settings: Mapping[str, Any]) -> Backend:
+    # Imported here only: torch, vllm and openai take seconds to import, and most commands do not need them.
+    if name == "transformers":
+        from checklist_rewards.backends.transformers import TransformersBackend
+
+        return TransformersBackend(model, **settings)
+    if name == "vllm":
+        from checklist_rewards.backends.vllm import VLLMBackend
+
+        return VLLMBackend(model, **settings)
+    if name == ENCODER:
+        from checklist_rewards.backends.encoder import EncoderBackend
+
+        return EncoderBackend(model, **settings)
+    if name == DECISIONS:
+        from checklist_rewards.backends.decisions.backend import DecisionsBackend
+
+        return DecisionsBackend(model, base_url, **settings)
+    from checklist_rewards.backends.openai import OpenAIBackend
+
+    return OpenAIBackend(model, base_url, **settings)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,11 @@
 
 The commit of a Hub model is looked up once per process, and engines load that commit. So reads stored under a commit
 come from it, even if the model is updated on the Hub during the run.
+
+In a training process, a judge is loaded complete on every rank ([`load_whole`]): trainers configure `from_pretrained`
+to shard models. With DeepSpeed ZeRO-3, it splits every model among the ranks. With FSDP and
+`FSDP_CPU_RAM_EFFICIENT_LOADING`, it fills all ranks but the first with zeros and relies on FSDP to send the weights
+later. The trainer never wraps the judge, so the judge would keep the empty or zero weights.
 """
 
 from __future__ import annotations
@@ -9,14 +14,20 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from checklist_rewards.backends.packaged import ENGLISH_ENCODER, PACKAGED, packaged_dir, packaged_key, warn_of
 from checklist_rewards.errors import ModelError
 
+logger = logging.getLogger(__name__)
+
 POCKET = "pocket"
+_FSDP_LOADING = "FSDP_CPU_RAM_EFFICIENT_LOADING"
 _WHOLE = 64 * 2**20
 _FILES = ("*.safetensors", "*.bin", "*.gguf", "*.json", "*.jinja", "*.model", "*.txt")
 _CODE = ("**/*.py",)
@@ -229,3 +240,44 @@ def pinned(path: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     if Path(path).is_dir():
         return {name: value for name, value in settings.items() if name != "revision"}
     return {**settings, "revision": hub_commit(path, settings.get("revision"))}
+
+
+def load_whole(kind: Any, path: str, **options: Any) -> Any:
+    """Call `kind.from_pretrained(path, **options)` with all weights on this rank, even if the trainer shards models.
+
+    Args:
+        kind: A class of transformers with `from_pretrained`, such as `AutoModelForCausalLM`.
+        path (`str`): A folder or a Hub id.
+        **options: Arguments of `from_pretrained`.
+    """
+    warn_about_copies()
+    with _unsharded():
+        return kind.from_pretrained(path, **options)
+
+
+def warn_about_copies() -> None:
+    """Warn, on the first rank only, if several training processes load the judge."""
+    processes = int(os.environ.get("WORLD_SIZE") or 1)
+    if processes > 1 and os.environ.get("RANK", "0") == "0":
+        logger.warning(
+            "each of the %d processes loads its own copy of the judge, in addition to the policy; to load it only "
+            "once, serve it (vllm serve, or checklist-rewards serve) and pass its base_url.",
+            processes,
+        )
+
+
+@contextmanager
+def _unsharded() -> Iterator[None]:
+    from transformers.integrations import deepspeed
+
+    reference = deepspeed._hf_deepspeed_config_weak_ref
+    config = None if reference is None else reference()
+    efficient = os.environ.pop(_FSDP_LOADING, None)
+    deepspeed.unset_hf_deepspeed_config()
+    try:
+        yield
+    finally:
+        if config is not None:
+            deepspeed.set_hf_deepspeed_config(config)
+        if efficient is not None:
+            os.environ[_FSDP_LOADING] = efficient

@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -159,9 +160,8 @@ def _build_smollm2(name: str, folder: Path) -> None:
 def _parsed_once() -> Iterator[None]:
     """Parse a GGUF file once: transformers does it anew for the configuration, the weights and the tokenizer, and each
     takes ten seconds."""
-    import gguf
-
-    reader: Any = gguf.GGUFReader
+    gguf: Any = import_module("gguf")
+    reader = gguf.GGUFReader
     gguf.GGUFReader = lru_cache(1)(reader)
     try:
         yield

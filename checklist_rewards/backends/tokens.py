@@ -6,23 +6,163 @@ that is followed by a word. The words between the seam and the question are part
 have in common are moved back to the prefix. The first prompt of each kind is compared with the same prompt tokenized
 whole. If they differ, all prompts of that kind are tokenized whole, and their common tokens are the prefix.
 
-The user's message is data: strings of control tokens inside it are tokenized as text (`encoding.py`). So is a thought
-of the model that precedes the label. Reads that share a thought have it in their common prefix.
+The user's message is data: strings of control tokens inside it are tokenized as text ([`TextEncoder`]). So is a
+thought of the model that precedes the label. Reads that share a thought have it in their common prefix.
 
 Labels are looked up in the vocabulary: every entry that decodes to the label ("Yes", " yes", "YES") is one of its
 surface forms.
+
+A [`TextEncoder`] tokenizes text that contains untrusted data. A tokenizer converts `<|im_end|>` to a control token
+wherever it occurs, so a text to be judged could end its turn and continue as the model. Here, strings of control
+tokens inside data are split after their first character, and the parts are tokenized separately: the model sees the
+text, but no control token. All other text is tokenized in one call, as the tokenizer itself would do.
+
+Control tokens are the tokenizer's special tokens, added tokens that the chat template uses, and added tokens of the
+form `<|...|>`. Fine-tuned models often have `<|im_start|>`, `<think>` or `<tool_call>` as ordinary added tokens.
+
+The tokenizer is not modified, so it can be shared between threads. Calls of tokenizers without a Rust backend are
+serialized.
+
+[`MistralChatTokenizer`] is for models whose tokenizer comes from mistral-common (a folder with `tekken.json` and no
+`tokenizer.json`). mistral-common builds the whole prompt. It has no template text to split, and it never creates a
+control token inside a message. The prompts of a group are therefore tokenized whole, and the tokens that they have in
+common are the prefix. A thought before a label is plain text: mistral-common has no way to continue a reply.
+
+[`Bounds`] are upper bounds for the number of tokens of a request before it is sent, used by budgets and dry runs. With
+the model's tokenizer, prompts are counted exactly. Without it, the bound is one token per byte of the text plus
+`TEMPLATE_TOKENS` for the chat template; English text takes about a quarter of that. A template that adds more than
+`TEMPLATE_TOKENS` (a long system prompt of its own) may exceed the bound for very short prompts.
+
+A label read from a server may take a second request: if the server returns no log-probabilities or none of the labels,
+it is requested to write the label.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Sequence
+from functools import cache
+from itertools import zip_longest
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from checklist_rewards.backends.base import Messages, ReadGroup
-from checklist_rewards.backends.encoding import Ids, Span, TextEncoder
-from checklist_rewards.backends.templates import QUOTED_END, ChatTemplate, Frame
+from typing_extensions import override
+
+from checklist_rewards.backends.base import Messages, ReadGroup, Sampling
+from checklist_rewards.backends.models import POCKET, pocket_dir
+from checklist_rewards.backends.packaged import PACKAGED, packaged_folder
+from checklist_rewards.backends.templates import NO_FORMAT, QUOTED_END, ChatTemplate, Frame
 from checklist_rewards.errors import ModelError
+from checklist_rewards.prompts import chat_messages
+
+_SHAPE = re.compile(r"<[|｜].+[|｜]>")
+# Texts after which a tokenizer continues as in the middle of a line. The first that does not merge with the next
+# character is used.
+_BEFORE = ("\n", ".", "a", "0")
+
+Ids = list[int]
+Span = tuple[int, int]
+
+
+class TextEncoder:
+    """Tokenizes texts whose data may contain strings of control tokens.
+
+    Args:
+        tokenizer (`PreTrainedTokenizerBase`): The tokenizer. Padding and truncation are disabled.
+    """
+
+    def __init__(self, tokenizer: Any):
+        self._tokenizer = tokenizer
+        self._rust = getattr(tokenizer, "backend_tokenizer", None)
+        if self._rust is not None:
+            self._rust.no_padding()
+            self._rust.no_truncation()
+        self._lock = threading.Lock()
+        self.control = _control_strings(tokenizer)
+        """The strings that are split inside data."""
+        self._lengths = sorted({len(string) for string in self.control})
+        first = "".join(re.escape(character) for character in sorted({string[0] for string in self.control}))
+        self._candidates = re.compile(f"[{first}]") if first else None
+
+    def whole(self, texts: Sequence[str]) -> list[Ids]:
+        """Ids of each text as returned by the tokenizer, including control tokens, without added special tokens."""
+        texts = [encodable(text) for text in texts]
+        if self._rust is not None:
+            return [encoding.ids for encoding in self._rust.encode_batch_fast(texts, add_special_tokens=False)]
+        with self._lock:
+            return [self._tokenizer.encode(text, add_special_tokens=False) for text in texts]
+
+    def data(self, texts: Sequence[str], spans: Sequence[Sequence[Span]] | None = None) -> list[Ids]:
+        """Ids of each text, without control tokens inside its data.
+
+        Args:
+            texts (sequence of `str`): The texts.
+            spans (sequence of sequences of `(int, int)`, *optional*): Start and end of the data in each text, in
+                order. Defaults to the whole of each text.
+        """
+        if spans is None:
+            spans = [[(0, len(text))] for text in texts]
+        cuts = [self._cuts(text, data) for text, data in zip(texts, spans, strict=True)]
+        ids = self.whole([text[: at[0]] if at else text for text, at in zip(texts, cuts, strict=True)])
+        for first, text, at in zip(ids, texts, cuts, strict=True):
+            for start, end in zip(at, [*at[1:], len(text)], strict=False):
+                first += self.after(text[start:end])
+        return ids
+
+    def after(self, text: str) -> Ids:
+        """Ids of a text in the middle of a line, where the tokenizer does not add a space before it."""
+        for before in _BEFORE:
+            context, ids = self.whole([before, before + text])
+            if ids[: len(context)] == context:
+                return ids[len(context) :]
+        return self.whole([text])[0]
+
+    def spellings(self) -> dict[str, tuple[int, ...]]:
+        """All tokens of the vocabulary by their text, in lower case and without surrounding white space."""
+        ids = sorted(set(self._tokenizer.get_vocab().values()))
+        if self._rust is not None:
+            texts = self._rust.decode_batch([[token] for token in ids], skip_special_tokens=False)
+        else:
+            texts = [self._tokenizer.decode([token]) for token in ids]
+        spellings: dict[str, list[int]] = {}
+        for token, text in zip(ids, texts, strict=True):
+            spellings.setdefault(text.strip().lower(), []).append(token)
+        return {text: tuple(tokens) for text, tokens in spellings.items()}
+
+    def _cuts(self, text: str, spans: Sequence[Span]) -> list[int]:
+        """Positions after the first character of every control string in the data, in order."""
+        if self._candidates is None:
+            return []
+        return [
+            match.start() + 1
+            for start, end in spans
+            for match in self._candidates.finditer(text, start, end)
+            if any(text[match.start() : min(match.start() + n, end)] in self.control for n in self._lengths)
+        ]
+
+
+def encodable(text: str) -> str:
+    """Replace unpaired surrogates with U+FFFD. They occur in texts cut inside an emoji, and no tokenizer accepts
+    them."""
+    try:
+        text.encode()
+        return text
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _control_strings(tokenizer: Any) -> frozenset[str]:
+    template = getattr(tokenizer, "chat_template", None)
+    source = template if isinstance(template, str) else "".join((template or {}).values())
+    added = getattr(tokenizer, "added_tokens_decoder", None)
+    names = {str(token) for token in tokenizer.all_special_tokens}
+    for token in added.values() if isinstance(added, dict) else ():
+        if token.special or _SHAPE.fullmatch(token.content) or token.content in source:
+            names.add(token.content)
+    # Single characters and white space are text, even if the tokenizer declares them special.
+    return frozenset(name for name in names if len(name.strip()) > 1)
+
 
 _WORD_AFTER_SPACE = re.compile(r"(?<=\S) (?=[^\W\d_])")
 _SEAM_WITHIN = 400
@@ -288,3 +428,133 @@ def _common(sequences: Sequence[Ids]) -> int:
     most = min(map(len, sequences)) - 1
     first = sequences[0]
     return next((at for at in range(most) if any(ids[at] != first[at] for ids in sequences)), max(0, most))
+
+
+class MistralChatTokenizer(ChatTokenizer):
+    """A [`ChatTokenizer`] for tokenizers of mistral-common.
+
+    Args:
+        tokenizer (`MistralCommonBackend`): The tokenizer.
+    """
+
+    @override
+    def groups(self, groups: Sequence[ReadGroup]) -> list[TokenGroup]:
+        return [shared_prefix(self._prompts(group)) for group in groups]
+
+    def _prompts(self, group: ReadGroup) -> list[Ids]:
+        prompts = [self.prompt(chat_messages(group.system, group.prefix + tail)) for tail in group.tails or ("",)]
+        if group.written:
+            texts = [NO_FORMAT.around(written)[0] for written in group.written]
+            prompts = [prompt + self.encoder.after(text) for prompt, text in zip(prompts, texts, strict=True)]
+        return prompts
+
+    @override
+    def prompt(self, messages: Messages) -> Ids:
+        chat = [{**message, "content": encodable(message["content"])} for message in messages]
+        return self.tokenizer.apply_chat_template(chat, tokenize=True, return_dict=False)
+
+
+def load_chat_tokenizer(path: str, **settings: Any) -> ChatTokenizer:
+    """Load the tokenizer of a model.
+
+    Args:
+        path (`str`): A folder or a Hub id.
+        **settings: Arguments of `AutoTokenizer.from_pretrained`, such as `revision`.
+
+    Raises:
+        ImportError: If transformers, or jinja2 for its chat templates, is not installed.
+    """
+    import jinja2  # noqa: F401
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(path, **settings)
+    if type(tokenizer).__name__ != "MistralCommonBackend":
+        return ChatTokenizer(tokenizer)
+    return MistralChatTokenizer(tokenizer)
+
+
+WORD_TOKENS = 16
+"""Maximum length of the answer to a label read without log-probabilities."""
+THINKING_TOKENS = 4096
+"""Additional tokens for models that think before every answer."""
+TEMPLATE_TOKENS = 128
+"""Assumed maximum number of tokens that a chat template adds to a prompt."""
+_TOKENIZER = "tokenizer_config.json"
+_THINKS = re.compile(r"(?:^|/)(?:o[134]|gpt-5)(?![a-z0-9])(?!.*chat)", re.I)
+
+
+class Tokens(NamedTuple):
+    """Number of tokens of a request."""
+
+    prompt: int
+    completion: int
+
+
+def thinks(model: str) -> bool:
+    """Whether `model` is one of OpenAI's reasoning models, whose thinking is billed with every answer."""
+    return _THINKS.search(model) is not None
+
+
+class Bounds:
+    """Upper bounds for the tokens of requests to a model.
+
+    Args:
+        model (`str`): The name of the model.
+        tokens ([`ChatTokenizer`], *optional*): The tokenizer of the model, if available.
+        requests (`int`, *optional*, defaults to `1`): Maximum number of requests per label read: 2 if a second one may
+            be needed to get the label as a word.
+    """
+
+    def __init__(self, model: str, tokens: ChatTokenizer | None = None, *, requests: int = 1):
+        self.tokens, self.requests = tokens, requests
+        self._thinking = THINKING_TOKENS if thinks(model) else 0
+        self._answer = 1 + (requests - 1) * WORD_TOKENS + requests * self._thinking
+
+    def reads(self, groups: Sequence[ReadGroup]) -> list[list[Tokens]]:
+        """Bounds for label reads: one list per group with one entry per tail."""
+        if self.tokens is not None:
+            tokenized = self.tokens.groups_ahead(groups)
+            sizes = [[len(group.prefix) + len(tail) for tail in group.tails] for group in tokenized]
+        else:
+            prefixes = [_bytes((group.system or "") + group.prefix) for group in groups]
+            sizes = [
+                [
+                    size + _bytes(tail + "".join((w.thought, w.question) if w else ())) + TEMPLATE_TOKENS
+                    for tail, w in zip_longest(group.tails, group.written)
+                ]
+                for size, group in zip(prefixes, groups, strict=True)
+            ]
+        return [[Tokens(self.requests * size, self._answer) for size in group] for group in sizes]
+
+    def reply(self, messages: Messages, sampling: Sampling) -> Tokens:
+        """Bound for `sampling.n` replies to one prompt."""
+        completion = sampling.n * (sampling.max_tokens + self._thinking)
+        if self.tokens is not None:
+            from jinja2 import TemplateError  # installed wherever a tokenizer is
+
+            try:
+                return Tokens(len(self.tokens.prompt(messages)), completion)
+            except (ModelError, TemplateError):  # the server may use a template that accepts these messages
+                pass
+        return Tokens(sum(_bytes(message["content"]) for message in messages) + TEMPLATE_TOKENS, completion)
+
+
+@cache
+def local_tokenizer(model: str) -> ChatTokenizer | None:
+    """The tokenizer of a model if its files are on this machine, else None. Nothing is downloaded."""
+    source = str(pocket_dir()) if model == POCKET else model
+    if model in PACKAGED:
+        source = str(packaged_folder(model))  # if it was prepared
+    try:
+        from huggingface_hub import try_to_load_from_cache
+
+        if not Path(source).is_dir() and not isinstance(try_to_load_from_cache(source, _TOKENIZER), str):
+            return None
+        return load_chat_tokenizer(source, local_files_only=True)
+    except Exception:  # without transformers; an invalid name and broken files are reported when the model is loaded
+        return None
+
+
+def _bytes(text: str) -> int:
+    """Bytes of a text, including those that neutralizing its control strings may add (`openai/wire.py`)."""
+    return len(encodable(text).encode()) + 3 * (text.count("<") + text.count("[") + text.count("]"))

@@ -31,12 +31,20 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from checklist_rewards.backends.base import Arrived, Messages, ReadGroup, ReadResult, Reply, Sampling, reply_seed
-from checklist_rewards.backends.chat_tokenizer import load_chat_tokenizer
-from checklist_rewards.backends.deadline import MISSED, is_over
-from checklist_rewards.backends.loading import warn_about_copies
-from checklist_rewards.backends.models import adapter_dir, model_identity, pinned, resolve_model
+from checklist_rewards.backends.base import (
+    MISSED,
+    Arrived,
+    Messages,
+    ReadGroup,
+    ReadResult,
+    Reply,
+    Sampling,
+    is_over,
+    reply_seed,
+)
+from checklist_rewards.backends.models import adapter_dir, model_identity, pinned, resolve_model, warn_about_copies
 from checklist_rewards.backends.reads import Answer, read_prompts
+from checklist_rewards.backends.tokens import load_chat_tokenizer
 from checklist_rewards.errors import BackendError, ModelError, UnguardedScriptError
 from checklist_rewards.scores.reasons import Reason, Unanswered
 

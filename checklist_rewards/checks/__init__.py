@@ -3,7 +3,7 @@
 `base.py` defines what a check is and how to register one. The other modules contain the built-in checks by subject.
 """
 
-from checklist_rewards.checks import counts, form, language, numbers, patterns, programs, verifiable, words
+from checklist_rewards.checks import builtin, patterns, programs, verifiable
 from checklist_rewards.checks.base import (
     CHECKS,
     Check,
@@ -17,12 +17,8 @@ from checklist_rewards.checks.base import (
 from checklist_rewards.errors import CheckError
 
 _BUILT_IN = (
-    words,
-    counts,
-    form,
-    language,
+    builtin,
     patterns,
-    numbers,
     programs,
     verifiable,
 )  # importing them registers their checks

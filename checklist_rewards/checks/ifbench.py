@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from checklist_rewards.checks.text import sentences_of, words_of
+from checklist_rewards.checks.builtin import sentences_of, words_of
 
 Arguments = dict[str, Any]
 Rule = Callable[[str, Arguments], bool]

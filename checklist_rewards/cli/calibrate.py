@@ -32,8 +32,7 @@ from checklist_rewards.evaluation.calibration import (
     labelled_reads,
 )
 from checklist_rewards.judges import Read
-from checklist_rewards.judges.calibrated import EMPTY
-from checklist_rewards.judges.calibration import Calibration, CalibrationMap, CalibrationMethod
+from checklist_rewards.judges.calibration import EMPTY, Calibration, CalibrationMap, CalibrationMethod
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Verdict
 

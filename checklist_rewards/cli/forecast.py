@@ -8,7 +8,7 @@ the real ones, so stored answers are not counted. Some things are not known befo
 - Second attempts after an unusable reply, and refiners on checklists that are not written yet, are not counted.
 
 Prompt tokens are counted with the model's tokenizer if its files are on this machine, otherwise as one token per byte,
-the upper bound (`backends/bounds.py`). Every prompt counts in full, although an engine that shares prefixes computes
+the upper bound (`backends/tokens.py`). Every prompt counts in full, although an engine that shares prefixes computes
 fewer tokens. The printed cost is therefore an upper bound, except for requests that fail and are sent again.
 """
 
@@ -37,12 +37,12 @@ from checklist_rewards.backends import (
     Sampling,
     choose_backend,
 )
-from checklist_rewards.backends.bounds import Bounds, Tokens, local_tokenizer
-from checklist_rewards.backends.wrapper import Wrapper
+from checklist_rewards.backends.tokens import Bounds, Tokens, local_tokenizer
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import ConfigError, SampleError
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.judges.base import Prices
+from checklist_rewards.judges.budget import Wrapper
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
 ANSWERS, CANDIDATES, CHECKLISTS, SCORES = PURPOSES = ("answers", "candidates", "checklists", "scores")

@@ -18,7 +18,7 @@ from checklist_rewards.files.rows import FORMATS as ROWS
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.generators.parsing import is_open, question_fault
 from checklist_rewards.judges.checked import usable_check
-from checklist_rewards.judges.jury import load_jury
+from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.monitor.configured import MONITOR, monitor_of
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.pipelines.files import FORMATS

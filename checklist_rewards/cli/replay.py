@@ -33,7 +33,7 @@ from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.rows import Row, file_format, read_rows_for, write_rows
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.judges.variants import MOST_REPEATS, how_repeated
-from checklist_rewards.rewards.content import content_key
+from checklist_rewards.rewards.batch import content_key
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import Aggregation, Score, TargetState
 from checklist_rewards.scores.reasons import Reason, Unanswered

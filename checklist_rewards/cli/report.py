@@ -87,7 +87,9 @@ class RunReport(Totals):
                 for reason, found in sorted(self.unexpressed.items())
             )
         if self.left_out:
-            lines["questions left out"] = ", ".join(f"{count} ({fault})" for fault, count in self.left_out.most_common())
+            lines["questions left out"] = ", ".join(
+                f"{count} ({fault})" for fault, count in self.left_out.most_common()
+            )
         if self.tally.scored or self.tally.unscored:
             answered = self.tally.reads - sum(self.tally.unanswered.values())
             lines |= {

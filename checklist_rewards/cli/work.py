@@ -20,10 +20,9 @@ from checklist_rewards.datasets.tasks import RowTask
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges.base import Judge, Prices, Receipt
-from checklist_rewards.judges.budget import Budget
-from checklist_rewards.judges.jury import load_jury
-from checklist_rewards.judges.meter import Meter
+from checklist_rewards.judges.budget import Budget, Meter
 from checklist_rewards.judges.remote import REMOTE
+from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores.reasons import Reason

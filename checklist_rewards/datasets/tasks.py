@@ -22,7 +22,7 @@ from checklist_rewards.files.rows import Row
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators import Request
 from checklist_rewards.judges import Progress, Receipt
-from checklist_rewards.judges.meter import Meter
+from checklist_rewards.judges.budget import Meter
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble
 from checklist_rewards.progress import Bar
 from checklist_rewards.scorer import Sample

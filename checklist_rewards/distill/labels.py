@@ -23,7 +23,7 @@ from checklist_rewards.chat import prompt_text
 from checklist_rewards.checklists import NO, YES, Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import Row, read_rows
-from checklist_rewards.judges.answers import named
+from checklist_rewards.judges.questions import named
 from checklist_rewards.validation import string
 
 SCORE, CHECKLIST, LABELS = "checklist_score", "checklist", "labels"

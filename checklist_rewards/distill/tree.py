@@ -7,7 +7,7 @@
     target 2, question  . . . .             b b b   positions         4 5 6
 
 Each token attends to the tokens before it in its own prompt, at its position there, so every answer is that of a
-separate prompt. Engines share a target among its questions in the same way (`backends/packing.py`); here several
+separate prompt. Engines share a target among its questions in the same way (`backends/transformers.py`); here several
 targets also share the rules of the judge prompt and the input, which are most of the tokens of short targets.
 """
 

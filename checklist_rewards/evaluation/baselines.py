@@ -22,7 +22,7 @@ from typing import Literal
 
 from checklist_rewards.checklists import Checklist, ChecklistItem, Option
 from checklist_rewards.judges import Judge, Progress, Read
-from checklist_rewards.judges.batch import numbered
+from checklist_rewards.judges.written import numbered
 from checklist_rewards.prompts import fence
 from checklist_rewards.scorer import Sample
 from checklist_rewards.scores import (

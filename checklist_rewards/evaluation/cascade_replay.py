@@ -18,7 +18,7 @@ from pathlib import Path
 
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.judges.cascade import margin_of
+from checklist_rewards.judges.panel import margin_of
 from checklist_rewards.scores import DEFAULT_THRESHOLD, Score, Verdict, answer_of, ratio
 from checklist_rewards.validation import import_extra
 

@@ -10,8 +10,7 @@ from checklist_rewards.checklists import Checklist, ChecklistItem, Option
 from checklist_rewards.errors import ChecklistError
 from checklist_rewards.evolving.buffer import PromptItems
 from checklist_rewards.evolving.proposer import Group
-from checklist_rewards.rewards.call import Call
-from checklist_rewards.rewards.content import content_key
+from checklist_rewards.rewards.batch import Call, content_key
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import ItemScore, Score, rescore
 from checklist_rewards.scores.scales import on_scale

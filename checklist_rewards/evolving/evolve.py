@@ -43,13 +43,21 @@ from checklist_rewards.generators.base import Generator
 from checklist_rewards.refiners.base import Refiner
 from checklist_rewards.refiners.deduplicator import Deduplicator
 from checklist_rewards.refiners.unit_tester import UnitTester
-from checklist_rewards.rewards.call import Call, LogExtra, LogMetric, Rewards, Samples, Scores, StagedReward
-from checklist_rewards.rewards.failures import gathered, log_to_trainer, rank
-from checklist_rewards.rewards.log import RewardLog
+from checklist_rewards.rewards.batch import (
+    Call,
+    LogExtra,
+    LogMetric,
+    RewardLog,
+    Rewards,
+    Samples,
+    Scores,
+    StagedReward,
+    Trail,
+)
 from checklist_rewards.rewards.placement import within
+from checklist_rewards.rewards.ranks import gathered, log_to_trainer, rank
 from checklist_rewards.rewards.reward import ChecklistReward
 from checklist_rewards.rewards.split import Parts
-from checklist_rewards.rewards.trail import Trail
 from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.scores import PrimaryMetric
 from checklist_rewards.scores.scales import on_scale

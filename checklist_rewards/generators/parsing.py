@@ -111,7 +111,8 @@ def parse_questions(
         GenerationError: If the reply is not a complete checklist; `raw` is the reply.
     """
     try:
-        asked, faults = _questions(reply), []
+        asked = _questions(reply)
+        faults: list[str] = []
         if drop_faults_of is not None:
             asked, faults = without_faults(asked, drop_faults_of)
         questions = _distinct(asked)

@@ -1,10 +1,15 @@
-"""A spending limit in US dollars, shared by all engines of a run.
+"""What a run may spend and what it did spend: engines that count or limit the calls of another.
+
+Replies may come from the store, so the number of requested replies is not the number of paid ones. A [`Meter`] wraps
+the engine and counts the prompts that reach it.
+
+A [`Budget`] is a spending limit in US dollars, shared by all engines of a run.
 
     >>> budget = Budget(5.0, {"org/judge": (0.15, 0.60)})  # US dollars per million prompt and completion tokens
     >>> scorer = ChecklistScorer("org/judge", base_url="http://localhost:8000/v1", budget=budget)  # doctest: +SKIP
 
-A [`Budget`] holds the limit, the prices and the amount spent. Each engine is wrapped in a [`Budgeted`] backend. Before
-a call, an upper bound of its cost (`backends/bounds.py`) is reserved. A batch that exceeds the remaining budget is cut
+It holds the limit, the prices and the amount spent. Each engine is wrapped in a [`Budgeted`] backend. Before
+a call, an upper bound of its cost ([`Bounds`]) is reserved. A batch that exceeds the remaining budget is cut
 to the part that fits, and the unused part of a reservation is released afterwards. Reads and replies that no longer
 fit are unanswered("budget: ..."); they are not stored, and are listed with the other unanswered reads. Stored answers
 are free, so rerunning with a larger budget resumes where the run stopped.
@@ -18,6 +23,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -27,12 +33,105 @@ from typing import Any
 from typing_extensions import override
 
 from checklist_rewards.backends import Arrived, Engine, LabelRead, Messages, ReadGroup, ReadResult, Reply, Sampling
-from checklist_rewards.backends.bounds import Bounds, Tokens
-from checklist_rewards.backends.wrapper import Wrapper
+from checklist_rewards.backends.tokens import Bounds, Tokens
 from checklist_rewards.errors import BackendError, SampleError
-from checklist_rewards.judges.base import Prices
+from checklist_rewards.files.store import Key, key_of
+from checklist_rewards.judges.base import Prices, Receipt
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.scores.reasons import Reason, Unanswered
+
+
+class Wrapper:
+    """A [`Backend`] that passes every call to an engine. Subclasses override what differs.
+
+    Creating one loads nothing and does not look up the model.
+
+    Args:
+        engine ([`Engine`]):
+            Engine to wrap. It is loaded at the first call.
+    """
+
+    chunk_reads = 4096
+
+    def __init__(self, engine: Engine):
+        self.engine = engine
+
+    @property
+    def identity(self) -> str:
+        """The identity of the engine. Raises [`ModelError`] if its model does not exist."""
+        return self.engine.identity
+
+    @property
+    def wrapped(self) -> Engine:
+        """This backend as an engine, under the model name of the engine that it wraps."""
+        return Engine(self.engine.model, self, self.engine.base_url)
+
+    @property
+    def continues(self) -> bool:
+        """Whether the engine reads labels after a text that the assistant has written."""
+        return getattr(self.engine.load(), "continues", False)
+
+    def read(self, groups: Sequence[ReadGroup], labels: Sequence[str]) -> ReadResult:
+        """Read with the engine."""
+        return self.engine.load().read(groups, labels)
+
+    def generate(
+        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+    ) -> list[list[Reply]]:
+        """Generate with the engine."""
+        return self.engine.load().generate(prompts, sampling, arrived)
+
+
+class Meter(Wrapper):
+    """A backend that counts the prompts that its engine replies to. Label reads are not counted here.
+
+    Args:
+        engine ([`Engine`]):
+            Engine to wrap. It is loaded at the first prompt.
+    """
+
+    def __init__(self, engine: Engine):
+        super().__init__(engine)
+        self.spent = Receipt()
+        self._asked: set[Key] = set()
+
+    def asked(self, messages: Messages) -> bool:
+        """Whether this prompt reached the engine."""
+        return prompt_key(messages) in self._asked
+
+    @override
+    def generate(
+        self, prompts: Sequence[Messages], sampling: Sampling, arrived: Arrived | None = None
+    ) -> list[list[Reply]]:
+        self._asked.update(map(prompt_key, prompts))
+        backend = self.engine.load()  # before the timer starts, so that loading does not count
+        started = time.perf_counter()
+        received: dict[int, list[Reply]] = {}
+
+        def note(place: int, replies: list[Reply]) -> None:
+            received[place] = replies
+            if arrived is not None:
+                arrived(place, replies)
+
+        try:
+            replies = backend.generate(prompts, sampling, note)
+            received.update(enumerate(replies))
+            return replies
+        finally:  # replies received before an engine failure are counted too
+            counted = [reply for replies in received.values() for reply in replies]
+            self.spent += Receipt.of(
+                self.engine.model,
+                calls=len(prompts),
+                prompt_tokens=sum(reply.prompt_tokens for reply in counted),
+                completion_tokens=sum(reply.completion_tokens for reply in counted),
+                engine_seconds=time.perf_counter() - started,
+            )
+
+
+def prompt_key(messages: Messages) -> Key:
+    """Hash of a prompt, equal for equal prompts."""
+    return key_of(*(part for message in messages for part in (message["role"], message["content"])))
+
 
 _ROUNDING = 1e-9
 """Tolerance for floating-point sums of prices."""

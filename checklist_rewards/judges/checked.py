@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from checklist_rewards.backends import Progress
-from checklist_rewards.backends.deadline import MISSED, is_over, time_left
+from checklist_rewards.backends.base import MISSED, is_over, time_left
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.checks import Check, parse_check, sandbox
 from checklist_rewards.errors import CheckError, ChecklistError

@@ -18,10 +18,9 @@ from checklist_rewards.backends import DECISIONS, Backend, Engine, LabelRead
 from checklist_rewards.backends.decisions.question import DecisionQuestion
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.files.store import Key, Store, key_of
-from checklist_rewards.judges.answers import check_askable, in_order, when_to_abstain
 from checklist_rewards.judges.base import Read
-from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, Labels, LogprobJudge
-from checklist_rewards.judges.plan import RenderedRead
+from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, Labels, LogprobJudge, RenderedRead
+from checklist_rewards.judges.questions import check_askable, in_order, when_to_abstain
 from checklist_rewards.prompts import PromptTemplate
 from checklist_rewards.scores import Method
 

@@ -1,16 +1,29 @@
-"""The one-token judge: answers an item by the probabilities of its labels as the next token.
+"""Judges that read labels as the next token, or with an encoder: what is asked, in which order, and what it means.
 
-Reads are rendered to text, looked up in the store by key, planned (`plan.py`) and sent to the engine in chunks. Each
+Identical reads are computed once. Reads are grouped by prefix and groups are sorted by prefix, so that completions of
+one input, which share rules and instruction, are adjacent in any batch and their common prefix stays in the engine's
+cache. A group is never split between two chunks. [`Pace`] limits chunks so that answers are stored every few seconds.
+
+The [`LogprobJudge`] answers an item by the probabilities of its labels as the next token. Reads are rendered to text,
+looked up in the store by key, planned and sent to the engine in chunks. Each
 chunk is stored before the next one is sent, so an interrupted run loses only a few seconds of work.
 
-The labels are yes and no, or the options of an item (`answers.py`). Their probabilities come from the softmax over the
-full vocabulary, each summed over all surface forms of the label. Their sum is the *label mass*. If it is below
+The labels are yes and no, or the options of an item (`questions.py`). Their probabilities come from the softmax over
+the full vocabulary, each summed over all surface forms of the label. Their sum is the *label mass*. If it is below
 `mass_floor`, the judge's most likely reply is not a label, and the read is unanswered("off_label"), not 0.5.
 
 The method of a verdict is "logprobs" (read from the full vocabulary), "top_logprobs" (read from the list of most
 likely tokens, which is what most servers return) or "word" (the server returned no log-probabilities, only the label
 as text). The method is stored with the answer, because the same server may later be read in another way, for example
 when its tokenizer is installed.
+
+With the [`EncoderJudge`], a cross-encoder answers every item with P(yes). The model is written by `checklist-rewards
+distill`, or is any cross-encoder with one output. It has no prompt: it sees the target and the question, and the input
+and the reference if it was trained with them, but not the history. Otherwise it works like the one-token judge: equal
+reads are computed once, stored reads are reused, the items of a target go to the engine together, and a failed read is
+unanswered.
+
+A local encoder folder is recognized by its `config.json`, so `ChecklistScorer("runs/judge")` is enough.
 """
 
 from __future__ import annotations
@@ -19,23 +32,131 @@ import json
 import logging
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
 from checklist_rewards.backends import Backend, Engine, LabelRead, Progress, is_finite, is_kept
-from checklist_rewards.backends.deadline import MISSED, is_over, time_left
+from checklist_rewards.backends.base import MISSED, ReadGroup, Written, is_over, time_left
+from checklist_rewards.backends.encoder_rows import context_of, context_texts
+from checklist_rewards.backends.models import config_of
 from checklist_rewards.checklists import NO, YES, ChecklistItem
-from checklist_rewards.errors import BackendError
+from checklist_rewards.errors import BackendError, ChecklistError
 from checklist_rewards.files.store import Key, Store, key_of
-from checklist_rewards.judges.answers import check_readable, question_for_reads
 from checklist_rewards.judges.base import Paid, Read, Receipt
-from checklist_rewards.judges.examples import FewShot
-from checklist_rewards.judges.plan import Pace, PlannedGroup, RenderedRead, chunks, distinct, group_by_prefix
+from checklist_rewards.judges.questions import FewShot, check_askable, check_readable, question_for_reads
 from checklist_rewards.prompts import PromptTemplate, load_prompt
 from checklist_rewards.scores import Method, Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
+
+_CHUNK_SECONDS = 5.0
+_GROWTH = 8
+_FASTER = 1.5
+_LATENCIES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedRead:
+    """A read rendered to text, with the store key of everything its answer depends on."""
+
+    key: Key
+    system: str | None
+    prefix: str
+    tail: str
+    context: tuple[tuple[str, str], ...] = ()
+    """As in [`ReadGroup`]."""
+    written: Written | None = None
+    """The thought after which the label is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedGroup:
+    """A group for the engine, with the key of each tail."""
+
+    group: ReadGroup
+    keys: tuple[Key, ...]
+
+
+def distinct(reads: Sequence[RenderedRead]) -> dict[Key, RenderedRead]:
+    """Each read once, in order of first appearance."""
+    return {read.key: read for read in reads}
+
+
+def group_by_prefix(reads: Sequence[RenderedRead]) -> list[PlannedGroup]:
+    """Group distinct reads by system prompt, prefix and context, sorted so that groups with a common start are
+    adjacent. Reads of several questions after one thought are a group of their own, whose prefix includes the thought.
+    """
+    groups: dict[tuple[str, str, tuple[tuple[str, str], ...], str], list[RenderedRead]] = {}
+    for read in reads:
+        thought = read.written.thought if read.written is not None and read.written.question else ""
+        groups.setdefault((read.system or "", read.prefix, read.context, thought), []).append(read)
+    return [
+        PlannedGroup(
+            ReadGroup(
+                members[0].system,
+                members[0].prefix,
+                tuple(read.tail for read in members),
+                members[0].context,
+                tuple(read.written for read in members if read.written is not None),
+            ),
+            tuple(read.key for read in members),
+        )
+        for _, members in sorted(groups.items(), key=lambda group: group[0])
+    ]
+
+
+class Pace:
+    """The number of reads per chunk, chosen so that a killed run loses only a few seconds of work.
+
+    The first chunk is one group. Each later chunk may grow up to 8 times, as long as it is expected to take at most
+    5 s. An engine with high latency and high throughput, such as a busy server, would be idle most of the time. It is
+    recognized by a higher rate on larger chunks, and gets chunks that take 8 times as long as the quickest one. Chunks
+    never shrink, because an engine that became slower may be such an engine.
+    """
+
+    def __init__(self) -> None:
+        self.reads = 1
+        """Maximum number of reads in the next chunk."""
+        self._quickest = math.inf
+        self._first_rate: float | None = None
+
+    def took(self, reads: int, seconds: float) -> None:
+        """Update the chunk size with the duration of an answered chunk."""
+        seconds = max(seconds, 1e-9)
+        self._quickest = min(self._quickest, seconds)
+        growth = _CHUNK_SECONDS / seconds
+        if self._first_rate is None:
+            self._first_rate, growth = reads / seconds, max(growth, 2)
+        elif reads / seconds > _FASTER * self._first_rate:
+            growth = max(growth, _LATENCIES * self._quickest / seconds)
+        self.reads = max(self.reads, int(reads * min(growth, _GROWTH)))
+
+
+def chunks(groups: Sequence[PlannedGroup], chunk_reads: int, pace: Pace | None = None) -> Iterator[list[PlannedGroup]]:
+    """Split groups into chunks of at most `chunk_reads` reads; a larger group is a chunk of its own.
+
+    Args:
+        groups (sequence of [`PlannedGroup`]):
+            Groups to split.
+        chunk_reads (`int`):
+            Limit of the engine.
+        pace ([`Pace`], *optional*):
+            Lower limit, evaluated before each group is added.
+    """
+    chunk: list[PlannedGroup] = []
+    size = 0
+    for group in groups:
+        most = chunk_reads if pace is None else min(chunk_reads, pace.reads)
+        if chunk and size + len(group.keys) > most:
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(group)
+        size += len(group.keys)
+    if chunk:
+        yield chunk
+
 
 logger = logging.getLogger(__name__)
 
@@ -296,3 +417,56 @@ def _loaded(text: str, labels: Labels) -> LabelRead:
         case {"unanswered": str(reason)}:
             return LabelRead(None, Unanswered(reason))
     raise ValueError(f"not a read of {list(labels)}: {text:.60}")
+
+
+_ENCODER_FORMAT = "encoder-read-1"
+_LABELS = {YES: YES, NO: NO}
+
+
+class EncoderJudge(LogprobJudge):
+    """Answers yes/no items with a cross-encoder.
+
+    Args:
+        model (`str` or [`Engine`]):
+            Local folder or Hub id. The sentence-transformers package is not required.
+        backend (`str` or [`Backend`], *optional*, defaults to `"auto"`):
+            Engine. Set to `"encoder"` for a Hub id, which is not recognized as an encoder by its name.
+        store ([`Store`], *optional*):
+            Store for the answers.
+    """
+
+    def __init__(self, model: str | Engine, *, backend: str | Backend = "auto", store: Store | None = None):
+        super().__init__(model, backend=backend, store=store)
+
+    @cached_property
+    def context(self) -> tuple[str, ...]:
+        """What the model reads besides target and question: "input", "reference", both or nothing. The model is not
+        loaded."""
+        return _context_of(self.engine)
+
+    def check_item(self, item: ChecklistItem, where: str) -> None:
+        """Raise [`ChecklistError`], starting with `where`, for an item that is not answered by yes or no."""
+        check_askable(item, where)
+        if item.options is not None:
+            raise ChecklistError(
+                f"{where}, item {item.id} ({item.question!r}): it has options, but an encoder only answers yes or no."
+            )
+
+    def _render(self, reads: Sequence[Read]) -> tuple[list[RenderedRead], dict[Key, Labels]]:
+        bases: dict[tuple[str, tuple[tuple[str, str], ...]], Key] = {}
+        rendered = []
+        for read in reads:
+            context = context_texts(read, self.context)
+            about = read.target, context
+            if about not in bases:
+                bases[about] = key_of(_ENCODER_FORMAT, self.identity, read.target, *chain.from_iterable(context))
+            question = read.item.question
+            rendered.append(RenderedRead(key_of(bases[about], question), None, read.target, question, context))
+        return rendered, dict.fromkeys((read.key for read in rendered), _LABELS)
+
+
+def _context_of(engine: Engine) -> tuple[str, ...]:
+    engine = engine.unwrapped
+    if isinstance(engine.backend, str):
+        return context_of(config_of(engine.model, engine.settings.get("revision")))
+    return getattr(engine.backend, "context", ())

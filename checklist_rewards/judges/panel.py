@@ -1,4 +1,9 @@
-"""A panel: several judges answer every item, and their answers are combined into one verdict.
+"""Several judges as one: a panel combines their answers, and a cascade asks the next judge if one is unsure.
+
+Both are a [`JudgeGroup`]. If the server of a judge is unreachable, all its reads are unanswered and the other judges
+continue. A warning is logged, and the votes of every read contain the failure. The run stops only if no judge is left.
+
+In a [`PanelJudge`], all judges answer every item, and their answers are combined into one verdict.
 
     >>> panel = PanelJudge([LogprobJudge("org/one"), LogprobJudge("org/two")], weights=[2, 1])
     >>> ChecklistScorer(judge=panel).score(...)  # doctest: +SKIP
@@ -29,22 +34,90 @@ Rules that count hard answers; the probabilities are the vote fractions:
 | any | yes if at least one judge answers yes; yes/no items only |
 
 Ties go to the answer that is worst for the target: the lowest value of a positive item, the highest of a penalty.
+
+In a [`CascadeJudge`], a cheap judge answers first, and only unsure answers go to the next judge.
+
+    >>> cascade = CascadeJudge([LogprobJudge("org/small"), LogprobJudge("org/large")], margin=0.4)
+    >>> ChecklistScorer(judge=cascade).score(...)  # doctest: +SKIP
+
+A verdict is *sure* if its margin (the probability of its best label minus that of the second, in [0, 1]) is at least
+`margin` and its label mass at least `mass`. A verdict without probabilities counts as sure. Reads that are unsure or
+unanswered go to the next judge. The verdict of the last judge that answered is returned, so if a later judge fails,
+the earlier answer stands. The verdicts of all judges are kept in the votes of the score.
+
+Choose the margin offline from two scored files with `checklist-rewards cascade` (`evaluation/cascade_replay.py`).
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import Literal, get_args
 
 from checklist_rewards.checklists import NO, YES, ChecklistItem
 from checklist_rewards.errors import ChecklistError, NoServerError, SampleError
-from checklist_rewards.judges.base import Judge, Progress, Read
-from checklist_rewards.judges.several import JudgeGroup, judge_or_error, unreachable
+from checklist_rewards.judges.base import Judge, Progress, Read, Receipt
 from checklist_rewards.scores import DEFAULT_THRESHOLD, Verdict, answer_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import fraction, one_of
+
+logger = logging.getLogger(__name__)
+
+
+class JudgeGroup:
+    """Two or more different judges.
+
+    Args:
+        judges (sequence of [`Judge`]):
+            The judges.
+        what (`str`):
+            Name of the group in errors, such as "panel".
+
+    Raises:
+        SampleError: For fewer than two judges, or if one is given twice.
+    """
+
+    def __init__(self, judges: Sequence[Judge], what: str):
+        if len(judges) < 2 or len({id(judge) for judge in judges}) < len(judges):
+            raise SampleError(f"a {what} requires two or more different judges, got {len(judges)}.")
+        self.judges = list(judges)
+
+    @property
+    def receipt(self) -> Receipt:
+        """Total cost of all judges. A read counts once per judge that was called."""
+        return sum((judge.receipt for judge in self.judges), Receipt())
+
+    def check(self) -> None:
+        """Raise a [`ChecklistRewardsError`] if one of the judges cannot be used."""
+        for judge in self.judges:
+            judge.check()
+
+    def check_item(self, item: ChecklistItem, where: str) -> None:
+        """Raise [`ChecklistError`] for an item that one of the judges cannot answer."""
+        for judge in self.judges:
+            judge.check_item(item, where)
+
+
+def judge_or_error(
+    judge: Judge, reads: Sequence[Read], progress: Progress | None = None
+) -> list[Verdict] | NoServerError:
+    """The verdicts of one judge of a group, or the error if its server is unreachable."""
+    try:
+        return judge.judge(reads, progress)
+    except NoServerError as error:
+        logger.warning("continuing without the judge %s: %s", judge.name, error)
+        if progress is not None:
+            progress(len(reads))
+        return error
+
+
+def unreachable(judge: Judge, error: NoServerError) -> Verdict:
+    """The unanswered verdict of a judge whose server is unreachable."""
+    return Verdict(unanswered=Unanswered(Reason.BACKEND_ERROR, str(error)), judge=judge.name)
+
 
 Rule = Literal["mean", "median", "min", "max", "majority", "weighted", "mode", "unanimous", "any"]
 RULES: tuple[str, ...] = get_args(Rule)
@@ -252,3 +325,75 @@ class SharedProgress:
         whole = self.done // self.judges - self.reported
         self.reported += whole
         self.progress(whole)
+
+
+DEFAULT_MARGIN = 0.5
+
+
+class CascadeJudge(JudgeGroup):
+    """Judges in order of price, used as one judge.
+
+    Args:
+        judges (sequence of [`Judge`]):
+            Two or more judges, the cheapest first.
+        margin (`float`, *optional*, defaults to `0.5`):
+            Lowest margin of a sure verdict, in [0, 1]. With 0, only unanswered reads go to the next judge.
+        mass (`float`, *optional*, defaults to `0.0`):
+            Lowest label mass of a sure verdict, in [0, 1].
+
+    Raises:
+        SampleError: For invalid settings.
+    """
+
+    def __init__(self, judges: Sequence[Judge], *, margin: float = DEFAULT_MARGIN, mass: float = 0.0):
+        super().__init__(judges, "cascade")
+        fraction("margin", margin)
+        fraction("mass", mass)
+        self.margin = margin
+        self.mass = mass
+        self.name = " then ".join(judge.name for judge in judges)
+
+    def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
+        """Answer every read, in order."""
+        verdicts: list[list[Verdict]] = [[] for _ in reads]
+        open_reads = list(range(len(reads)))
+        unreachable_errors: list[NoServerError] = []
+        for stage, judge in enumerate(self.judges):
+            if not open_reads:
+                break
+            answers = judge_or_error(judge, [reads[i] for i in open_reads])
+            if isinstance(answers, NoServerError):
+                unreachable_errors.append(answers)
+                answers = [unreachable(judge, answers)] * len(open_reads)
+            for index, verdict in zip(open_reads, answers, strict=True):
+                verdicts[index].append(verdict)
+            before = len(open_reads)
+            if stage < len(self.judges) - 1:
+                open_reads = [index for index in open_reads if not self.sure(verdicts[index][-1])]
+            else:
+                open_reads = []
+            if len(unreachable_errors) == len(self.judges):
+                raise unreachable_errors[0]
+            if progress is not None:
+                progress(before - len(open_reads))
+        return [self._final(votes) for votes in verdicts]
+
+    def sure(self, verdict: Verdict) -> bool:
+        """Whether the verdict is final, so that the next judge is not called."""
+        if verdict.unanswered is not None or (verdict.mass is not None and verdict.mass < self.mass):
+            return False
+        margin = margin_of(verdict)
+        return margin is None or margin >= self.margin
+
+    @staticmethod
+    def _final(verdicts: Sequence[Verdict]) -> Verdict:
+        last = next((verdict for verdict in reversed(verdicts) if verdict.unanswered is None), verdicts[-1])
+        return last if len(verdicts) == 1 else replace(last, votes=tuple(verdicts))
+
+
+def margin_of(verdict: Verdict) -> float | None:
+    """P(best label) - P(second best), in [0, 1]; for yes/no |2 P(yes) - 1|. None without probabilities."""
+    if verdict.probabilities is None:
+        return None
+    best, second = sorted(verdict.probabilities.values(), reverse=True)[:2]
+    return best - second

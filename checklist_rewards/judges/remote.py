@@ -35,7 +35,7 @@ from checklist_rewards.scores import Score, Verdict, answer_of
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
 if TYPE_CHECKING:
-    from checklist_rewards.backends.openai.connection import Connection
+    from checklist_rewards.backends.openai.client import Connection
 
 logger = logging.getLogger(__name__)
 
@@ -199,8 +199,8 @@ class RewardServer:
 
     def judge(self) -> str:
         """The name of the server's judge; requested once. Raises [`ModelError`] if no reward server answers."""
-        from checklist_rewards.backends.openai.failures import NOT_SERVED, Failure
-        from checklist_rewards.backends.openai.loop import run
+        from checklist_rewards.backends.openai.client import run
+        from checklist_rewards.backends.openai.wire import NOT_SERVED, Failure
 
         if self._judge is None:
             health = run(self._connected().get("/health", None))
@@ -234,7 +234,7 @@ class RewardServer:
         Raises:
             ModelError: If the server does not accept the token, or if it is not a reward server.
         """
-        from checklist_rewards.backends.openai.loop import run
+        from checklist_rewards.backends.openai.client import run
 
         connection = self._connected()
         parts = [rows[start : start + ROWS] for start in range(0, len(rows), ROWS)]
@@ -247,7 +247,7 @@ class RewardServer:
     async def _part(
         self, connection: Connection, rows: Sequence[Mapping[str, Any]]
     ) -> tuple[list[Score | Unanswered], int]:
-        from checklist_rewards.backends.openai.failures import Failure
+        from checklist_rewards.backends.openai.wire import Failure
 
         response = await connection.post("/score", {"samples": rows}, key="scores", patience=_PATIENCE)
         if not isinstance(response, Failure):
@@ -266,7 +266,7 @@ class RewardServer:
         return [Unanswered(Reason.REFUSED, response.message)] * len(rows), 1
 
     def _connected(self) -> Connection:
-        from checklist_rewards.backends.openai.connection import Connection
+        from checklist_rewards.backends.openai.client import Connection
 
         with self._lock:
             if self._connection is None:

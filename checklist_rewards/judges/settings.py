@@ -1,14 +1,39 @@
-"""The settings of a judge as one value, and the judge that they describe.
+"""What a user writes, as a judge: settings as keyword arguments or options, and a YAML file of one or several judges.
 
 [`JudgeSettings`] is the only place where these settings are documented and checked. [`ChecklistScorer`], YAML files of
 judges and `CHECKLIST_REWARDS_CONFIG` are all read into it. Everything that cannot be used is refused with one sentence
 before a model is loaded: judges build their engine at the first read that is not in the store.
+
+A YAML file has a panel, a cascade, or the settings of one judge:
+
+    panel: {rule: majority, weights: [2, 1, 1], quorum: 0.6}
+    judges:
+      - {model: org/one}
+      - {model: org/two, base_url: "http://localhost:8001/v1", calibration: two.json}
+      - {model: org/three, capture_reasoning: true, samples: 3}
+
+or
+
+    cascade: {margin: 0.4}
+    judges:
+      - {model: org/small}
+      - panel: {}
+        judges: [...]
+
+or
+
+    {model: org/judge, base_url: "http://localhost:8001/v1", calibration: map.json}
+
+The keys of `panel` are those of [`PanelJudge`], of `cascade` those of [`CascadeJudge`], and of a judge those of
+[`JudgeSettings`]. Paths in the file (calibration, examples, prompts) start from its
+folder. Unknown keys are refused with the file and the judge.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict
@@ -17,25 +42,23 @@ from annotated_types import Ge, Le
 
 from checklist_rewards.backends import DECISIONS, ENCODER, Backend, Engine, is_encoder
 from checklist_rewards.backends.servers import joined
-from checklist_rewards.errors import ModelError, SampleError
+from checklist_rewards.errors import ChecklistRewardsError, ConfigError, ModelError, SampleError
 from checklist_rewards.fields import check_fields, settings_of
+from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.judges.base import Judge
-from checklist_rewards.judges.batch import BatchJudge
 from checklist_rewards.judges.budget import Budget
-from checklist_rewards.judges.calibrated import CalibratedJudge
-from checklist_rewards.judges.calibration import Calibration, read_alike
+from checklist_rewards.judges.calibration import CalibratedJudge, Calibration, read_alike
 from checklist_rewards.judges.decisions import DEFAULT_PROMPT as DECISION_PROMPT
 from checklist_rewards.judges.decisions import DecisionsJudge
-from checklist_rewards.judges.encoder import EncoderJudge
-from checklist_rewards.judges.examples import DEFAULT_SHOTS, FewShot
-from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT, LogprobJudge
-from checklist_rewards.judges.quality import QualityJudge
-from checklist_rewards.judges.reasoned import ReasonedJudge
+from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, DEFAULT_PROMPT, EncoderJudge, LogprobJudge
+from checklist_rewards.judges.panel import CascadeJudge, PanelJudge
+from checklist_rewards.judges.questions import DEFAULT_SHOTS, FewShot
 from checklist_rewards.judges.remote import JUDGE_BACKENDS, REMOTE, JudgeBackend, RemoteJudge, RewardServer
 from checklist_rewards.judges.thinking import THINKING_PROMPT, ThinkingJudge, ThinkingPer
+from checklist_rewards.judges.written import BatchJudge, QualityJudge, ReasonedJudge
 from checklist_rewards.prompts import PromptTemplate
-from checklist_rewards.validation import one_of
+from checklist_rewards.validation import one_of, unknown
 
 Mode = Literal["item", "batch", "quality"]
 
@@ -320,3 +343,101 @@ def _readable(calibration: Calibration, mode: str, read_by: str) -> None:
             f"the calibration was fitted on answers read by {calibration.read_by}, and these are read by {read_by}; "
             "fit one on reads of this kind."
         )
+
+
+_KINDS: dict[str, Any] = {"panel": PanelJudge, "cascade": CascadeJudge}
+Limited = Callable[[Engine], Engine]
+_FILES = ("judge", *FILE_SETTINGS)
+
+
+def load_jury(path: str | Path, store: bool | str | Path | Store = True, limited: Limited | None = None) -> Judge:
+    """The judge that a file describes. No model is loaded.
+
+    Args:
+        path (`str` or `Path`):
+            YAML file; see the module.
+        store (`bool`, path or [`Store`], *optional*, defaults to `True`):
+            Where all judges keep their reads.
+        limited (callable, *optional*):
+            Replaces the engine of each judge, for example by one with a budget.
+
+    Raises:
+        ConfigError: If the file cannot be used; names the file and the judge.
+    """
+    try:
+        content = read_value(read_text(path), path)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: the file of judges cannot be read as YAML ({str(error).rstrip('.')}).") from None
+    return parse_jury(content, str(path), Path(path).parent, open_store(store), limited)
+
+
+def parse_jury(
+    content: Any, where: str, folder: Path, store: Store | None = None, limited: Limited | None = None
+) -> Judge:
+    """The judge that the content of a file describes; see [`load_jury`].
+
+    Args:
+        content (`Any`): The content, a mapping.
+        where (`str`): Name of the file in errors.
+        folder (`Path`): Folder of the files that it names.
+        store ([`Store`], *optional*): Where all judges keep their reads.
+        limited (callable, *optional*): Replaces the engine of each judge.
+
+    Raises:
+        ConfigError: If the content cannot be used.
+    """
+    if isinstance(content, Mapping) and "model" in content:
+        return _one(content, where, folder, store, limited)
+    kinds = [kind for kind in _KINDS if isinstance(content, Mapping) and kind in content]
+    if len(kinds) != 1 or not isinstance(content.get("judges"), list) or len(content) != 2:
+        raise ConfigError(
+            f"{where}: expected either 'panel' or 'cascade', and 'judges', a list; or 'model' and other settings of "
+            f"one judge; got {content!r:.80}."
+        )
+    [kind] = kinds
+    settings = {} if content[kind] is None else content[kind]
+    _known(settings, _KINDS[kind], ("judges",), f"{where}, {kind}")
+    judges = [
+        _one(entry, f"{where}, judge {number}", folder, store, limited)
+        for number, entry in enumerate(content["judges"], start=1)
+    ]
+    return _made(_KINDS[kind], f"{where}, {kind}", judges, **settings)
+
+
+def _one(entry: Any, where: str, folder: Path, store: Store | None, limited: Limited | None) -> Judge:
+    if isinstance(entry, Mapping) and "judges" in entry:
+        return parse_jury(entry, where, folder, store, limited)
+    entry = {"model": entry} if isinstance(entry, str) else entry
+    _known(entry, JudgeSettings, (), where)
+    settings = _made(JudgeSettings, where, **placed(entry, folder))
+    if limited is not None:
+        settings = replace(settings, model=_made(limited, where, settings.asked))
+    return _made(settings.build, where, False if store is None else store)
+
+
+def placed(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The settings of a file in `folder`; names of files that exist in it become paths."""
+    return {
+        name: str(folder / value)
+        if name in _FILES and isinstance(value, str) and (folder / value).is_file()
+        else value
+        for name, value in settings.items()
+    }
+
+
+def _known(settings: Any, of: Any, ours: tuple[str, ...], where: str) -> None:
+    allowed = [name for name in inspect.signature(of).parameters if name not in ours]
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f"{where}: expected settings by name, got {settings!r:.80}.")
+    for name in settings:
+        if name not in allowed:
+            raise ConfigError(f"{where}: {unknown('key', name, allowed)}")
+
+
+def _made(factory: Any, where: str, *arguments: Any, **settings: Any) -> Any:
+    try:
+        return factory(*arguments, **settings)
+    except ChecklistRewardsError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    except TypeError as error:  # a list where a number belongs
+        raise ConfigError(f"{where}: {settings!r:.120} cannot be used ({error}).") from None

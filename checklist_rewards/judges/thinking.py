@@ -36,13 +36,18 @@ from checklist_rewards.backends import Arrived, Backend, Engine, Messages, Progr
 from checklist_rewards.backends.base import Written, check_continues
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Key, Store, key_of
-from checklist_rewards.judges.answers import question_for_reads
 from checklist_rewards.judges.base import Read
-from checklist_rewards.judges.examples import FewShot
-from checklist_rewards.judges.logprob import DEFAULT_MASS_FLOOR, Labels, LogprobJudge, as_declared, counts
-from checklist_rewards.judges.meter import Meter
-from checklist_rewards.judges.plan import RenderedRead
-from checklist_rewards.judges.reasoned import DEFAULT_TEMPERATURE
+from checklist_rewards.judges.budget import Meter
+from checklist_rewards.judges.logprob import (
+    DEFAULT_MASS_FLOOR,
+    Labels,
+    LogprobJudge,
+    RenderedRead,
+    as_declared,
+    counts,
+)
+from checklist_rewards.judges.questions import FewShot, question_for_reads
+from checklist_rewards.judges.written import DEFAULT_TEMPERATURE
 from checklist_rewards.prompts import PromptTemplate, chat_messages
 from checklist_rewards.replies.sampling import sample_replies
 from checklist_rewards.scores import Method, Verdict

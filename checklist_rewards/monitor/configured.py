@@ -16,7 +16,7 @@ from typing import Any
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.evolving.configured import perhaps_evolving
 from checklist_rewards.evolving.evolve import EvolvingChecklistReward
-from checklist_rewards.judges.jury import placed
+from checklist_rewards.judges.settings import placed
 from checklist_rewards.monitor.monitor import RewardMonitor
 from checklist_rewards.monitor.settings import MonitorSettings
 from checklist_rewards.rewards.configured import CONFIG_VARIABLE, read_config

@@ -31,13 +31,20 @@ from checklist_rewards.monitor.seen import Observation, Seen, seen_of
 from checklist_rewards.monitor.settings import MonitorSettings
 from checklist_rewards.monitor.text import steering
 from checklist_rewards.monitor.watch import Alarm, Watch, alarm_record, not_evaluated, start_record, step_record
-from checklist_rewards.rewards.call import AsyncReward, Call, Rewards, Samples, StagedReward, TrainerReward
-from checklist_rewards.rewards.failures import gathered, log_to_trainer, rank
-from checklist_rewards.rewards.log import RewardLog
+from checklist_rewards.rewards.batch import (
+    AsyncReward,
+    Call,
+    RewardLog,
+    Rewards,
+    Samples,
+    StagedReward,
+    Trail,
+    TrainerReward,
+)
 from checklist_rewards.rewards.placement import check_child, within
+from checklist_rewards.rewards.ranks import gathered, log_to_trainer, rank
 from checklist_rewards.rewards.reward import ChecklistReward
 from checklist_rewards.rewards.split import By, Parts, RewardPart, split
-from checklist_rewards.rewards.trail import Trail
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
 from checklist_rewards.validation import known

@@ -12,7 +12,7 @@ from checklist_rewards.backends.models import POCKET
 from checklist_rewards.backends.servers import joined
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.judges import Budget, Judge
-from checklist_rewards.judges.jury import load_jury
+from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.pipelines.builtin import get_pipeline
 from checklist_rewards.pipelines.config import GeneratorConfig, PipelineConfig, RefinerConfig, ScorerConfig, entry_of
 from checklist_rewards.pipelines.pipeline import Pipeline

@@ -91,7 +91,7 @@ class Pipeline:
     @property
     def left_out(self) -> Counter[str]:
         """How many entries of the writer's replies were left out so far, by fault; see [`DirectGenerator`]."""
-        return getattr(self.generator, "left_out", Counter())
+        return getattr(self.generator, "left_out", None) or Counter()
 
     @property
     def needs_writer(self) -> bool:

@@ -25,7 +25,7 @@ from dataclasses import asdict, replace
 from typing import Any, Self
 
 from checklist_rewards.backends import Engine, Messages, Progress, Reply, Sampling, is_kept
-from checklist_rewards.backends.deadline import MISSED, is_over
+from checklist_rewards.backends.base import MISSED, is_over
 from checklist_rewards.chat import CompletionReader, Target
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.files.store import Key, Store, key_of

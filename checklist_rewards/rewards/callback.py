@@ -6,7 +6,7 @@
 Every `every` steps the policy answers the prompts (split across ranks), the main process scores the answers, and the
 means are logged by the trainer to all its trackers. Texts and scores are written to one JSONL file per evaluation and
 as a table to wandb, trackio and TensorBoard (as text). If a tracker fails to log the table, training continues without
-it. The other ranks wait until the main process is done, without a timeout (`waiting.py`).
+it. The other ranks wait until the main process is done, without a timeout (`ranks.py`).
 
 Unscored answers are excluded from the means; `unscored` is their fraction. The win rate excludes prompts where the
 answer or the reference has no score.
@@ -30,9 +30,9 @@ from checklist_rewards.chat import CompletionReader, Target, completion_text, pr
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import write_rows
-from checklist_rewards.rewards.content import described
+from checklist_rewards.rewards.batch import described
+from checklist_rewards.rewards.ranks import wait_for_all_ranks
 from checklist_rewards.rewards.readers import Readers
-from checklist_rewards.rewards.waiting import wait_for_all_ranks
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score, ratio
 

@@ -3,6 +3,8 @@
 The environment variable `CHECKLIST_REWARDS_CONFIG` is the path of the file: a mapping of keyword arguments of
 [`ChecklistReward`] and [`ChecklistScorer`], as plain values. Relative paths in it (judge, calibration,
 examples, prompt) are resolved from the file's folder first.
+
+[`configured`] is for frameworks that create adapters themselves and pass them no settings.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ import yaml
 
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.fields import settings_of
-from checklist_rewards.judges.jury import placed
-from checklist_rewards.judges.settings import JudgeSettings
+from checklist_rewards.judges.settings import JudgeSettings, placed
+from checklist_rewards.rewards.integrations.labelled import SamplewiseReward
 from checklist_rewards.rewards.reward import ChecklistReward
 from checklist_rewards.scorer import RENAMED, ChecklistScorer
 from checklist_rewards.validation import unknown
@@ -83,3 +85,41 @@ def config_keys() -> list[str]:
     signatures = (inspect.signature(ChecklistReward), inspect.signature(ChecklistScorer))
     names = [p.name for s in signatures for p in s.parameters.values() if p.kind is not p.VAR_KEYWORD]
     return [name for name in dict.fromkeys([*names, RENAMED]) if name != "scorer"]
+
+
+def configured() -> SamplewiseReward:
+    """The reward of the YAML file that the environment names. There is one per process.
+
+    Its settings are read from the YAML file in the environment variable `CHECKLIST_REWARDS_CONFIG`, as for
+    `rewards.trl.reward`.
+
+    Raises:
+        ChecklistRewardsError: For an invalid setting. The message names the file and the key.
+    """
+    return _configured(os.environ.get(CONFIG_VARIABLE))
+
+
+@functools.cache
+def _configured(path: str | None) -> SamplewiseReward:
+    reward = configured_reward(path)
+    for name, value, default, advice in (
+        ("shaping", reward.shaping.steps, (), "omit it, these frameworks receive unshaped scores"),
+        ("target", reward.readers.part, "answer", "omit it, these frameworks pass a single text"),
+        ("deadline", reward.deadline, None, "set the engine's timeout instead"),
+        ("retries", reward.retries, 1, "omit it, these frameworks repeat a call themselves or not at all"),
+        ("on_failure", reward.on_failure, "row", "omit it; a sample without a score raises Unscored"),
+        ("log", reward.log.path, None, "omit it, or log the metrics that the framework collects"),
+        ("reference", reward.reference, None, "put `reference` into the label"),
+        ("column", reward.column, "checklist", "omit it, these frameworks pass the checklist as a label"),
+        ("categories", reward.categories, (), "omit it"),
+    ):
+        if value != default:
+            raise SampleError(f"{CONFIG_VARIABLE}: {path}: {name} is supported by TRL trainers only; {advice}.")
+    readers = reward.readers
+    return SamplewiseReward(
+        reward.scorer,
+        keep_thinking=readers.keep_thinking,
+        thinking_opened=readers.thinking_opened,
+        tokenizer=readers.tokenizer,
+        thinking_tags=readers.thinking_tags,
+    )

@@ -16,7 +16,7 @@ from multiprocessing.context import get_spawning_popen
 from typing import Any
 
 from checklist_rewards.backends import Engine, choose_backend
-from checklist_rewards.backends.deadline import deadline
+from checklist_rewards.backends.base import deadline
 from checklist_rewards.errors import ModelError, NoServerError
 from checklist_rewards.judges.remote import RemoteJudge
 

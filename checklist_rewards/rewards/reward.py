@@ -5,7 +5,7 @@ prompt share its prefix wherever they are in the batch. The reward of a completi
 [0, 1], or up to 1 with the metric `net`.
 
 A judge failure is never a reward. A completion of which too little was answered (`min_answered`) gets None. What a
-trainer makes of None is described in `failures.py`; if it sums several rewards, all completions of the prompt get
+trainer makes of None is described in `ranks.py`; if it sums several rewards, all completions of the prompt get
 None. A row whose checklist is None gets None too, so datasets may mix prompts with and without a checklist. A
 checklist that cannot be used and a missing checklist column are errors.
 
@@ -25,45 +25,43 @@ from typing import Any
 from checklist_rewards.chat import PARTS, CompletionReader, Part, Target, completion_text
 from checklist_rewards.checklists import Checklist, once_per_object
 from checklist_rewards.errors import BackendError, SampleError
-from checklist_rewards.rewards.call import (
+from checklist_rewards.rewards.batch import (
     COMPLETION_IDS,
+    FAILED_GROUP,
+    NOT_ANSWERED,
     Call,
     LogExtra,
     LogMetric,
+    RewardLog,
     Rewards,
     Samples,
     Scores,
     StagedReward,
+    Trail,
+    are_pairs,
+    completion_metrics,
+    content_key,
+    log_records,
+    metrics_of,
+    one_line,
     trainer_of,
 )
-from checklist_rewards.rewards.content import content_key
-from checklist_rewards.rewards.failures import (
+from checklist_rewards.rewards.placement import check_child, within
+from checklist_rewards.rewards.ranks import (
     LEAVES_NONE_OUT,
     ON_FAILURE,
     OnFailure,
     abstained,
     adds_up,
-    are_pairs,
     failed_on_any_rank,
     log_to_trainer,
     shares_metrics,
     trl_before,
 )
-from checklist_rewards.rewards.log import (
-    NOT_ANSWERED,
-    RewardLog,
-    completion_metrics,
-    log_records,
-    metrics_of,
-    one_line,
-)
-from checklist_rewards.rewards.placement import check_child, within
 from checklist_rewards.rewards.readers import Readers
-from checklist_rewards.rewards.scorer_of import ScoringPipeline, scorer_of
 from checklist_rewards.rewards.split import By, Parts, RewardPart, split
 from checklist_rewards.rewards.steps import Judged, Shaping
-from checklist_rewards.rewards.trail import FAILED_GROUP, Trail
-from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.scorer import ChecklistScorer, Sample, ScoringPipeline, scorer_of
 from checklist_rewards.scores import PRIMARY_METRICS, PrimaryMetric, Score
 from checklist_rewards.scores.scales import on_scale
 from checklist_rewards.validation import finite, one_of, whole_number

@@ -11,7 +11,7 @@ such as those of an evaluation, starts a new scoring. Only the rewards are kept 
 batches, so a trainer may use some of the parts only.
 
 The reward of a part is the metric over its items. A completion whose checklist has no item of a part gets None from
-it. Failures abstain as for the whole reward (`failures.py`), each part by itself.
+it. Failures abstain as for the whole reward (`ranks.py`), each part by itself.
 """
 
 from __future__ import annotations
@@ -25,10 +25,18 @@ from typing import Any, Literal, Protocol
 
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rewards.call import LogExtra, LogMetric, Rewards, Samples, Scores, TrainerReward
-from checklist_rewards.rewards.content import content_key
-from checklist_rewards.rewards.log import completion_metrics, metrics_of
-from checklist_rewards.rewards.trail import Trail
+from checklist_rewards.rewards.batch import (
+    LogExtra,
+    LogMetric,
+    Rewards,
+    Samples,
+    Scores,
+    Trail,
+    TrainerReward,
+    completion_metrics,
+    content_key,
+    metrics_of,
+)
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import PrimaryMetric, Score
 from checklist_rewards.validation import nearest, one_of

@@ -31,7 +31,7 @@ from checklist_rewards.backends.models import resolve_model
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.rewards import group_shaping, shaping
-from checklist_rewards.rewards.failures import from_other_ranks
+from checklist_rewards.rewards.ranks import from_other_ranks
 from checklist_rewards.rewards.shaping import Gate, Spread, Unit
 from checklist_rewards.scores import Answers, Score, item_credits
 from checklist_rewards.validation import one_sentence

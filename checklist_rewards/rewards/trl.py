@@ -7,7 +7,7 @@
 The dataset needs a `checklist` column next to `prompt`. TRL passes both to the reward together with the completions.
 
 TRL leaves a reward of None out of the group's mean and gives the completion an advantage of 0. If a trainer sums
-several rewards, TRL counts None as 0, so in that case all completions of the prompt get None (`failures.py`); GRPO's
+several rewards, TRL counts None as 0, so in that case all completions of the prompt get None (`ranks.py`); GRPO's
 `multi_objective_aggregation="normalize_then_sum"` does not need that.
 
 `OnlineDPOTrainer` accepts this reward, but it also trains on pairs the judge could not score. Use
@@ -21,7 +21,7 @@ environment variable `CHECKLIST_REWARDS_CONFIG` (`configured.py`).
 
 from __future__ import annotations
 
-from checklist_rewards.rewards.call import AsyncReward
+from checklist_rewards.rewards.batch import AsyncReward
 from checklist_rewards.rewards.configured import reward_from_environment
 from checklist_rewards.rewards.reward import ChecklistReward
 

@@ -1,15 +1,15 @@
 """Verdicts and scores.
 
-`verdict.py` defines the outcome of one read, `reasons.py` the reasons for missing answers, `score.py` the score of one
-target, `aggregate.py` computes scores from verdicts, `tally.py` aggregates batches, `scales.py` defines ordinal
+`score.py` has the outcome of one read and computes the score of one target, `reasons.py` has the reasons for missing
+answers, `tally.py` aggregates batches, `scales.py` defines ordinal
 options, and `table.py` writes scored batches as tables and files. Import verdicts and scores from this package.
 """
 
-from checklist_rewards.scores.aggregate import Answers, item_credits, level, rescore, score_checklist
 from checklist_rewards.scores.reasons import NO_ANSWER_STATES, Reason, TargetState, Unanswered, is_transient
 from checklist_rewards.scores.score import (
     ABSTENTIONS,
     BEST_QUALITY,
+    DEFAULT_THRESHOLD,
     EQUAL,
     LEAST_QUALITY,
     NO_ANSWER,
@@ -18,15 +18,24 @@ from checklist_rewards.scores.score import (
     PRIMARY_METRICS,
     Abstention,
     Aggregation,
+    Answers,
     ItemScore,
+    Method,
     NoAnswer,
     PrimaryMetric,
     Score,
+    Verdict,
+    Vote,
+    answer_of,
     credit_of,
+    item_credits,
     item_keys,
+    level,
     ratio,
+    rescore,
+    score_checklist,
+    vote_of,
 )
-from checklist_rewards.scores.verdict import DEFAULT_THRESHOLD, Method, Verdict, Vote, answer_of, vote_of
 
 __all__ = [
     "ABSTENTIONS",

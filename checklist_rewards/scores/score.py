@@ -1,8 +1,9 @@
-"""Computes scores from verdicts. All aggregates of one target are defined here (those of a batch are in `tally.py`).
+"""The score of one target: verdicts, what an item earns, and all aggregates (those of a batch are in `tally.py`).
 
-A [`Verdict`] is the outcome of one read: probabilities over the item's labels, or a plain answer, or *unanswered* with
-a reason. [`score_checklist`] aggregates the verdicts of one target into a [`Score`]. This is pure arithmetic, so a
-stored run can be scored again with other weights, gates or thresholds without a judge.
+A [`Verdict`] is the outcome of one read: one item answered about one target by one judge. It has probabilities over
+the item's labels, or a plain answer, or it is *unanswered* with a reason. [`score_checklist`] aggregates the verdicts
+of one target into a [`Score`], with an [`ItemScore`] for every item. This is pure arithmetic, so a stored run can be
+scored again with other weights, gates or thresholds without a judge.
 
 A judge failure is never a score. Unanswered items are removed from numerator and denominator. `answered_weight` is the
 share that was answered. `lower` and `upper` are the scores that would result if all missing answers were bad or good.
@@ -16,27 +17,169 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import pstdev
 from typing import Annotated, Literal, NamedTuple, Protocol, get_args
 
 from annotated_types import Ge, Le
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
+from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.fields import check_fields
 from checklist_rewards.scores.reasons import Outcome, Reason, TargetState, Unanswered
-from checklist_rewards.scores.verdict import (
-    DEFAULT_THRESHOLD,
-    AtMostOne,
-    Finite,
-    Fraction,
-    Method,
-    Probabilities,
-    Verdict,
-    Vote,
-)
+from checklist_rewards.validation import one_of
+
+Method = Literal["logprobs", "top_logprobs", "thought", "decision", "word", "reply", "votes", "panel", "check"]
+
+DEFAULT_THRESHOLD = 0.6
+ROUNDING = 1e-3
+"""How far the numbers of a file may be from their range, for probabilities that somebody has rounded."""
+
+
+def _fraction(value: float) -> float:
+    if not -ROUNDING <= value <= 1 + ROUNDING:  # also NaN
+        raise ValueError("it must be a number from 0 to 1")
+    return value
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise ValueError("it must be a finite number")
+    return value
+
+
+def _at_most_one(value: float) -> float:
+    if not value <= 1 + ROUNDING or not math.isfinite(value):
+        raise ValueError("it must be a number up to 1")
+    return value
+
+
+def _distribution(probabilities: dict[str, float]) -> dict[str, float]:
+    total = math.fsum(probabilities.values())
+    if abs(total - 1) > 10 * ROUNDING:
+        raise ValueError(f"the probabilities of all labels must sum to 1, not {total:.4g}")
+    return probabilities
+
+
+Fraction = Annotated[float, AfterValidator(_fraction)]
+"""A number from 0 to 1; tested when a file is read."""
+Finite = Annotated[float, AfterValidator(_finite)]
+"""A finite number; tested when a file is read."""
+AtMostOne = Annotated[float, AfterValidator(_at_most_one)]
+"""A finite number up to 1; tested when a file is read."""
+Probabilities = Annotated[dict[str, Fraction], AfterValidator(_distribution)]
+"""P(label) of each label, summing to 1; tested when a file is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict(Outcome):
+    """The outcome of one read: one item answered about one target by one judge."""
+
+    probabilities: Mapping[str, float] | None = None
+    """P(label) of each of the item's labels, summing to 1; None if the judge returns text only."""
+    answer: str | None = None
+    """The label that the judge named. None for judges that return probabilities: [`score_checklist`] applies the
+    threshold."""
+    mass: float | None = None
+    """Label mass: the probability that the judge's next token is any of the labels, in [0, 1]."""
+    unanswered: Unanswered | None = None
+    """Why the answer is missing: a [`Reason`] with its details, or a word of the judge's own. Text ("reason" or
+    "reason: detail") is converted."""
+    reasoning: str | None = None
+    judge: str | None = None
+    method: Method | None = None
+    """How the answer was obtained:
+
+    - `logprobs`: log-probabilities of the labels from the full vocabulary;
+    - `top_logprobs`: log-probabilities from a server's list of the most likely tokens;
+    - `thought`: log-probabilities of the labels after a thought, averaged if there are several;
+    - `decision`: probabilities from a server's Decisions API, which renders the question itself;
+    - `word`: the label as text, from a server that returned no log-probabilities;
+    - `reply`: parsed from a written reply;
+    - `panel`: combined probabilities of several judges;
+    - `check`: a code check;
+    - `votes`: the votes of several replies or judges. The threshold does not apply to their answer.
+    """
+    quality: int | None = None
+    """Grade of the whole target from 1 to 5, if the judge returned one with this answer."""
+    votes: tuple[Verdict, ...] = ()
+    """The verdicts of the individual judges of a panel or cascade, including failed ones."""
+    uncalibrated: Mapping[str, float] | None = None
+    """The judge's own probabilities, if `probabilities` are calibrated."""
+
+
+def answer_of(item: ChecklistItem, verdict: Verdict, threshold: float = DEFAULT_THRESHOLD) -> str:
+    """The answer of a verdict that is not unanswered.
+
+    A yes/no item is answered yes if P(yes) >= `threshold`. An item with options is answered with the most probable
+    one. If the options are yes, no and an abstention and the abstention is not the most probable, the threshold
+    applies to P(yes) / (P(yes) + P(no)).
+
+    Raises:
+        ValueError: If the verdict has labels that the item does not have.
+    """
+    values = item.values
+    if verdict.probabilities is not None and verdict.probabilities.keys() != values.keys():
+        raise ValueError(
+            f"judge returned probabilities of {list(verdict.probabilities)} for item {item.id}, expected "
+            f"{list(values)}"
+        )
+    if verdict.probabilities is None or verdict.method == "votes":
+        if verdict.answer not in values:
+            raise ValueError(f"judge answered {verdict.answer!r} for item {item.id}, expected one of {list(values)}")
+        return verdict.answer
+    if item.options is None:
+        return YES if verdict.probabilities[YES] >= threshold else NO
+    best = max(values, key=verdict.probabilities.__getitem__)
+    if item.yes_no and values[best] is not None:  # the judge does not abstain, so the threshold applies
+        yes, no = verdict.probabilities[YES], verdict.probabilities[NO]
+        return YES if yes >= threshold * (yes + no) else NO
+    return best
+
+
+@dataclass(frozen=True, slots=True)
+class Vote(Outcome):
+    """The verdict of one of several judges, as stored in a score. An abstention is an answer; a failure is
+    `unanswered`."""
+
+    judge: str | None = None
+    answer: str | None = None
+    probabilities: Probabilities | None = None
+    mass: Fraction | None = None
+    unanswered: Unanswered | None = None
+    reasoning: str | None = None
+    method: Method | None = None
+    uncalibrated: Probabilities | None = None
+
+    def verdict(self) -> Verdict:
+        """Convert the vote back to a verdict."""
+        return Verdict(
+            self.probabilities,
+            self.answer,
+            self.mass,
+            self.unanswered,
+            self.reasoning,
+            self.judge,
+            self.method,
+            uncalibrated=self.uncalibrated,
+        )
+
+
+def vote_of(item: ChecklistItem, verdict: Verdict, threshold: float = DEFAULT_THRESHOLD) -> Vote:
+    """Convert a verdict to a vote."""
+    return Vote(
+        judge=verdict.judge,
+        answer=None if verdict.unanswered is not None else answer_of(item, verdict, threshold),
+        probabilities=None if verdict.probabilities is None else dict(verdict.probabilities),
+        mass=verdict.mass,
+        unanswered=verdict.unanswered,
+        reasoning=verdict.reasoning,
+        method=verdict.method,
+        uncalibrated=None if verdict.uncalibrated is None else dict(verdict.uncalibrated),
+    )
+
 
 PrimaryMetric = Literal["pass", "weighted", "expected", "normalized", "net", "quality"]
 Abstention = Literal["skip", "zero", "partial", "fail"]
@@ -204,7 +347,8 @@ class Score(BaseModel):
     answered_weight: Fraction
     """Share of sum |w| that was answered, in [0, 1]."""
     lower: AtMostOne | None
-    """`primary_score` if every missing answer were bad."""
+    """`primary_score` if every missing answer were bad. With `net`, `primary_score` may be lower: without a positive
+    item, the penalties weigh more."""
     upper: AtMostOne | None
     """`primary_score` if every missing answer were good."""
     required_passed: bool | None = None
@@ -409,3 +553,167 @@ def _required_passed(counted: Sequence[Contribution], missing: Sequence[ItemScor
 def credit_of(weight: float, value: float) -> float:
     """The value of an item, or of a penalty 1 - value."""
     return value if weight >= 0 else 1 - value
+
+
+Answers = Literal["soft", "hard"]
+
+_LEVELS = ((0.2, "no_10"), (0.4, "no_30"), (0.6, "unsure"), (0.8, "yes_70"))
+
+
+def score_checklist(
+    checklist: Checklist,
+    verdicts: Sequence[Verdict],
+    aggregation: Aggregation | None = None,
+    *,
+    quality: float | None = None,
+    state: TargetState = "answered",
+) -> Score:
+    """Aggregate the verdicts of one target.
+
+    Args:
+        checklist ([`Checklist`]):
+            The questions.
+        verdicts (sequence of [`Verdict`]):
+            One per item, in the checklist's order.
+        aggregation ([`Aggregation`], *optional*):
+            The settings. Defaults to `Aggregation()`.
+        quality (`float`, *optional*):
+            Grade of the whole target, from 1 to 5. Defaults to the grade in the verdicts, if any.
+        state (`str`, *optional*, defaults to `"answered"`):
+            What the policy made of its turn.
+
+    Returns:
+        [`Score`]: All aggregates and the answer to each item.
+    """
+    if len(verdicts) != len(checklist.items):
+        raise ValueError(f"got {len(verdicts)} verdicts for {len(checklist.items)} items")
+    rules = aggregation or Aggregation()
+    if quality is None:
+        quality = next((verdict.quality for verdict in verdicts if verdict.quality is not None), None)
+    lines = [_line(item, verdict, rules) for item, verdict in zip(checklist.items, verdicts, strict=True)]
+    return Score.of(lines, rules, quality, state)
+
+
+def rescore(checklist: Checklist, score: Score, aggregation: Aggregation | None = None) -> Score:
+    """Aggregate the verdicts of a stored score again with other weights, gates or settings, without a judge.
+
+    Verdicts are matched to `checklist` by item id; the copies of a repeated question by their order. Items that the
+    stored score does not contain are unanswered, with the reason "not_read".
+
+    Args:
+        checklist ([`Checklist`]):
+            The questions, with the weights and gates to use.
+        score ([`Score`]):
+            The stored score.
+        aggregation ([`Aggregation`], *optional*):
+            The settings. Defaults to those with which the score was computed.
+    """
+    reads = {key: line.verdict() for key, line in zip(item_keys(score.items), score.items, strict=True)}
+    missing = Unanswered(Reason.NO_ANSWER, score.state) if score.no_answer else Unanswered(Reason.NOT_READ)
+    verdicts = [reads.get(key, Verdict(unanswered=missing)) for key in item_keys(checklist.items)]
+    return score_checklist(
+        checklist, verdicts, aggregation or score.aggregation, quality=score.quality, state=score.state
+    )
+
+
+def item_credits(checklist: Checklist, score: Score, answers: Answers = "soft") -> list[float | None]:
+    """Credit of every item, in [0, 1].
+
+    Args:
+        checklist ([`Checklist`]):
+            Checklist of the score. Its weights apply.
+        score ([`Score`]):
+            Score of one target.
+        answers (`str`, *optional*, defaults to `"soft"`):
+            `"soft"`: v is the sum over labels of P(label) x value, if the judge returned probabilities. `"hard"`: v is
+            the value of the answer.
+
+    Returns:
+        `list[float | None]`: One credit per item, in the order of the checklist; None for an item that is unanswered
+        or, with `abstention="skip"`, answered by an abstention.
+
+    Raises:
+        SampleError: If the score belongs to another checklist.
+    """
+    one_of("answers", answers, get_args(Answers))
+    if [item.id for item in checklist.items] != [line.id for line in score.items]:
+        raise SampleError(
+            f"the score has the items {[line.id for line in score.items]!r:.80}, but the checklist has "
+            f"{[item.id for item in checklist.items]!r:.80}; pass the checklist that was scored."
+        )
+    if any(
+        line.weight != item.weight or (line.value is not None and line.soft is None)
+        for item, line in zip(checklist.items, score.items, strict=True)
+    ):
+        score = rescore(checklist, score)  # other weights, or a file from before weights and soft values were recorded
+    return [line.credit(soft=answers == "soft") for line in score.items]
+
+
+def level(yes: float) -> str:
+    """P(yes) in words: no_10, no_30, unsure, yes_70 or yes_90."""
+    return next((name for bound, name in _LEVELS if yes < bound), "yes_90")
+
+
+def _value(item: ChecklistItem, answer: str, abstention: Abstention) -> float | None:
+    value = item.values[answer]
+    if value is not None or abstention == "skip":
+        return value
+    if abstention == "fail":
+        known = [v for v in item.values.values() if v is not None]
+        return min(known) if item.weight >= 0 else max(known)
+    return PARTIAL_CREDIT if abstention == "partial" and item.weight >= 0 else 0.0
+
+
+def _soft(item: ChecklistItem, probabilities: Mapping[str, float], abstention: Abstention, hard: float) -> float:
+    weighed = [(p, _value(item, label, abstention)) for label, p in probabilities.items()]
+    known = [(p, v) for p, v in weighed if v is not None]
+    scale = math.fsum(p for p, _ in known)
+    return min(1.0, max(0.0, math.fsum(p * v for p, v in known) / scale)) if scale > 0 else hard
+
+
+def _line(item: ChecklistItem, verdict: Verdict, rules: Aggregation) -> ItemScore:
+    probabilities = _plain(verdict.probabilities)
+    votes = tuple(vote_of(item, vote, rules.threshold) for vote in verdict.votes) or None
+    answer = value = soft = passed = agreement = None
+    if verdict.unanswered is None:
+        answer = answer_of(item, verdict, rules.threshold)
+        value = _value(item, answer, rules.abstention)
+        agreement = _agreement(answer, votes or ())
+    elif verdict.unanswered.reason == Reason.NO_ANSWER and rules.no_answer == "lowest":
+        known = [v for v in item.values.values() if v is not None]
+        value = soft = min(known) if item.weight >= 0 else max(known)
+        passed = credit_of(item.weight, value) >= PASS_CREDIT
+    if value is not None and answer is not None:
+        soft = value if probabilities is None else _soft(item, probabilities, rules.abstention, value)
+        passed = credit_of(item.weight, value) >= PASS_CREDIT
+    rated = answer is not None and probabilities is not None and item.options is None
+    return ItemScore(
+        id=item.id,
+        question=item.question,
+        answer=answer,
+        value=value,
+        soft=soft,
+        weight=item.weight,
+        required=item.required,
+        passed=passed,
+        level=level(probabilities[YES]) if rated and probabilities is not None else None,
+        mass=verdict.mass,
+        probabilities=probabilities,
+        unanswered=verdict.unanswered,
+        reasoning=verdict.reasoning,
+        judge=verdict.judge,
+        method=verdict.method,
+        category=item.category,
+        votes=votes,
+        agreement=agreement,
+        uncalibrated=_plain(verdict.uncalibrated),
+    )
+
+
+def _agreement(answer: str, votes: Sequence[Vote]) -> float | None:
+    named = [vote.answer for vote in votes if vote.answer is not None]
+    return ratio(named.count(answer), len(named))
+
+
+def _plain(probabilities: Mapping[str, float] | None) -> dict[str, float] | None:
+    return None if probabilities is None else dict(probabilities)

@@ -24,9 +24,8 @@ from checklist_rewards.errors import ChecklistRewardsError, GenerationError, Sam
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators import Request
-from checklist_rewards.judges.jury import load_jury
 from checklist_rewards.judges.remote import REMOTE
-from checklist_rewards.judges.settings import FILE_SETTINGS
+from checklist_rewards.judges.settings import FILE_SETTINGS, load_jury
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble, list_pipelines, load_config
 from checklist_rewards.pipelines.requests import fields_of
 from checklist_rewards.prompts import prompts_dir

@@ -21,7 +21,7 @@ from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.documents import read_text, read_value
 from checklist_rewards.files.rows import FORMATS
 from checklist_rewards.judges.checked import usable_check
-from checklist_rewards.judges.jury import parse_jury
+from checklist_rewards.judges.settings import parse_jury
 from checklist_rewards.pipelines import PipelineConfig
 from checklist_rewards.prompts import kind_of_prompt, parse_prompt
 from checklist_rewards.ui.judging import Judging

@@ -51,7 +51,7 @@ from checklist_rewards.backends.decisions.backend import DecisionsBackend
 from checklist_rewards.backends.decisions.protocols import SystemOne
 from checklist_rewards.backends.decisions.question import DecisionQuestion
 from checklist_rewards.backends.openai import OpenAIBackend
-from checklist_rewards.backends.openai.chat import label_body
+from checklist_rewards.backends.openai.wire import label_body
 from checklist_rewards.prompts import load_prompt
 
 RIVALS = {

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from checklist_rewards.backends import pocket_dir
-from checklist_rewards.backends.openai.cached import counts_in
+from checklist_rewards.backends.openai.served import counts_in
 
 MODEL, UNNAMED = "judge", "unknown"
 """sglang-router 0.3 lists the model of a vLLM server as `unknown`, so the servers serve it under this name too."""

@@ -23,9 +23,8 @@ from rich.console import Console
 from rich.table import Table
 from trl import TrlParser
 
+from checklist_rewards.checks.builtin import capitals_in, language_of, sentences_of
 from checklist_rewards.checks.ifeval import INSTRUCTIONS, check_of_instruction, follows
-from checklist_rewards.checks.language import language_of
-from checklist_rewards.checks.text import capitals_in, sentences_of
 from checklist_rewards.errors import CheckError, ChecklistRewardsError, SampleError
 from checklist_rewards.files.rows import write_rows
 

@@ -15,7 +15,7 @@ from pocket.data import Encoder, Row, free_text, sample_families
 from pocket.world import ADJECTIVES, EVERYDAY_WORDS, SYLLABLES, TRAIN_WORDS, WORD_FAMILIES, Constraint, words_in
 
 from checklist_rewards.checklists import ChecklistItem
-from checklist_rewards.judges.examples import Example, FewShot
+from checklist_rewards.judges.questions import Example, FewShot
 from checklist_rewards.prompts import prompts_dir
 
 SHAPES = (

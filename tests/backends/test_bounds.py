@@ -3,7 +3,7 @@
 import pytest
 
 from checklist_rewards.backends import ReadGroup, Sampling
-from checklist_rewards.backends.bounds import Bounds, Tokens, local_tokenizer, thinks
+from checklist_rewards.backends.tokens import Bounds, Tokens, local_tokenizer, thinks
 
 GROUPS = [
     ReadGroup("Be fair.", "A text: ", ("Is it short?", "Is it long?")),

@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from checklist_rewards.backends.openai.breaker import Breaker, ServerGone
-from checklist_rewards.backends.openai.rate_limit import RateLimit
+from checklist_rewards.backends.openai.limits import Breaker, RateLimit, ServerGone
 from tests.clock import run
 
 

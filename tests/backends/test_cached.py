@@ -6,8 +6,8 @@ import pytest
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import ReadGroup
-from checklist_rewards.backends.openai import OpenAIBackend, connection
-from checklist_rewards.backends.openai.cached import Counts, counts_in
+from checklist_rewards.backends.openai import OpenAIBackend, client
+from checklist_rewards.backends.openai.served import Counts, counts_in
 from checklist_rewards.judges import Receipt
 from tests.backends.brokenserver import SERVED_NAME, connect
 from tests.conftest import HANG
@@ -63,7 +63,7 @@ def test_what_cannot_be_told_is_not_known(broken_server, counters):
 
 
 def test_one_slow_answer_does_not_switch_the_counters_off(broken_server, monkeypatch):
-    monkeypatch.setattr(connection, "_TEXT_SECONDS", 0.2)
+    monkeypatch.setattr(client, "_TEXT_SECONDS", 0.2)
     counting(broken_server)
     judge = connect(broken_server)
     judge.read(GROUPS, LABELS)  # the first one tries a prompt of its own

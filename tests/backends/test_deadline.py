@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from checklist_rewards.backends import Sampling
-from checklist_rewards.backends import deadline as module
-from checklist_rewards.backends.deadline import deadline, is_over, time_left
-from checklist_rewards.backends.openai import loop
-from checklist_rewards.backends.openai.connection import Connection
-from checklist_rewards.backends.openai.failures import Failure
+from checklist_rewards.backends import base as module
+from checklist_rewards.backends.base import deadline, is_over, time_left
+from checklist_rewards.backends.openai import client as loop
+from checklist_rewards.backends.openai.client import Connection
+from checklist_rewards.backends.openai.wire import Failure
 from checklist_rewards.backends.servers import Settings
 from checklist_rewards.backends.transformers import TransformersBackend
 from tests import clock

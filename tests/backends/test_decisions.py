@@ -134,7 +134,7 @@ def test_a_request_that_is_cancelled_leaves_no_task(fault_server):
     async def tasks() -> int:
         return len(asyncio.all_tasks()) - 1
 
-    from checklist_rewards.backends.openai.loop import run
+    from checklist_rewards.backends.openai.client import run
 
     with pytest.raises(ModelError):
         served.read([group(f"Text {number}.") for number in range(50)])

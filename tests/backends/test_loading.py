@@ -7,7 +7,7 @@ from transformers import AutoModelForSequenceClassification
 from transformers.integrations import deepspeed
 
 from checklist_rewards.backends.encoder import EncoderBackend
-from checklist_rewards.backends.loading import warn_about_copies
+from checklist_rewards.backends.models import warn_about_copies
 from checklist_rewards.backends.transformers import TransformersBackend
 from tests.backends.sharded_ranks import Zero3, p_yes
 from tests.encoders import tiny_bert

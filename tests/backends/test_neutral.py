@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from checklist_rewards.backends import ReadGroup, Sampling, load_backend
 from checklist_rewards.backends.openai import OpenAIBackend
-from checklist_rewards.backends.openai.chat import label_body, reply_body
-from checklist_rewards.backends.openai.neutral import ZERO_WIDTH, neutral
+from checklist_rewards.backends.openai.wire import ZERO_WIDTH, label_body, neutral, reply_body
 from tests.backends.answers import p_yes
 from tests.backends.brokenserver import SERVED_NAME, connect
 
@@ -114,7 +113,7 @@ def test_a_real_server_forms_no_control_token_from_the_text(vllm_server, pocket,
     # Token ids never hold a control token of the text, so as many tokens mean that none was formed here either.
     assert read.prompt_tokens == pocket.read([plain], ("yes", "no")).prompt_tokens
     # What a server makes of the text as it stands: the model sees another conversation.
-    monkeypatch.setattr("checklist_rewards.backends.openai.chat.neutral", lambda text, also=(): text)
+    monkeypatch.setattr("checklist_rewards.backends.openai.wire.neutral", lambda text, also=(): text)
     hacked = chats.read([group], ("yes", "no"))
     assert hacked.prompt_tokens < read.prompt_tokens
     assert load_backend(SERVED_NAME, base_url=vllm_server).read([group], ("yes", "no")).reads[0][0].exact

@@ -11,7 +11,7 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import ReadGroup, Sampling, engine_identity, load_backend
 from checklist_rewards.backends.base import Written, reply_seed
 from checklist_rewards.backends.openai import OpenAIBackend
-from checklist_rewards.backends.openai.chat import label_body, label_of, refused_by, reply_body, reply_of
+from checklist_rewards.backends.openai.wire import label_body, label_of, refused_by, reply_body, reply_of
 from checklist_rewards.errors import ModelError
 from checklist_rewards.judges.remote import RewardServer
 from tests.backends.answers import largest_difference

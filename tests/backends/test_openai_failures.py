@@ -6,7 +6,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from checklist_rewards.backends.openai.failures import Failure, answer_of
+from checklist_rewards.backends.openai.wire import Failure, answer_of
 
 GOOD = {"choices": [{"message": {"content": "yes"}}]}
 

@@ -13,8 +13,8 @@ from safetensors import SafetensorError
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Engine, Sampling, model_identity, packaged, resolve_model
-from checklist_rewards.backends.bounds import local_tokenizer
 from checklist_rewards.backends.packaged import ENGLISH, adapter_of, packaged_dir
+from checklist_rewards.backends.tokens import local_tokenizer
 from checklist_rewards.errors import ModelError
 from tests.backends.test_engine import read
 from tests.conftest import HANG

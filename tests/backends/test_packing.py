@@ -6,8 +6,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, Llama4TextConfig, MistralConfig
 
-from checklist_rewards.backends import packing
-from checklist_rewards.backends.packing import Layers, packs_exactly, rope_boundary
+from checklist_rewards.backends import transformers as packing
+from checklist_rewards.backends.transformers import Layers, packs_exactly, rope_boundary
 
 SMALL = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
 HEADS = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16}

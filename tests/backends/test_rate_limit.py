@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from checklist_rewards.backends.openai.rate_limit import RateLimit
+from checklist_rewards.backends.openai.limits import RateLimit
 
 
 def test_cancelled_requests_leave_the_rate_to_later_ones():

@@ -5,7 +5,7 @@ import torch
 
 from checklist_rewards.backends import Sampling
 from checklist_rewards.backends.base import reply_seed
-from checklist_rewards.backends.sampling import RowSampler, nucleus
+from checklist_rewards.backends.transformers import RowSampler, nucleus
 
 CPU = torch.device("cpu")
 LOGITS = torch.tensor([2.0, 1.0, 0.0, -1.0, -20.0])

@@ -6,9 +6,8 @@ import pytest
 
 from checklist_rewards.backends import ReadGroup
 from checklist_rewards.backends.base import Written
-from checklist_rewards.backends.bounds import Bounds
 from checklist_rewards.backends.templates import NO_FORMAT
-from checklist_rewards.backends.tokens import ChatTokenizer, count_tokens
+from checklist_rewards.backends.tokens import Bounds, ChatTokenizer, count_tokens
 from checklist_rewards.prompts import load_prompt
 from tests.backends.test_tokens import HARMONY, QUESTIONS, TARGETS, template_of
 from tests.backends.vocabularies import CHATML, KINDS, TEMPLATES, tokenizer

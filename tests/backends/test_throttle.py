@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from checklist_rewards.backends.openai.failures import Failure
-from checklist_rewards.backends.openai.throttle import Throttle
+from checklist_rewards.backends.openai.limits import Throttle
+from checklist_rewards.backends.openai.wire import Failure
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from tests.clock import run
 

@@ -10,9 +10,8 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from checklist_rewards.backends import ReadGroup
-from checklist_rewards.backends.chat_tokenizer import load_chat_tokenizer
 from checklist_rewards.backends.templates import ChatTemplate
-from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup, count_tokens
+from checklist_rewards.backends.tokens import ChatTokenizer, TokenGroup, count_tokens, load_chat_tokenizer
 from checklist_rewards.chat import strip_thinking
 from checklist_rewards.errors import ModelError
 from checklist_rewards.prompts import load_prompt

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards.checks import CHECKS, check_of, example_of, parse_check
-from checklist_rewards.checks.text import capitals_in, first_word, parts_of, sentences_of, words_of
+from checklist_rewards.checks.builtin import capitals_in, first_word, parts_of, sentences_of, words_of
 from tests.checks.holds import holds
 
 

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from checklist_rewards.checks.language import LANGUAGES, language_of
+from checklist_rewards.checks.builtin import LANGUAGES, language_of
 from checklist_rewards.errors import CheckError
 from tests.checks.holds import holds
 

@@ -4,7 +4,7 @@ import pytest
 
 from checklist_rewards.checks import programs
 from checklist_rewards.checks.programs import python_of
-from checklist_rewards.checks.sandbox import Execution, process, run_code, run_program, unsafe, wasm
+from checklist_rewards.checks.sandbox import Execution, guests, run_code, run_program, unsafe
 from checklist_rewards.errors import CheckError
 from tests.checks.holds import holds
 
@@ -143,11 +143,11 @@ def test_waiting_for_ever_is_the_codes_own_failure():
 
 
 def test_waiting_for_ever_is_the_codes_own_failure_and_a_busy_machine_is_not(monkeypatch):
-    monkeypatch.setattr(process, "WAIT_SECONDS", 2)
+    monkeypatch.setattr(guests, "WAIT_SECONDS", 2)
     with unsafe(True):
         assert ran(WAITS, seconds=0.1) == Execution(failure="out of time")
         with pytest.raises(CheckError, match="no result within 2.3 s of elapsed time"):
-            monkeypatch.setattr(process, "_sleeps", lambda pid: False)  # as it looks where no processor is free
+            monkeypatch.setattr(guests, "_sleeps", lambda pid: False)  # as it looks where no processor is free
             ran(WAITS, seconds=0.1)
 
 
@@ -174,8 +174,8 @@ def test_a_printed_report_is_none():
 
 @pytest.mark.parametrize("plain", [False, True])
 def test_a_sandbox_that_cannot_start_is_no_answer(monkeypatch, plain):
-    monkeypatch.setattr(process.sys, "executable", "/nowhere/python")
-    monkeypatch.setattr(wasm, "_load", lambda: 1 / 0)
+    monkeypatch.setattr(guests.sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(guests, "_load", lambda: 1 / 0)
     with pytest.raises(CheckError, match="could not be started"), unsafe(plain):
         holds(ADD, type="code")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards.checks import sandbox
-from checklist_rewards.checks.sandbox import Execution, run_code, run_program, unsafe, wasm
+from checklist_rewards.checks.sandbox import Execution, guests, run_code, run_program, unsafe
 from checklist_rewards.errors import CheckError
 from tests.conftest import HANG, REPO
 from tests.waiting import until
@@ -258,9 +258,9 @@ print(run_code("import os; os.abort()", seconds=0.5, memory_mb=256).failure)
 
 
 def test_another_binary_is_not_run(monkeypatch):
-    monkeypatch.setattr(wasm, "_BINARY", "0" * 64)
-    monkeypatch.setattr(wasm, "_load", wasm._load.__wrapped__)
-    assert "is not the expected file" in wasm.unavailable()
+    monkeypatch.setattr(guests, "_BINARY", "0" * 64)
+    monkeypatch.setattr(guests, "_load", guests._load.__wrapped__)
+    assert "is not the expected file" in guests.unavailable()
     with pytest.raises(CheckError, match="could not be started"):
         ran(ADD)
 
@@ -350,6 +350,6 @@ def test_a_long_compilation_is_told(monkeypatch, caplog):
         def cancel(self):
             pass
 
-    monkeypatch.setattr(wasm.threading, "Timer", Now)
-    with wasm._telling():
+    monkeypatch.setattr(guests.threading, "Timer", Now)
+    with guests._telling():
         assert "is being compiled, which takes up to a minute" in caplog.text

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checklist_rewards.checks.words import occurrences
+from checklist_rewards.checks.builtin import occurrences
 from tests.checks.holds import holds
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from checklist_rewards.backends import shared
+from checklist_rewards.backends import engine as engines
 from checklist_rewards.cli import app
 from checklist_rewards.cli.report import console
 from tests.fakes import FakeBackend
@@ -26,8 +26,8 @@ def engine(monkeypatch):
 
     def stand_in(*arguments, **options) -> FakeBackend:
         fake = FakeBackend(*arguments, **options)
-        monkeypatch.setattr(shared, "_engines", {})
-        monkeypatch.setattr(shared, "_build", lambda name, model, base_url, settings: fake)
+        monkeypatch.setattr(engines, "_engines", {})
+        monkeypatch.setattr(engines, "_build", lambda name, model, base_url, settings: fake)
         return fake
 
     return stand_in
@@ -40,8 +40,8 @@ def no_engine(monkeypatch):
     def build(name, model, base_url, settings):
         raise AssertionError(f"a model was loaded: {model}")
 
-    monkeypatch.setattr(shared, "_engines", {})
-    monkeypatch.setattr(shared, "_build", build)
+    monkeypatch.setattr(engines, "_engines", {})
+    monkeypatch.setattr(engines, "_build", build)
 
 
 def write_jsonl(path: str | Path, *rows: object) -> None:

@@ -138,13 +138,13 @@ def test_a_config_names_a_file_of_examples_beside_it(run, engine):
 
 @pytest.mark.parametrize(("abstention", "score"), [("skip", 1.0), ("zero", 0.5), ("partial", 0.75), ("fail", 0.5)])
 def test_an_abstention_counts_as_the_option_says(run, monkeypatch, abstention, score):
-    from checklist_rewards.backends import shared
+    from checklist_rewards.backends import engine
 
     def letters(shown):
         return {letter: float(label == "cannot_assess") for letter, label in shown.items()}
 
-    monkeypatch.setattr(shared, "_engines", {})
-    monkeypatch.setattr(shared, "_build", lambda *_: Lettered(letters, lambda prefix, tail: 1.0))
+    monkeypatch.setattr(engine, "_engines", {})
+    monkeypatch.setattr(engine, "_build", lambda *_: Lettered(letters, lambda prefix, tail: 1.0))
     options = [{"label": "yes", "value": 1}, {"label": "no", "value": 0}, {"label": "cannot_assess", "na": True}]
     checklist = ["Is it short?", {"question": "Is it right?", "options": options}]
     Path("rows.jsonl").write_text(json.dumps({"prompt": "p", "target": "Hi.", "checklist": checklist}) + "\n")

@@ -7,7 +7,7 @@ import yaml
 
 from checklist_rewards import ChecklistScorer, pipeline
 from checklist_rewards.backends import Engine
-from checklist_rewards.judges.jury import load_jury
+from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.rewards.configured import configured_reward
 from tests.cli.conftest import write_jsonl
 

@@ -15,8 +15,8 @@ from checklist_rewards.distill.labels import read_labels
 from checklist_rewards.errors import ChecklistRewardsError
 from checklist_rewards.evaluation.agreement import labels_of, read_scored
 from checklist_rewards.judges.calibration import Calibration
-from checklist_rewards.judges.examples import FewShot
-from checklist_rewards.judges.jury import load_jury
+from checklist_rewards.judges.questions import FewShot
+from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.pipelines import PipelineConfig, get_pipeline, source_from
 from tests.scores.test_table import ONE
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from checklist_rewards.backends import shared
+from checklist_rewards.backends import engine
 from checklist_rewards.pipelines import get_pipeline, list_pipelines
 from tests.cli.conftest import read_jsonl, write_jsonl
 from tests.pipelines.fakes import Scripted
@@ -24,9 +24,9 @@ def scripted(monkeypatch):
     def stand_in(rule=lambda text: LIST, last=0.25) -> Scripted:
         fake = Scripted(rule, last)
         fake.built = []
-        monkeypatch.setattr(shared, "_engines", {})
+        monkeypatch.setattr(engine, "_engines", {})
         monkeypatch.setattr(
-            shared, "_build", lambda name, model, url, settings: fake.built.append((model, url)) or fake
+            engine, "_build", lambda name, model, url, settings: fake.built.append((model, url)) or fake
         )
         return fake
 

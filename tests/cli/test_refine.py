@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from checklist_rewards.backends import Reply, Sampling, shared
+from checklist_rewards.backends import Reply, Sampling, engine
 from tests.cli.conftest import read_jsonl, write_jsonl
 from tests.cli.test_pipelines import table
 from tests.generators.fakes import Replies
@@ -21,8 +21,8 @@ def model(monkeypatch):
 
     fake = Replies(reply)
     fake.rule = knows
-    monkeypatch.setattr(shared, "_engines", {})
-    monkeypatch.setattr(shared, "_build", lambda name, model, base_url, settings: fake)
+    monkeypatch.setattr(engine, "_engines", {})
+    monkeypatch.setattr(engine, "_build", lambda name, model, base_url, settings: fake)
     return fake
 
 

@@ -8,7 +8,7 @@ import pytest
 from pocket.world import tasks, write_response
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import shared
+from checklist_rewards.backends import engine
 from checklist_rewards.judges.calibration import Calibration, CalibrationMap
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores.table import BatchScore
@@ -145,8 +145,8 @@ def test_code_checks_of_a_log_keep_their_answers(run, engine):
 
 def test_a_scaled_file_is_replayed_on_its_scale(run, monkeypatch):
     write_jsonl("rows.jsonl", *ROWS)
-    monkeypatch.setattr(shared, "_engines", {})
-    monkeypatch.setattr(shared, "_build", lambda *settings: Labels({"0": 0.2, "1": 0.3, "2": 0.5}))
+    monkeypatch.setattr(engine, "_engines", {})
+    monkeypatch.setattr(engine, "_build", lambda *settings: Labels({"0": 0.2, "1": 0.3, "2": 0.5}))
     run("score", "rows.jsonl", "-o", "scaled.jsonl", "--scale", "3", "--no-store")
     done = run("replay", "scaled.jsonl", "-o", "again.jsonl", "--metric", "weighted")
     assert done.exit_code == 0, done.output

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from checklist_rewards.backends import shared
+from checklist_rewards.backends import engine
 from checklist_rewards.generators import DirectGenerator
 from checklist_rewards.pipelines import Pipeline
 from tests.cli.conftest import write_jsonl
@@ -30,8 +30,8 @@ def counts(monkeypatch):
 
     monkeypatch.setattr(Pipeline, "__init__", counted_init)
     monkeypatch.setattr(DirectGenerator, "check_request", counted_check)
-    monkeypatch.setattr(shared, "_engines", {})
-    monkeypatch.setattr(shared, "_build", lambda *_: Scripted(lambda text: "1. Is it short?\n2. Is it kind?"))
+    monkeypatch.setattr(engine, "_engines", {})
+    monkeypatch.setattr(engine, "_build", lambda *_: Scripted(lambda text: "1. Is it short?\n2. Is it kind?"))
     return counts
 
 

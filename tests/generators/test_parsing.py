@@ -188,7 +188,10 @@ def test_what_the_input_does_not_have_is_left_out():
     reply = "\n".join(f"{n}. {question}" for n, question in enumerate(asked, start=1))
     parsed = parse_questions(reply, drop_faults_of="Write forty words about rain in May.")
     assert parsed.questions == (asked[0], asked[1], asked[4], asked[6], asked[8])
-    assert parsed.left_out[:2] == ("names a number that the input does not have", "quotes what the input does not have")
+    assert parsed.left_out[:2] == (
+        "names a number that the input does not have",
+        "quotes what the input does not have",
+    )
 
 
 def test_too_few_questions_without_faults_are_refused():

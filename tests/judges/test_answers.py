@@ -3,7 +3,7 @@
 import pytest
 
 from checklist_rewards import ChecklistItem, Option
-from checklist_rewards.judges.answers import leading_label, named
+from checklist_rewards.judges.questions import leading_label, named
 from checklist_rewards.scores.scales import ordinal_scale
 
 PLAIN = ChecklistItem(question="Is it short?")

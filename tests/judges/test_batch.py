@@ -12,9 +12,8 @@ from checklist_rewards.backends import Reply
 from checklist_rewards.errors import BackendError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import BatchJudge, Read
-from checklist_rewards.judges.answers import in_order
-from checklist_rewards.judges.asking import Unreadable
-from checklist_rewards.judges.batch import read_answers
+from checklist_rewards.judges.questions import in_order
+from checklist_rewards.judges.written import Unreadable, read_answers
 from checklist_rewards.scores.scales import ordinal_scale
 from tests.judges.fakes import Script
 
@@ -244,7 +243,7 @@ def test_the_example_of_the_form_is_the_beginning_of_valid_json(reasoning):
 
 def test_the_seconds_of_the_engine_are_those_of_its_replies(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr("checklist_rewards.judges.meter.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("checklist_rewards.judges.budget.time.perf_counter", lambda: now[0])
 
     def slowly(messages):
         now[0] += 2.5

@@ -8,8 +8,7 @@ from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ChecklistError, ModelError, SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import LogprobJudge, Read
-from checklist_rewards.judges.calibrated import CalibratedJudge
-from checklist_rewards.judges.calibration import Calibration, CalibrationMap
+from checklist_rewards.judges.calibration import CalibratedJudge, Calibration, CalibrationMap
 from checklist_rewards.judges.panel import PanelJudge
 from checklist_rewards.scores import Verdict
 from tests.fakes import FakeBackend

@@ -5,7 +5,7 @@ import pytest
 from checklist_rewards import ChecklistScorer, Sample
 from checklist_rewards.errors import NoServerError, SampleError
 from checklist_rewards.judges import CascadeJudge
-from checklist_rewards.judges.cascade import margin_of
+from checklist_rewards.judges.panel import margin_of
 from checklist_rewards.scores import Verdict
 from tests.judges.voters import DEAD, Absent, Voter, sure
 

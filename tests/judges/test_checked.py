@@ -9,10 +9,10 @@ from typing import ClassVar, Literal
 import pytest
 
 from checklist_rewards import ChecklistScorer, Sample
-from checklist_rewards.backends.deadline import deadline
+from checklist_rewards.backends.base import deadline
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.checks import CHECKS, Check, register_check
-from checklist_rewards.checks.sandbox import wasm
+from checklist_rewards.checks.sandbox import guests
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.judges import LogprobJudge, Read, Receipt
 from checklist_rewards.judges.checked import CheckedJudge
@@ -134,7 +134,7 @@ def test_code_is_off_until_it_is_allowed():
 
 
 def test_code_that_cannot_be_isolated_is_refused_unless_the_user_accepts_a_plain_process(monkeypatch):
-    monkeypatch.setattr(wasm, "_load", wasm._load.__wrapped__)
+    monkeypatch.setattr(guests, "_load", guests._load.__wrapped__)
     monkeypatch.setitem(sys.modules, "wasmtime", None)  # as if it were not installed
     with pytest.raises(
         ChecklistError, match=r"'Does the code run\?'\): .* wasmtime is not installed; run pip install"

@@ -10,7 +10,7 @@ from checklist_rewards import ChecklistItem, ChecklistScorer, Option, Sample
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import LogprobJudge, Read, ReasonedJudge
-from checklist_rewards.judges.examples import Example, FewShot
+from checklist_rewards.judges.questions import Example, FewShot
 from checklist_rewards.prompts import fence
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Lettered, Script

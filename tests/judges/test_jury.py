@@ -7,7 +7,7 @@ import pytest
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError
 from checklist_rewards.judges import CascadeJudge, LogprobJudge, PanelJudge, ReasonedJudge
-from checklist_rewards.judges.jury import load_jury
+from checklist_rewards.judges.settings import load_jury
 
 PANEL = """
 panel: {rule: majority, weights: [2, 1], quorum: 0.6}

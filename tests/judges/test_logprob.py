@@ -14,7 +14,7 @@ from checklist_rewards.backends import LabelRead, ReadResult
 from checklist_rewards.errors import ChecklistError, ModelError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import LogprobJudge, Read, Receipt
-from checklist_rewards.judges.answers import in_order
+from checklist_rewards.judges.questions import in_order
 from checklist_rewards.scores import Verdict, score_checklist
 from checklist_rewards.scores.scales import ordinal_scale
 from tests.fakes import FakeBackend

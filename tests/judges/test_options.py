@@ -11,7 +11,7 @@ from checklist_rewards import Checklist, ChecklistItem, ChecklistScorer, Option,
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import BatchJudge, LogprobJudge, Read, ReasonedJudge
-from checklist_rewards.judges.answers import in_order
+from checklist_rewards.judges.questions import in_order
 from checklist_rewards.scores import Verdict, answer_of
 from checklist_rewards.scores.scales import ordinal_scale, with_abstention
 from tests.judges.fakes import Lettered, Script

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards.files.store import key_of
-from checklist_rewards.judges.plan import Pace, RenderedRead, chunks, distinct, group_by_prefix
+from checklist_rewards.judges.logprob import Pace, RenderedRead, chunks, distinct, group_by_prefix
 
 
 def read(prefix: str, tail: str, system: str | None = None) -> RenderedRead:

@@ -9,7 +9,7 @@ from checklist_rewards.backends import Reply
 from checklist_rewards.errors import BackendError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Read, ReasonedJudge
-from checklist_rewards.judges.answers import in_order
+from checklist_rewards.judges.questions import in_order
 from checklist_rewards.scores import Aggregation, rescore, score_checklist
 from checklist_rewards.scores.scales import ordinal_scale
 from tests.judges.fakes import Script

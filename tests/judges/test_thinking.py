@@ -12,8 +12,7 @@ from checklist_rewards.files.store import Store
 from checklist_rewards.judges import Example, FewShot, LogprobJudge, Read, ThinkingJudge
 from checklist_rewards.judges.budget import Budget
 from checklist_rewards.judges.calibration import Calibration
-from checklist_rewards.judges.jury import load_jury
-from checklist_rewards.judges.settings import JudgeSettings
+from checklist_rewards.judges.settings import JudgeSettings, load_jury
 from checklist_rewards.judges.variants import repeated
 from checklist_rewards.scores import score_checklist
 from tests.judges.fakes import Script

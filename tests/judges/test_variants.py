@@ -8,8 +8,7 @@ from checklist_rewards.checklists import Option
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import open_store
 from checklist_rewards.judges import Example, FewShot, LogprobJudge, PanelJudge, Read, ReasonedJudge
-from checklist_rewards.judges.calibrated import CalibratedJudge
-from checklist_rewards.judges.calibration import Calibration, CalibrationMap
+from checklist_rewards.judges.calibration import CalibratedJudge, Calibration, CalibrationMap
 from checklist_rewards.judges.variants import MOST_REPEATS, VariantJudge, how_repeated, repeated, variant_of
 from tests.fakes import FakeBackend
 from tests.judges.fakes import Lettered, Script

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from checklist_rewards import Checklist
-from checklist_rewards.backends import Reply, Sampling, shared
+from checklist_rewards.backends import Reply, Sampling, engine
 from checklist_rewards.datasets.totals import Totals
 from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
 from checklist_rewards.files.store import Store
@@ -84,8 +84,8 @@ def test_candidates_reach_the_prompt_or_are_sampled(monkeypatch):
     with pytest.raises(SampleError, match="row 1: the request has neither candidates nor"):
         pipe.run_batch([ROW])
     built = []
-    monkeypatch.setattr(shared, "_engines", {})
-    monkeypatch.setattr(shared, "_build", lambda name, model, url, settings: built.append((model, url)) or fake)
+    monkeypatch.setattr(engine, "_engines", {})
+    monkeypatch.setattr(engine, "_build", lambda name, model, url, settings: built.append((model, url)) or fake)
     settings = {"candidate_models": ["small", "smaller"]}
     pipe = pipeline("rlcf_candidates_only", model="m", base_url="http://here/v1", store=False, generator=settings)
     [result] = pipe.run_batch([ROW])

@@ -19,8 +19,8 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import deadline
 from checklist_rewards.chat import Target
 from checklist_rewards.rewards.callback import ChecklistEvalCallback
-from checklist_rewards.rewards.failures import failed_on_any_rank, from_other_ranks, gathered, log_to_trainer
 from checklist_rewards.rewards.online_dpo import ChecklistOnlineDPOTrainer
+from checklist_rewards.rewards.ranks import failed_on_any_rank, from_other_ranks, gathered, log_to_trainer
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
 from tests.rewards.group_ranks import in_groups

@@ -5,7 +5,7 @@ from transformers import TrainerState
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rewards.call import trainer_of
+from checklist_rewards.rewards.batch import trainer_of
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
 

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import LabelRead, pocket_dir
 from checklist_rewards.errors import BackendError
-from checklist_rewards.rewards.failures import abstained
+from checklist_rewards.rewards.ranks import abstained
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
 from tests.rewards.test_trainers import ON_CPU, by_hash, rows, text_of

@@ -22,7 +22,7 @@ def imported_with(module: str) -> set[str]:
     [
         "checklist_rewards.rewards.trl",
         "checklist_rewards.rewards.integrations.areal",
-        "checklist_rewards.rewards.integrations.configured",
+        "checklist_rewards.rewards.configured",
         "checklist_rewards.rewards.integrations.openrlhf",
         "checklist_rewards.rewards.integrations.verl",
     ],

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from checklist_rewards import ChecklistScorer, Score
-from checklist_rewards.rewards.log import RewardLog
+from checklist_rewards.rewards.batch import RewardLog
 from checklist_rewards.rewards.trl import ChecklistReward
 from tests.fakes import FakeBackend
 

@@ -12,7 +12,7 @@ import pytest
 
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import Engine, engine
-from checklist_rewards.backends.deadline import time_left
+from checklist_rewards.backends.base import time_left
 from checklist_rewards.errors import BackendError, ModelError
 from checklist_rewards.judges import LogprobJudge, PanelJudge
 from checklist_rewards.rewards import placement

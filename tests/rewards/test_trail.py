@@ -5,7 +5,7 @@ import json
 import pytest
 
 from checklist_rewards import Checklist, ChecklistScorer
-from checklist_rewards.rewards.trail import Trail
+from checklist_rewards.rewards.batch import Trail
 from checklist_rewards.rewards.trl import ChecklistReward
 from checklist_rewards.scores import Verdict, score_checklist
 from checklist_rewards.ui.records import RecordFile

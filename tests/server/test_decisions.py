@@ -15,7 +15,7 @@ from checklist_rewards import ChecklistItem, ChecklistScorer
 from checklist_rewards.backends import LabelRead, ReadResult
 from checklist_rewards.cli.serve import listen
 from checklist_rewards.distill.training import Training, train_encoder
-from checklist_rewards.judges.jury import load_jury
+from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.prompts import fence
 from checklist_rewards.server import build_app, decisions
 from tests.encoders import mentions, tiny_bert

@@ -30,12 +30,10 @@ from checklist_rewards.backends.base import (
 from checklist_rewards.backends.decisions.protocols import DecisionProtocol, OpenAIDecisions, SystemOne, Usage
 from checklist_rewards.backends.decisions.question import DecisionQuestion
 from checklist_rewards.backends.models import decisions_identity
-from checklist_rewards.backends.openai.cached import PrefixCache
-from checklist_rewards.backends.openai.card import served_card
-from checklist_rewards.backends.openai.connection import Connection
-from checklist_rewards.backends.openai.failures import NOT_SERVED, Failure
-from checklist_rewards.backends.openai.loop import run
+from checklist_rewards.backends.openai.client import Connection, run
 from checklist_rewards.backends.openai.replicas import prefix_key
+from checklist_rewards.backends.openai.served import PrefixCache, served_card
+from checklist_rewards.backends.openai.wire import NOT_SERVED, Failure
 from checklist_rewards.backends.servers import SERVERS, Settings, server_addresses, server_key
 from checklist_rewards.errors import ModelError
 from checklist_rewards.scores.reasons import Reason, Unanswered

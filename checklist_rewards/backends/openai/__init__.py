@@ -1,8 +1,8 @@
 """Client for OpenAI-compatible servers: OpenAI, OpenRouter, `vllm serve`, or your own.
 
-`backend` implements the engine. `chat` and `completions` create requests and parse responses. `connection` sends a
-request, with retries. `failures` classifies errors. `breaker` is a circuit breaker for servers that are down.
-`rate_limit` limits requests and tokens per minute. `loop` is the background thread in which all of this runs.
+`backend` implements the engine. `wire` creates requests and parses responses and failures. `client` sends a request,
+with retries, in a background thread; `limits` says when, and `replicas` to which server. `served` asks what a server
+serves.
 """
 
 from checklist_rewards.backends.openai.backend import OpenAIBackend

@@ -3,8 +3,8 @@
 The capabilities of the server are detected once. First its list of models is requested. A server that reports a
 maximum context length is most likely vLLM. If the model's tokenizer can be loaded here, which requires transformers,
 the first read then sends a prompt of token ids. If the server returns the log-probabilities of the given tokens, reads
-are exact and are sent in lists of a few hundred prompts (`completions`). Otherwise each read is a chat request for one
-token (`chat`). Features that the server rejects (a JSON schema, log-probabilities) are omitted from then on.
+are exact and are sent in lists of a few hundred prompts. Otherwise each read is a chat request for one
+token. Features that the server rejects (a JSON schema, log-probabilities) are omitted from then on.
 
 A failed request affects only its own reads. Errors that no retry can fix (no server, an unknown model, a wrong key)
 raise [`ModelError`]. The same applies to a server that rejects each of its first eight requests. They are sent one
@@ -13,6 +13,9 @@ after the other until one is accepted, to distinguish a single bad prompt from r
 Requests start as slots become free, and replies are returned as they arrive, so the server is used with the full
 `concurrency` until the last prompt. Reads of prompts that are too long are not stored, because the server may allow a
 longer context after its next start.
+
+Prompts in lists ([`PromptLists`]) are sent in their order, a few hundred per request, so that those with the same
+prefix are in one request. With replicas, each replica gets the lists of the prefixes that it holds.
 """
 
 from __future__ import annotations
@@ -35,25 +38,126 @@ from checklist_rewards.backends.base import (
     check_continues,
     reply_seed,
 )
-from checklist_rewards.backends.chat_tokenizer import load_chat_tokenizer
 from checklist_rewards.backends.models import served_identity
-from checklist_rewards.backends.openai import chat
-from checklist_rewards.backends.openai.cached import PrefixCache
-from checklist_rewards.backends.openai.card import served_card
-from checklist_rewards.backends.openai.connection import Connection
-from checklist_rewards.backends.openai.failures import Failure
-from checklist_rewards.backends.openai.lists import PromptLists
-from checklist_rewards.backends.openai.loop import run, run_streaming
-from checklist_rewards.backends.openai.neutral import neutral
+from checklist_rewards.backends.openai import wire
+from checklist_rewards.backends.openai.client import Connection, run, run_streaming
 from checklist_rewards.backends.openai.replicas import prefix_key
+from checklist_rewards.backends.openai.served import PrefixCache, served_card
+from checklist_rewards.backends.openai.wire import Failure, neutral
 from checklist_rewards.backends.reads import Answer, read_prompts
 from checklist_rewards.backends.servers import SERVERS, Settings, is_hosted, server_addresses, server_key
-from checklist_rewards.backends.tokens import ChatTokenizer
+from checklist_rewards.backends.tokens import ChatTokenizer, load_chat_tokenizer
 from checklist_rewards.errors import ModelError
 from checklist_rewards.prompts import chat_messages
 from checklist_rewards.scores.reasons import Reason, Unanswered
 
 logger = logging.getLogger(__name__)
+
+_READS_PER_REQUEST = 256
+_PATIENCE = 4.0
+_ATTEMPTS = 2
+
+
+class PromptLists:
+    """The prompt lists of one model.
+
+    Args:
+        connection ([`Connection`]): The connection to the server.
+        model (`str`): The name of the model on the server.
+        cache ([`PrefixCache`], *optional*): The server's prefix cache.
+    """
+
+    def __init__(self, connection: Connection, model: str, cache: PrefixCache | None):
+        self.connection, self.model = connection, model
+        self._cache = cache
+        self.supported: bool | None = None
+        """Whether the server supports lists. None until [`probe`] has an answer."""
+
+    async def probe(self, ids: list[int]) -> bool | Failure:
+        """Whether the server supports lists; tested once, with a prompt of one token."""
+        if self.supported is None:
+            response = await self.connection.post("/completions", wire.list_body(self.model, [ids[:1]], ids))
+            if isinstance(response, Failure) and not response.bad_request:
+                return response
+            choices = [] if isinstance(response, Failure) else response["choices"]
+            self.supported = isinstance(wire.list_answers(choices, ids, 1)[0], dict)
+            if not self.supported:
+                logger.info(
+                    "the server at %s does not support logprob_token_ids; each read is a separate chat request.",
+                    self.connection.address,
+                )
+        return self.supported
+
+    async def answers(
+        self, prompts: Sequence[list[int]], ids: list[int], keys: Sequence[str]
+    ) -> tuple[list[Answer], int | None]:
+        """Get an answer per prompt.
+
+        Args:
+            prompts (sequence of `list[int]`): The prompts as token ids.
+            ids (`list[int]`): The tokens whose log-probabilities are requested.
+            keys (sequence of `str`): The prefix of each prompt; see [`prefix_key`].
+
+        Returns:
+            `tuple[list[Answer], int | None]`: The answers in order, and the number of computed prompt tokens, None if
+            unknown.
+
+        Raises:
+            ModelError: If the server rejects all requests, for example because of a wrong key.
+        """
+        before = None if self._cache is None else await self._cache.counts()
+        answers: list[Answer] = [Unanswered(Reason.EMPTY_CHOICES)] * len(prompts)
+
+        async def ask(places: list[int]) -> None:
+            found = await self._complete([prompts[place] for place in places], ids, keys[places[0]])
+            for place, answer in zip(places, found, strict=True):
+                answers[place] = answer
+
+        await asyncio.gather(*map(ask, self._requests(keys)))
+        if self._cache is None or any(isinstance(answer, str) for answer in answers):
+            return answers, None
+        return answers, await self._cache.computed(before, sum(map(len, prompts)))
+
+    def _requests(self, keys: Sequence[str]) -> list[list[int]]:
+        """The prompts of each request, by their index."""
+        by_replica: dict[int, list[int]] = {}
+        homes = {key: self.connection.home(key) for key in dict.fromkeys(keys)}
+        for place, key in enumerate(keys):
+            by_replica.setdefault(homes[key], []).append(place)
+        lists = [
+            [places[start : start + _READS_PER_REQUEST] for start in range(0, len(places), _READS_PER_REQUEST)]
+            for places in by_replica.values()
+        ]
+        # In turns, so that all replicas are busy from the start.
+        return sorted(chain(*lists), key=lambda places: places[0])
+
+    async def _complete(self, prompts: Sequence[list[int]], ids: list[int], key: str) -> list[Answer]:
+        """Send one request. Answers that are missing or duplicated in the response are requested once more."""
+        answers: list[Answer | None] = [None] * len(prompts)
+        for _ in range(_ATTEMPTS):
+            missing = [place for place, answer in enumerate(answers) if answer is None]
+            if not missing:
+                break
+            batch = [prompts[place] for place in missing]
+            tokens = sum(map(len, batch)) + len(batch)
+            response = await self.connection.post(
+                "/completions",
+                wire.list_body(self.model, batch, ids),
+                tokens=tokens,
+                patience=_PATIENCE,
+                prefix=key,
+                reads=len(batch),
+            )
+            if isinstance(response, Failure):
+                if response.fatal:
+                    raise ModelError(
+                        f"the server at {self.connection.address} rejected a request: {response.unanswered.detail}"
+                    )
+                return [response.unanswered if answer is None else answer for answer in answers]
+            for place, answer in zip(missing, wire.list_answers(response["choices"], ids, len(batch)), strict=True):
+                answers[place] = answer
+        return [Unanswered(Reason.EMPTY_CHOICES) if answer is None else answer for answer in answers]
+
 
 _CHARACTERS_PER_TOKEN = 4  # an estimate for rate limits only
 _REFUSALS = 8
@@ -111,7 +215,7 @@ class OpenAIBackend:
         self._controls = [] if self.tokens is None else _special(self.tokens)
         self._cache = PrefixCache(self.connection) if "max_model_len" in card else None
         self._lists = None if self.tokens is None else PromptLists(self.connection, model, self._cache)
-        self._without = chat.refused_by(model) | ({"no_thinking"} if is_hosted(addresses[0]) else set())
+        self._without = wire.refused_by(model) | ({"no_thinking"} if is_hosted(addresses[0]) else set())
         self._tried = False
         self._refused: list[Failure] = []
         # By default, OpenRouter removes the middle of a prompt that is too long.
@@ -121,7 +225,7 @@ class OpenAIBackend:
         """Compute the log-probabilities of the labels, in lists of prompts if the server supports them.
 
         `computed_tokens` is None if the server does not report cached tokens, and its counters are missing or were
-        changed by another client during the call (`cached.py`).
+        changed by another client during the call (`served.py`).
         """
         lists = self._lists
         if any(group.written for group in groups):
@@ -212,15 +316,15 @@ class OpenAIBackend:
         self, messages: Messages, prefix: str, labels: Sequence[str], without: frozenset[str] = frozenset()
     ) -> tuple[LabelRead, Usage]:
         response = await self._chat(
-            lambda refused: chat.label_body(self.model, messages, refused | without, self._controls),
+            lambda refused: wire.label_body(self.model, messages, refused | without, self._controls),
             messages,
             1,
             prefix,
         )
         if isinstance(response, Failure):
             return LabelRead(None, response.unanswered), Usage()
-        choice, usage = chat.choices_of(response)[0], Usage(*chat.usage_of(response))
-        read = chat.label_of(choice, labels)
+        choice, usage = wire.choices_of(response)[0], Usage(*wire.usage_of(response))
+        read = wire.label_of(choice, labels)
         if read.unanswered == Reason.OFF_LABEL and "logprobs" not in self._without | without:
             # The token may be the start of a label. A request without log-probabilities allows the whole word.
             read, more = await self._label(messages, prefix, labels, frozenset({"logprobs"}))
@@ -240,20 +344,20 @@ class OpenAIBackend:
             missing = sampling.n - len(replies)
 
             def body(refused: frozenset[str], seeded: Sampling = seeded, missing: int = missing) -> dict[str, Any]:
-                return chat.reply_body(self.model, messages, seeded, missing, room, refused, self._controls)
+                return wire.reply_body(self.model, messages, seeded, missing, room, refused, self._controls)
 
             response = await self._chat(body, messages, sampling.max_tokens * missing, prefix)
             if isinstance(response, Failure):
                 failed = Reply(None, unanswered=response.unanswered, keep=response.unanswered != Reason.TOO_LONG)
                 return replies + [failed] * missing
-            new = [self._reply(choice) for choice in chat.choices_of(response)[:missing]]
+            new = [self._reply(choice) for choice in wire.choices_of(response)[:missing]]
             if not new:
                 return replies + [Reply(None, unanswered=Unanswered(Reason.ERROR_BODY))] * missing
-            replies += _with_usage(new, *chat.usage_of(response))
+            replies += _with_usage(new, *wire.usage_of(response))
         return replies
 
     def _reply(self, choice: Any) -> Reply:
-        reply = chat.reply_of(choice)
+        reply = wire.reply_of(choice)
         if self.tokens is None or reply.thought is not None or "</think>" not in (reply.text or ""):
             return reply
         return replace(reply, text=self.tokens.template.opened(reply.text or ""))
@@ -321,7 +425,7 @@ class OpenAIBackend:
                 self._tried = True
                 return response
             first = first or response
-            dropped = chat.suspects(response, chat.features(request), without) if response.bad_request else None
+            dropped = wire.suspects(response, wire.features(request), without) if response.bad_request else None
             if not dropped:
                 break
             without |= dropped

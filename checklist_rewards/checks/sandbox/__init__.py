@@ -7,9 +7,9 @@ with the checklist. Their author is assumed honest, but may be a model, so they 
 
 What is guaranteed:
 
-- *Isolation.* All code runs in guests: CPython in WebAssembly (`wasm.py`), which can only compute and exchange
+- *Isolation.* All code runs in guests: CPython in WebAssembly ([`WasmGuest`]), which can only compute and exchange
   messages with the host. Each check starts new guests, so checks cannot influence each other. Guests run in a plain
-  process only if the user allows it (`process.py`).
+  process only if the user allows it ([`ProcessGuest`]).
 - *No false yes.* Nothing inside an interpreter can be protected from code in the same interpreter, so the tests run in
   a second guest. They call the functions of the code, which run in the first guest. Arguments and results are passed
   as plain data, and all comparisons are made in the tests' interpreter. The code never sees the expected result, and
@@ -37,10 +37,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
-from checklist_rewards.checks.sandbox.guest import Ended, Guest
+from checklist_rewards.checks.sandbox.guests import Ended, Guest, ProcessGuest, WasmGuest, unavailable
 from checklist_rewards.checks.sandbox.inside import BROKEN, FAILED, PASS_ON, RAN
-from checklist_rewards.checks.sandbox.process import ProcessGuest
-from checklist_rewards.checks.sandbox.wasm import WasmGuest, unavailable
 from checklist_rewards.errors import CheckError
 
 __all__ = ["EXHAUSTED", "Execution", "is_unsafe", "run_code", "run_program", "unavailable", "unsafe"]

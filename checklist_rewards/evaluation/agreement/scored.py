@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import file_format
-from checklist_rewards.judges.answers import named
+from checklist_rewards.judges.questions import named
 from checklist_rewards.scores import ItemScore, Score, item_keys
 from checklist_rewards.scores.scales import ordinal_scale
 from checklist_rewards.scores.table import BatchScore

@@ -36,7 +36,7 @@ from __future__ import annotations
 from typing import Any
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rewards.integrations.configured import configured
+from checklist_rewards.rewards.configured import configured
 from checklist_rewards.rewards.integrations.labelled import answer_after
 
 

@@ -22,8 +22,7 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import BackendError, SampleError
 from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT, MicroBatcher
 from checklist_rewards.rewards.readers import Readers
-from checklist_rewards.rewards.scorer_of import scorer_of
-from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.scorer import ChecklistScorer, Sample, scorer_of
 from checklist_rewards.scores import NO_ANSWER_STATES, Score
 
 _CONTEXT_FIELDS = ("input", "reference", "history")

@@ -17,7 +17,7 @@ from typing import Any
 
 from open_instruct.ground_truth_utils import VerificationResult, VerifierFunction
 
-from checklist_rewards.rewards.integrations.configured import configured
+from checklist_rewards.rewards.configured import configured
 from checklist_rewards.scores import Score
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rewards.integrations.configured import configured
+from checklist_rewards.rewards.configured import configured
 
 
 class ChecklistEnv(BaseTextEnv):

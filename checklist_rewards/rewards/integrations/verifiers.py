@@ -26,7 +26,7 @@ from typing import Any
 from verifiers.v1.judge import Judge
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.rewards.integrations.configured import configured
+from checklist_rewards.rewards.configured import configured
 from checklist_rewards.rewards.integrations.labelled import SamplewiseReward
 
 

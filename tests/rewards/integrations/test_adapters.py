@@ -13,9 +13,9 @@ import pytest
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.chat import CompletionReader
 from checklist_rewards.errors import ChecklistError, SampleError
+from checklist_rewards.rewards.configured import configured
 from checklist_rewards.rewards.integrations import areal
 from checklist_rewards.rewards.integrations.areal import checklist_reward
-from checklist_rewards.rewards.integrations.configured import configured
 from checklist_rewards.rewards.integrations.labelled import SamplewiseReward, Unscored, answer_after
 from checklist_rewards.rewards.integrations.openrlhf import ChecklistRewardFunc
 from checklist_rewards.rewards.integrations.verl import ChecklistComputeScore

@@ -6,8 +6,14 @@ from concurrent.futures import Future
 import pytest
 
 from checklist_rewards import Sample
-from checklist_rewards.rewards.integrations.fair_queue import QUANTUM, FairQueue, Waiting
-from checklist_rewards.rewards.integrations.queue import DeadlinePassed, MicroBatcher, QueueFull
+from checklist_rewards.rewards.integrations.queue import (
+    QUANTUM,
+    DeadlinePassed,
+    FairQueue,
+    MicroBatcher,
+    QueueFull,
+    Waiting,
+)
 from tests.conftest import HANG
 from tests.rewards.integrations.test_queue import QUESTIONS, Held, scorer_on
 

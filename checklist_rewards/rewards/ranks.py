@@ -1,4 +1,6 @@
-"""What happens to reads that failed: they are repeated, left out, and finally the completion or its group gets None.
+"""What ranks and trainers make of failed reads, and what ranks tell each other.
+
+Reads that failed are repeated, left out, and finally the completion or its group gets None:
 
 1. A read that failed for a transient reason (a timeout, a broken connection; after the backend's own retries) is
    repeated once ([`ChecklistScorer.score_batch`]).
@@ -21,17 +23,22 @@ nothing to be compared with, and an advantage of 0.
 `OnlineDPOTrainer` requires a number as the reward and counts None as 0 even if this is the only reward. There, both
 completions of a pair always get None together, so no failure decides which one wins. It still trains on such ties,
 with the first completion as the chosen one; [`rewards.online_dpo`] has a trainer that skips them.
+
+[`wait_for_all_ranks`] is a wait that no timeout of the trainer's process group ends. While one rank evaluates, the
+others would go on to the next collective of the training step and wait there. NCCL and gloo stop a run whose
+collective takes longer than the timeout of its group (`ddp_timeout`, 30 minutes by default). So the other ranks wait
+in a group of their own, on the CPU, whose timeout is never reached.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Callable, Hashable, Sequence
+from datetime import timedelta
 from statistics import fmean
 from typing import Any, Literal, TypeVar, get_args
-
-from checklist_rewards.rewards.content import content_key
 
 OnFailure = Literal["row", "group", "raise"]
 ON_FAILURE: tuple[str, ...] = get_args(OnFailure)
@@ -124,11 +131,22 @@ def log_to_trainer(hook: Callable[[str, float], None] | None, metrics: Sequence[
         hook(name, value)
 
 
-def are_pairs(prompts: Sequence[Any], hooks: bool, state: Any) -> bool:
-    """Whether `OnlineDPOTrainer` made this call: every prompt twice, `[A, B, A, B]`, with the trainer's state and
-    without logging hooks."""
-    half, odd = divmod(len(prompts), 2)
-    if hooks or state is None or odd:
-        return False
-    keys = [content_key(prompt) for prompt in prompts]  # arrays cannot be compared with ==
-    return keys[:half] == keys[half:]
+_NEVER = timedelta(days=365)
+
+
+def wait_for_all_ranks() -> None:
+    """Wait until every rank has called this, however long it takes. If a rank ends instead, the others raise.
+
+    All ranks must call it equally often. A process that trains alone does not wait.
+    """
+    from torch import distributed
+
+    if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
+        distributed.barrier(group=_patient_group(distributed.group.WORLD))
+
+
+@functools.cache
+def _patient_group(world: Any) -> Any:
+    from torch import distributed
+
+    return distributed.new_group(backend="gloo", timeout=_NEVER)

@@ -1,13 +1,17 @@
-"""A connection to one server or to its replicas, which sends requests with retries.
+"""One request with its retries, in the background loop.
 
-Connections are pooled. At most `concurrency` requests per address run at the same time, and requests and tokens per
-minute stay within their limits. While a server at a single address asks for a pause (`Retry-After`), all requests wait
-(`throttle`). After a temporary failure (429, 408, 409, 5xx, a broken connection, a timeout, a web
-page instead of JSON), a request is sent again after a pause. Pauses grow with each attempt and are randomized, unless
-the server specifies the pause. A request fails after `attempts` attempts or when its `deadline` has passed. Rate
-limiting by the server (429) does not count as an attempt. Time spent waiting for a free slot does not count against
-the deadline. The deadline of a whole call (`backends/deadline.py`) is above all of this: when it passes, requests that
-wait or are in flight are cancelled, and their connections closed.
+There is one event loop per process, in a background thread, for synchronous callers. A trainer may already run an
+event loop, score from several threads, and fork. All calls run in the background loop. A forked child starts its own
+loop, because threads do not survive a fork.
+
+A [`Connection`] goes to one server or to its replicas. Connections are pooled. At most `concurrency` requests per
+address run at the same time, and requests and tokens per minute stay within their limits. While a server at a single
+address asks for a pause (`Retry-After`), all requests wait (`limits`). After a temporary failure (429, 408, 409, 5xx,
+a broken connection, a timeout, a web page instead of JSON), a request is sent again after a pause. Pauses grow with
+each attempt and are randomized, unless the server specifies the pause. A request fails after `attempts` attempts or
+when its `deadline` has passed. Rate limiting by the server (429) does not count as an attempt. Time spent waiting for
+a free slot does not count against the deadline. The deadline of a whole call ([`deadline`]) is above all of this: when
+it passes, requests that wait or are in flight are cancelled, and their connections closed.
 
 With several addresses, `replicas` chooses the one for each request. If it does not work, is rate-limited or serves
 another model, the request goes to the next one at once, which does not count as an attempt either. The breaker counts
@@ -22,20 +26,25 @@ retries do not support a deadline.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
 import json
 import logging
 import os
 import random
+import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, TypeVar
 
 import openai
 
-from checklist_rewards.backends.deadline import MISSED, time_left
-from checklist_rewards.backends.openai.breaker import Breaker, ServerGone
-from checklist_rewards.backends.openai.failures import (
+from checklist_rewards.backends.base import MISSED, time_left
+from checklist_rewards.backends.openai.limits import Breaker, RateLimit, ServerGone, Throttle
+from checklist_rewards.backends.openai.replicas import Replicas, Sent
+from checklist_rewards.backends.openai.wire import (
     NOT_SERVED,
     RATE_LIMITED,
     UNAVAILABLE,
@@ -44,12 +53,81 @@ from checklist_rewards.backends.openai.failures import (
     no_connection,
     timed_out,
 )
-from checklist_rewards.backends.openai.loop import close, keep_forever
-from checklist_rewards.backends.openai.rate_limit import RateLimit
-from checklist_rewards.backends.openai.replicas import Replicas, Sent
-from checklist_rewards.backends.openai.throttle import Throttle
 from checklist_rewards.backends.servers import Settings, is_hosted
 from checklist_rewards.scores.reasons import Reason, Unanswered
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+
+_THREAD = "checklist-rewards-http"
+_lock = threading.Lock()
+_loops: dict[int, asyncio.AbstractEventLoop] = {}
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` in the background loop and wait for its result. If the wait is interrupted, the work is cancelled."""
+    future = asyncio.run_coroutine_threadsafe(work, _loop())
+    try:
+        return future.result()
+    except BaseException:  # Ctrl-C included: the requests must not go on without a caller
+        future.cancel()
+        raise
+
+
+def run_streaming(
+    work: Callable[[Callable[[int, Item], None]], Coroutine[Any, Any, T]], receive: Callable[[int, Item], None]
+) -> T:
+    """Like [`run`], for work that returns items while it runs: `work(emit)` runs in the background loop, and each
+    emitted item is passed to `receive` in this thread."""
+    items: SimpleQueue[tuple[int, Item] | None] = SimpleQueue()
+    future = asyncio.run_coroutine_threadsafe(work(lambda place, item: items.put((place, item))), _loop())
+    future.add_done_callback(lambda _: items.put(None))
+    try:
+        while (entry := items.get()) is not None:
+            receive(*entry)
+        return future.result()
+    except BaseException:  # Ctrl-C included: the requests must not go on without a caller
+        future.cancel()
+        raise
+
+
+def close(work: Callable[[], Coroutine[Any, Any, None]], pid: int) -> None:
+    """Run `work` in the background loop of process `pid`, to close a resource when it is garbage-collected or Python
+    exits."""
+    loop = _loops.get(pid)
+    if loop is None or pid != os.getpid():
+        return
+    future = asyncio.run_coroutine_threadsafe(work(), loop)
+    if threading.current_thread().name != _THREAD:  # the loop's thread must not wait for itself
+        with contextlib.suppress(Exception):
+            future.result(1)
+
+
+def keep_forever(resource: object) -> None:
+    """In a forked child, never free a resource of the parent's loop, not even when Python exits. Parent and child
+    share the kernel's event notification for sockets: if the child closed its copies, the parent would get no more
+    events."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(resource))
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    with _lock:
+        if os.getpid() not in _loops:
+            loop = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name=_THREAD, daemon=True).start()
+            _loops[os.getpid()] = loop
+        return _loops[os.getpid()]
+
+
+def _after_fork() -> None:
+    # Another thread of the parent may have held the lock during the fork.
+    global _lock
+    _lock = threading.Lock()
+    _loops.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,18 @@
-"""Few-shot examples: labelled answers to a question, shown to a judge before it answers the same question.
+"""How a question is put to a judge, with examples, and how its answer is matched to the item's labels.
 
-An [`Example`] is a response with a human label. [`FewShot`] holds many examples and selects a few per item:
+A judge that writes text sees the labels themselves. A one-token judge requires labels of one token each: single ASCII
+characters are read as they are; all other labels are lettered A, B, C ... in the question and the letter is read,
+because few vocabularies have a token for every emoji or ideograph.
+
+Options are shuffled deterministically per (item, target, judge) to cancel position bias. The order is part of the
+question, at the end of the prompt, and the answer is mapped back to its label. Grades that are answered directly keep
+their order: single-character labels, and numbers in text replies.
+
+Replies are matched strictly. Case, quotes, full stops and underscores are ignored, "true" means yes, and "N/A" means
+the abstaining option if the item has exactly one. Any other reply is no answer.
+
+Few-shot examples are labelled answers to a question, shown to a judge before it answers the same question. An
+[`Example`] is a response with a human label. [`FewShot`] holds many examples and selects a few per item:
 
 - Only examples of the same question (equal text or item id) are used.
 - Labels are balanced, so that no answer looks more likely than the others.
@@ -19,19 +31,151 @@ without this section.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
-from checklist_rewards.chat import completion_text, prompt_text
-from checklist_rewards.checklists import Checklist, ChecklistItem, content_hash
+from checklist_rewards.chat import completion_text, prompt_text, strip_thinking
+from checklist_rewards.checklists import NO, YES, Checklist, ChecklistItem, content_hash
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.files.rows import Row, read_rows
-from checklist_rewards.judges.answers import named
 from checklist_rewards.prompts import fence
+from checklist_rewards.scores.scales import ONE_TOKEN_STEPS
 from checklist_rewards.validation import string, whole_number
+
+_AROUND = " \t\r\n*_\"'`“”‘’.,:;!()[]"
+_YES_NO = {YES: YES, NO: NO}
+_SYNONYMS = {"true": YES, "false": NO}
+_ABSTAINING = ("n/a", "na", "not applicable", "cannot assess", "can't assess")
+_ANNOUNCED = re.compile(r"\A[\s*_]*(?:the |my |final )*answer(?: is)?[\s*_]*[:,]?[\s*_]*(?=\S)", re.IGNORECASE)
+_ENDS = r"(?:[.,;:!](?!\d)|[\n—–]|\Z)"
+
+
+def in_order(item: ChecklistItem, target: str, judge: str, *, lettered: bool = False) -> tuple[str, ...]:
+    """The labels of an item in the order shown to a judge; see the module docstring.
+
+    Args:
+        item ([`ChecklistItem`]):
+            Item to answer.
+        target (`str`):
+            Text under judgement.
+        judge (`str`):
+            Name of the judge.
+        lettered (`bool`, *optional*, defaults to `False`):
+            Whether the judge answers with the letter in front of a label.
+
+    Returns:
+        `tuple[str, ...]`: All labels of the item.
+    """
+    labels = tuple(item.values)
+    grades = all(label.isdecimal() for label, value in item.values.items() if value is not None)
+    if item.options is None or _single(labels) or (grades and not lettered):
+        return labels
+    seed = content_hash(item.question, target, judge)
+    return tuple(sorted(labels, key=lambda label: content_hash(seed, label)))
+
+
+def question_for_words(item: ChecklistItem, labels: Sequence[str] | None = None) -> str:
+    """The question for a judge that writes text, with the possible answers in the order of `labels`."""
+    if item.options is None:
+        return item.question
+    labels = tuple(item.values) if labels is None else labels
+    # A comma inside a label would make a comma-separated list ambiguous.
+    answers = "".join(f"\n- {label}" for label in labels) if "," in "".join(labels) else f" {', '.join(labels)}"
+    return f"{item.question}\n\nPossible answers:{answers}{when_to_abstain(item)}"
+
+
+def question_for_reads(item: ChecklistItem, target: str, judge: str) -> tuple[str, dict[str, str]]:
+    """The question for a one-token judge, and a mapping from answer tokens to labels."""
+    if item.options is None:
+        return item.question, _YES_NO
+    labels = in_order(item, target, judge, lettered=True)
+    if _single(labels):
+        return question_for_words(item, labels), {label: label for label in labels}
+    label_of_letter = dict(zip(ascii_uppercase, labels, strict=False))
+    lines = "\n".join(f"{letter}. {label}" for letter, label in label_of_letter.items())
+    return f"{item.question}\n\nPossible answers:\n{lines}{when_to_abstain(item)}", label_of_letter
+
+
+def check_readable(item: ChecklistItem, where: str) -> None:
+    """Raise [`ChecklistError`], starting with `where`, for an item that cannot be answered with one token."""
+    check_askable(item, where)
+    if item.options is not None and len(item.options) > ONE_TOKEN_STEPS:
+        raise ChecklistError(
+            f"{where}, item {item.id} ({item.question!r}): {len(item.options)} options are too many for a one-token "
+            f"read, which allows {ONE_TOKEN_STEPS}; set use_logprobs=False for any number."
+        )
+
+
+def check_askable(item: ChecklistItem, where: str) -> None:
+    """Raise [`ChecklistError`], starting with `where`, for an item with a code check, which no model answers."""
+    if item.check is not None:
+        raise ChecklistError(
+            f"{where}, item {item.id} ({item.question!r}): it has a code check, but this judge only asks a model."
+        )
+
+
+def named(answer: Any, item: ChecklistItem) -> str | None:
+    """The label that an answer names, such as the value of "answer" in a JSON reply; None if it is not a label."""
+    labels = list(item.values)
+    if isinstance(answer, bool):
+        answer = str(answer)
+    elif isinstance(answer, int):
+        answer = str(answer)  # a number with hundreds of digits does not fit a float
+    elif isinstance(answer, float):
+        answer = f"{answer:g}"
+    if not isinstance(answer, str):
+        return None
+    if answer in labels:
+        return answer
+    word = _plain(answer)
+    matching = [label for label in labels if _plain(label) == word]
+    if len(matching) == 1:
+        return matching[0]
+    if item.options is None:
+        return _SYNONYMS.get(word)
+    abstaining = [option.label for option in item.options if option.na]
+    return abstaining[0] if len(abstaining) == 1 and word in _ABSTAINING and not matching else None
+
+
+def leading_label(reply: str, item: ChecklistItem) -> str | None:
+    """The label at the start of a free-text reply, ignoring thinking; None if the reply starts with no label.
+
+    Punctuation must follow the label: "No. It never says yes." gives no, "Yes and no" gives None.
+    """
+    text = _ANNOUNCED.sub("", strip_thinking(reply)).strip()
+    label = named(text, item)
+    if label is not None:
+        return label
+    # Longest label first, because "not at all" also starts with "not".
+    for label in sorted(item.values, key=len, reverse=True):
+        if re.match(rf"[\s*_\"'`(]*{re.escape(label)}[\s*_\"'`)]*{_ENDS}", text, re.IGNORECASE):
+            return label
+    return None
+
+
+def _single(labels: Sequence[str]) -> bool:
+    """Whether all labels are single ASCII characters, which every tokenizer has, and differ in more than case."""
+    return all(len(label) == 1 and label.isascii() for label in labels) and len(
+        {label.casefold() for label in labels}
+    ) == len(labels)
+
+
+def when_to_abstain(item: ChecklistItem) -> str:
+    """A line that says when to abstain, if the item allows it; otherwise empty."""
+    abstaining = [label for label, value in item.values.items() if value is None]
+    if not abstaining:
+        return ""
+    return f"\n({' or '.join(abstaining)}: only where the question cannot be answered about this response.)"
+
+
+def _plain(text: str) -> str:
+    return text.strip(_AROUND).replace("_", " ").casefold()
+
 
 DEFAULT_SHOTS = 4
 _INTRODUCED = "How the question further down was answered about other responses shows how strictly it is meant."
@@ -86,7 +230,7 @@ class FewShot:
         self._of_id: dict[str, list[Example]] = {}
         for example in self.examples:
             if example.question is not None:
-                self._of_question.setdefault(_plain(example.question), []).append(example)
+                self._of_question.setdefault(_compared(example.question), []).append(example)
             elif example.item is not None:
                 self._of_id.setdefault(example.item, []).append(example)
             else:
@@ -94,7 +238,7 @@ class FewShot:
         self._groups: dict[str, set[str]] = {}
         """Text of an example to the groups it belongs to."""
         for example in self.examples:
-            groups = self._groups.setdefault(_plain(example.target), set())
+            groups = self._groups.setdefault(_compared(example.target), set())
             groups.update(() if example.group is None else (example.group,))
         self._drawn: dict[tuple[str, ...], list[_LabelPool]] = {}
 
@@ -118,11 +262,11 @@ class FewShot:
 
     def chosen(self, item: ChecklistItem, target: str) -> list[tuple[str, Example]]:
         """The examples to show with `item` when judging `target`, each with its label; see the module docstring."""
-        text = _plain(target)
+        text = _compared(target)
         groups = self._groups.get(text)  # None if the target is not an example itself
 
         def allowed(entry: tuple[str, Example]) -> bool:
-            return groups is None or (entry[1].group not in groups and _plain(entry[1].target) != text)
+            return groups is None or (entry[1].group not in groups and _compared(entry[1].target) != text)
 
         pools = [filter(allowed, pool) for pool in self._pools(item)]
         in_turn = (entry for turn in zip_longest(*pools) for entry in turn if entry is not None)
@@ -172,14 +316,14 @@ class FewShot:
         if key not in self._drawn:
             by_label: dict[str, _LabelPool] = {}
             answered: dict[tuple[str, str | None], str] = {}
-            for example in (*self._of_question.get(_plain(item.question), ()), *self._of_id.get(item.id, ())):
+            for example in (*self._of_question.get(_compared(item.question), ()), *self._of_id.get(item.id, ())):
                 label = named(example.label, item)
                 if label is None:
                     raise ChecklistError(
                         f"{example.where}: {example.label!r:.60} is not an answer to {item.question!r:.80}; allowed: "
                         f"{', '.join(item.values)}."
                     )
-                about = (_plain(example.target), example.input)
+                about = (_compared(example.target), example.input)
                 if about not in answered:
                     by_label.setdefault(label, []).append((label, example))
                 if answered.setdefault(about, label) != label:
@@ -258,5 +402,5 @@ def _text(value: Any, what: str, where: str) -> str | None:
     return value
 
 
-def _plain(text: str) -> str:
+def _compared(text: str) -> str:
     return " ".join(text.split()).casefold()

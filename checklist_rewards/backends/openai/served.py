@@ -1,0 +1,179 @@
+"""What a running server reports: the model that it serves, and its prefix cache.
+
+[`served_card`] also compares what the replicas report. [`PrefixCache`] counts the prompt tokens that a vLLM server
+took from its prefix cache, using the counters of its `/metrics`: vLLM reports cached tokens in a response only if it
+was started with `--enable-prompt-tokens-details`, and for a list of prompts only those of the last one. The counters
+of `/metrics` include the traffic of other clients. So they are read before and after a call, and used only if the
+number of tokens in between is exactly that of the call's prompts. Otherwise the number is unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from checklist_rewards.backends.openai.client import Connection
+from checklist_rewards.backends.openai.wire import NOT_SERVED, Failure
+from checklist_rewards.errors import ModelError, NoServerError
+
+logger = logging.getLogger(__name__)
+
+_SHOWN_MODELS = 8
+_SAME = ("root", "parent", "max_model_len")
+"""What replicas of one model have in common, if they report it."""
+
+
+async def served_card(connection: Connection, model: str) -> dict[str, Any]:
+    """The server's description of the model; empty if the server does not list its models.
+
+    A replica that does not respond is used as soon as it does, if it then reports the same as the others.
+
+    Raises:
+        ModelError: If no server responds, if one does not accept the API key or does not serve `model`, or if replicas
+            serve different models.
+    """
+    places = range(len(connection.addresses))
+    responses = await asyncio.gather(*(connection.get("/models", "data", place) for place in places))
+    cards: dict[str, dict[str, Any]] = {}
+    absent: list[str] = []
+    why: Failure | None = None
+    for address, response in zip(connection.addresses, responses, strict=True):
+        if not isinstance(response, Failure):
+            cards[address] = _card(response, model, address)
+        elif response.status in NOT_SERVED:
+            cards[address] = {}
+        elif response.status in (401, 403):
+            raise ModelError(f"the server at {address} does not accept the API key ({response.unanswered}).")
+        else:
+            absent.append(address)
+            why = why or response
+    if why is not None and not cards:
+        raise NoServerError(
+            f"no OpenAI-compatible server responds at {connection.address} ({why.unanswered}); give another base_url, "
+            f"or start a server with: vllm serve {model}"
+        )
+    if absent:
+        logger.warning("no server responds at %s; the run starts with the other replicas.", ", ".join(absent))
+    usual = Counter(map(_identity, cards.values())).most_common(1)[0][0]
+    card = next(card for card in cards.values() if _identity(card) == usual)
+
+    def check(response: dict[str, Any], address: str = "it") -> str | None:
+        try:
+            found = _card(response, model, address)
+        except ModelError as error:
+            return str(error)
+        return _difference(found, card, address)
+
+    for address, found in cards.items():
+        if (complaint := _difference(found, card, address)) is not None:
+            raise ModelError(f"all replicas must serve the same model; {complaint}.")
+    connection.check = check
+    return card
+
+
+def _card(response: dict[str, Any], model: str, address: str) -> dict[str, Any]:
+    """The description of the model in a list of models. Raises [`ModelError`] if it is missing."""
+    cards = {card.get("id"): card for card in response["data"] if isinstance(card, dict)}
+    if not cards:
+        return {}  # some proxies return an empty list
+    if model not in cards:
+        names = [str(name) for name in cards]
+        more = f" and {len(names) - _SHOWN_MODELS} more" if len(names) > _SHOWN_MODELS else ""
+        raise ModelError(f"the server at {address} serves {names[:_SHOWN_MODELS]}{more}, not {model!r}.")
+    return cards[model]
+
+
+def _identity(card: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(str(card.get(name)) for name in _SAME)
+
+
+def _difference(card: dict[str, Any], usual: dict[str, Any], address: str) -> str | None:
+    """How a replica differs from the others, in words. None if it does not."""
+    for name in _SAME:
+        if card.get(name) != usual.get(name):
+            return f"the server at {address} reports {name} {card.get(name)!r}, the others {usual.get(name)!r}"
+    return None
+
+
+_COUNTER = re.compile(r"^vllm:prefix_cache_(queries|hits)(?:_total)?(?:\{.*\})? ([0-9.e+]+)$", re.M)
+_LOOKS, _PAUSE = 3, 0.05
+"""How often to read the counters, and the seconds between. The server updates them after it has sent its answers."""
+_MISSES = 3
+"""Calls in a row without a usable answer of `/metrics`, after which it is not requested again."""
+
+
+class Counts(NamedTuple):
+    """Prompt tokens of all engines since the start of the server: all (`queries`), and those cached (`hits`)."""
+
+    queries: float
+    hits: float
+
+
+class PrefixCache:
+    """The prefix cache of a vLLM server or of its replicas. The counters are not requested again if no replica has
+    them, or after several calls in a row in which they were not reported or did not change.
+
+    Args:
+        connection ([`Connection`]): The connection to the server. Its addresses end in "/v1".
+    """
+
+    def __init__(self, connection: Connection):
+        self.connection = connection
+        self._counts = True
+        self._misses = 0
+
+    async def counts(self) -> Counts | None:
+        """Read the counters, added up over all replicas. None if a replica has none."""
+        if not self._counts or not self.connection.is_whole:
+            return None
+        texts = await self.connection.texts("/metrics")
+        counts = [counts_in(text or "") for text in texts]
+        found = [count for count in counts if count is not None]
+        if None in texts:
+            self._missed()
+        elif not found:
+            self._counts = False
+        return _total(found) if len(found) == len(counts) else None
+
+    async def computed(self, before: Counts | None, prompt_tokens: int) -> int | None:
+        """The number of prompt tokens of a call that were not in the cache. None if unknown.
+
+        Args:
+            before ([`Counts`]): The result of [`counts`] before the call.
+            prompt_tokens (`int`): The tokens of all prompts of the call.
+        """
+        for look in range(_LOOKS):
+            after = None if before is None else await self.counts()
+            if before is None or after is None:
+                return None
+            queries = after.queries - before.queries
+            if queries == prompt_tokens:
+                self._misses = 0
+                return prompt_tokens - int(after.hits - before.hits)
+            if queries > prompt_tokens:
+                return None  # requests of another client, or requests that were sent twice
+            if look < _LOOKS - 1:
+                await asyncio.sleep(_PAUSE)
+        if queries == 0:  # the counters are late, or the prefix cache is disabled
+            self._missed()
+        return None
+
+    def _missed(self) -> None:
+        self._misses += 1
+        self._counts = self._misses < _MISSES
+
+
+def _total(counts: Sequence[Counts]) -> Counts:
+    return Counts(sum(count.queries for count in counts), sum(count.hits for count in counts))
+
+
+def counts_in(metrics: str) -> Counts | None:
+    """Parse the counters from Prometheus' text format. None if they are missing."""
+    totals: dict[str, float] = {}
+    for name, value in _COUNTER.findall(metrics):
+        totals[name] = totals.get(name, 0.0) + float(value)
+    return Counts(totals["queries"], totals["hits"]) if totals.keys() == {"queries", "hits"} else None

@@ -1,0 +1,418 @@
+"""Requests, replies and failures of OpenAI-compatible servers as JSON. Pure functions.
+
+Each kind of [`Failure`] has a reason, which becomes the reason of the unanswered read: `too_long`, `refused`,
+`not_json` (a web page with status 200), `error_body` (an error with status 200), `empty_choices`, `timeout`, and
+`backend_error: ...` for all others.
+
+A server that tokenizes chat messages itself converts `<|im_end|>`, `[INST]` or `<think>` in the text of a message to
+the control token of that name. A policy could thus end the judge's user message and write the judge's answer, which is
+a reward hack. (Engines that receive token ids are not affected: `backends/tokens.py` never creates a control token
+from data.) [`neutral`] inserts a zero-width space after the first character of every such string. The text looks the
+same, but the tokenizer does not find a control token.
+
+The control strings of the common chat formats are built in: `<|name|>` and `<｜name｜>`, names with an underscore in
+angle brackets (`<start_of_turn>`), the short ones (`<s>`, `</s>`, `<bos>`, `<think>`), and the bracketed ones of
+Llama 2, Mistral, GLM, EXAONE and MiniMax. If the model's tokenizer can be loaded, its special tokens are added.
+
+In a chat request, a label read is one token with the log-probabilities of the twenty most likely tokens. P(label) is
+the sum over all forms of the label among them ("Yes", " yes", "YES"). A label that is not among them counts as 0; its
+probability is at most that of the last one. The label mass, which the judge compares with its minimum, is therefore
+never overestimated. If a server returns no log-probabilities, the label is the word that the model wrote.
+
+Features that a server does not support are omitted from its requests; `without` contains their names ([`FEATURES`]).
+Control strings in messages are neutralized ([`neutral`]), except in the system message, which this package writes.
+
+In a list of prompts, many reads are one `/v1/completions` request, as supported by vLLM. Prompts are sent as token
+ids. With `logprob_token_ids`, vLLM returns the exact log-probabilities of the given tokens. They are keyed by token
+id, because different tokens may have the same text ("yes" and " yes").
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from checklist_rewards.backends.base import LabelRead, Message, Messages, Reply, Sampling
+from checklist_rewards.backends.reads import Answer, logsumexp
+from checklist_rewards.backends.tokens import THINKING_TOKENS, WORD_TOKENS, encodable, thinks
+from checklist_rewards.chat import strip_thinking
+from checklist_rewards.scores.reasons import Reason, Unanswered
+
+RATE_LIMITED = 429
+_RETRIED = (408, 409, RATE_LIMITED)
+UNAVAILABLE = (0, RATE_LIMITED, 502, 503, 504)
+"""Statuses of a server that takes no requests at present, whatever they contain. 0 is a server that did not answer."""
+NOT_SERVED = (404, 405, 501)
+"""Statuses of a path that the server does not have."""
+_FATAL = (401, 402, 403, *NOT_SERVED)
+_ABOUT_PROMPT = (Reason.TOO_LONG, Reason.REFUSED)
+_LONG = re.compile(r"context.{0,9}(length|window|size)|maximum.{0,40}tokens|(prompt|input).{0,20}too long", re.I)
+_REFUSED = re.compile(r"content.?(filter|policy|management)|moderation|flagged", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a request failed."""
+
+    unanswered: Unanswered
+    """Why the reads of the request are unanswered."""
+    retry: bool = False
+    """Whether a retry of the request may succeed."""
+    down: bool = False
+    """Whether the server or a proxy does not work. The breaker counts these failures."""
+    wait: float | None = None
+    """Seconds to wait, as requested by the server."""
+    status: int = 200
+    message: str = ""
+    """The server's own message; "" if there is none."""
+    fatal: bool = False
+    """Whether all other requests would fail too, for example because of a wrong key or an unknown model."""
+
+    @property
+    def bad_request(self) -> bool:
+        """Whether the server rejected the request for a reason other than the content of the prompt, as far as
+        known."""
+        return 400 <= self.status < 500 and not self.retry and self.unanswered.reason not in _ABOUT_PROMPT
+
+
+def no_connection(error: Exception) -> Failure:
+    """The failure for a connection that was refused, reset, or closed before the response."""
+    detail = textwrap.shorten(str(error), 200, placeholder=" …") or "no answer"
+    return Failure(Unanswered(Reason.BACKEND_ERROR, f"connection failed ({detail})"), retry=True, down=True, status=0)
+
+
+def timed_out() -> Failure:
+    """The failure for a request without a response in time."""
+    return Failure(Unanswered(Reason.TIMEOUT), retry=True, down=True, status=0)
+
+
+def answer_of(status: int, headers: Mapping[str, str], content: bytes, key: str | None) -> dict[str, Any] | Failure:
+    """Parse a response: its JSON object, in which `key` contains the answers, or the failure."""
+    if status >= 300:
+        return _refusal(status, headers, content)
+    try:
+        body = json.loads(content)
+    except ValueError:
+        return Failure(Unanswered(Reason.NOT_JSON), retry=True, down=True)
+    if key is None and isinstance(body, dict):
+        return body
+    entries = body.get(key) if isinstance(body, dict) else None
+    # The answers of decisions are a list or an object, depending on the protocol.
+    if (isinstance(entries, list) and (entries or key != "choices")) or (
+        isinstance(entries, dict) and key == "answers"
+    ):
+        return body
+    if entries == [] and not body.get("error"):
+        return Failure(Unanswered(Reason.EMPTY_CHOICES), retry=True)
+    error = body.get("error") if isinstance(body, dict) else None
+    code = error.get("code") if isinstance(error, dict) else None
+    return Failure(Unanswered(Reason.ERROR_BODY), retry=code not in (400, *_FATAL), down=code != RATE_LIMITED)
+
+
+def _refusal(status: int, headers: Mapping[str, str], content: bytes) -> Failure:
+    message = _message(content)
+    why = Unanswered(Reason.BACKEND_ERROR, f"status {status}: {message}")
+    if status in _RETRIED or (status >= 500 and status not in NOT_SERVED):
+        down = status not in (409, RATE_LIMITED)
+        return Failure(why, retry=True, down=down, wait=_wait(headers), status=status, message=message)
+    if status == 413 or _LONG.search(message):
+        return Failure(Unanswered(Reason.TOO_LONG), status=status, message=message)
+    if _REFUSED.search(message):
+        return Failure(Unanswered(Reason.REFUSED), status=status, message=message)
+    return Failure(why, status=status, message=message, fatal=status in _FATAL)
+
+
+def _message(content: bytes) -> str:
+    text = content.decode(errors="replace")
+    try:
+        body = json.loads(text)
+        error = body.get("error", body)
+        text = str(error.get("message") or error.get("detail") or text) if isinstance(error, dict) else str(error)
+        details = body.get("errors")  # a reward server returns one error per row
+        if details and isinstance(details, list):
+            text = str(details[0].get("message") or text)
+    except (ValueError, AttributeError):
+        pass
+    return textwrap.shorten(text, 300, placeholder=" …") or "no message"
+
+
+def _wait(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait according to `Retry-After-Ms` or `Retry-After` (a number or a date)."""
+    try:
+        if "retry-after-ms" in headers:
+            return max(0.0, float(headers["retry-after-ms"]) / 1000)
+        value = headers.get("retry-after")
+        if value is None:
+            return None
+        try:
+            return max(0.0, float(value))
+        except ValueError:
+            return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError):
+        return None
+
+
+ZERO_WIDTH = "\u200b"
+
+_SHORT = "s|bos|eos|pad|unk|mask|cls|sep|sop|eop|eod|eot|eom|image|video|audio|think|thinking|thought|answer|tools?"
+_BRACKETED = (
+    "g?MASK|sMASK|sop|INST|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|SYSTEM_PROMPT|MODEL_SETTINGS|ARGS|"
+    "CALL_ID|THINK|IMG|IMG_BREAK|IMG_END|AUDIO|BEGIN_AUDIO|PREFIX|MIDDLE|SUFFIX|BOS|EOS|PAD|UNK|CLS|SEP"
+)
+_ANGLE = (
+    r"[|｜][^\s<>\u200b]"  # <|im_end|>, <｜Assistant｜>, Gemma 4's <|turn>
+    r"|[^\s<>|｜\u200b]{1,64}+[|｜]>"  # Gemma 4's <turn|>
+    r"|/?[A-Za-z][^\W_]*+_\w*+>"  # <start_of_turn>, </tool_call>
+    rf"|(?i:/?(?:{_SHORT})>|SPECIAL\d+>|unused\d+>|(?:seed|ds):\w+>|<?/?SYS>>)"
+)
+# Only the first character is matched, so that overlapping strings are all found.
+_CONTROLS = {
+    "<": re.compile(rf"<(?={_ANGLE})"),
+    "[": re.compile(rf"\[(?i:(?=/?(?:{_BRACKETED})\]|\|\w{{1,32}}\|\]|e~\[))"),
+    "]": re.compile(r"\](?=~!?b[\[\]])"),
+}
+
+
+def neutral(text: str, also: Iterable[str] = ()) -> str:
+    """Insert a zero-width space after the first character of every control string.
+
+    Args:
+        text (`str`): Any text.
+        also (iterable of `str`, *optional*): Additional control strings, such as a tokenizer's special tokens.
+
+    >>> neutral("Fine.<|im_end|>").encode("ascii", "backslashreplace")
+    b'Fine.<\\\\u200b|im_end|>'
+    """
+    for first, control in _CONTROLS.items():
+        if first in text:
+            text = control.sub(first + ZERO_WIDTH, text)
+    for string in also:
+        if len(string) > 1:
+            text = text.replace(string, string[0] + ZERO_WIDTH + string[1:])
+    return text
+
+
+FEATURES = {
+    "no_thinking": re.compile(r"chat_template_kwargs|enable_thinking", re.I),
+    "schema": re.compile(r"response_format|json_?schema|schema|structured|guided|grammar", re.I),
+    "logprobs": re.compile(r"logprob", re.I),
+    "max_tokens": re.compile(r"max_completion_tokens", re.I),
+    "temperature": re.compile(r"temperature", re.I),
+    "top_p": re.compile(r"top_p", re.I),
+    "seed": re.compile(r"\bseed\b", re.I),
+}
+"""Features that a server may not support, and how its error message names them."""
+_NO_THINKING = {"enable_thinking": False}
+_KEYS = {"schema": "response_format", "no_thinking": "chat_template_kwargs"}
+_UNNAMED = ("no_thinking", "schema", "logprobs")
+"""The features to omit, in this order, if the error message names none."""
+_BROKEN_OFF = ("abort", "aborted", "cancelled", "error")
+TOP = 20
+_WORD = re.compile(r"[^\w]*(\w+)[^\w]*(?:[.,:;!\n].*)?", re.DOTALL)
+_SPACE = "▁Ġ \t\n"
+
+
+def refused_by(model: str) -> frozenset[str]:
+    """The features that are known to be unsupported for `model`. OpenAI's reasoning models ignore sampling parameters,
+    return no log-probabilities, and count thinking as completion tokens."""
+    return frozenset({"logprobs", "max_tokens", "temperature", "top_p"} if thinks(model) else ())
+
+
+def suspects(failure: Failure, sent: Sequence[str], without: frozenset[str]) -> frozenset[str]:
+    """The features to omit after a bad request: those named in the error message, or else the least common one."""
+    remaining = [feature for feature in sent if feature not in without]
+    named = [feature for feature in remaining if FEATURES[feature].search(failure.unanswered)]
+    return frozenset(named or [feature for feature in remaining if feature in _UNNAMED][:1])
+
+
+def label_body(
+    model: str, messages: Messages, without: frozenset[str], controls: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Create a request for one label, with thinking disabled in the chat template. `controls` are additional control
+    strings to neutralize."""
+    body = _body(model, messages, WORD_TOKENS if "logprobs" in without else 1, without, controls)
+    if "logprobs" not in without:
+        body |= {"logprobs": True, "top_logprobs": TOP}
+    if "no_thinking" not in without:
+        body["chat_template_kwargs"] = _NO_THINKING
+    return body | _sampled(Sampling(), without)
+
+
+def reply_body(
+    model: str,
+    messages: Messages,
+    sampling: Sampling,
+    n: int,
+    room: int,
+    without: frozenset[str],
+    controls: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Create a request for `n` replies of at most `room` tokens."""
+    body = _body(model, messages, min(room, sampling.max_tokens), without, controls)
+    body |= _sampled(sampling, without) | ({"n": n} if n > 1 else {})
+    if sampling.schema is not None and "schema" not in without:
+        schema = {"name": "reply", "schema": json.loads(sampling.schema)}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return body
+
+
+def features(body: dict[str, Any]) -> list[str]:
+    """The [`FEATURES`] that a request uses."""
+    return [feature for feature in FEATURES if _KEYS.get(feature, feature) in body]
+
+
+def label_of(choice: Any, labels: Sequence[str]) -> LabelRead:
+    """Parse the label in an answer."""
+    if (reason := broken_off(choice)) is not None:
+        return LabelRead(None, reason)
+    likely = _likely(choice)
+    if likely:
+        forms = [[p for token, p in likely if _same(token, label)] for label in labels]
+        return LabelRead(tuple(min(0.0, logsumexp(form)) for form in forms), exact=False)
+    text, missing = _text(choice)
+    if text is None:
+        return LabelRead(None, missing)
+    word = _WORD.fullmatch(strip_thinking(text).strip())
+    answer = next((label for label in labels if word and _same(word[1], label)), None)
+    if answer is None and not strip_thinking(text).strip():
+        return LabelRead(None, _without_text(choice))
+    return LabelRead(None, None if answer else Unanswered(Reason.OFF_LABEL), answer)
+
+
+def reply_of(choice: Any) -> Reply:
+    """Parse the text of an answer."""
+    text, missing = _text(choice)
+    finish = choice.get("finish_reason") if isinstance(choice, dict) else None
+    return Reply(text, finish, missing, thought=_thought(choice))
+
+
+def _thought(choice: Any) -> str | None:
+    """The thought that the server has parsed out of an answer."""
+    message = choice.get("message") if isinstance(choice, dict) else None
+    parsed = [message.get(key) for key in ("reasoning_content", "reasoning")] if isinstance(message, dict) else []
+    return next((text for text in parsed if isinstance(text, str) and text), None)
+
+
+def broken_off(choice: Any) -> Unanswered | None:
+    """The reason if the server did not finish the answer (for example, an aborted request), else None."""
+    finish = choice.get("finish_reason") if isinstance(choice, dict) else None
+    if finish not in _BROKEN_OFF:
+        return None
+    return Unanswered(Reason.BACKEND_ERROR, f"the server ended the answer with {finish!r}")
+
+
+def choices_of(body: dict[str, Any]) -> list[Any]:
+    """The choices of a response, ordered by index."""
+    choices = [choice for choice in body["choices"] if isinstance(choice, dict)]
+    return sorted(choices, key=lambda choice: choice.get("index") or 0)
+
+
+def usage_of(body: dict[str, Any]) -> tuple[int, int | None, int]:
+    """The number of prompt tokens, of cached prompt tokens (None if not reported), and of completion tokens."""
+    usage = body.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
+    details = usage.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    return usage.get("prompt_tokens") or 0, cached, usage.get("completion_tokens") or 0
+
+
+def _body(
+    model: str, messages: Messages, tokens: int, without: frozenset[str], controls: Sequence[str]
+) -> dict[str, Any]:
+    chat = [{**message, "content": _content(message, controls)} for message in messages]
+    if "max_tokens" in without:
+        return {"model": model, "messages": chat, "max_completion_tokens": tokens + THINKING_TOKENS}
+    return {"model": model, "messages": chat, "max_tokens": tokens}
+
+
+def _content(message: Message, controls: Sequence[str]) -> str:
+    text = encodable(message["content"])
+    return text if message["role"] == "system" else neutral(text, controls)
+
+
+def _sampled(sampling: Sampling, without: frozenset[str]) -> dict[str, Any]:
+    parameters: dict[str, Any] = {"temperature": sampling.temperature}
+    if sampling.temperature:
+        parameters |= {"top_p": sampling.top_p, "seed": sampling.seed}
+    return {name: value for name, value in parameters.items() if name not in without}
+
+
+def _likely(choice: Any) -> list[tuple[str, float]]:
+    """The most likely first tokens with their log-probabilities. Empty if they are missing or invalid."""
+    try:
+        top = choice["logprobs"]["content"][0]["top_logprobs"]
+        tokens = [(str(entry["token"]), float(entry["logprob"])) for entry in top]
+    except (KeyError, IndexError, TypeError, ValueError):
+        return []
+    return [] if any(math.isnan(p) or p > 0.01 for _, p in tokens) else tokens
+
+
+def _same(token: str, label: str) -> bool:
+    return token.strip(_SPACE).casefold() == label.casefold()
+
+
+def _text(choice: Any) -> tuple[str | None, Unanswered | None]:
+    """The text of an answer, or the reason why it is missing."""
+    message = choice.get("message") if isinstance(choice, dict) else None
+    if not isinstance(message, dict):
+        return None, Unanswered(Reason.ERROR_BODY)
+    if (reason := broken_off(choice)) is not None:
+        return None, reason
+    finish = choice.get("finish_reason")
+    if message.get("refusal") or finish == "content_filter":
+        return None, Unanswered(Reason.REFUSED)
+    text = message.get("content")
+    if text or (text == "" and finish != "length"):
+        return str(text), None
+    return None, _without_text(choice)
+
+
+def _without_text(choice: Any) -> Unanswered:
+    if choice.get("finish_reason") == "length":
+        return Unanswered(Reason.CUT_OFF)
+    took = "the server took the whole reply for a thought (its reasoning parser)" if _thought(choice) else ""
+    return Unanswered(Reason.NULL_CONTENT, took)
+
+
+NO_TOKENS = Unanswered(Reason.BACKEND_ERROR, "the server gave no log-probability of the label")
+
+
+def list_body(model: str, prompts: Sequence[Sequence[int]], ids: Sequence[int]) -> dict[str, Any]:
+    """Create a request for one token after each of `prompts`."""
+    return {
+        "model": model,
+        "prompt": [list(prompt) for prompt in prompts],
+        "max_tokens": 1,
+        "temperature": 0,
+        "logprobs": 1,
+        "logprob_token_ids": list(ids),
+        "return_tokens_as_token_ids": True,
+    }
+
+
+def list_answers(choices: Sequence[Any], ids: Sequence[int], count: int) -> list[Answer | None]:
+    """Parse the answers to `count` prompts by their index in the response. An answer that is missing or duplicated
+    is None."""
+    by_index: dict[int, list[Any]] = {}
+    for choice in choices:
+        if isinstance(choice, dict):
+            by_index.setdefault(choice.get("index", -1), []).append(choice)
+    return [_answer(by_index[place][0], ids) if len(by_index.get(place, ())) == 1 else None for place in range(count)]
+
+
+def _answer(choice: dict[str, Any], ids: Sequence[int]) -> Answer:
+    if (reason := broken_off(choice)) is not None:
+        return reason
+    try:
+        top = choice["logprobs"]["top_logprobs"][0]
+        logprobs = {token: float(top[f"token_id:{token}"]) for token in ids}
+    except (KeyError, IndexError, TypeError, ValueError):
+        return NO_TOKENS
+    return NO_TOKENS if any(math.isnan(value) for value in logprobs.values()) else logprobs

@@ -1,0 +1,751 @@
+"""Judges that write their answers: one item with its reason, a whole checklist, or a grade of the text.
+
+If a reply cannot be parsed, the model receives the complaint and can revise its reply. If no reply is usable, or the
+engine gave none, the outcome is [`Lost`] with the reason. With several samples per prompt, each is parsed on its own
+and none is revised: the usable ones vote.
+
+The [`ReasonedJudge`] makes one call per item, answered in words, optionally with reasoning. With `reasoning`, the
+judge writes its reasoning before the answer, as JSON, so that the answer can follow from it. Otherwise it replies with
+the label only. There are no probabilities, unless several samples vote.
+
+With `samples=k`, every item is sampled k times and the most frequent label is the answer (maj@k as in TICK,
+arXiv:2410.03608 section 3.2). The fraction of replies with a label is its probability, so soft scores average over the
+samples, as in RLCF. A reply that cannot be parsed has no vote and is kept among the votes, as in a panel (`panel.py`).
+Among equally frequent labels, the one nearest to the mean of the votes wins, and of two equally near ones (yes and no)
+the one that is worse for the target. If one of them is an abstention, the item is unanswered("tie") and the
+probabilities are kept.
+
+A single reply that cannot be parsed is requested again up to two times with the complaint. Then the item is
+unanswered("unparsable"), or unanswered("cut_off") if the reply reached its token limit.
+
+The [`QualityJudge`] answers every question with a short justification, then grades from 1 to 5.
+
+It extends the batch judge. The grade depends on all answers, so a reply with a missing answer or without a grade is
+requested again as a whole. If no reply is complete, the valid part of the last one counts: its answers become verdicts
+and its grade the `quality` of the score; the rest is unanswered or None.
+
+The [`BatchJudge`] answers a whole checklist in one call. The questions of a target are numbered 1 to n in one prompt;
+the reply is JSON with one answer per number. Answers are matched to questions by number only, so the numbers are
+validated first:
+
+- If an index is below 1, or an index is missing while another is out of range or duplicated, the reply is misnumbered.
+  It is discarded and requested again with the reason.
+- Otherwise, every valid answer counts. Questions that are missing, have two different answers, or an answer that is
+  not a label ("N/A" for an item without abstention) are asked again in a call of their own, numbered from 1.
+
+Questions still without an answer are unanswered("missing") or unanswered("unparsable"). A reply that cannot be parsed
+affects only its own questions.
+
+One call per checklist is cheaper than one per item, but the questions influence each other, and changing one word of a
+question changes the prompt of all. Models miscount long lists, so a checklist of more than [`MAX_QUESTIONS`] is
+divided into calls of about equal length.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from checklist_rewards.backends import Backend, Engine, Messages, Progress, Reply, Sampling
+from checklist_rewards.checklists import ChecklistItem
+from checklist_rewards.errors import GenerationError
+from checklist_rewards.files.store import Key, Store
+from checklist_rewards.judges.base import Paid, Read, Receipt
+from checklist_rewards.judges.budget import Meter, prompt_key
+from checklist_rewards.judges.questions import (
+    FewShot,
+    check_askable,
+    in_order,
+    leading_label,
+    named,
+    question_for_words,
+)
+from checklist_rewards.prompts import PromptTemplate, chat_messages, load_prompt
+from checklist_rewards.replies import NoReply, extract_json, sample_values, with_complaint
+from checklist_rewards.scores import BEST_QUALITY, LEAST_QUALITY, Verdict
+from checklist_rewards.scores.reasons import Reason, Unanswered
+
+BATCH_PROMPT = "judges/batch"
+_MISSING = Unanswered(Reason.MISSING)
+REASONING = "reasoning"
+DEFAULT_MAX_TOKENS = 4096
+MAX_QUESTIONS = 25
+"""Most questions of a call."""
+_ROUNDS = 3
+"""Maximum calls per target, not counting repetitions of unusable replies: one, and two for missing answers."""
+_LIST_FORM = (
+    "There are {count} questions, numbered from 1. Reply with a JSON object only, with one entry per question under "
+    "its own number, in order:\n{example}"
+)
+
+
+@dataclass(slots=True)
+class Answers:
+    """A parsed reply, by question index from 0."""
+
+    labels: dict[int, str] = field(default_factory=dict)
+    reasoning: dict[int, str] = field(default_factory=dict)
+    refused: dict[int, str] = field(default_factory=dict)
+    """Why an answer was rejected."""
+    grade: int | None = None
+
+
+class BatchJudge(Paid):
+    """Answers the checklist of a target in one call.
+
+    Args:
+        model, backend, base_url:
+            Judge model, as in [`Engine`].
+        prompt (`str`, `Path` or [`PromptTemplate`], *optional*, defaults to `"judges/batch"`):
+            Prompt with `{checklist}`. The reply format is appended automatically.
+        reasoning (`bool`, *optional*, defaults to `False`):
+            Whether to request a short reason before every answer.
+        temperature (`float`, *optional*, defaults to `0.0`):
+            Sampling temperature.
+        max_tokens (`int`, *optional*, defaults to `4096`):
+            Maximum number of tokens per reply.
+        seed (`int`, *optional*, defaults to `0`):
+            Random seed of the sampling.
+        store ([`Store`], *optional*):
+            Store for the replies.
+    """
+
+    default_prompt = BATCH_PROMPT
+    max_questions: int | None = MAX_QUESTIONS
+
+    def __init__(
+        self,
+        model: str | Engine = "pocket",
+        *,
+        backend: str | Backend = "auto",
+        base_url: str | None = None,
+        prompt: str | Path | PromptTemplate | None = None,
+        reasoning: bool = False,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        seed: int = 0,
+        store: Store | None = None,
+    ):
+        self.engine = Engine.of(model, backend, base_url)
+        self.name = self.engine.model
+        self.prompt = load_prompt(self.default_prompt if prompt is None else prompt, "batch")
+        self.reasoning = reasoning
+        self.sampling = Sampling(max_tokens or DEFAULT_MAX_TOKENS, temperature or 0.0, seed=seed)
+        self.store = store
+
+    def check(self) -> None:
+        """Raise [`ModelError`] if the model is not found."""
+        _ = self.engine.identity
+
+    def check_item(self, item: ChecklistItem, where: str) -> None:
+        """Raise [`ChecklistError`], starting with `where`, for an item with a code check."""
+        check_askable(item, where)
+
+    def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
+        """Answer every read, in order. Reads of one `sample` share a call; identical calls are made once."""
+        meter = Meter(self.engine)
+        sheets = _sheets(reads, self.max_questions)
+        first = [self._messages(sheet, sheet.reads) for sheet in sheets]
+        pending = [(sheet, list(range(len(sheet.reads)))) for sheet in sheets]
+        for number in range(_ROUNDS):
+            self._ask(pending, meter, _in_reads(pending, progress) if number == 0 else None)
+            pending = [(sheet, sheet.open) for sheet, _ in pending if sheet.open]
+            if not pending:
+                break
+        verdicts = {place: verdict for sheet in sheets for place, verdict in self._verdicts(sheet)}
+        self._pay(meter.spent, _counts(sheets, first, meter, verdicts))
+        return [verdicts[place] for place in range(len(reads))]
+
+    def form(self, items: Sequence[ChecklistItem]) -> str:
+        """The part of the prompt that describes the reply format."""
+        entry = {"index": 1, **({REASONING: "..."} if self.reasoning else {}), "answer": "yes or no"}
+        return _LIST_FORM.format(count=len(items), example=json.dumps({"answers": [entry]})[:-2] + ", ...]}")
+
+    def schema(self, items: Sequence[ChecklistItem]) -> str:
+        """The JSON schema of a reply about these items."""
+        return json.dumps(object_schema({"answers": answers_schema(items, REASONING if self.reasoning else None)}))
+
+    def read(self, reply: str, items: Sequence[ChecklistItem]) -> Answers:
+        """Parse a reply about these items. Raises [`Unreadable`] if it has no usable answer."""
+        answers = read_answers(json_of(reply), items)
+        if not answers.labels:
+            raise Unreadable("it answers none of the questions by one of their possible answers", answers)
+        return answers
+
+    def _ask(self, pending: Sequence[tuple[_Sheet, Sequence[int]]], meter: Meter, progress: Progress | None) -> None:
+        by_schema: dict[str, list[tuple[_Sheet, Sequence[int]]]] = {}
+        for sheet, indices in pending:
+            schema = self.schema([sheet.reads[index].item for index in indices])
+            by_schema.setdefault(schema, []).append((sheet, indices))
+        for schema, jobs in by_schema.items():
+            reads = [[sheet.reads[index] for index in indices] for sheet, indices in jobs]
+            outcomes = ask_judge(
+                meter.wrapped,
+                [self._messages(sheet, some) for (sheet, _), some in zip(jobs, reads, strict=True)],
+                [partial(self.read, items=[read.item for read in some]) for some in reads],
+                replace(self.sampling, schema=schema),
+                store=self.store,
+                progress=progress,
+            )
+            for (sheet, indices), (outcome,) in zip(jobs, outcomes, strict=True):
+                sheet.take(indices, outcome)
+
+    def _messages(self, sheet: _Sheet, reads: Sequence[Read]) -> Messages:
+        about, items = sheet.reads[0], [read.item for read in reads]
+        user = self.prompt.render(
+            input=about.input,
+            target=about.target,
+            reference=about.reference,
+            history=about.history,
+            checklist=numbered(items, [in_order(item, about.target, self.name) for item in items]),
+        )
+        return chat_messages(self.prompt.system, f"{user}\n\n{self.form(items)}")
+
+    def _verdicts(self, sheet: _Sheet) -> list[tuple[int, Verdict]]:
+        out = []
+        for index, place in enumerate(sheet.places):
+            label, reasoning = sheet.answers.labels.get(index), sheet.answers.reasoning.get(index)
+            lost = None if label is not None else sheet.lost.get(index, _MISSING)
+            verdict = Verdict(None, label, None, lost, reasoning, self.name, "reply", sheet.answers.grade)
+            out.append((place, verdict))
+        return out
+
+
+def numbered(items: Sequence[ChecklistItem], labels: Sequence[Sequence[str]] | None = None) -> str:
+    """The questions as a list numbered from 1, with the possible answers of items that have options.
+
+    Args:
+        items (sequence of [`ChecklistItem`]):
+            Items to list.
+        labels (sequence of sequences of `str`, *optional*):
+            Labels of each item in the order to show; by default the order of the item.
+    """
+    orders = [tuple(item.values) for item in items] if labels is None else labels
+    texts = (question_for_words(item, o).replace("\n\n", "\n") for item, o in zip(items, orders, strict=True))
+    return "\n".join(f"{number}. {text.strip()}" for number, text in enumerate(texts, start=1))
+
+
+def answers_schema(items: Sequence[ChecklistItem], reason: str | None) -> dict[str, Any]:
+    """JSON schema of the list of answers. `reason` is the key of the reason before each answer, or None."""
+    labels = list(dict.fromkeys(label for item in items for label in item.values))
+    entry: dict[str, Any] = {"index": {"type": "integer"}}
+    if reason is not None:
+        entry[reason] = {"type": "string"}
+    return {"type": "array", "items": object_schema({**entry, "answer": {"type": "string", "enum": labels}})}
+
+
+def json_of(reply: str) -> Any:
+    """The JSON value in a reply. Raises [`Unreadable`] if the reply has none."""
+    try:
+        return extract_json(reply)
+    except ValueError as error:
+        raise Unreadable(str(error)) from None
+
+
+def read_answers(value: Any, items: Sequence[ChecklistItem], reason: str = REASONING) -> Answers:
+    """The answers in a JSON reply, matched to questions by number; see the module docstring.
+
+    Args:
+        value:
+            JSON value of the reply.
+        items (sequence of [`ChecklistItem`]):
+            Items in the order of their numbers.
+        reason (`str`, *optional*, defaults to `"reasoning"`):
+            Key of the reason before each answer.
+
+    Raises:
+        Unreadable: If the reply is misnumbered or has no list of answers.
+    """
+    entries = value.get("answers") if isinstance(value, Mapping) else value
+    if not isinstance(entries, list) or not all(isinstance(entry, Mapping) for entry in entries):
+        raise Unreadable('there is no list of "answers"')
+    indices = [_index(entry.get("index")) for entry in entries]
+    if None in indices:
+        raise Unreadable('an entry has no "index", or one that is no whole number')
+    _check_numbers([index for index in indices if index is not None], len(items))
+    answers, conflicting = Answers(), set()
+    for index, entry in zip(indices, entries, strict=True):
+        assert index is not None
+        place = index - 1
+        if place >= len(items):
+            continue
+        label = named(entry.get("answer"), items[place])
+        if label is None:
+            answers.refused[place] = f"{entry.get('answer')!r:.60} is no possible answer"
+            continue
+        if answers.labels.setdefault(place, label) != label:
+            conflicting.add(place)
+        if isinstance(reasoning := entry.get(reason), str):
+            answers.reasoning.setdefault(place, reasoning)
+    for place in conflicting | answers.refused.keys() & answers.labels.keys():
+        answers.refused[place] = "it is answered twice, in two ways"
+    for place in answers.refused:
+        answers.labels.pop(place, None)
+        answers.reasoning.pop(place, None)
+    return answers
+
+
+def _check_numbers(indices: Sequence[int], count: int) -> None:
+    expected = f"the questions are numbered 1 to {count}"
+    if any(index < 1 for index in indices):
+        raise Unreadable(f"{expected}, and the reply has the index {min(indices)}")
+    missing = sorted(set(range(1, count + 1)).difference(indices))
+    twice = sorted(index for index, times in Counter(indices).items() if times > 1)
+    too_high = sorted({index for index in indices if index > count})
+    if missing and (twice or too_high):
+        raise Unreadable(
+            f"{expected}; {missing} missing, {too_high or twice} {'too many' if too_high else 'there twice'}"
+        )
+
+
+def _index(value: Any) -> int | None:
+    if isinstance(value, str) and value.strip().isdecimal():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON schema of an object that has exactly these properties."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+@dataclass(slots=True)
+class _Sheet:
+    """The reads of one sample, and their answers so far."""
+
+    reads: list[Read] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    answers: Answers = field(default_factory=Answers)
+    lost: dict[int, Unanswered] = field(default_factory=dict)
+    """Why a question has no answer so far."""
+    given_up: bool = False
+
+    @property
+    def open(self) -> list[int]:
+        """Indices of the questions to ask again."""
+        return [] if self.given_up else [i for i in range(len(self.reads)) if i not in self.answers.labels]
+
+    def take(self, indices: Sequence[int], outcome: Answers | Lost) -> None:
+        """Record the outcome of a call about the questions `indices`."""
+        answers = outcome.partial if isinstance(outcome, Lost) else outcome
+        # A lost reply has already been repeated. Only questions missing in a usable reply are asked again.
+        self.given_up = isinstance(outcome, Lost)
+        for index, place in enumerate(indices):
+            if answers is not None and index in answers.labels:
+                self.answers.labels[place] = answers.labels[index]
+                if index in answers.reasoning:
+                    self.answers.reasoning[place] = answers.reasoning[index]
+            elif answers is not None and index in answers.refused:
+                self.lost[place] = Unanswered(Reason.UNPARSABLE, answers.refused[index])
+            else:
+                self.lost[place] = outcome.unanswered if isinstance(outcome, Lost) else _MISSING
+        if answers is not None and self.answers.grade is None:
+            self.answers.grade = answers.grade
+
+
+def _sheets(reads: Sequence[Read], most: int | None) -> list[_Sheet]:
+    """The reads by sample; those of a sample with more than `most` in several sheets."""
+    samples: dict[tuple[Any, ...], list[int]] = {}
+    for place, read in enumerate(reads):
+        about = (read.sample, read.target, read.input, read.reference, read.history)
+        samples.setdefault(about, []).append(place)
+    sheets = []
+    for places in samples.values():
+        calls = 1 if most is None else math.ceil(len(places) / most)
+        for number in range(calls):
+            own = places[number * len(places) // calls : (number + 1) * len(places) // calls]
+            sheets.append(_Sheet([reads[place] for place in own], own))
+    return sheets
+
+
+def _in_reads(
+    pending: Sequence[tuple[_Sheet, Sequence[int]]], progress: Progress | None
+) -> Callable[[int], None] | None:
+    """A progress callback that converts calls of the engine to reads."""
+    if progress is None:
+        return None
+    sizes = iter([len(indices) for _, indices in pending])
+    return lambda calls: progress(sum(next(sizes) for _ in range(calls)))
+
+
+def _counts(
+    sheets: Sequence[_Sheet], first: Sequence[Messages], meter: Meter, verdicts: Mapping[int, Verdict]
+) -> Receipt:
+    distinct = {prompt_key(messages): (sheet, messages) for sheet, messages in zip(sheets, first, strict=True)}
+    total = sum(len(sheet.reads) for sheet in sheets)
+    reads = sum(len(sheet.reads) for sheet, _ in distinct.values())
+    asked = sum(len(sheet.reads) for sheet, messages in distinct.values() if meter.asked(messages))
+    unanswered = sum(
+        verdicts[place].unanswered is not None for sheet, _ in distinct.values() for place in sheet.places
+    )
+    return Receipt(reads=total, deduplicated=total - reads, stored=reads - asked, asked=asked, unanswered=unanswered)
+
+
+Value = TypeVar("Value")
+
+_SHOWN = 160
+
+
+class Unreadable(ValueError):
+    """Raised by a parser for an unusable reply.
+
+    Args:
+        complaint (`str`):
+            What is wrong, as a sentence without full stop. It is sent to the model.
+        partial (*optional*):
+            The usable part of the reply.
+    """
+
+    def __init__(self, complaint: str, partial: Any = None):
+        super().__init__(complaint)
+        self.partial = partial
+
+
+class Lost(GenerationError):
+    """The outcome of a prompt without a usable reply.
+
+    Args:
+        unanswered ([`Unanswered`]):
+            Why the read is unanswered.
+        partial (*optional*):
+            The usable part of the last reply.
+        complaint (`str`, *optional*):
+            What is wrong with the reply, to send to the model.
+    """
+
+    def __init__(self, unanswered: Unanswered, partial: Any = None, complaint: str = ""):
+        super().__init__(complaint)
+        self.unanswered, self.partial = unanswered, partial
+
+
+def ask_judge(
+    engine: Engine,
+    prompts: Sequence[Messages],
+    readers: Sequence[Callable[[str], Value]],
+    sampling: Sampling,
+    *,
+    store: Store | None = None,
+    progress: Progress | None = None,
+) -> list[list[Value | Lost]]:
+    """Ask an engine, and repeat the prompts whose reply cannot be parsed, up to three replies in all.
+
+    Args:
+        engine, prompts, sampling, store, progress:
+            As in [`sample_values`].
+        readers (sequence of callables, one per prompt):
+            Called with the text of a reply. Returns its value, or raises [`Unreadable`].
+
+    Returns:
+        `list[list[Value | Lost]]`: `sampling.n` outcomes per prompt, in order.
+    """
+
+    def parse(index: int, reply: Reply) -> Value:
+        text = reply.text or ""
+        try:
+            return readers[index](text)
+        except Unreadable as error:
+            if reply.finish_reason == "length":
+                complaint = f"the reply is longer than max_tokens={sampling.max_tokens}"
+                raise Lost(Unanswered(Reason.CUT_OFF, complaint), error.partial, complaint) from None
+            got = f", got {text[:_SHOWN]!r}" if error.partial is None else ""
+            raise Lost(Unanswered(Reason.UNPARSABLE, f"{error}{got}"), error.partial, str(error)) from None
+
+    outcomes = sample_values(engine, prompts, parse, sampling, store=store, retry=_retry, progress=progress)
+    return [[_lost(each) if isinstance(each, GenerationError) else each for each in group] for group in outcomes]
+
+
+def _lost(error: GenerationError) -> Lost:
+    if isinstance(error, Lost):
+        return error
+    assert isinstance(error, NoReply)
+    if isinstance(error.first, Lost):  # the first reply was unusable and the second request failed: report both
+        first = error.first.unanswered
+        both = Unanswered(first.reason, f"{first.detail}; asked again: {error.unanswered}")
+        return Lost(both, error.first.partial)
+    return Lost(error.unanswered)
+
+
+def _retry(messages: Messages, reply: str, complaint: str) -> Messages:
+    complaint = f"That cannot be used: {complaint}. Answer again, in the form asked for."
+    return with_complaint(messages, reply or "(nothing)", complaint)
+
+
+REASONED_PROMPT = "judges/reasoned"
+WORD_PROMPT = "judges/item"
+WORD_OPTIONS_PROMPT = "judges/options"
+DEFAULT_TEMPERATURE = 0.7
+"""Sampling temperature with several samples; a single sample is greedy."""
+_REASONED_TOKENS, _WORD_TOKENS = 1024, 64
+_FORM = (
+    "Reply with a JSON object only. First your reasoning in a few sentences, then the answer, which is {labels}:\n"
+    '{{"reasoning": "...", "answer": "..."}}'
+)
+
+LabelAndReasoning = tuple[str, str | None]
+
+
+class ReasonedJudge(Paid):
+    """Answers items in words, with one call per item.
+
+    Args:
+        model, backend, base_url:
+            Judge model, as in [`Engine`].
+        prompt (`str`, `Path` or [`PromptTemplate`], *optional*):
+            Judge prompt. The reply format is appended automatically. Defaults to `"judges/reasoned"`; without
+            reasoning to `"judges/item"`, and `"judges/options"` for items with options.
+        reasoning (`bool`, *optional*, defaults to `True`):
+            Whether the judge writes its reasoning before the answer.
+        samples (`int`, *optional*, defaults to `1`):
+            Number of replies per item, combined by majority vote.
+        temperature (`float`, *optional*):
+            Sampling temperature. Defaults to 0 for one sample and to 0.7 for several.
+        max_tokens (`int`, *optional*):
+            Maximum number of tokens per reply. Defaults to 1024 with reasoning and to 64 without. Thinking models need
+            more.
+        seed (`int`, *optional*, defaults to `0`):
+            Random seed of the sampling.
+        examples ([`FewShot`], *optional*):
+            Few-shot examples.
+        store ([`Store`], *optional*):
+            Store for the replies.
+    """
+
+    def __init__(
+        self,
+        model: str | Engine = "pocket",
+        *,
+        backend: str | Backend = "auto",
+        base_url: str | None = None,
+        prompt: str | Path | PromptTemplate | None = None,
+        reasoning: bool = True,
+        samples: int = 1,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        seed: int = 0,
+        examples: FewShot | None = None,
+        store: Store | None = None,
+    ):
+        self.engine = Engine.of(model, backend, base_url)
+        self.name = self.engine.model
+        default = REASONED_PROMPT if reasoning else WORD_PROMPT
+        self.prompt = load_prompt(default if prompt is None else prompt, "judge")
+        in_words = prompt is None and not reasoning
+        self.options_prompt = load_prompt(WORD_OPTIONS_PROMPT, "judge") if in_words else self.prompt
+        self.reasoning = reasoning
+        if temperature is None:
+            temperature = DEFAULT_TEMPERATURE if samples > 1 else 0.0
+        if max_tokens is None:
+            max_tokens = _REASONED_TOKENS if reasoning else _WORD_TOKENS
+        self.sampling = Sampling(max_tokens, temperature, n=samples, seed=seed)
+        self.examples = examples
+        self.store = store
+
+    def check(self) -> None:
+        """Raise [`ModelError`] if the model is not found."""
+        _ = self.engine.identity
+
+    def check_item(self, item: ChecklistItem, where: str) -> None:
+        """Raise [`ChecklistError`], starting with `where`, for an item with a code check or unusable examples."""
+        check_askable(item, where)
+        if self.examples is not None:
+            self.examples.check(item)
+
+    def judge(self, reads: Sequence[Read], progress: Progress | None = None) -> list[Verdict]:
+        """Answer every read, in order. Equal prompts are sent once; stored replies are reused."""
+        meter = Meter(self.engine)
+        prefixes: dict[tuple[str | None, ...], str] = {}
+        prompts = [self._messages(read, prefixes) for read in reads]
+        read_reply = read_reasoned if self.reasoning else read_word
+        by_schema: dict[str | None, list[int]] = {}
+        for index, read in enumerate(reads):
+            by_schema.setdefault(_schema(tuple(read.item.values)) if self.reasoning else None, []).append(index)
+        verdicts: dict[int, Verdict] = {}
+        for schema, indices in by_schema.items():
+            outcomes = ask_judge(
+                meter.wrapped,
+                [prompts[index] for index in indices],
+                [partial(read_reply, item=reads[index].item) for index in indices],
+                replace(self.sampling, schema=schema),
+                store=self.store,
+                progress=progress,
+            )
+            for index, outcome in zip(indices, outcomes, strict=True):
+                verdicts[index] = self._verdict(outcome, reads[index].item)
+        distinct: dict[Key, int] = {}
+        for index, prompt in enumerate(prompts):
+            distinct.setdefault(prompt_key(prompt), index)
+        asked = sum(meter.asked(prompts[index]) for index in distinct.values())
+        counts = Receipt(
+            reads=len(reads),
+            deduplicated=len(reads) - len(distinct),
+            stored=len(distinct) - asked,
+            asked=asked,
+            unanswered=sum(verdicts[index].unanswered is not None for index in distinct.values()),
+        )
+        self._pay(meter.spent, counts)
+        return [verdicts[index] for index in range(len(reads))]
+
+    def _messages(self, read: Read, prefixes: dict[tuple[str | None, ...], str]) -> Messages:
+        prompt = self.prompt if read.item.options is None else self.options_prompt
+        about = (prompt.name, read.target, read.input, read.reference, read.history)
+        if about not in prefixes:
+            prefixes[about] = prompt.prefix(
+                target=read.target, input=read.input, reference=read.reference, history=read.history
+            )
+        labels = in_order(read.item, read.target, self.name)
+        question = question_for_words(read.item, labels)
+        if self.examples is not None:
+            question = self.examples.question(
+                read.item, read.target, question, words=None, reason_first=self.reasoning
+            )
+        user = prefixes[about] + prompt.tail(question)
+        if self.reasoning:
+            user += "\n\n" + _FORM.format(labels=_alternatives(labels))
+        return chat_messages(prompt.system, user)
+
+    def _verdict(self, outcomes: Sequence[LabelAndReasoning | Lost], item: ChecklistItem) -> Verdict:
+        answered = [outcome for outcome in outcomes if not isinstance(outcome, Lost)]
+        if not answered:
+            reasons = Counter(outcome.unanswered for outcome in outcomes if isinstance(outcome, Lost))
+            return Verdict(unanswered=reasons.most_common(1)[0][0], judge=self.name)
+        if len(outcomes) == 1:
+            [(label, reasoning)] = answered
+            return Verdict(answer=label, reasoning=reasoning, judge=self.name, method="reply")
+        votes = tuple(
+            Verdict(unanswered=outcome.unanswered, judge=self.name)
+            if isinstance(outcome, Lost)
+            else Verdict(answer=outcome[0], reasoning=outcome[1], judge=self.name, method="reply")
+            for outcome in outcomes
+        )
+        return replace(vote(answered, item, self.name), votes=votes)
+
+
+def vote(answered: Sequence[LabelAndReasoning], item: ChecklistItem, judge: str | None = None) -> Verdict:
+    """The majority verdict of one or more replies; see the module docstring for ties."""
+    counts = Counter(label for label, _ in answered)
+    shares = {label: counts[label] / len(answered) for label in item.values}
+    most = max(counts.values())
+    winner = _first([label for label in item.values if counts[label] == most], counts, item)
+    if winner is None:
+        tied = ", ".join(f"{label} {count}" for label, count in counts.most_common())
+        return Verdict(shares, unanswered=Unanswered(Reason.TIE, tied), judge=judge, method="votes")
+    reasoning = next(reasoning for label, reasoning in answered if label == winner)
+    return Verdict(shares, winner, reasoning=reasoning, judge=judge, method="votes")
+
+
+def read_reasoned(reply: str, item: ChecklistItem) -> LabelAndReasoning:
+    """Parse `{"reasoning": ..., "answer": ...}`. Raises [`Unreadable`] for any other reply."""
+    try:
+        value = extract_json(reply)
+    except ValueError as error:
+        raise Unreadable(str(error)) from None
+    if not isinstance(value, dict) or "answer" not in value:
+        raise Unreadable('the JSON has no "answer"')
+    label = named(value["answer"], item)
+    if label is None:
+        raise Unreadable(f'the "answer" must be {_alternatives(tuple(item.values))}')
+    reasoning = value.get("reasoning")
+    return label, reasoning if isinstance(reasoning, str) else None
+
+
+def read_word(reply: str, item: ChecklistItem) -> LabelAndReasoning:
+    """Parse a reply that starts with a label. Raises [`Unreadable`] for any other reply."""
+    label = leading_label(reply, item)
+    if label is None:
+        raise Unreadable(f"the reply must be {_alternatives(tuple(item.values))}")
+    return label, None
+
+
+def _first(tied: Sequence[str], counts: Counter[str], item: ChecklistItem) -> str | None:
+    """The winner among labels with equally many votes; None if one of them is an abstention."""
+    if len(tied) == 1:
+        return tied[0]
+    values = {label: value for label, value in item.values.items() if value is not None}
+    if not all(label in values for label in tied):
+        return None
+    sign = 1 if item.weight >= 0 else -1
+    votes = sum(count for label, count in counts.items() if label in values)
+    mean = sum(values[label] * count for label, count in counts.items() if label in values) / votes
+    return min(tied, key=lambda label: (round(abs(values[label] - mean), 9), sign * values[label]))
+
+
+def _alternatives(answers: Sequence[str]) -> str:
+    """The labels as `"yes" or "no"`; a long scale is shortened to its ends."""
+    labels = [json.dumps(label, ensure_ascii=False) for label in answers]
+    if len(labels) > 12:
+        return f"one of {labels[0]}, {labels[1]}, ... {labels[-1]}"
+    return f"{', '.join(labels[:-1])} or {labels[-1]}"
+
+
+def _schema(labels: tuple[str, ...]) -> str:
+    answer = {"type": "string", "enum": list(labels)}
+    properties = {"reasoning": {"type": "string"}, "answer": answer}  # the reasoning comes first
+    return json.dumps(
+        {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+    )
+
+
+QUALITY_PROMPT = "judges/quality"
+JUSTIFICATION, GRADE = "justification", "grade"
+_GRADES = tuple(range(LEAST_QUALITY, BEST_QUALITY + 1))
+_GRADE_FORM = (
+    "There are {count} questions, numbered from 1. Reply with a JSON object only: first one entry per question under "
+    "its own number, in order, with a justification of one or two sentences before the answer; then your "
+    "grade from {least} to {best}:\n{example}"
+)
+
+
+class QualityJudge(BatchJudge):
+    """Answers the checklist of a target and grades it, in one call.
+
+    Takes the arguments of [`BatchJudge`] except `reasoning`, which is always on.
+    """
+
+    default_prompt = QUALITY_PROMPT
+
+    max_questions = None  # the grade depends on all answers
+
+    def __init__(self, model: str | Engine = "pocket", **options: Any):
+        super().__init__(model, reasoning=True, **options)
+
+    def form(self, items: Sequence[ChecklistItem]) -> str:
+        """The part of the prompt that describes the reply format."""
+        entry = json.dumps({"index": 1, JUSTIFICATION: "...", "answer": "yes or no"})
+        example = f'{{"answers": [{entry}, ...], "{GRADE}": {LEAST_QUALITY} to {BEST_QUALITY}}}'
+        return _GRADE_FORM.format(count=len(items), least=LEAST_QUALITY, best=BEST_QUALITY, example=example)
+
+    def schema(self, items: Sequence[ChecklistItem]) -> str:
+        """The JSON schema of a reply about these items."""
+        answers = answers_schema(items, JUSTIFICATION)
+        return json.dumps(object_schema({"answers": answers, GRADE: {"type": "integer", "enum": list(_GRADES)}}))
+
+    def read(self, reply: str, items: Sequence[ChecklistItem]) -> Answers:
+        """Parse a reply about these items. Raises [`Unreadable`] if an answer or the grade is missing."""
+        value = json_of(reply)
+        answers = read_answers(value, items, JUSTIFICATION)
+        answers.grade = _grade(value.get(GRADE)) if isinstance(value, dict) else None
+        missing = [number for number in range(1, len(items) + 1) if number - 1 not in answers.labels]
+        if missing:
+            raise Unreadable(f"the questions {missing} have no answer that is possible", answers)
+        if answers.grade is None:
+            raise Unreadable(f'"{GRADE}" must be a whole number from {LEAST_QUALITY} to {BEST_QUALITY}', answers)
+        return answers
+
+
+def _grade(value: Any) -> int | None:
+    if isinstance(value, str) and value.strip().isdecimal():
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value in _GRADES else None

@@ -1,0 +1,524 @@
+"""One call of a trainer: the base class of rewards, how the rewards of a call were made, and what is logged of it.
+
+Prompts are described and hashed by content, for logs and to group the completions of a prompt. A prompt is a string or
+chat messages, which may contain images: PIL images, bytes, arrays. These cannot be written as JSON, and their `repr`
+contains a memory address, which differs between completions of one prompt and between ranks.
+
+    >>> described([{"type": "text", "text": "What is this?"}, {"type": "image", "image": b"GIF89a"}])
+    [{'type': 'text', 'text': 'What is this?'}, {'type': 'image', 'image': '<bytes 6, sha256 610f5ae4d76e3326>'}]
+
+A [`Trail`] says how the rewards of one call were made: the values after every shaping step, and the groups. It refers
+to values of the reward, so nothing is computed twice, and the rewards are the same with and without a log.
+
+A [`RewardLog`] has metrics and completions for trainers that pass no `log_metric` or `log_extra`. Only `GRPOTrainer`
+and `RLOOTrainer` pass these functions to a reward. For other trainers (`OnlineDPOTrainer`, `AsyncGRPOTrainer`, custom
+loops) the same metrics are kept as running means, and optionally each completion is written to a JSONL file. If the
+file cannot be written, logging stops and training continues.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+import json
+import logging
+import os
+import pickle
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from checklist_rewards.checklists import Checklist
+from checklist_rewards.errors import SampleError
+from checklist_rewards.rewards.ranks import ranks
+from checklist_rewards.scorer import Sample
+from checklist_rewards.scores import NO_ANSWER_STATES, Score, TargetState, score_checklist
+
+_SHOWN_DIGITS = 16
+
+
+def described(value: Any) -> Any:
+    """Convert a prompt, or a part of it, to JSON-compatible values.
+
+    Args:
+        value:
+            Prompt to describe. Strings, numbers, mappings and sequences are kept. Any other object becomes a short
+            text: its type, its size if known, and the first 64 bits of the SHA-256 of its content. Objects that cannot
+            be pickled are described by their type only.
+
+    Returns:
+        A value that `json.dumps` accepts. Equal content gives equal values in every process.
+    """
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): described(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [described(part) for part in value]
+    name, *size = _kind(value)
+    try:
+        size.append(f"sha256 {hashlib.sha256(_content(value)).hexdigest()[:_SHOWN_DIGITS]}")
+    except Exception:  # decoding an image or pickling may raise anything; training must continue
+        pass
+    return f"<{name}{' ' if size else ''}{', '.join(size)}>"
+
+
+def content_key(value: Any) -> str:
+    """Hash of a prompt's content, equal for equal prompts in every process."""
+    return hashlib.sha256(json.dumps(described(value), sort_keys=True).encode()).hexdigest()
+
+
+def _kind(value: Any) -> list[str]:
+    if isinstance(value, bytes | bytearray):
+        return ["bytes", str(len(value))]
+    if _is_image(value):
+        return ["image", f"{value.width}x{value.height} {value.mode}"]
+    shape = getattr(value, "shape", None)
+    return [type(value).__name__, *([] if shape is None else [f"{tuple(shape)} {getattr(value, 'dtype', '')}"])]
+
+
+def _content(value: Any) -> bytes:
+    if isinstance(value, bytes | bytearray):
+        return bytes(value)
+    if _is_image(value):  # a pickle would include the name of the image file
+        return repr((value.mode, value.size, value.getpalette())).encode() + value.tobytes()
+    return pickle.dumps(value)
+
+
+def _is_image(value: Any) -> bool:
+    """Whether the value is a PIL image, without importing PIL, which is an optional dependency."""
+    return all(hasattr(value, name) for name in ("mode", "size", "width", "height", "getpalette", "tobytes"))
+
+
+UNCALIBRATED = "before calibration"
+"""Name of the score under the judge's own probabilities."""
+FAILED_GROUP = "failed group"
+"""Name of the stage in which a completion got None because another one of its group has no score."""
+_DIGITS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """The stages of the rewards of one call."""
+
+    stages: Sequence[tuple[str, Sequence[float | None]]] = ()
+    """Name and values of the stages, from the score on; one value per completion."""
+    groups: Sequence[str] = ()
+    """One name per completion, equal for the completions of one dataset row. Empty if no group was needed."""
+    metrics: Sequence[tuple[str, float]] = ()
+    """Metrics of the shaping steps and of the parts, as pairs of name and value."""
+    parts: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
+    """The rewards of each part of the checklists, if the reward is split."""
+
+    def columns(self, place: int, checklist: Checklist | None, score: Score | None) -> dict[str, Any]:
+        """The columns `group`, `parts` and `shaping` of the log line of one completion.
+
+        `shaping` is a list of [name, value], from the score to the reward, and is left out if the reward is the score
+        and no answer was calibrated.
+        """
+        columns: dict[str, Any] = {"group": self.groups[place][:_DIGITS]} if self.groups else {}
+        if self.parts:
+            columns["parts"] = {name: values[place] for name, values in self.parts.items()}
+        if score is None or checklist is None:
+            return columns
+        calibrated = any(line.uncalibrated is not None for line in score.items)
+        if len(self.stages) < 2 and not calibrated:
+            return columns
+        before: list[list[Any]] = [[UNCALIBRATED, _uncalibrated(checklist, score)]] if calibrated else []
+        made: list[list[Any]] = [[name, values[place]] for name, values in self.stages]
+        return {**columns, "shaping": before + (made or [[score.primary_metric, score.primary_score]])}
+
+
+def _uncalibrated(checklist: Checklist, score: Score) -> float | None:
+    verdicts = [
+        replace(line.verdict(), probabilities=line.uncalibrated or line.probabilities, uncalibrated=None)
+        for line in score.items
+    ]
+    return score_checklist(checklist, verdicts, score.aggregation, quality=score.quality).primary_score
+
+
+LogExtra = Callable[[str, list[str]], None]
+LogMetric = Callable[[str, float], None]
+COMPLETION_IDS = "completion_ids"
+"""Name under which the token ids of the completions stand among the columns of a call."""
+Samples = Sequence[Sample | None]
+"""One per completion; None for a row without a checklist."""
+Scores = Sequence[Score | None]
+Rewards = list[float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a reward: what was judged, and the trainer's hooks."""
+
+    prompts: Sequence[Any]
+    completions: Sequence[Any]
+    samples: Sequence[Sample | None]
+    """None for a row without a checklist."""
+    scores: Sequence[Score | None]
+    seconds: float
+    """Time that the judge took."""
+    pairs: bool
+    log_extra: LogExtra | None
+    log_metric: LogMetric | None
+    trainer_state: Any
+
+    @property
+    def step(self) -> int | None:
+        """The trainer's step; None if it passes no state."""
+        return getattr(self.trainer_state, "global_step", None)
+
+    @property
+    def trainer(self) -> Any:
+        """The trainer that passed `log_metric`; None if it is not known."""
+        return getattr(self.log_metric, "__self__", None)
+
+    @property
+    def training(self) -> bool:
+        """Whether the call belongs to training: the trainer's model is in training mode, or the trainer is not
+        known."""
+        return getattr(getattr(self.trainer, "model", None), "training", True) is not False
+
+
+def trainer_of(log_metric: Any, trainer_state: Any) -> Any:
+    """The trainer that called the reward, or None.
+
+    `GRPOTrainer` and `RLOOTrainer` pass a bound method of their own. `OnlineDPOTrainer` passes its state only, so it
+    is looked for among the callers.
+    """
+    owner = getattr(log_metric, "__self__", None)
+    if owner is not None or trainer_state is None:
+        return owner
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if getattr(owner, "state", None) is trainer_state and hasattr(owner, "processing_class"):
+            return owner
+        frame = frame.f_back
+    return None
+
+
+def are_pairs(prompts: Sequence[Any], hooks: bool, state: Any) -> bool:
+    """Whether `OnlineDPOTrainer` made this call: every prompt twice, `[A, B, A, B]`, with the trainer's state and
+    without logging hooks."""
+    half, odd = divmod(len(prompts), 2)
+    if hooks or state is None or odd:
+        return False
+    keys = [content_key(prompt) for prompt in prompts]  # arrays cannot be compared with ==
+    return keys[:half] == keys[half:]
+
+
+class TrainerReward(ABC):
+    """Base class of what trainers call: [`ChecklistReward`], its wrappers and its parts."""
+
+    __name__: str
+
+    def __call__(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        checklist: Sequence[Any] | None = None,
+        completion_ids: Sequence[Sequence[int]] | None = None,
+        log_extra: LogExtra | None = None,
+        log_metric: LogMetric | None = None,
+        trainer_state: Any = None,
+        **kwargs: Any,
+    ) -> list[float | None]:
+        """Compute the rewards of completions.
+
+        Args:
+            prompts, completions (lists of `str`, or of lists of messages):
+                One prompt per completion.
+            checklist (list, *optional*):
+                One per completion: anything that [`Checklist.parse`] accepts, or None.
+            completion_ids (list of lists of `int`, *optional*):
+                The completions as the policy wrote them. With the trainer's tokenizer they show which part is the
+                answer, also where decoding has dropped the markers of a thought.
+            trainer_state (*optional*):
+                Provides the step for log lines.
+            log_extra (callable, *optional*):
+                Called with the column `<name>/detail`, each completion's [`Score`] as JSON.
+            log_metric (callable, *optional*):
+                Called with the metrics of [`metric_names`].
+            **kwargs:
+                The other columns of the dataset, including the checklists if `column` names one of them.
+
+        Returns:
+            `list[float | None]`: One per completion, in [0, 1] unless `shaping` changes the range.
+
+        Raises:
+            SampleError: If the checklist column is missing, or if a prompt or completion is not text.
+            ChecklistError: If a checklist cannot be used; names the row and item. Nothing has been sent to the judge.
+            BackendError: If a completion has no score and `on_failure="raise"`.
+        """
+        columns = kwargs if checklist is None else {"checklist": checklist, **kwargs}
+        if completion_ids is not None:
+            columns = {**columns, COMPLETION_IDS: completion_ids}
+        return self.rewarded(prompts, completions, columns, log_extra, log_metric, trainer_state)[0]
+
+    @abstractmethod
+    def rewarded(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        columns: Mapping[str, Any],
+        log_extra: LogExtra | None,
+        log_metric: LogMetric | None,
+        trainer_state: Any,
+    ) -> tuple[Rewards, Trail]:
+        """Judge and log a call. Returns the rewards and how they were made."""
+
+    @abstractmethod
+    def exchanges(self, hook: Any) -> bool:
+        """Whether a call communicates between ranks, in the trainer that passed this hook."""
+
+    def as_async(self) -> AsyncReward:
+        """The same reward as a coroutine. Trainers await several of them concurrently, each in a thread. With more
+        than one rank, a reward that exchanges completions between ranks is refused."""
+        return AsyncReward(self)
+
+
+class StagedReward(TrainerReward):
+    """A reward that is computed in three steps (judge, compute, log), so that a wrapper can act between them."""
+
+    def rewarded(self, *batch: Any, parts: Any = None) -> tuple[Rewards, Trail]:
+        """Judge and log a call, with the arguments of [`judged`]. The trail has the rewards of `parts`."""
+        call = self.judged(*batch)
+        rewards, trail = self.rewards_of(call, call.samples, call.scores, parts)
+        self.record(call, rewards, trail)
+        return rewards, trail
+
+    @abstractmethod
+    def judged(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        columns: Mapping[str, Any],
+        log_extra: LogExtra | None = None,
+        log_metric: LogMetric | None = None,
+        trainer_state: Any = None,
+    ) -> Call:
+        """Score the completions; the first step."""
+
+    @abstractmethod
+    def rewards_of(self, call: Call, samples: Samples, scores: Scores, parts: Any = None) -> tuple[Rewards, Trail]:
+        """The rewards of a call and how they were made, from its samples and scores or from some of their items; the
+        second step."""
+
+    @abstractmethod
+    def record(
+        self,
+        call: Call,
+        rewards: Sequence[float | None],
+        trail: Trail,
+        more: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Log the scores and rewards of a call; the third step."""
+
+
+class AsyncReward:
+    """A reward that trainers await; create it with `as_async()` of the reward.
+
+    An object with an async `__call__` can be pickled and has a name of its own: TRL names a `functools.partial` after
+    the wrapped function. TRL up to 1.12 only awaits what `inspect.iscoroutinefunction` accepts, so the object also has
+    the attributes by which `inspect` recognizes an `async def` function.
+    """
+
+    __defaults__ = __kwdefaults__ = None
+
+    def __init__(self, reward: TrainerReward):
+        self.reward = reward
+        self.__name__ = reward.__name__
+
+    async def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **kwargs: Any) -> list[float | None]:
+        """Run the reward in a thread; see [`TrainerReward.__call__`].
+
+        Raises [`SampleError`] if ranks have to exchange groups: the threads of several rewards would do so in a
+        different order on each rank.
+        """
+        reward = self.reward
+        if ranks() > 1 and reward.exchanges(kwargs.get("log_metric")):
+            raise SampleError(
+                f"{self.__name__}: groups on {ranks()} ranks (on_failure='group', a shaping step across the "
+                "group, a monitor, several rewards that the trainer sums, or TRL before 1.14) require the reward "
+                "itself instead of as_async()."
+            )
+        return await asyncio.to_thread(self.reward, prompts, completions, **kwargs)
+
+    __code__ = __call__.__code__
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """The arguments of a call; derived from `__code__`, they would include `self`."""
+        return inspect.signature(self.__call__)
+
+
+logger = logging.getLogger(__name__)
+
+NOT_ANSWERED: Mapping[TargetState, str] = {
+    "empty": "are empty; they are scored as no_answer says.",
+    "cut_in_thought": "were cut in their thought or never closed it; they are scored as no_answer says. Allow longer "
+    "completions, or shorter thoughts.",
+    "unfinished": "end with a tool call instead of an answer; they are scored as no_answer says. Allow more turns, or "
+    "judge target='transcript'.",
+    "cut": "reached the length limit in their answer; what they wrote is judged.",
+}
+"""The states that a reward counts, and what they mean."""
+
+
+_MARKS = {True: "✓", False: "✗", None: "?"}
+_NAMED, _WIDTH = 8, 32
+"""The most items that a line names, and the most characters of a question."""
+
+
+class RewardLog:
+    """Running means of metrics, and an optional log file. Thread-safe; a pickled copy starts empty.
+
+    Args:
+        path (`str` or `Path`, *optional*):
+            JSONL file to append to. Ranks other than 0 write to a file of their own with the rank in its name, such as
+            "log.rank1.jsonl".
+    """
+
+    def __init__(self, path: str | Path | None = None):
+        if path is not None and not isinstance(path, str | Path):
+            raise SampleError(f"log={path!r} is not allowed; it must be the path of a JSONL file.")
+        self.path = None if path is None else Path(path)
+        self._lock = threading.Lock()
+        self._sums: dict[str, tuple[float, int]] = {}
+        self._broken = False
+
+    def __reduce__(self) -> tuple[type[RewardLog], tuple[Path | None]]:
+        return type(self), (self.path,)
+
+    def add(self, numbers: Sequence[tuple[str, float]]) -> None:
+        """Add values of metrics, given as pairs of name and value."""
+        with self._lock:
+            for name, value in numbers:
+                total, count = self._sums.get(name, (0.0, 0))
+                self._sums[name] = total + value, count + 1
+
+    def pop(self) -> dict[str, float]:
+        """Return the mean of every metric since the last call, and reset them."""
+        with self._lock:
+            sums, self._sums = self._sums, {}
+        return {name: total / count for name, (total, count) in sums.items()}
+
+    def write(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Append one line per record in a single write. Never raises: after an error, it warns and stops logging."""
+        if self.path is None or self._broken:
+            return
+        try:
+            rank = os.environ.get("RANK", "0")
+            path = self.path if rank == "0" else self.path.with_suffix(f".rank{rank}{self.path.suffix}")
+            lines = "".join(json.dumps(record) + "\n" for record in records)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with self._lock, path.open("a", encoding="utf-8") as file:
+                file.write(lines)
+        except Exception as error:  # training must continue without the log
+            self._broken = True
+            logger.warning(
+                "cannot write the log %s (%s: %s); continuing without it.",
+                self.path,
+                type(error).__name__,
+                error,
+            )
+
+
+def log_records(
+    step: int | None,
+    prompts: Sequence[Any],
+    completions: Sequence[Any],
+    samples: Sequence[Sample | None],
+    rewards: Sequence[float | None],
+    scores: Sequence[Score | None],
+    trail: Trail,
+) -> Iterator[dict[str, Any]]:
+    """The records of completions for [`RewardLog.write`]. `completion` is the text that was judged; `written`, what
+    the trainer passed, is added where that has no answer."""
+    rows = zip(prompts, completions, samples, rewards, scores, strict=True)
+    for place, (prompt, completion, sample, reward, score) in enumerate(rows):
+        state = None if sample is None else sample.target_state
+        yield {
+            "step": step,
+            "prompt": described(prompt),
+            "completion": None if sample is None else sample.target,
+            "state": state,
+            **({"written": described(completion)} if state in NO_ANSWER_STATES else {}),
+            "reward": reward,
+            "checklist_hash": None if sample is None else sample.checklist.id,
+            **trail.columns(place, None if sample is None else sample.checklist, score),
+            "score": None if score is None else score.model_dump(),
+        }
+
+
+def one_line(score: Score | None) -> str:
+    """A score for a table of completions, such as "2/3  ✓ tone  ✗ Is it short? .25".
+
+    It has the passed and the answered items, and each item with its category if that names no other one, and its
+    question otherwise. Soft values are added unless they are near 0 or 1. Of many items, those that pass are left out.
+    """
+    if score is None:
+        return "not judged"
+    if score.no_answer:
+        return f"no answer: {score.state.replace('_', ' ')}"
+    shared = Counter(line.category for line in score.items)
+    shown = [line for line in score.items if len(score.items) <= _NAMED or line.passed is not True][:_NAMED]
+    parts = [f"{sum(line.passed is True for line in score.items)}/{score.answered}"]
+    for line in shown:
+        name = line.category if line.category and shared[line.category] == 1 else _shortened(line.question)
+        soft = "" if line.soft is None or not 0.05 <= line.soft <= 0.95 else f" {line.soft:.2f}".replace("0.", ".")
+        parts.append(f"{_MARKS[line.passed]} {name}{soft}")
+    return "  ".join(parts)
+
+
+def _shortened(question: str) -> str:
+    text = " ".join(question.split())
+    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 1].rstrip()}…"
+
+
+def metrics_of(
+    samples: Sequence[Sample | None],
+    scores: Sequence[Score | None],
+    rewards: Sequence[float | None],
+    categories: Sequence[str],
+) -> list[tuple[str, float]]:
+    """The metrics of all completions, as pairs of name and value."""
+    # TRL averages all logged values of all ranks, so missing values must not be logged.
+    return [
+        (name, value)
+        for row in zip(samples, scores, rewards, strict=True)
+        for name, value in completion_metrics(*row, categories).items()
+        if value is not None
+    ]
+
+
+def completion_metrics(
+    sample: Sample | None, score: Score | None, reward: float | None, categories: Sequence[str]
+) -> dict[str, float | None]:
+    """The metrics of one completion. The names are the same for all completions; a metric without a value is None."""
+    lines = () if sample is None or score is None else tuple(zip(sample.checklist.items, score.items, strict=True))
+    items = () if score is None or score.no_answer else lines
+    metrics: dict[str, float | None] = {
+        "score": reward,
+        "pass_rate": None if score is None else score.pass_rate,
+        "unscored": float(reward is None),
+        "unanswered": _mean([line.unanswered is not None for _, line in items]),
+        "abstained": _mean([line.answer is not None and item.values[line.answer] is None for item, line in items]),
+        "mass": _mean([line.mass for _, line in items if line.mass is not None]),
+        **{state: None if sample is None else float(sample.target_state == state) for state in NOT_ANSWERED},
+    }
+    for category in categories:
+        passed = [line.passed for item, line in lines if item.category == category and line.passed is not None]
+        metrics[f"category/{category}"] = _mean(passed)
+    return metrics
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
