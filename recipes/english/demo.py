@@ -13,8 +13,8 @@ Gold is computed by IFEval's verdicts and by a list of words per topic, which no
 the code checks are rewarded, and with `--arm judge` only the other questions: the first shows how a policy meets all
 requirements and says nothing.
 
-Writes `summary.json`, `answers.md` (before and after, side by side), `rewards.jsonl`, `monitor.jsonl` and the adapter
-under `--output`. An interrupted run continues by the same command.
+Writes `summary.json`, `answers.md` (before and after, side by side), `curves.png`, `report.html`, `rewards.jsonl`,
+`monitor.jsonl` and the adapter under `--output`. An interrupted run continues by the same command.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from datasets import Dataset  # noqa: E402
 from english.everyday import Everyday, prompts  # noqa: E402
 from peft import LoraConfig, PeftModel  # noqa: E402
 from pocket.grpo_run import Bar, GoldReward, console  # noqa: E402
-from pocket.study import once, save_json  # noqa: E402
+from pocket.study import figure, once, save_json  # noqa: E402
 from rich.table import Table  # noqa: E402
 from transformers import AutoModelForCausalLM, AutoTokenizer, ProgressCallback  # noqa: E402
 from transformers.trainer_utils import get_last_checkpoint  # noqa: E402
@@ -48,6 +48,7 @@ from checklist_rewards.datasets import build_checklists, save_dataset  # noqa: E
 from checklist_rewards.errors import ChecklistRewardsError  # noqa: E402
 from checklist_rewards.monitor import RewardMonitor  # noqa: E402
 from checklist_rewards.rewards.trl import ChecklistReward  # noqa: E402
+from checklist_rewards.ui.report import write_report  # noqa: E402
 
 ARMS = ("mixed", "code", "judge")
 N = 8
@@ -227,6 +228,27 @@ def side_by_side(some: Sequence[Everyday], before: dict[str, Any], after: dict[s
     return "\n".join(lines)
 
 
+def plot(before: dict[str, Any], after: dict[str, Any], path: Path) -> None:
+    """The reward and both golds during training, with the held-out prompts before and after as dots."""
+    log = after["log"]
+    steps = [entry["step"] for entry in log]
+    with figure(path, figsize=(7, 4.2)) as axes:
+        for label, key, gold, color in (
+            ("reward", "reward", None, "C0"),
+            ("requirements met (gold)", "rewards/gold/mean", "requirements", "C1"),
+            ("a text about the topic (gold)", "rewards/content/mean", "content", "C2"),
+        ):
+            values = [float(entry[key]) for entry in log]
+            axes.plot(steps, values, color=color, alpha=0.25, linewidth=1)
+            smooth = [fmean(values[max(0, place - 4) : place + 1]) for place in range(len(values))]
+            axes.plot(steps, smooth, color=color, label=label, linewidth=2)
+            if gold is not None:
+                axes.plot([0, steps[-1]], [before[gold], after[gold]], "o", color=color)
+        axes.set(xlabel="GRPO step", ylabel="mean over completions", ylim=(0, 1.02))
+        axes.set_title("Everyday requests (dots: held-out prompts)")
+        axes.legend(loc="upper left", frameon=False)
+
+
 def main(argv: list[str] | None = None) -> dict[str, Any]:
     """Run the demo; returns its summary."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -269,13 +291,18 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
 
     after = once(folder, settings, run)
     (folder / "answers.md").write_text(side_by_side(held_out, before, after), encoding="utf-8")
+    if after["log"]:
+        plot(before, after, folder / "curves.png")
+    write_report(folder / "report.html", [folder / "rewards.jsonl"], title=f"Everyday requests, {args.arm}")
     table = Table("held-out prompts", "before", "after", title=f"{args.arm}, {args.steps} steps")
     for name in ("requirements", "content", "both", "words", "distinct", "logprob"):
         table.add_row(name, f"{before[name]:.2f}", f"{after[name]:.2f}")
     console.print(table)
     summary = {"before": before, "after": after, "seconds": time.perf_counter() - started}
     save_json(args.output / "summary.json", summary)
-    console.print(f"Everything is in {folder}/: answers.md, rewards.jsonl, monitor.jsonl, policy/.")
+    console.print(
+        f"Everything is in {folder}/: answers.md, curves.png, report.html, rewards.jsonl, monitor.jsonl, policy/."
+    )
     return summary
 
 

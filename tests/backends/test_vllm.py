@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from checklist_rewards.backends import ReadGroup, Sampling, choose_backend, deadline, load_backend
-from checklist_rewards.backends.base import Written
+from checklist_rewards.backends import ReadGroup, Sampling, choose_backend, load_backend
+from checklist_rewards.backends.base import Written, deadline
 from checklist_rewards.backends.vllm import _waves
 from checklist_rewards.errors import ModelError
 from tests.backends.answers import largest_difference
@@ -166,7 +166,7 @@ def test_replies_that_are_not_written_when_no_time_is_left_are_given_up(vllm_poc
     monkeypatch.setattr(deadline, "time", now)
     prompts = [[{"role": "user", "content": text}] for text in ("Say hello.", *(["Write a long story."] * 3))]
     sampling = Sampling(max_tokens=64, temperature=1.0, seed=5)
-    with deadline.deadline(30):
+    with deadline(30):
         replies = vllm_pocket.generate(prompts, sampling, lambda place, reply: setattr(now, "seconds", 31))
     reasons = [reply.unanswered for (reply,) in replies]
     assert set(reasons) == {None, "deadline"}

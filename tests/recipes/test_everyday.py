@@ -59,6 +59,7 @@ def test_the_demo_trains_and_continues(tmp_path):
     summary = main([*options, "--arm", "code"])
     folder = tmp_path / "run" / "code-0"
     assert len(summary["after"]["log"]) == 2 and 0 <= summary["after"]["requirements"] <= 1
+    assert (folder / "curves.png").is_file() and (folder / "report.html").is_file()
     assert (folder / "answers.md").read_text().count("- after (requirements") == 2
     assert len((folder / "rewards.jsonl").read_text().splitlines()) == 2 * 2 * 8
     (folder / "summary.json").unlink()

@@ -16,7 +16,7 @@ from torch import distributed
 from torch.distributed.distributed_c10d import _set_pg_timeout
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import deadline
+from checklist_rewards.backends import base
 from checklist_rewards.chat import Target
 from checklist_rewards.rewards.callback import ChecklistEvalCallback
 from checklist_rewards.rewards.online_dpo import ChecklistOnlineDPOTrainer
@@ -74,7 +74,7 @@ def slow(prefix, tail):
     return 0.5
 
 
-deadline.time = clock
+base.time = clock
 late = ChecklistReward(
     ChecklistScorer(backend=FakeBackend(slow, chunk_reads=1), store=False), deadline=60, on_failure="group"
 )

@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.backends import deadline, pocket_dir
+from checklist_rewards.backends import base, pocket_dir
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.rewards.trl import ChecklistReward
@@ -26,7 +26,7 @@ BATCH = dict(prompts=["A", "B", "C"], completions=["w", "x", "y"], checklist=[["
 def now(monkeypatch):
     """A clock that a judge moves on."""
     now = SimpleNamespace(seconds=0.0, monotonic=lambda: now.seconds)
-    monkeypatch.setattr(deadline, "time", now)
+    monkeypatch.setattr(base, "time", now)
     return now
 
 
