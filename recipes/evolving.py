@@ -36,7 +36,7 @@ from transformers.utils import logging as transformers_logging
 from checklist_rewards import ChecklistScorer
 from checklist_rewards.backends import engine_identity, pocket_dir
 from checklist_rewards.evolving import EvolvingChecklistReward, Group
-from checklist_rewards.evolving.file import read_buffer
+from checklist_rewards.evolving.buffer import read_buffer
 from checklist_rewards.refiners import Deduplicator
 
 ARMS = {"fixed": "C3", "evolving": "C0", "complete": "C7"}

@@ -26,13 +26,13 @@ OF_EXTRAS = (
 
 NOT_LIGHT = {
     *(f"backends.{name}" for name in ("difference", "encoder", "transformers")),
-    *(f"datasets.{name}" for name in ("build", "card", "ray", "saving", "scoring")),
+    *(f"datasets.{name}" for name in ("build", "publishing", "ray", "scoring")),
     *(f"rewards.{name}" for name in ("callback", "online_dpo")),
     "distill.adapter",
     "distill.training",
     "monitor.callback",
     "server",
-    *(f"ui.{name}" for name in ("app", "guard", "routes", "uploads")),
+    *(f"ui.{name}" for name in ("app", "guard")),
 }
 """The modules that cannot be imported without an extra: engines, TRL's classes, datasets, training, the servers."""
 

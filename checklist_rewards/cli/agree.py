@@ -34,9 +34,8 @@ from checklist_rewards.evaluation.agreement import (
     units_against_labels,
     units_of_judges,
 )
-from checklist_rewards.evaluation.agreement.bootstrap import DEFAULT_RESAMPLES
-from checklist_rewards.evaluation.agreement.categories import AGAINST_LABELS, CATEGORICAL
-from checklist_rewards.evaluation.agreement.plots import plot_confusion, plot_reliability
+from checklist_rewards.evaluation.agreement.compare import plot_confusion, plot_reliability
+from checklist_rewards.evaluation.agreement.measures import AGAINST_LABELS, CATEGORICAL, DEFAULT_RESAMPLES
 from checklist_rewards.judges.calibration import YES_NO
 
 _ORDER = (

@@ -22,8 +22,8 @@ from checklist_rewards.cli.work import Work
 from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, JudgedRow
-from checklist_rewards.evaluation.agreement.bootstrap import DEFAULT_RESAMPLES
-from checklist_rewards.evaluation.agreement.plots import plot_reliability
+from checklist_rewards.evaluation.agreement.compare import plot_reliability
+from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
 from checklist_rewards.evaluation.calibration import (
     KindReport,
     ThresholdChoice,

@@ -19,10 +19,8 @@ from checklist_rewards.cli.outputs import check_outputs
 from checklist_rewards.cli.report import bars, console, write_json
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
-from checklist_rewards.evaluation.agreement.bootstrap import DEFAULT_RESAMPLES
-from checklist_rewards.evaluation.differences import DifferenceReport, Differences
-from checklist_rewards.evaluation.matching import Matching
-from checklist_rewards.evaluation.stored_scores import StoredScore, stored_reads
+from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
+from checklist_rewards.evaluation.differences import DifferenceReport, Differences, Matching, StoredScore, stored_reads
 from checklist_rewards.files.rows import file_format, read_rows, write_rows
 from checklist_rewards.progress import Bar
 from checklist_rewards.ui.records import ID, Record, RecordFile

@@ -20,7 +20,7 @@ from checklist_rewards.distill.folds import cross_validate, held_out_figures, mo
 from checklist_rewards.distill.labels import LabelledPair, folds_of, read_labels
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure
-from checklist_rewards.evaluation.agreement.bootstrap import DEFAULT_RESAMPLES
+from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
 from checklist_rewards.validation import import_extra
 
 _LABELS, _TRAINING = "Labels", "Training"

@@ -10,7 +10,7 @@ import typer
 
 from checklist_rewards.cli.options import PIPELINE
 from checklist_rewards.pipelines import PipelineConfig, load_config
-from checklist_rewards.pipelines.parts import GENERATORS
+from checklist_rewards.pipelines.registry import GENERATORS
 from checklist_rewards.prompts import load_prompt
 
 _ROW = {

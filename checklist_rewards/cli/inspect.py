@@ -20,10 +20,8 @@ from checklist_rewards.cli.report import bars, console, warn_of_models, write_js
 from checklist_rewards.cli.work import Work
 from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.items.items import FLAGS, ItemAnalysis, flagged
-from checklist_rewards.evaluation.items.meta import Review, reads_of, review
-from checklist_rewards.evaluation.items.paraphrase import Paraphraser, reworded
-from checklist_rewards.evaluation.items.similarity import category_figures, similarity
+from checklist_rewards.evaluation.items.items import FLAGS, ItemAnalysis, category_figures, flagged, similarity
+from checklist_rewards.evaluation.items.wording import Paraphraser, Review, reads_of, review, reworded
 from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.refiners.embedding import SentenceEmbedder
 from checklist_rewards.scorer import ChecklistScorer, Sample

@@ -13,15 +13,14 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.cli.report import console, refuse
 from checklist_rewards.datasets.rows import read_checklist
 from checklist_rewards.errors import ChecklistError, ChecklistRewardsError, ConfigError, PromptError, SampleError
-from checklist_rewards.files.documents import read_text, read_value
+from checklist_rewards.files.documents import FORMATS, read_text, read_value
 from checklist_rewards.files.rows import FORMATS as ROWS
 from checklist_rewards.files.rows import read_rows
-from checklist_rewards.generators.parsing import is_open, question_fault
+from checklist_rewards.generators.shapes import is_open, question_fault
 from checklist_rewards.judges.checked import usable_check
 from checklist_rewards.judges.settings import load_jury
 from checklist_rewards.monitor.configured import MONITOR, monitor_of
 from checklist_rewards.pipelines import PipelineConfig
-from checklist_rewards.pipelines.files import FORMATS
 from checklist_rewards.prompts import Kind, lint_prompt, prompts_dir
 from checklist_rewards.rewards.configured import config_keys
 from checklist_rewards.rewards.reward import ChecklistReward

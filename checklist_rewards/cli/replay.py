@@ -26,7 +26,7 @@ from checklist_rewards.cli.work import Work
 from checklist_rewards.datasets.rows import Columns, read_checklist
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
-from checklist_rewards.evaluation.agreement.bootstrap import DEFAULT_RESAMPLES
+from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
 from checklist_rewards.evaluation.replay import Replay, StoredRow, Weights, stored_checklist
 from checklist_rewards.evaluation.variance import Variance
 from checklist_rewards.files.documents import read_text, read_value

@@ -19,7 +19,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from checklist_rewards.backends.models import POCKET
-from checklist_rewards.datasets.totals import Totals
+from checklist_rewards.datasets.tasks import Totals
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.judges import Receipt
 from checklist_rewards.progress import AddBar, progress_on

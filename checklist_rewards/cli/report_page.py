@@ -15,7 +15,7 @@ from checklist_rewards.cli.outputs import check_outputs
 from checklist_rewards.cli.report import bars, console
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap
-from checklist_rewards.evaluation.agreement.bootstrap import DEFAULT_RESAMPLES
+from checklist_rewards.evaluation.agreement.measures import DEFAULT_RESAMPLES
 from checklist_rewards.ui.report import MAX_ROWS, write_report
 
 

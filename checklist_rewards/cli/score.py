@@ -25,7 +25,7 @@ from checklist_rewards.datasets.tasks import RowWork, Source
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.pipelines import Pipeline, source_from
-from checklist_rewards.pipelines.requests import TRIED, a_few
+from checklist_rewards.pipelines.pipeline import TRIED, a_few
 from checklist_rewards.scorer import Sample
 
 

@@ -18,15 +18,14 @@ from checklist_rewards.validation import import_extra
 
 if TYPE_CHECKING:
     from checklist_rewards.datasets.build import build_checklists
-    from checklist_rewards.datasets.card import checklist_card
-    from checklist_rewards.datasets.saving import push_to_hub, save_dataset
+    from checklist_rewards.datasets.publishing import checklist_card, push_to_hub, save_dataset
     from checklist_rewards.datasets.scoring import score_dataset
 
 _LATE = {
     "build_checklists": "checklist_rewards.datasets.build",
-    "checklist_card": "checklist_rewards.datasets.card",
-    "push_to_hub": "checklist_rewards.datasets.saving",
-    "save_dataset": "checklist_rewards.datasets.saving",
+    "checklist_card": "checklist_rewards.datasets.publishing",
+    "push_to_hub": "checklist_rewards.datasets.publishing",
+    "save_dataset": "checklist_rewards.datasets.publishing",
     "score_dataset": "checklist_rewards.datasets.scoring",
 }
 

@@ -52,9 +52,9 @@ from checklist_rewards.datasets.texts import levels_of
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.cells import at, decoded, messages_in, places, without
+from checklist_rewards.files.documents import FORMATS as DOCUMENTS
+from checklist_rewards.files.documents import read_model
 from checklist_rewards.files.rows import Row, write_rows
-from checklist_rewards.pipelines.files import FORMATS as DOCUMENTS
-from checklist_rewards.pipelines.files import read_model
 from checklist_rewards.scores.scales import with_abstention
 from checklist_rewards.validation import import_extra, unknown
 

@@ -29,7 +29,6 @@ from typing import Any
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from checklist_rewards.datasets.attempts import process_shard
 from checklist_rewards.datasets.shards import (
     HIDDEN,
     SHARD_ROWS,
@@ -40,11 +39,11 @@ from checklist_rewards.datasets.shards import (
     cut,
     find_shards,
     first_row,
+    process_shard,
     rewrite,
     settings_of,
 )
-from checklist_rewards.datasets.tasks import RowTask
-from checklist_rewards.datasets.totals import Totals
+from checklist_rewards.datasets.tasks import RowTask, Totals
 from checklist_rewards.errors import BackendError, ChecklistRewardsError, ModelError, SampleError
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import finite, whole_number

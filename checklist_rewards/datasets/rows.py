@@ -24,7 +24,7 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistError, SampleError
 from checklist_rewards.files.cells import messages_in
 from checklist_rewards.generators import Request
-from checklist_rewards.pipelines.requests import CANDIDATES, fields_of, joined
+from checklist_rewards.pipelines.pipeline import CANDIDATES, fields_of, joined
 from checklist_rewards.scorer import Sample
 
 PROMPT, HISTORY, REFERENCE = "prompt", "history", "reference"

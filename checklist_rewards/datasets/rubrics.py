@@ -35,7 +35,7 @@ from checklist_rewards.datasets.texts import (
 )
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.cells import at, decoded, messages_in, places
-from checklist_rewards.pipelines.files import read_model
+from checklist_rewards.files.documents import read_model
 from checklist_rewards.scores.score import PrimaryMetric
 
 ROWS = "rows"

@@ -14,8 +14,7 @@ from datasets import Dataset, Features, IterableDataset, Value
 from checklist_rewards.datasets.columns import dataset_from_rows
 from checklist_rewards.datasets.rows import Columns
 from checklist_rewards.datasets.shards import in_groups
-from checklist_rewards.datasets.tasks import SCORE, RowWork, Source
-from checklist_rewards.datasets.totals import Totals
+from checklist_rewards.datasets.tasks import SCORE, RowWork, Source, Totals
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import Row
 from checklist_rewards.files.spool import as_json

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from checklist_rewards.datasets.promptfoo import promptfoo_rows
 from checklist_rewards.errors import SampleError
+from checklist_rewards.files.documents import FORMATS as DOCUMENTS
 from checklist_rewards.files.documents import MAX_DEPTH, read_text, read_value
 from checklist_rewards.files.rows import FORMATS, Row, read_rows
-from checklist_rewards.pipelines.files import FORMATS as DOCUMENTS
 from checklist_rewards.validation import import_extra, missing
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from checklist_rewards.generators.parsing import is_question
+from checklist_rewards.generators.shapes import is_question
 
 _LINE = re.compile(r"^[ \t]*(?:(\d{1,3})([.):])|[-*•])[ \t]+")
 _HEADING = re.compile(r"#{1,6}[ \t]+(?P<marked>\S.*)|\*\*(?P<bold>[^*]+?):?\*\*:?|(?P<plain>[^:]{1,80}):")

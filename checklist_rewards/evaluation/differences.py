@@ -8,6 +8,14 @@ scorings have none in common; it is *reversed* if the other scoring puts the wor
 Intervals resample prompts, or texts without a prompt. Sums are kept for up to 20,000 of them; further ones share these
 sums. The sums of items are kept in the database of the pairs, so memory does not grow with the number of rows, prompts
 or items.
+
+Scores from files: the state that they record, and scored texts as `diff` compares them, small enough to keep many
+on disk.
+
+Rows of two files, paired by key. The rows are kept in a temporary database on disk, so files may be of any size and
+in any order.
+
+The n-th row with a key in one file is paired with the n-th row with this key in the other.
 """
 
 from __future__ import annotations
@@ -15,20 +23,182 @@ from __future__ import annotations
 import heapq
 import json
 import math
+import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from checklist_rewards.evaluation.agreement.bootstrap import Bootstrap, Figure, over
-from checklist_rewards.evaluation.agreement.categories import kappa_of
-from checklist_rewards.evaluation.agreement.numbers import tau
-from checklist_rewards.evaluation.agreement.totals import Totals
-from checklist_rewards.evaluation.matching import Matching
-from checklist_rewards.evaluation.stored_scores import StoredRead, StoredScore, record_of
+from checklist_rewards.checklists import NO, YES
+from checklist_rewards.evaluation.agreement.measures import Bootstrap, Figure, Totals, kappa_of, over, tau
+from checklist_rewards.scores import Score, TargetState, item_keys
 from checklist_rewards.validation import np
+
+
+def recorded_state(score: Score | None) -> TargetState | None:
+    """What the policy made of its turn; None for a score that an earlier version wrote, which had no states."""
+    return score.state if score is not None and "state" in score.model_fields_set else None
+
+
+class StoredRead(NamedTuple):
+    """One answer of a stored score."""
+
+    question: str
+    answer: str | None
+    """None if unanswered, or if the judge was not asked because the text has no answer."""
+    p: float | None
+    """P(yes), or the expected value of an item with options; None without probabilities."""
+    value: float | None
+
+
+class StoredScore(NamedTuple):
+    """A scored text, as it is compared."""
+
+    name: str
+    """The row in messages: its id, or its place in the file."""
+    step: int | None
+    prompt: str | None
+    text: str | None
+    score: float | None
+    reads: dict[str, StoredRead]
+    """By item id; the second of two equal questions has the key `<id>#2`."""
+
+    def dumped(self) -> str:
+        """The row as JSON, for [`Matching`]."""
+        return json.dumps(self)
+
+    @classmethod
+    def loaded(cls, text: str) -> StoredScore:
+        """Parse what [`dumped`] wrote."""
+        name, step, prompt, completion, score, reads = json.loads(text)
+        by_key = {key: StoredRead(*read) for key, read in reads.items()}
+        return cls(name, step, prompt, completion, score, by_key)
+
+
+def stored_reads(score: Score | None) -> dict[str, StoredRead]:
+    """The answers of a score, by item."""
+    reads = {}
+    lines = () if score is None else score.items
+    for key, line in zip(item_keys(lines), lines, strict=True):
+        answered = line.unanswered is None
+        p = None
+        if answered and line.probabilities is not None:
+            p = line.probabilities.get(YES) if line.probabilities.keys() == {YES, NO} else line.soft
+        value = (line.value if line.soft is None else line.soft) if answered else None
+        reads[_encodable(key)] = StoredRead(_encodable(line.question), line.answer if answered else None, p, value)
+    return reads
+
+
+def _encodable(text: str) -> str:
+    """The text with half surrogate pairs as escapes: the database of a comparison stores UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def record_of(one: StoredScore, other: StoredScore, advantages: tuple[float, float] | None) -> dict[str, Any]:
+    """A row of the output of `diff`: both scores, advantages and answers of a text."""
+    known = one.score is not None and other.score is not None
+    return {
+        "row": one.name,
+        "step": one.step,
+        "prompt": one.prompt,
+        "completion": one.text,
+        "score_one": one.score,
+        "score_other": other.score,
+        "change": other.score - one.score if known else None,  # type: ignore[operator]
+        "advantage_one": None if advantages is None else advantages[0],
+        "advantage_other": None if advantages is None else advantages[1],
+        "flips": sum(
+            None not in (read.answer, other.reads[key].answer) and read.answer != other.reads[key].answer
+            for key, read in one.reads.items()
+            if key in other.reads
+        ),
+        "items": [
+            {
+                "id": key,
+                "question": read.question,
+                "one": read.answer,
+                "other": other.reads[key].answer,
+                "p_one": read.p,
+                "p_other": other.reads[key].p,
+            }
+            for key, read in one.reads.items()
+            if key in other.reads
+        ],
+    }
+
+
+_CACHE_KIB = 64 * 1024
+_TABLES = """
+CREATE TABLE rows (id INTEGER PRIMARY KEY, side INTEGER, key BLOB, grp BLOB, body TEXT);
+"""
+_PAIRS = """
+CREATE TABLE places AS
+    SELECT side, key, grp, id, row_number() OVER (PARTITION BY side, key ORDER BY id) AS copy FROM rows;
+CREATE INDEX by_key ON places (key, copy, side);
+CREATE TABLE pairs AS
+    SELECT a.grp AS grp, a.id AS one, b.id AS other FROM places a JOIN places b
+    ON a.key = b.key AND a.copy = b.copy AND a.side = 0 AND b.side = 1
+    ORDER BY a.grp, a.key, a.copy;
+"""
+_UNMATCHED = """
+FROM places a WHERE a.side = ? AND NOT EXISTS (
+    SELECT 1 FROM places b WHERE b.key = a.key AND b.copy = a.copy AND b.side = 1 - a.side)
+"""
+
+
+class Matching:
+    """Pairs of rows of two files. Use as a context manager; the temporary database is deleted at the end.
+
+    Memory is bounded by the cache of the database, 64 MiB; the disk holds the bodies of all rows.
+    """
+
+    def __init__(self) -> None:
+        self.database = sqlite3.connect("", isolation_level=None)  # "" is a temporary file
+        self.database.executescript(f"PRAGMA journal_mode = OFF; PRAGMA cache_size = -{_CACHE_KIB}; {_TABLES} BEGIN;")
+        self._paired = False
+
+    def __enter__(self) -> Matching:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.database.close()
+
+    def add(self, side: int, key: bytes, group: bytes, body: str) -> None:
+        """Add a row.
+
+        Args:
+            side (`int`): 0 for the first file, 1 for the second.
+            key (`bytes`): identity of the row.
+            group (`bytes`): rows of the same group are returned together. The group in the first file counts.
+            body (`str`): anything to get back.
+        """
+        self.database.execute("INSERT INTO rows (side, key, grp, body) VALUES (?, ?, ?, ?)", (side, key, group, body))
+
+    def groups(self) -> Iterator[tuple[bytes, list[tuple[str, str]]]]:
+        """The bodies of the paired rows, by group. The order depends on keys and groups only."""
+        self._pair()
+        query = """
+            SELECT p.grp, a.body, b.body FROM pairs p JOIN rows a ON a.id = p.one JOIN rows b ON b.id = p.other
+            ORDER BY p.rowid
+        """
+        for group, rows in groupby(self.database.execute(query), key=lambda row: row[0]):
+            yield group, [(one, other) for _, one, other in rows]
+
+    def unmatched(self, side: int, most: int) -> tuple[int, list[str]]:
+        """The number of rows of a file without a partner, and the bodies of the first `most` of them."""
+        self._pair()
+        [(count,)] = self.database.execute(f"SELECT count(*) {_UNMATCHED}", (side,))
+        first = f"SELECT r.body FROM (SELECT a.id AS id {_UNMATCHED} ORDER BY a.id LIMIT ?) u JOIN rows r USING (id)"
+        return count, [body for (body,) in self.database.execute(first, (side, most))]
+
+    def _pair(self) -> None:
+        if not self._paired:
+            self.database.executescript(f"{_PAIRS} BEGIN;")
+            self._paired = True
+
 
 MOST_READS = 20
 """Reads of a report: those that differ most."""

@@ -22,7 +22,7 @@ from typing import Any
 from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement.scored import stored_items
-from checklist_rewards.evaluation.stored_scores import recorded_state
+from checklist_rewards.evaluation.differences import recorded_state
 from checklist_rewards.judges import Progress, Receipt
 from checklist_rewards.judges.calibration import Calibration, kind_of, read_alike
 from checklist_rewards.judges.variants import how_repeated, repeated

@@ -8,16 +8,42 @@ The buffer is a pure state machine, without models, files or ranks: [`PromptItem
 prompt from the deviations of its items in a group of completions. The rules are those of DR Tulu (arXiv:2511.19399):
 an item whose credits in the group have no deviation retires, and at most `max_active` items stay, those with the
 largest deviation.
+
+The file of a buffer: JSONL, a first line with the format, then one line per prompt.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import pstdev
 from typing import Any
 
 from checklist_rewards.checklists import Checklist, ChecklistItem
+from checklist_rewards.errors import SampleError
+from checklist_rewards.files.atomic import write_text
+
+FORMAT = "checklist-rewards-buffer-1"
+
+
+def write_buffer(path: Path, state: Mapping[str, Any]) -> None:
+    """Write the state of a buffer. The file is replaced at once."""
+    lines = [{"format": FORMAT, "calls": state["calls"]}, *state["prompts"]]
+    write_text(path, "".join(json.dumps(line) + "\n" for line in lines))
+
+
+def read_buffer(path: Path) -> dict[str, Any]:
+    """The state in the file of a buffer. Raises [`SampleError`] if it is not one."""
+    try:
+        first, *lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        if first["format"] != FORMAT:
+            raise ValueError(f"the format is {first['format']!r}; this version reads {FORMAT!r}")
+        return {"calls": first["calls"], "prompts": lines}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SampleError(f"{path}: not the file of a checklist buffer ({error}).") from error
+
 
 EVOLVING_CATEGORY = "evolving"
 """Category of all proposed items. It separates them from persistent items, whose curves over the steps are comparable,

@@ -1,20 +1,141 @@
 """From proposals to candidates: items that are new, and that the refiners keep.
 
 A candidate is not admitted yet: it counts if the judge's answers to it differ within the group (`buffer.py`).
+
+The completions of one call while the buffer is updated: grouped by prompt, read again, and scored anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-from checklist_rewards.checklists import Checklist, ChecklistItem
+from checklist_rewards.checklists import Checklist, ChecklistItem, Option
 from checklist_rewards.errors import ChecklistError, GenerationError, SampleError
-from checklist_rewards.evolving.buffer import EVOLVING_CATEGORY
+from checklist_rewards.evolving.buffer import EVOLVING_CATEGORY, PromptItems
 from checklist_rewards.evolving.proposer import Group, Proposal, Proposer
 from checklist_rewards.refiners.base import Refiner, refine_all
 from checklist_rewards.refiners.deduplicator import Deduplicator
 from checklist_rewards.refiners.embedding import near_duplicates, similarities
-from checklist_rewards.scorer import Sample
+from checklist_rewards.rewards.batch import Call, content_key
+from checklist_rewards.scorer import ChecklistScorer, Sample
+from checklist_rewards.scores import ItemScore, Score, rescore
+from checklist_rewards.scores.scales import on_scale
+
+Lines = dict[str, ItemScore]
+"""Answers by item id."""
+Credits = dict[str, float | None]
+"""Credits in [0, 1] by item id; None if unanswered."""
+Changes = dict[str, tuple[PromptItems, PromptItems]]
+"""The items of each prompt before and after an update."""
+_DIGITS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The prompt of a completion."""
+
+    key: str
+    """Equal for the completions of one prompt and checklist, on all ranks."""
+    base: Checklist
+    """The checklist of the dataset: the persistent items."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What other ranks get of a completion."""
+
+    row: Row
+    sample: Sample
+    score: float | None
+
+
+def rows_of(prompts: Sequence[Any], column: Any) -> list[Row | None] | None:
+    """The rows of a call, None for one without a checklist; None if the column cannot be used."""
+    if isinstance(column, str | Mapping) or not isinstance(column, Sequence) or len(column) != len(prompts):
+        return None
+    try:
+        checklists = [None if value is None else Checklist.parse(value) for value in column]
+    except ChecklistError:
+        return None
+    return [
+        None if base is None else Row(content_key([prompt, base.id])[:_DIGITS], base)
+        for prompt, base in zip(prompts, checklists, strict=True)
+    ]
+
+
+def shown_to_ranks(call: Call, rows: Sequence[Row | None]) -> list[Shown]:
+    """The completions of this rank that have a checklist."""
+    return [
+        Shown(row, replace(sample, checklist=None), None if score is None else score.primary_score)
+        for row, sample, score in zip(rows, call.samples, call.scores, strict=True)
+        if row is not None and sample is not None
+    ]
+
+
+def group_of(some: Sequence[Shown], had: PromptItems) -> Group:
+    """The completions of one prompt, for a proposer."""
+    sample = some[0].sample
+    return Group(
+        sample.input,
+        sample.history,
+        sample.reference,
+        tuple(one.sample.target for one in some),
+        tuple(one.score for one in some),
+        had.persistent,
+        tuple(one.item for one in had.active),
+    )
+
+
+def read_candidates(
+    scorer: ChecklistScorer,
+    retries: int,
+    call: Call,
+    rows: Sequence[Row | None],
+    proposed: Mapping[str, Sequence[ChecklistItem]],
+) -> dict[int, Lines]:
+    """The judge's answers to the candidates, by the place of the completion in the call."""
+    chosen = {
+        place: replace(sample, checklist=Checklist(items=tuple(proposed[row.key])))
+        for place, (row, sample) in enumerate(zip(rows, call.samples, strict=True))
+        if row is not None and sample is not None and proposed.get(row.key)
+    }
+    scores = scorer.score_batch(list(chosen.values()), retries=retries) if chosen else []
+    return {place: {line.id: line for line in score.items} for place, score in zip(chosen, scores, strict=True)}
+
+
+def credits_of(score: Score | None, read: Lines) -> Credits:
+    """The credits of all items about one completion. Soft, unless the metric counts passed items."""
+    if score is None:
+        return {}
+    soft = score.primary_metric != "pass"
+    return {line.id: line.credit(soft) for line in (*score.items, *read.values())}
+
+
+def rescored(
+    call: Call,
+    rows: Sequence[Row | None],
+    read: Mapping[int, Lines],
+    changes: Changes,
+    scale: Sequence[Option] | None,
+) -> Call:
+    """The call under the new checklists. Nothing is read again."""
+    samples, scores = list(call.samples), list(call.scores)
+    for place, (row, sample, score) in enumerate(zip(rows, call.samples, call.scores, strict=True)):
+        if row is None or sample is None or score is None or row.key not in changes:
+            continue
+        before, after = changes[row.key]
+        if before.items == after.items or score.aggregation is None:
+            continue
+        checklist = after.checklist(row.base)
+        checklist = checklist if scale is None else on_scale(checklist, scale)
+        lines = [*score.items, *read.get(place, {}).values()]
+        known = Score.of(lines, score.aggregation, score.quality)
+        samples[place] = replace(sample, checklist=checklist)
+        scores[place] = rescore(checklist, known)
+    return replace(call, samples=samples, scores=scores)
+
 
 MOST_CANDIDATES = 8
 """Most candidates of a group; each is read about every completion of it."""

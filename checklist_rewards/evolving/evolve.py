@@ -22,14 +22,14 @@ from typing import Any, TypeVar
 
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evolving.buffer import ChecklistBuffer, deviation
-from checklist_rewards.evolving.candidates import candidates_for
-from checklist_rewards.evolving.completions import (
+from checklist_rewards.evolving.buffer import ChecklistBuffer, deviation, read_buffer, write_buffer
+from checklist_rewards.evolving.candidates import (
     Changes,
     Credits,
     Lines,
     Row,
     Shown,
+    candidates_for,
     credits_of,
     group_of,
     read_candidates,
@@ -37,7 +37,6 @@ from checklist_rewards.evolving.completions import (
     rows_of,
     shown_to_ranks,
 )
-from checklist_rewards.evolving.file import read_buffer, write_buffer
 from checklist_rewards.evolving.proposer import FromGenerator, Proposer
 from checklist_rewards.generators.base import Generator
 from checklist_rewards.refiners.base import Refiner

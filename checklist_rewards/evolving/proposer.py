@@ -19,7 +19,7 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import GenerationError
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators.base import Generator, Request
-from checklist_rewards.generators.parsing import question_fault, tidy
+from checklist_rewards.generators.shapes import question_fault, tidy
 from checklist_rewards.prompts import PromptTemplate, fence
 from checklist_rewards.refiners.base import Asker
 from checklist_rewards.validation import whole_number

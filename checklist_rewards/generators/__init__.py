@@ -19,9 +19,14 @@ from checklist_rewards.generators.deductive import DeductiveGenerator
 from checklist_rewards.generators.direct import DirectGenerator
 from checklist_rewards.generators.inductive import InductiveGenerator
 from checklist_rewards.generators.interactive import InteractiveGenerator
-from checklist_rewards.generators.parsing import QuestionList, parse_questions
-from checklist_rewards.generators.shapes import CategorizedQuestions, Questions, WeightedQuestions
-from checklist_rewards.generators.sources import Dimension, Dimensions, Feedback, ThinkAloud
+from checklist_rewards.generators.shapes import (
+    CategorizedQuestions,
+    QuestionList,
+    Questions,
+    WeightedQuestions,
+    parse_questions,
+)
+from checklist_rewards.generators.stages import Dimension, Dimensions, Feedback, ThinkAloud
 
 __all__ = [
     "CategorizedQuestions",

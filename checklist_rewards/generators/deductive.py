@@ -23,11 +23,11 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators.base import check_numbers
-from checklist_rewards.generators.parsing import tidy
-from checklist_rewards.generators.shapes import Questions, Shape
-from checklist_rewards.generators.sources import Dimension, Dimensions
+from checklist_rewards.generators.shapes import Questions, Shape, tidy
 from checklist_rewards.generators.stages import (
     CorpusWriter,
+    Dimension,
+    Dimensions,
     Prompt,
     Run,
     StageMethod,

@@ -26,8 +26,7 @@ from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.generators.base import Request, check_numbers, check_request
 from checklist_rewards.generators.constraints import constraint_items, covering, with_constraints
-from checklist_rewards.generators.parsing import parse_questions
-from checklist_rewards.generators.shapes import ask_in_shape, items_of, list_field
+from checklist_rewards.generators.shapes import ask_in_shape, items_of, list_field, parse_questions
 from checklist_rewards.prompts import PromptTemplate, fence, load_prompt
 from checklist_rewards.replies import ask, sample_values
 from checklist_rewards.version import __version__

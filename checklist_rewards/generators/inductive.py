@@ -21,9 +21,9 @@ from checklist_rewards.errors import GenerationError, SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators.base import check_numbers
 from checklist_rewards.generators.shapes import SourcedQuestion, SourcedQuestions, items_of
-from checklist_rewards.generators.sources import Feedback
 from checklist_rewards.generators.stages import (
     CorpusWriter,
+    Feedback,
     Prompt,
     Run,
     StageMethod,

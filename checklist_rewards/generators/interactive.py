@@ -22,15 +22,14 @@ from checklist_rewards.checklists import Checklist, ChecklistItem
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators.base import check_numbers
-from checklist_rewards.generators.parsing import is_question, tidy
-from checklist_rewards.generators.shapes import Questions, Shape
-from checklist_rewards.generators.sources import ThinkAloud
+from checklist_rewards.generators.shapes import Questions, Shape, is_question, tidy
 from checklist_rewards.generators.stages import (
     CorpusWriter,
     Prompt,
     Run,
     StageMethod,
     StagePrompt,
+    ThinkAloud,
     Watcher,
     check_questions,
     holds_questions,

@@ -14,23 +14,289 @@ the first is kept, with the sources of all.
 
 Class names, docstrings and fields of the shapes are part of the JSON schema that is sent to the model and of the store
 key: changing them makes stored replies unusable.
+
+Strict parsing of a model's reply into a list of questions.
+
+The parser accepts the formats that models use: numbers ("1.", "1)", "(1)", "Q1:"), bullets and check boxes, bold text
+and bold labels, code fences, JSON (a list of strings, of {"question": ...}, or {"questions": [...]}), reasoning before
+the reply, and an analysis before the list. It raises a [`GenerationError`] with the reply in `raw` unless the list is
+complete:
+
+- every entry of a numbered list is a question, and the list starts at 1;
+- a question ends with a question mark, or with a remark in brackets after it ("... correct? (If absent: 'none'.)"),
+  can be answered with yes or no, and is not two questions in one ([`question_fault`]);
+- there are at least `min_items` and at most `max_items` questions. Longer lists are not truncated, because that would
+  silently drop requirements.
+
+Of equal questions the first is kept.
+
+If a reply has several kinds of lines, numbered questions take precedence over bulleted ones, and these over plain
+lines. So questions in an analysis ("What is asked for?") are not added to the list that follows it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, field_validator
 
 from checklist_rewards.backends import Messages
+from checklist_rewards.chat import strip_thinking
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.checks import describe, parse_check
-from checklist_rewards.errors import ChecklistError, SampleError
-from checklist_rewards.generators.parsing import question_fault, tidy
+from checklist_rewards.errors import ChecklistError, GenerationError, SampleError
+from checklist_rewards.generators.constraints.amounts import number, numbers
 from checklist_rewards.validation import in_reply
+
+_FENCE = re.compile(r"^\s*```.*$", re.MULTILINE)
+_JSON_START = re.compile(r"^[ \t]*(?=[\[{])", re.MULTILINE)
+_JSON_KEYS = ("questions", "checklist", "items")
+_HEADING = re.compile(
+    r"^[\s#*_]*(?:final answer|answer|(?:evaluation |final )?checklist(?: questions)?|questions)[*_]*\s*(?::[*_]*|$)",
+    re.MULTILINE | re.IGNORECASE,
+)
+_NUMBER = re.compile(
+    r"(?:\*\*|__)?[(\[]?(?:Q(?:uestion)?\s*)?(\d{1,3})\s?[.):\]](?:\*\*|__)?\s*(?=\D)|Q(\d{1,3})\s*[-–—]\s*",
+    re.IGNORECASE,
+)
+_BULLET = re.compile(r"(?:[-*•–—+☐□✓✔]|#{1,6})\s+(?:\[[ xX]?\]\s*)?")
+_LABEL = re.compile(r"(\*\*|__)[^*_?]{1,60}?(?::\1|\1\s*[:–—-])\s*")
+_YES_NO = re.compile(r"\s*\(\s*yes\s*(?:/|or)\s*no\s*\)\s*$", re.IGNORECASE)
+_IS_QUESTION = re.compile(r"(?=.*\w).*\?(?:\s*\([^()]*(?:\([^()]*\)[^()]*)*\))?$", re.DOTALL)
+
+_AUXILIARY = r"(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|shall|should|may|might|must)(?:n't)?"
+_SUBJECT = r"(?:it|its|the|this|that|these|those|there|they|their|he|she|all|any|each|every|both|an?|you|we)"
+_OPEN = re.compile(
+    r"(?:(?:and|but|so|then|also|in|on|at|to|for|from|with|by|of|about)\s+)?"
+    r"(what|which|who|whom|whose|why|how|where|when)\b(?!\s+(?:possible|applicable|appropriate|necessary|relevant))",
+    re.IGNORECASE,
+)
+_ASKS_YES_NO = re.compile(rf"[,;:]\s*(?:(?:and|then|or)\s+)?{_AUXILIARY}\b", re.IGNORECASE)
+_SECOND = re.compile(rf"\w\s*,?\s(?:and|or|but|and/or)\s+{_AUXILIARY}\s+(?:not\s+)?{_SUBJECT}\b", re.IGNORECASE)
+_QUOTED = re.compile(r'"[^"]*"|“[^”]*”|\([^()]*\)|`[^`]*`')
+_ASKS = re.compile(rf"(?:^|[,;:]\s*(?:(?:and|then)\s+)?){_AUXILIARY}\b", re.IGNORECASE)
+_STRING = re.compile(r'"[^"]+"|“[^”]+”|(?<!\w)\'[^\']+\'(?!\w)')
+_WORD = re.compile(r"\w+")
+_SMALL_WORDS = frozenset("a an the is are was were do does did has have had it its".split())
+"""Words that do not tell two questions apart."""
+NO_MARK = "must end with a question mark"
+"""The fault of a statement."""
+
+
+class QuestionList(BaseModel):
+    """The distinct questions of a reply."""
+
+    model_config = ConfigDict(frozen=True)
+
+    questions: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    """The faults of the entries that were left out, if faults were dropped."""
+
+    @field_validator("questions")
+    @classmethod
+    def _distinct(cls, questions: tuple[str, ...]) -> tuple[str, ...]:
+        return _distinct(questions)
+
+
+class _ParsedLine(NamedTuple):
+    kind: str
+    """number, bullet or plain."""
+    number: int | None
+    text: str
+
+    @property
+    def asks(self) -> bool:
+        return is_question(self.text)
+
+
+def parse_questions(
+    reply: str, *, min_items: int = 2, max_items: int = 8, drop_faults_of: str | None = None
+) -> QuestionList:
+    """Parse the questions of a reply.
+
+    Args:
+        reply (`str`): the model's text.
+        min_items (`int`, *optional*, defaults to `2`): least number of distinct questions.
+        max_items (`int`, *optional*, defaults to `8`): greatest number of distinct questions.
+        drop_faults_of (`str`, *optional*): the input. With it, entries that are not one yes/no question, that are
+            copied from the input, name a number or a quoted string that it does not have, or ask nothing that an
+            earlier one does not, are left out instead of refused. English only.
+
+    Returns:
+        [`QuestionList`]: The questions in order.
+
+    Raises:
+        GenerationError: If the reply is not a complete checklist; `raw` is the reply.
+    """
+    try:
+        asked = _questions(reply)
+        faults: list[str] = []
+        if drop_faults_of is not None:
+            asked, faults = without_faults(asked, drop_faults_of)
+        questions = _distinct(asked)
+    except ValueError as error:
+        raise GenerationError(f"the reply is not a usable checklist: {error}.", reply) from None
+    count = len(questions)
+    if not min_items <= count <= max_items:
+        required = f"at least {min_items}" if count < min_items else f"at most {max_items}"
+        raise GenerationError(f"the reply has {count} different questions, but {required} are required.", reply)
+    return QuestionList(questions=questions, left_out=tuple(faults))
+
+
+def without_faults(questions: Iterable[str], input: str) -> tuple[list[str], list[str]]:
+    """The questions without those that are not one yes/no question in English, are copied from the input, name a
+    number or a quoted string that the input does not have, or ask nothing that an earlier one does not; and the fault
+    of each that is left out."""
+    text = input.casefold()
+    copied = f" {' '.join(_WORD.findall(text))} "
+    values = {number(found.group()) for found in numbers(text)}
+    kept: dict[str, frozenset[str]] = {}
+    faults: list[str] = []
+    for question in questions:
+        asked = question.casefold()
+        words = _WORD.findall(asked)
+        strings = (found.group()[1:-1].strip(" .,?!") for found in _STRING.finditer(asked))
+        named = frozenset(words) - _SMALL_WORDS
+        if question_fault(question) is not None or not _ASKS.search(question):
+            faults.append("not one yes/no question")
+        elif f" {' '.join(words)} " in copied:
+            faults.append("copied from the input")
+        elif not {number(found.group()) for found in numbers(asked)} - {1} <= values:
+            faults.append("names a number that the input does not have")
+        elif not all(string in text for string in strings):
+            faults.append("quotes what the input does not have")
+        elif any(named <= earlier for earlier in kept.values()):
+            faults.append("repeats an earlier question")
+        else:
+            kept[question] = named
+    return list(kept), faults
+
+
+def _distinct(questions: Iterable[str]) -> tuple[str, ...]:
+    first: dict[str, str] = {}
+    for question in questions:
+        if (fault := question_fault(question)) is not None:
+            raise ValueError(f"{question!r:.80} is not a yes/no question; it {fault}")
+        first.setdefault(question.casefold(), question)
+    return tuple(first.values())
+
+
+def _questions(reply: str) -> list[str]:
+    text = strip_thinking(reply)
+    questions = _from_json(text)
+    if questions is None:
+        text = _FENCE.sub("", text)
+        headings = list(_HEADING.finditer(text))
+        after = [text[headings[-1].end() :]] if headings else []
+        questions = next((listed for part in (*after, text) if (listed := _from_lines(part))), [])
+    return questions
+
+
+def _from_json(text: str) -> list[str] | None:
+    """The questions of the first JSON value that is a list of questions; None if there is none."""
+    decoder = json.JSONDecoder()
+    for match in _JSON_START.finditer(text):
+        try:
+            value, _ = decoder.raw_decode(text, match.end())
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, Mapping):
+            value = next((value[key] for key in _JSON_KEYS if isinstance(value.get(key), list)), None)
+        if isinstance(value, list) and value and all(isinstance(item, str | Mapping) for item in value):
+            return [tidy(_json_question(item)) for item in value]
+    return None
+
+
+def _json_question(item: Any) -> str:
+    question = item.get("question") if isinstance(item, Mapping) else item
+    if not isinstance(question, str):
+        raise ValueError(f"the 'question' of an entry is missing or not a string: {item!r:.80}")
+    return question
+
+
+def _from_lines(text: str) -> list[str]:
+    lines = _lines(text)
+    for kind in ("number", "bullet", "plain"):
+        entries = [line for line in lines if line.kind == kind]
+        first = next((index for index, line in enumerate(entries) if line.asks), None)
+        if first is None:
+            continue
+        if kind != "number":
+            return [line.text for line in entries if line.asks]
+        if entries[first].number not in (0, 1):
+            raise ValueError(f"its list starts at number {entries[first].number}: {entries[first].text!r:.80}")
+        return [line.text for line in entries[first:]]
+    return []
+
+
+def _lines(text: str) -> list[_ParsedLine]:
+    lines: list[_ParsedLine] = []
+    for raw in text.splitlines():
+        line = raw.strip()
+        bullet = _BULLET.match(line)
+        line = line[bullet.end() :] if bullet else line
+        if number := _NUMBER.match(line):
+            lines.append(_ParsedLine("number", int(number[1] or number[2]), tidy(line[number.end() :])))
+        elif bullet:
+            lines.append(_ParsedLine("bullet", None, tidy(line)))
+        elif line and _continues(lines, raw):
+            lines[-1] = lines[-1]._replace(text=tidy(f"{lines[-1].text} {line}"))
+        elif line:
+            lines.append(_ParsedLine("plain", None, tidy(line)))
+    return lines
+
+
+def _continues(lines: list[_ParsedLine], raw: str) -> bool:
+    """Whether `raw` continues a wrapped entry."""
+    return bool(lines) and lines[-1].kind != "plain" and not lines[-1].asks and (raw[0].isspace() or raw[0].islower())
+
+
+def is_question(text: str) -> bool:
+    """Whether a text ends with a question mark, or with a question mark and a remark in brackets."""
+    return _IS_QUESTION.fullmatch(text) is not None
+
+
+def question_fault(text: str) -> str | None:
+    """Why a text is not one yes/no question, as the end of a sentence that starts with "it". None for a question.
+
+    English only, and cautious: of the 2,250 questions that people wrote for InFoBench it names 5, and all of them are
+    two questions or have no question mark.
+
+    >>> question_fault("What do you think about rain?")
+    'cannot be answered with yes or no'
+    """
+    text = " ".join(text.split())
+    if not is_question(text):
+        return NO_MARK
+    if is_open(text):
+        return "cannot be answered with yes or no"
+    bare = _QUOTED.sub("", text)
+    if bare.count("?") > 1 or _SECOND.search(bare):
+        return "asks two questions; write one item for each"
+    return None
+
+
+def is_open(text: str) -> bool:
+    """Whether a text is a question that asks what, who, why or how, in English."""
+    return is_question(text) and _OPEN.match(text) is not None and not _ASKS_YES_NO.search(text)
+
+
+def tidy(text: str) -> str:
+    """A question without formatting: leading labels, emphasis, surrounding quotes and a final "(yes/no)"."""
+    text = " ".join(text.split())
+    text = _LABEL.sub("", text, count=1) if _LABEL.match(text) else text
+    for mark in ("**", "__", "*", "_", '"', "`"):
+        if len(text) > 2 * len(mark) and text.startswith(mark) and text.endswith(mark):
+            inner = text[len(mark) : -len(mark)]
+            text = inner if mark not in inner else text
+        elif mark in ("**", "__") and text.endswith(mark) and text.count(mark) == 1:
+            text = text[: -len(mark)]  # "**1. Is it short?**": the opening mark stood before the number
+    return _YES_NO.sub("", text).strip()
+
 
 _DEEPEST = 6
 _NAMES = {"string": "text", "integer": "whole number", "number": "number", "null": "null"}

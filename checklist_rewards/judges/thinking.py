@@ -49,7 +49,7 @@ from checklist_rewards.judges.logprob import (
 from checklist_rewards.judges.questions import FewShot, question_for_reads
 from checklist_rewards.judges.written import DEFAULT_TEMPERATURE
 from checklist_rewards.prompts import PromptTemplate, chat_messages
-from checklist_rewards.replies.sampling import sample_replies
+from checklist_rewards.replies import sample_replies
 from checklist_rewards.scores import Method, Verdict
 from checklist_rewards.scores.reasons import Reason, Unanswered
 from checklist_rewards.validation import one_of, whole_number

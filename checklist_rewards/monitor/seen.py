@@ -14,7 +14,7 @@ from typing import Any
 
 from checklist_rewards.chat import prompt_text
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.stored_scores import recorded_state
+from checklist_rewards.evaluation.differences import recorded_state
 from checklist_rewards.monitor import text as texts
 from checklist_rewards.rewards.batch import content_key, described
 from checklist_rewards.scores import NO_ANSWER_STATES, Score, TargetState, item_keys

@@ -1,4 +1,7 @@
-"""All signals together: an observation in, readings and alarms out. The same in a training run and on a log."""
+"""All signals together: an observation in, readings and alarms out. The same in a training run and on a log.
+
+What keeps a failure of the monitor away from the training.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,50 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeVar
 
-from checklist_rewards.monitor.canaries import CANARY, Canary, raised
 from checklist_rewards.monitor.detectors import LEAST_STEPS, Cusum, Reading, Sums, spread
-from checklist_rewards.monitor.guard import MOST_FAILURES
+from checklist_rewards.monitor.extra_reads import CANARY, Canary, raised
 from checklist_rewards.monitor.seen import Observation, Seen
 from checklist_rewards.monitor.settings import Action, MonitorSettings
 from checklist_rewards.monitor.signals import SIGNALS, About, Signal, best
 from checklist_rewards.monitor.signals.completions import length_matched, steered, within_groups
 from checklist_rewards.monitor.signals.items import credit
 from checklist_rewards.scores import TargetState
+
+Value = TypeVar("Value")
+MOST_FAILURES = 3
+
+
+class Guard:
+    """Runs a part of the monitor; an error is logged, and replaced by a fallback. A part that fails three times is
+    turned off, so that a broken shadow judge does not delay every step.
+
+    Args:
+        report (callable):
+            Called with the part, the error, and whether it is the first one of this part.
+    """
+
+    def __init__(self, report: Callable[[str, str, bool], None]):
+        self.report = report
+        self.failures: Counter[str] = Counter()
+
+    def __call__(self, part: str, work: Callable[[], Value], fallback: Value) -> Value:
+        """The value of `work`, or `fallback`."""
+        # Communication is never turned off: other ranks wait for it.
+        if self.failures[part] >= MOST_FAILURES and part != "ranks":
+            return fallback
+        try:
+            return work()
+        except Exception as error:  # whatever fails in the monitor, the training must continue
+            self.failed(part, error)
+            return fallback
+
+    def failed(self, part: str, error: Exception) -> None:
+        """Count and report a failure."""
+        self.failures[part] += 1
+        self.report(part, f"{type(error).__name__}: {error}", self.failures[part] == 1)
+
 
 logger = logging.getLogger(__name__)
 

@@ -7,15 +7,20 @@ Ten pipelines are built in (`builtin.py`). Define your own with a config file, w
 ([`register_custom_pipeline`]), or with registered parts (`registry.py`).
 """
 
-from checklist_rewards.pipelines.build import assemble, load_config, pipeline
 from checklist_rewards.pipelines.builtin import (
     get_pipeline,
     list_pipelines,
     register_custom_pipeline,
     register_pipeline,
 )
-from checklist_rewards.pipelines.config import GeneratorConfig, PipelineConfig, RefinerConfig, ScorerConfig
-from checklist_rewards.pipelines.pipeline import Pipeline, PipelineResult
+from checklist_rewards.pipelines.config import (
+    GeneratorConfig,
+    PipelineConfig,
+    RefinerConfig,
+    ScorerConfig,
+    source_from,
+)
+from checklist_rewards.pipelines.pipeline import Pipeline, PipelineResult, assemble, load_config, pipeline
 from checklist_rewards.pipelines.registry import (
     GENERATORS,
     REFINERS,
@@ -25,7 +30,6 @@ from checklist_rewards.pipelines.registry import (
     register_refiner,
     register_scorer,
 )
-from checklist_rewards.pipelines.sources import source_from
 
 __all__ = [
     "GENERATORS",

@@ -11,6 +11,12 @@ value and the allowed values. A prompt is the name of a packaged prompt or a fil
 misspelled name is an error. Relative paths are resolved against the folder of the config and stored as absolute paths.
 
 `PipelineConfig.load(path)` restores exactly what `save(path)` wrote.
+
+The named reply shapes for config files. In Python, generators accept any pydantic class as `shape`.
+
+Sources of corpus-level pipelines (dimensions, observations, think-aloud protocols) from objects, mappings or files.
+
+The schema is the pydantic model of the generator, which also has the documentation and an `example`.
 """
 
 from __future__ import annotations
@@ -34,14 +40,51 @@ from pydantic import (
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import ChecklistRewardsError, ConfigError
 from checklist_rewards.fields import settings_of
+from checklist_rewards.files.documents import read_model, write_value
+from checklist_rewards.generators.shapes import CategorizedQuestions, CheckedQuestions, Questions, WeightedQuestions
 from checklist_rewards.judges.settings import ENGINE_SETTINGS, JudgeSettings
-from checklist_rewards.pipelines.files import read_model, write_value
-from checklist_rewards.pipelines.parts import GENERATORS, REFINERS, SCORERS
-from checklist_rewards.pipelines.registry import SURROUNDINGS, Entry
-from checklist_rewards.pipelines.shapes import shape_named
+from checklist_rewards.pipelines.registry import GENERATORS, REFINERS, SCORERS, SURROUNDINGS, Entry
 from checklist_rewards.prompts import prompts_dir
 from checklist_rewards.scores import Aggregation
-from checklist_rewards.validation import one_sentence
+from checklist_rewards.validation import one_sentence, unknown
+
+SHAPES: dict[str, type[BaseModel]] = {
+    "questions": Questions,
+    "weighted": WeightedQuestions,
+    "categorized": CategorizedQuestions,
+    "checked": CheckedQuestions,
+}
+
+
+def shape_named(name: str) -> type[BaseModel]:
+    """The shape with this name. Raises [`ConfigError`] that lists the known names."""
+    if name not in SHAPES:
+        raise ConfigError(unknown("shape", name, list(SHAPES)))
+    return SHAPES[name]
+
+
+def source_from(config: PipelineConfig, value: Any) -> BaseModel:
+    """Parse and validate the source of a pipeline.
+
+    Args:
+        config ([`PipelineConfig`]): config of a corpus-level pipeline.
+        value: an instance of `config.source`, a mapping, or the path of a JSON or YAML file.
+
+    Raises:
+        ConfigError: If the source is not valid. The message names the field, and the line of a file.
+    """
+    shape = config.source
+    if shape is None:
+        raise ConfigError(f"pipeline {config.name!r} writes a checklist per input and has no source.")
+    if isinstance(value, shape):
+        return value
+    if isinstance(value, str | Path):
+        return read_model(shape, value)
+    try:
+        return shape.model_validate(value)
+    except ValidationError as error:
+        raise ConfigError(f"source: {one_sentence(error, shape)}") from None
+
 
 DEFAULT_MODE = "item"
 _OF_A_MODE = [name for name in settings_of(JudgeSettings) if name not in (*ENGINE_SETTINGS, "mode", "mass_floor")]

@@ -11,29 +11,138 @@ missing model or a row without a required field, are raised before anything is s
 A corpus-level pipeline writes one checklist from a source (such as dimensions or observations) and scores all rows
 with it: `run_batch(rows, source=...)`. Any pipeline scores all rows with a given checklist: `run_batch(rows,
 checklist=...)`.
+
+Convert rows to the inputs of generators and scorers. Every error begins with the row's location.
+
+From a config to a pipeline: engines, store, scorer, refiners and generator. No model is loaded.
 """
 
 from __future__ import annotations
 
 import inspect
+import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
-from checklist_rewards.backends import Progress
+from checklist_rewards.backends import Backend, Engine, Progress
+from checklist_rewards.backends.models import POCKET
+from checklist_rewards.backends.servers import joined as joined_addresses
+from checklist_rewards.chat import CompletionReader, completion_text
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import ChecklistError, ConfigError, GenerationError, SampleError
+from checklist_rewards.files.store import Store, open_store
 from checklist_rewards.generators import ConstraintsGenerator, DirectGenerator, Request
 from checklist_rewards.generators.base import check_request
-from checklist_rewards.pipelines.config import PipelineConfig
-from checklist_rewards.pipelines.requests import CANDIDATES, TEXTS, a_few, request_from, sample_from, samples_of
-from checklist_rewards.pipelines.sources import source_from
+from checklist_rewards.judges import Budget, Judge
+from checklist_rewards.judges.settings import load_jury
+from checklist_rewards.pipelines.builtin import get_pipeline
+from checklist_rewards.pipelines.config import (
+    GeneratorConfig,
+    PipelineConfig,
+    RefinerConfig,
+    ScorerConfig,
+    entry_of,
+    source_from,
+)
 from checklist_rewards.refiners import CheckAdmission, UnitTester
 from checklist_rewards.refiners.base import refine_all
 from checklist_rewards.scorer import Sample, Scorer
-from checklist_rewards.scores import Score
+from checklist_rewards.scores import NO_ANSWER_STATES, Score
 from checklist_rewards.scores.scales import on_scale, ordinal_scale
+from checklist_rewards.validation import string
+
+TEXTS = ("reference", "history", "context", "chosen", "rejected")
+"""The text fields of a row that a generator may use in addition to `input`."""
+CANDIDATES = "candidates"
+TRIED = 20
+_READER = CompletionReader()
+
+
+def request_from(row: Mapping[str, Any], where: str) -> Request:
+    """The generator request of a row. Raises [`SampleError`] if the input is blank or a value has the wrong type."""
+    input = text_of(row, "input", where)
+    if input is None or not input.strip():
+        raise SampleError(f"{where}: the input is blank; a checklist needs an instruction.")
+    return Request(input, **fields_of({name: row.get(name) for name in (*TEXTS, CANDIDATES)}, where))
+
+
+def fields_of(values: Mapping[str, Any], where: str, keys: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Fields of a [`Request`] from values of a row.
+
+    Args:
+        values (mapping): field to value: a string, which is not changed, or chat messages, of which the answer is
+            used; for `candidates` a list of strings. None and empty strings count as missing.
+        where (`str`): the row, for error messages.
+        keys (mapping, *optional*): field to column name, for error messages.
+
+    Raises:
+        SampleError: If a value has another type.
+    """
+    fields: dict[str, Any] = {}
+    for name, value in values.items():
+        key = (keys or {}).get(name, name)
+        if name == CANDIDATES:
+            fields[name] = candidates_of(value, where, key)
+            continue
+        try:
+            fields[name] = (value if value is None or isinstance(value, str) else completion_text(value)) or None
+        except SampleError:
+            got = f"{type(value).__name__} {value!r:.60}"
+            raise SampleError(f"{where}: {key!r} must be a string or chat messages with roles, got {got}.") from None
+    return fields
+
+
+def text_of(row: Mapping[str, Any], name: str, where: str) -> str | None:
+    """A string of the row, or None if missing. Raises [`SampleError`] for other types."""
+    value = row.get(name)
+    if value is not None:
+        string(f"{where}: {name!r}", value)
+    return value
+
+
+def candidates_of(value: Any, where: str, key: str = CANDIDATES) -> tuple[str, ...]:
+    """Candidates as a tuple; empty for None. Raises [`SampleError`] unless `value` is a list of strings."""
+    if value is None:
+        return ()
+    if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(text, str) for text in value):
+        raise SampleError(f"{where}: {key!r} must be a list of strings, got {type(value).__name__} {value!r:.60}.")
+    return tuple(value)
+
+
+def joined(texts: Sequence[str | None]) -> str | None:
+    """The nonblank texts joined by blank lines; None if there are none."""
+    return "\n\n".join(text for text in texts if text and text.strip()) or None
+
+
+def sample_from(row: Mapping[str, Any], where: str, checklist: Any) -> Sample | None:
+    """A sample of the answer in the row's target with `checklist`; None if the row has no target."""
+    text, input, reference, history = (text_of(row, name, where) for name in ("target", "input", *TEXTS[:2]))
+    if text is None:
+        return None
+    target = _READER.read(text)
+    return Sample(checklist, target.text, input, reference, history, state=target.state)
+
+
+def a_few(samples: Sequence[Sample]) -> list[Sample]:
+    """At most `TRIED` evenly spaced samples, to limit the reads of unit tests (every question on every sample).
+    Samples without an answer are used only if there are no others."""
+    samples = [sample for sample in samples if sample.target_state not in NO_ANSWER_STATES] or samples
+    step = max(1, -(-len(samples) // TRIED))
+    return list(samples[::step])
+
+
+def samples_of(request: Request, checklist: Any) -> list[Sample]:
+    """The answers of the responses in a request, as samples for refiners that test a checklist on texts."""
+    texts = (*request.candidates, request.chosen, request.rejected)
+    targets = [_READER.read(text) for text in texts if text is not None]
+    distinct = {target.text: target.state for target in targets if target.has_answer}
+    return [
+        Sample(checklist, text, request.input, request.reference, request.history, state=state)
+        for text, state in distinct.items()
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,3 +413,170 @@ class Pipeline:
         """The checklist as the scorer answers it: on the scale of the config, if it has one."""
         steps = self.config.scorer.scale
         return checklist if steps is None else on_scale(checklist, ordinal_scale(steps))
+
+
+logger = logging.getLogger(__name__)
+
+
+def pipeline(
+    config: str | Path | PipelineConfig = "tick",
+    *,
+    model: str | None = None,
+    generator_model: str | None = None,
+    scorer_model: str | None = None,
+    backend: str | Backend = "auto",
+    base_url: str | Sequence[str] | None = None,
+    generator_backend: str | Backend | None = None,
+    generator_base_url: str | Sequence[str] | None = None,
+    engine: Mapping[str, Any] | None = None,
+    generator_engine: Mapping[str, Any] | None = None,
+    generator: Mapping[str, Any] | None = None,
+    refiners: Sequence[Any] | None = None,
+    scorer: Mapping[str, Any] | None = None,
+    budget: Budget | Mapping[str, Any] | None = None,
+    store: bool | str | Path | Store = True,
+) -> Pipeline:
+    """Create a pipeline. No model is loaded.
+
+    Args:
+        config (`str`, `Path` or [`PipelineConfig`], *optional*, defaults to `"tick"`): the name of a pipeline (see
+            [`list_pipelines`]), a JSON or YAML file, or a config.
+        model (`str`, *optional*): the model that writes checklists and judges. Defaults to the models that the config
+            names, or to `"pocket"`.
+        generator_model, scorer_model (`str`, *optional*): override `model` for writing and refining, and for judging.
+        backend, base_url: backend of both models, or of the scorer only if the generator has its own.
+        generator_backend, generator_base_url (*optional*): backend of the generator.
+        engine, generator_engine (mapping, *optional*): engine settings, as in [`ChecklistScorer`]. `engine` also
+            applies to the generator unless the generator has its own backend or settings.
+        generator, scorer (mapping, *optional*): settings that override the config, such as `{"max_items": 20}`.
+        refiners (sequence, *optional*): names or mappings that replace the refiners of the config.
+        budget ([`Budget`], *optional*): joint budget of all models of the pipeline; see [`ChecklistScorer`].
+        store (`bool`, path or [`Store`], *optional*, defaults to `True`): where replies and reads are stored.
+
+    Raises:
+        ChecklistRewardsError: If an argument is not valid.
+    """
+    loaded = load_config(config)
+    changes = {"generator": generator, "refiners": refiners, "scorer": scorer}
+    if any(value is not None for value in changes.values()):
+        loaded = loaded.replace({name: value for name, value in changes.items() if value is not None})
+    own_engine = any(value is not None for value in (generator_backend, generator_base_url, generator_engine))
+    # A server has its own models; those that a config names are here.
+    here = loaded if base_url is None else PipelineConfig()
+    judge = Engine(
+        scorer_model or model or here.scorer.model or POCKET, backend, joined_addresses(base_url), engine or {}
+    )
+    writer = judge.named(generator_model or model or here.generator.model or POCKET)
+    if own_engine:
+        if generator_base_url is not None:
+            writer = writer.named(generator_model or model or POCKET)
+        writer = Engine(
+            writer.model, generator_backend or "auto", joined_addresses(generator_base_url), generator_engine or {}
+        )
+    opened = open_store(store)
+    if budget is None:
+        return assemble(loaded, writer, judge, opened)
+    limited = Budget.of(budget).limited
+    file = loaded.scorer.judge
+    jury = None if file is None else load_jury(file, False if opened is None else opened, limited)
+    return assemble(
+        loaded,
+        limited(writer),
+        limited(judge) if jury is None else judge,
+        opened,
+        lambda name: limited(writer.named(name)),
+        jury,
+    )
+
+
+def assemble(
+    config: PipelineConfig,
+    writer: Engine | None,
+    judge: Engine,
+    store: Store | None,
+    candidate_engine: Callable[[str], Engine] | None = None,
+    jury: Judge | None = None,
+) -> Pipeline:
+    """Build the parts of `config` with the given engines.
+
+    Args:
+        config ([`PipelineConfig`]): the config of the pipeline.
+        writer ([`Engine`], *optional*): the engine that writes and refines. With None, the pipeline only scores: it
+            has no generator and no refiners.
+        judge ([`Engine`]): the engine that judges.
+        store ([`Store`], *optional*): where replies and reads are stored.
+        candidate_engine (callable, *optional*): resolves candidate models by name.
+        jury ([`Judge`], *optional*): the judge of the config's file of judges, if it was already loaded.
+    """
+    scorer = build_scorer(config.scorer, judge, store, jury)
+    if writer is None:
+        return Pipeline(config, None, (), scorer)
+    if config.generator.shape == "checked" and CheckAdmission.name not in [
+        refiner.kind for refiner in config.refiners
+    ]:
+        logger.warning(
+            "code checks written by the model are used without being compared with the judge; add the refiner %s "
+            "to remove checks that disagree with the judge.",
+            CheckAdmission.name,
+        )
+    refiners = build_refiners(config.refiners, writer, store, scorer)
+    generator = build_generator(config.generator, writer, store, scorer, candidate_engine)
+    return Pipeline(config, generator, refiners, scorer)
+
+
+def load_config(config: str | Path | PipelineConfig) -> PipelineConfig:
+    """Load a config by name or from a file; a config is returned unchanged. Raises [`ConfigError`]."""
+    if isinstance(config, PipelineConfig):
+        return config
+    if isinstance(config, Path) or str(config).endswith((".json", ".yaml", ".yml")):
+        return PipelineConfig.load(config)
+    return get_pipeline(config)
+
+
+def build_generator(
+    config: GeneratorConfig,
+    engine: Engine,
+    store: Store | None,
+    scorer: Any,
+    candidate_engine: Callable[[str], Engine] | None = None,
+) -> Any:
+    """Build the generator of a config; no model is loaded.
+
+    `candidate_engine` resolves candidate models by name. Without it, they use the same backend as the generator.
+    """
+    if config.candidate_models is None or candidate_engine is None:
+        return _part(config, engine, store, scorer)
+    return _part(config, engine, store, scorer, candidate_models=tuple(map(candidate_engine, config.candidate_models)))
+
+
+def build_refiners(
+    configs: Sequence[RefinerConfig], engine: Engine, store: Store | None, scorer: Any
+) -> tuple[Any, ...]:
+    """Build the refiners of a config. Refiners that test a checklist on texts use the scorer of the pipeline."""
+    return tuple(_part(config, engine, store, scorer) for config in configs)
+
+
+def build_scorer(config: ScorerConfig, engine: Engine, store: Store | None, jury: Judge | None = None) -> Any:
+    """Build the scorer of a config; no model is loaded. `jury` is the judge of the config's file of judges, if it was
+    already loaded."""
+    return _part(config, engine, store, None, **({} if jury is None else {"judge": jury}))
+
+
+def _part(
+    config: GeneratorConfig | RefinerConfig | ScorerConfig,
+    engine: Engine,
+    store: Store | None,
+    scorer: Any,
+    **others: Any,
+) -> Any:
+    entry = entry_of(config)
+    arguments = {
+        # User-registered parts expect a model name; an engine with settings has to be passed as an object.
+        "model": engine if engine.settings else engine.model,
+        "backend": "auto" if engine.settings else engine.backend,
+        "base_url": None if engine.settings else engine.base_url,
+        "store": store if store is not None else False,
+        "scorer": scorer,
+    }
+    accepted = {name: value for name, value in arguments.items() if entry.takes(name)}
+    return entry.factory(**accepted | config.settings() | others)

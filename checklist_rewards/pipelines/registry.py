@@ -15,6 +15,8 @@ A registered class or function is called with the settings of the config and wit
 `store` and `scorer`, as far as it has these parameters, all by keyword. It must not load a model at that point.
 Built-in names cannot be replaced; other names only with `replace=True`, so that plugins do not replace each other by
 accident.
+
+Registers the generators, refiners and scorers of the package.
 """
 
 from __future__ import annotations
@@ -27,6 +29,19 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from checklist_rewards.errors import ConfigError
+from checklist_rewards.generators import (
+    ConstraintsGenerator,
+    ContrastiveGenerator,
+    DeductiveGenerator,
+    Dimensions,
+    DirectGenerator,
+    Feedback,
+    InductiveGenerator,
+    InteractiveGenerator,
+    ThinkAloud,
+)
+from checklist_rewards.refiners import CheckAdmission, Deduplicator, Selector, Tagger, UnitTester
+from checklist_rewards.scorer import ChecklistScorer
 from checklist_rewards.validation import unknown
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
@@ -135,3 +150,25 @@ def register_refiner(name: str, *, replace: bool = False) -> Callable[[Factory],
 def register_scorer(name: str, *, replace: bool = False) -> Callable[[Factory], Factory]:
     """Register a scorer with the methods of [`ChecklistScorer`]; see [`register_generator`]."""
     return SCORERS.register(name, replace=replace)
+
+
+__all__ = ["GENERATORS", "REFINERS", "SCORERS"]
+
+for _name, _generator, _source in (
+    ("direct", DirectGenerator, None),
+    ("contrastive", ContrastiveGenerator, None),
+    ("constraints", ConstraintsGenerator, None),
+    ("inductive", InductiveGenerator, Feedback),
+    ("deductive", DeductiveGenerator, Dimensions),
+    ("interactive", InteractiveGenerator, ThinkAloud),
+):
+    GENERATORS.register(_name, source=_source, built_in=True)(_generator)
+for _name, _refiner in (
+    ("deduplicator", Deduplicator),
+    ("tagger", Tagger),
+    ("unit_tester", UnitTester),
+    ("selector", Selector),
+    ("check_admission", CheckAdmission),
+):
+    REFINERS.register(_name, built_in=True)(_refiner)
+SCORERS.register("checklist", built_in=True)(ChecklistScorer)

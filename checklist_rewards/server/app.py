@@ -38,29 +38,40 @@ counted with status 499, and its rows leave the queue unless they are being scor
 
 With a token, all paths except `/health` and `/ready` require `Authorization: Bearer <token>`. On SIGTERM the server
 accepts no more rows, answers the requests it has received (`connections`), and then closes the queue.
+
+Bodies of responses, as ASCII JSON: client data may contain half a surrogate pair, which UTF-8 cannot encode.
+
+Authorization and counting of requests.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import hmac
+import json
 import logging
 import math
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.responses import PlainTextResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from checklist_rewards.errors import SampleError
 from checklist_rewards.judges.remote import DEADLINE_HEADER
 from checklist_rewards.rewards.integrations.labelled import score_details, unscored_reason
 from checklist_rewards.rewards.integrations.queue import DEFAULT_MAX_BATCH, DEFAULT_MAX_WAIT
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score
+from checklist_rewards.server.connections import Drain
 from checklist_rewards.server.decisions import (
     DecisionRequest,
     decision_answers,
@@ -68,10 +79,7 @@ from checklist_rewards.server.decisions import (
     system_one_answers,
     system_one_request,
 )
-from checklist_rewards.server.drain import Drain
 from checklist_rewards.server.metrics import PATHS
-from checklist_rewards.server.middleware import AuthAndMetrics, check_token
-from checklist_rewards.server.responses import AsciiJson, error_response, score_content
 from checklist_rewards.server.rows import (
     ErrorRecord,
     Refused,
@@ -82,6 +90,97 @@ from checklist_rewards.server.rows import (
 )
 from checklist_rewards.server.scoring import DEFAULT_MAX_TOKENS, Failed, LocalQueue, Outcome, ScoringQueue, Work
 from checklist_rewards.version import __version__
+
+
+class AsciiJson(JSONResponse):
+    """JSON in ASCII."""
+
+    def render(self, content: Any) -> bytes:
+        """The body."""
+        return _json(content)
+
+
+def error_response(
+    message: str, errors: Sequence[ErrorRecord], status: int, headers: Mapping[str, str] | None = None
+) -> AsciiJson:
+    """The response for an error, with one record per row."""
+    return AsciiJson({"error": message, "errors": list(errors)}, status, headers=headers)
+
+
+def score_content(scores: Sequence[Score | None], errors: Sequence[ErrorRecord]) -> bytes:
+    """The body of a response of `/score`."""
+    items = ",".join("null" if score is None else _score_json(score) for score in scores)
+    return b'{"scores":[%s],"errors":%s}' % (items.encode(), _json(errors))
+
+
+def _score_json(score: Score) -> str:
+    try:
+        return score.model_dump_json()
+    except ValueError:  # half a surrogate pair
+        return _json(score.model_dump(mode="json")).decode()
+
+
+def _json(content: Any) -> bytes:
+    return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+_OPEN_PATHS = ("/health", "/ready")
+"""Paths without a token, for the probes of an orchestrator."""
+
+
+def check_token(token: str | None) -> None:
+    """Raise [`SampleError`] for a blank token, which every client could send."""
+    if token is not None and not token.strip():
+        raise SampleError("the token is blank; set one, or token=None to accept requests without a token.")
+
+
+class AuthAndMetrics:
+    """Middleware that checks the token and counts requests.
+
+    It is plain ASGI, because Starlette's middleware class runs every request in its own task, which costs more than
+    the rest of a small request.
+
+    Args:
+        app (`ASGIApp`):
+            The application.
+        count (`Callable[[str, int, float], None]`):
+            Called with path, status and seconds of each answered request.
+        token (`str`, *optional*):
+            Bearer token that clients must send.
+    """
+
+    def __init__(self, app: ASGIApp, count: Callable[[str, int, float], None], token: str | None):
+        self.app, self.count = app, count
+        self.token = None if token is None else token.strip().encode()
+        message = "this server requires the header 'Authorization: Bearer <token>'."
+        record = error_record(None, "Authorization", message)
+        self.refusal = error_response(message, [record], 401, {"WWW-Authenticate": "Bearer"})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        started, status = time.perf_counter(), 500
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            app = self.app if self._authorized(scope) else self.refusal
+            await app(scope, receive, watched)
+        finally:
+            self.count(scope["path"], status, time.perf_counter() - started)
+
+    def _authorized(self, scope: Scope) -> bool:
+        if self.token is None or scope["path"] in _OPEN_PATHS:
+            return True
+        # Compare bytes, because hmac.compare_digest raises for strings that are not ASCII.
+        scheme, _, token = Headers(scope=scope).get("authorization", "").encode("latin-1").partition(b" ")
+        return hmac.compare_digest(token.strip(), self.token) and scheme.lower() == b"bearer"
+
 
 logger = logging.getLogger(__name__)
 

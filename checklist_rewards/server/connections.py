@@ -7,6 +7,8 @@ connections. The limits for request bodies are in `app`.
 On SIGTERM, [`Drain`] refuses new work while connections are still accepted: `/ready` returns 503, so that a load
 balancer sends no more requests, and requests for scores get 503 too. When the requests under way are answered, but not
 before [`NOTICE_SECONDS`] and not after [`GRACE_SECONDS`], the server exits with status 0.
+
+The end of accepting work, before the end of accepting connections.
 """
 
 from __future__ import annotations
@@ -16,18 +18,38 @@ import gc
 import json
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from checklist_rewards.server.drain import Drain
+from checklist_rewards.server.rows import Refused
+
+
+class Drain:
+    """Whether the server still accepts work, and how many requests it is working on. Use it as a context manager
+    around the work of a request; it raises [`Refused`] while draining."""
+
+    def __init__(self) -> None:
+        self.requested = threading.Event()
+        self.working = 0
+
+    def __enter__(self) -> Self:
+        if self.requested.is_set():
+            raise Refused(503, "the server is shutting down and accepts no more rows; send them again later.")
+        self.working += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.working -= 1
+
 
 IDLE_SECONDS = 30
 """Longest time from the start of a connection, or the last response, until the headers of a request are complete."""

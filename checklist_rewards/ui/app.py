@@ -4,16 +4,24 @@
 `guard` decides who may ask, `project` what can be read. Errors are `{"error": sentence}`: 400 for a request that
 cannot be carried out, 403 for a file outside of the project, 413 for a body that is too large. All text of models is
 data of JSON; the page shows it as text.
+
+Files that the browser sends: text of a bounded size, checked before it appears in the project folder.
+
+The requests of the views Batch, Build, Library and Live.
+
+See `jobs`, `uploads`, `building`, `library` and `live`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import codecs
 import json
 import os
+import shutil
 import tempfile
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from importlib.resources import files
 from pathlib import Path
@@ -21,21 +29,233 @@ from threading import Lock
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, Response, StreamingResponse
+from fastapi.responses import FileResponse, HTMLResponse, Response, StreamingResponse
 
+from checklist_rewards.datasets.importing import AUTO
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
+from checklist_rewards.files.atomic import atomic_path
+from checklist_rewards.files.documents import read_text, read_value
+from checklist_rewards.files.rows import read_rows
 from checklist_rewards.ui import annotations as answers
+from checklist_rewards.ui.annotations import Task, ordered, read_tasks
+from checklist_rewards.ui.building import Building
 from checklist_rewards.ui.bundle import page_file, read_data
+from checklist_rewards.ui.code import items_of, loop_commands, snippets, without_secrets
+from checklist_rewards.ui.comparisons import ExportedLabels, exported
 from checklist_rewards.ui.guard import Guard, TooLarge, cookie_name, json_body, page_token
+from checklist_rewards.ui.jobs import Jobs
 from checklist_rewards.ui.judging import Judging
-from checklist_rewards.ui.labels import ExportedLabels, exported
-from checklist_rewards.ui.project import OutsideError
+from checklist_rewards.ui.library import Library, checklist_text
+from checklist_rewards.ui.live import Live
+from checklist_rewards.ui.project import DOCUMENTS, OutsideError, Project
 from checklist_rewards.ui.records import RecordFile
 from checklist_rewards.ui.report import write_report
-from checklist_rewards.ui.routes import add_batch, add_build, add_library, add_live
-from checklist_rewards.ui.snippets import items_of, loop_commands, snippets, without_secrets
-from checklist_rewards.ui.tasks import Task, ordered, read_tasks
 from checklist_rewards.version import __version__
+
+FOLDER = "uploads"
+MAX_UPLOAD = 64 * 2**20
+ALLOWED = (".jsonl", ".csv", *DOCUMENTS)
+
+
+async def receive(project: Project, name: Any, parts: AsyncIterator[bytes], limit: int = MAX_UPLOAD) -> str:
+    """Save a file that the browser sends in the folder `uploads`.
+
+    Args:
+        project ([`Project`]): The project.
+        name (`str`): The name of the file, without folders.
+        parts (async iterator of `bytes`): Its content.
+        limit (`int`, *optional*): Most bytes.
+
+    Returns:
+        `str`: The name of the file in the project.
+
+    Raises:
+        SampleError: If the name is taken or of another kind, or the content is not UTF-8 text or cannot be read.
+        TooLarge: If the content is larger than the limit.
+    """
+    if not isinstance(name, str) or "/" in name or Path(name).suffix.lower() not in ALLOWED:
+        raise SampleError(f"{name!r:.120} cannot be uploaded; allowed are text files: {', '.join(ALLOWED)}.")
+    saved = f"{FOLDER}/{name}"
+    path = project.path(saved)
+    if path.exists():
+        raise SampleError(f"{saved} exists; rename the file, or choose the one in the project.")
+    with tempfile.TemporaryDirectory() as folder:
+        received = Path(folder, name)
+        await _write(received, parts, limit, name)
+        try:
+            await asyncio.to_thread(_reader(received), received)
+        except ChecklistRewardsError as error:
+            raise SampleError(str(error).replace(str(received), name)) from None
+        with atomic_path(path) as temporary:
+            shutil.copyfile(received, temporary)
+    return saved
+
+
+async def _write(path: Path, parts: AsyncIterator[bytes], limit: int, name: str) -> None:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    size = 0
+    with path.open("wb") as file:
+        try:
+            async for part in parts:
+                size += len(part)
+                if size > limit:
+                    raise TooLarge(f"{name} is larger than {limit:,} bytes; copy it into the project folder instead.")
+                if "\0" in decoder.decode(part):
+                    raise SampleError(f"{name} is not a text file.")
+                file.write(part)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            raise SampleError(f"{name} is not a text file in UTF-8.") from None
+
+
+def _reader(path: Path) -> Callable[[Path], object]:
+    suffix = path.suffix.lower()
+    if suffix == ".md":
+        return read_text
+    if suffix in DOCUMENTS:
+        return lambda file: read_value(read_text(file), file)
+    return lambda file: sum(1 for _ in read_rows(file))
+
+
+def add_batch(app: FastAPI, judging: Judging) -> None:
+    """Jobs, uploads and downloads."""
+    jobs, project = Jobs(judging), judging.project
+    app.state.jobs = jobs
+
+    @app.get("/api/jobs")
+    async def listed() -> Response:
+        return _body({"jobs": await asyncio.to_thread(jobs.all), "stored": judging.store is not None})
+
+    @app.post("/api/jobs/models")
+    async def models(request: Request) -> Response:
+        settings = (await json_body(request)).get("settings") or {}
+        return _body({"models": await asyncio.to_thread(judging.models, settings)})
+
+    @app.get("/api/jobs/preview")
+    async def preview(request: Request) -> Response:
+        return _body(await asyncio.to_thread(jobs.preview, request.query_params.get("file", "")))
+
+    @app.post("/api/jobs/forecast")
+    async def forecast(request: Request) -> Response:
+        return _body(await asyncio.to_thread(jobs.forecast, await json_body(request)))
+
+    @app.post("/api/jobs/code")
+    async def code(request: Request) -> Response:
+        return _body(await asyncio.to_thread(jobs.code, await json_body(request)))
+
+    @app.post("/api/jobs")
+    async def create(request: Request) -> Response:
+        return _body(await asyncio.to_thread(jobs.create, await json_body(request)))
+
+    @app.post("/api/jobs/pause")
+    async def pause(request: Request) -> Response:
+        return _body(await asyncio.to_thread(jobs.pause, (await json_body(request)).get("id")))
+
+    @app.post("/api/jobs/resume")
+    async def resume(request: Request) -> Response:
+        body = await json_body(request)
+        return _body(await asyncio.to_thread(jobs.resume, body.get("id"), body.get("budget")))
+
+    @app.post("/api/upload")
+    async def upload(request: Request) -> Response:
+        length = request.headers.get("content-length", "")
+        if length.isdecimal() and int(length) > MAX_UPLOAD:
+            return _body({"error": f"the file is larger than {MAX_UPLOAD:,} bytes; copy it into the folder."}, 413)
+        return _body({"name": await receive(project, request.query_params.get("name"), request.stream())})
+
+    @app.get("/api/download")
+    async def download(request: Request) -> Response:
+        path = project.existing(request.query_params.get("file", ""))
+        return FileResponse(path, media_type="application/octet-stream", filename=path.name)
+
+
+def add_build(app: FastAPI, judging: Judging) -> None:
+    """Stages, refiners and the preview of a checklist that is built."""
+    building = Building(judging)
+
+    @app.get("/api/build")
+    async def choices() -> Response:
+        return _body(await asyncio.to_thread(building.choices))
+
+    @app.post("/api/build/plan")
+    async def plan(request: Request) -> Response:
+        return _body(await asyncio.to_thread(_while_typed, building.plan, await json_body(request)))
+
+    @app.post("/api/build/stage")
+    async def stage(request: Request) -> Response:
+        return _body(await asyncio.to_thread(building.stage, await json_body(request)))
+
+    @app.post("/api/build/checklist")
+    async def checklist(request: Request) -> Response:
+        return _body(await asyncio.to_thread(building.checklist, await json_body(request)))
+
+    @app.post("/api/build/refine")
+    async def refine(request: Request) -> Response:
+        return _body(await asyncio.to_thread(building.refine, await json_body(request)))
+
+    @app.post("/api/build/preview")
+    async def preview(request: Request) -> Response:
+        return _body(await asyncio.to_thread(_while_typed, building.preview, await json_body(request)))
+
+
+def add_library(app: FastAPI, judging: Judging) -> None:
+    """The files of the library."""
+    library = Library(judging)
+
+    @app.get("/api/library")
+    async def listed() -> Response:
+        return _body(await asyncio.to_thread(library.listed))
+
+    @app.get("/api/library/file")
+    async def read(request: Request) -> Response:
+        return _body(await asyncio.to_thread(library.read, request.query_params.get("name")))
+
+    @app.post("/api/library/check")
+    async def check(request: Request) -> Response:
+        body = await json_body(request)
+        return _body(await asyncio.to_thread(library.check, body.get("name"), body.get("text")))
+
+    @app.post("/api/library/file")
+    async def save(request: Request) -> Response:
+        body = await json_body(request)
+        text = checklist_text(body["checklist"]) if "checklist" in body else body.get("text")
+        saved = await asyncio.to_thread(library.save, body.get("name"), text, body.get("stamp"))
+        return _body(saved)
+
+    @app.post("/api/library/import")
+    async def import_file(request: Request) -> Response:
+        body = await json_body(request)
+        file, output, format = body.get("file"), body.get("output"), body.get("format") or AUTO
+        if not isinstance(format, str):
+            raise SampleError(f"format must be a text, got {type(format).__name__}.")
+        may_abstain = bool(body.get("may_abstain"))
+        pitfalls = body.get("pitfalls")
+        return _body(await asyncio.to_thread(library.import_file, file, output, format, may_abstain, pitfalls))
+
+
+def add_live(app: FastAPI, project: Project) -> None:
+    """The figures of a reward log that is still written."""
+    live = Live(project)
+
+    @app.get("/api/live")
+    async def figures(request: Request) -> Response:
+        query = request.query_params
+        found = await asyncio.to_thread(live.figures, query.get("file", ""), query.get("known"))
+        return Response(status_code=204) if found is None else _body(found)
+
+
+def _while_typed(answer: Callable[[dict[str, Any]], dict[str, Any]], body: dict[str, Any]) -> dict[str, Any]:
+    """The answer, or `{"error": ...}` with status 200: a form that is still being edited is not a failed request."""
+    try:
+        return answer(body)
+    except ChecklistRewardsError as error:
+        return {"error": without_secrets(str(error), os.environ)}
+
+
+def _body(content: Any, status: int = 200) -> Response:
+    # In ASCII: a text may contain half a surrogate pair, which UTF-8 cannot encode.
+    return Response(json.dumps(content, separators=(",", ":")).encode("ascii"), status, media_type="application/json")
+
 
 VIEWS = ("", "report", "annotate", "judge", "compare", "build", "batch", "library", "live")
 _TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}

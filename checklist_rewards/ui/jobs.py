@@ -30,10 +30,16 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.files.atomic import write_text
 from checklist_rewards.files.rows import FORMATS, read_rows
 from checklist_rewards.ui.annotations import FOLDER as ANNOTATIONS
-from checklist_rewards.ui.command import arguments, environment
-from checklist_rewards.ui.job import Job, validated
+from checklist_rewards.ui.code import (
+    Job,
+    arguments,
+    engine_arguments,
+    environment,
+    file_snippets,
+    validated,
+    without_secrets,
+)
 from checklist_rewards.ui.judging import Judging
-from checklist_rewards.ui.snippets import engine_arguments, file_snippets, without_secrets
 
 if sys.platform != "win32":
     import fcntl

@@ -27,7 +27,7 @@ from checklist_rewards.generators import Request
 from checklist_rewards.judges.remote import REMOTE
 from checklist_rewards.judges.settings import FILE_SETTINGS, load_jury
 from checklist_rewards.pipelines import Pipeline, PipelineConfig, assemble, list_pipelines, load_config
-from checklist_rewards.pipelines.requests import fields_of
+from checklist_rewards.pipelines.pipeline import fields_of
 from checklist_rewards.prompts import prompts_dir
 from checklist_rewards.scorer import ChecklistScorer, Sample
 from checklist_rewards.scores import Score, score_checklist

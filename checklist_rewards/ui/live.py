@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evaluation.stored_scores import recorded_state
+from checklist_rewards.evaluation.differences import recorded_state
 from checklist_rewards.files.rows import Row
 from checklist_rewards.scores.score import Score
+from checklist_rewards.ui.figures import TrainingFigures
 from checklist_rewards.ui.project import Project
 from checklist_rewards.ui.records import RecordFile, reward_record
-from checklist_rewards.ui.training import TrainingFigures
 
 LATEST = 8
 """Completions that are shown: the last ones of the log."""

@@ -4,11 +4,17 @@
 bounded by `max_rows`. A larger file is sampled, and the page reports this. All figures are computed over all rows by
 the functions of the other commands. Files with labels, and two scored files, are compared as `agree` does, which reads
 them completely.
+
+JSON results that a report can show: of `agree`, `calibrate` and `inspect`, and summaries of `score` and others.
+
+The file of a reward monitor (`monitor.jsonl`), as columns over the steps and a list of alarms.
+
+After a restart the file has steps twice: the last line of a step counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -16,19 +22,118 @@ from typing import Any
 
 from checklist_rewards.errors import SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, JudgedRow, read_scored
+from checklist_rewards.files.documents import read_text, read_value
+from checklist_rewards.files.rows import Row, read_rows
 from checklist_rewards.progress import AddBar
 from checklist_rewards.ui.bundle import write_page
-from checklist_rewards.ui.documents import read_document
-from checklist_rewards.ui.evidence import Evidence, is_annotations
-from checklist_rewards.ui.figures import FileFigures
-from checklist_rewards.ui.logs import between_logs, read_log
-from checklist_rewards.ui.monitored import is_monitor, read_monitor
-from checklist_rewards.ui.records import Kind, RecordFile, draw, kept
-from checklist_rewards.ui.table import Names, Spans, Table, json_chunks
-from checklist_rewards.ui.training import TrainingFigures
-from checklist_rewards.ui.trust import Labels, against_labels, between
+from checklist_rewards.ui.comparisons import Labels, against_labels, between, between_logs, read_log
+from checklist_rewards.ui.figures import FileFigures, TrainingFigures
+from checklist_rewards.ui.records import Kind, RecordFile, draw, kept, number_or_none
+from checklist_rewards.ui.table import Evidence, Names, Spans, Table, is_annotations, json_chunks
 from checklist_rewards.validation import install, missing, whole_number
 from checklist_rewards.version import __version__
+
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    "agree": ("comparisons", "tests", "bootstrap"),
+    "calibrate": ("judge", "kinds", "left_out"),
+    "inspect": ("targets", "items", "flags"),
+    "summary": ("command", "reads", "receipt"),
+}
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """A JSON file with its kind.
+
+    Raises:
+        ConfigError: If the file is not valid JSON.
+        SampleError: If it is the result of none of these commands.
+    """
+    value = read_value(read_text(path), path)
+    for kind, keys in _KEYS.items():
+        if isinstance(value, Mapping) and all(key in value for key in keys):
+            return {"name": path.name, "kind": kind, "value": dict(value)}
+    raise SampleError(
+        f"{path} is not a result that a report can show; allowed: --json of agree, calibrate or inspect, and "
+        "--summary."
+    )
+
+
+MONITOR_FORMAT = "checklist-rewards-monitor-1"
+_FORMATS = "checklist-rewards-monitor-"
+_OF_A_SIGNAL = ("now", "size", "error")
+
+
+def is_monitor(path: Path) -> bool:
+    """Whether a file is that of a monitor. Raises [`SampleError`] for one of a later format."""
+    first = next(iter(read_rows(path)), None) if path.suffix.lower() == ".jsonl" else None
+    name = None if first is None else first.data.get("format")
+    if first is None or not isinstance(name, str) or not name.startswith(_FORMATS):
+        return False
+    if name != MONITOR_FORMAT:
+        raise SampleError(f"{first.where}: the format is {name!r}; this version reads {MONITOR_FORMAT!r}.")
+    return True
+
+
+def read_monitor(path: Path) -> dict[str, Any]:
+    """The steps, signals, statistics, alarms, canaries and failures of a monitor, for the page. `not_evaluated` has
+    the signals that had no data at any step."""
+    steps: dict[int, Mapping[str, Any]] = {}
+    about: dict[str, Mapping[str, Any]] = {}
+    events: dict[str, list[Mapping[str, Any]]] = {"alarm": [], "canary": [], "failure": []}
+    for row in read_rows(path):
+        kind = row.data.get("kind")
+        if kind == "start":
+            about |= {str(signal.get("name")): signal for signal in _mappings(row, "signals")}
+        elif kind == "step":
+            steps[_step(row)] = row.data
+        elif kind in events:
+            events[kind].append({**row.data, "step": _step(row)})
+    numbers = sorted(steps)
+    lines = [steps[number] for number in numbers]
+    names = list(dict.fromkeys(name for line in lines for name in line.get("signals") or {}))
+    statistics = list(dict.fromkeys(name for line in lines for name in line.get("statistics") or {}))
+    return {
+        "name": path.name,
+        "steps": numbers,
+        "signals": [
+            {
+                "name": name,
+                "about": about.get(name, {}).get("about"),
+                "doc": about.get(name, {}).get("doc"),
+                "threshold": number_or_none(about.get(name, {}).get("threshold")),
+                "alarm": [bool(_of(line, "signals", name, "alarm")) for line in lines],
+                **{key: [number_or_none(_of(line, "signals", name, key)) for line in lines] for key in _OF_A_SIGNAL},
+            }
+            for name in names
+        ],
+        "statistics": {
+            name: [number_or_none((line.get("statistics") or {}).get(name)) for line in lines] for name in statistics
+        },
+        "alarms": events["alarm"],
+        "not_evaluated": [name for name in about if name not in names] if numbers else [],
+        "canaries": events["canary"],
+        "failures": events["failure"],
+    }
+
+
+def _of(line: Mapping[str, Any], *names: str) -> Any:
+    value: Any = line
+    for name in names:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def _step(row: Row) -> int:
+    step = row.data.get("step")
+    if not isinstance(step, int):
+        raise SampleError(f"{row.where}: step must be a whole number, got {step!r:.40}.")
+    return step
+
+
+def _mappings(row: Row, name: str) -> Iterator[Mapping[str, Any]]:
+    entries = row.data.get(name)
+    return (entry for entry in (entries if isinstance(entries, list) else ()) if isinstance(entry, Mapping))
+
 
 FORMAT = "report-1"
 MAX_ROWS = 20_000

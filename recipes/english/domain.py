@@ -59,7 +59,7 @@ from checklist_rewards.backends import Engine, is_encoder  # noqa: E402
 from checklist_rewards.checklists import NO, YES  # noqa: E402
 from checklist_rewards.errors import ChecklistRewardsError, ModelError  # noqa: E402
 from checklist_rewards.evaluation.agreement import Bootstrap, Categories, Figure, Numbers  # noqa: E402
-from checklist_rewards.evaluation.agreement.bootstrap import Measure  # noqa: E402
+from checklist_rewards.evaluation.agreement.measures import Measure  # noqa: E402
 from checklist_rewards.files.store import Store  # noqa: E402
 from checklist_rewards.generators import DirectGenerator  # noqa: E402
 from checklist_rewards.judges import LogprobJudge, Read  # noqa: E402

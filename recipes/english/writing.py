@@ -38,7 +38,7 @@ from english.writer import Expert, experts  # noqa: E402
 from checklist_rewards.backends import Engine  # noqa: E402
 from checklist_rewards.checklists import Checklist  # noqa: E402
 from checklist_rewards.errors import ChecklistRewardsError, GenerationError  # noqa: E402
-from checklist_rewards.evaluation.items.similarity import similarity  # noqa: E402
+from checklist_rewards.evaluation.items.items import similarity  # noqa: E402
 from checklist_rewards.files.rows import write_rows  # noqa: E402
 from checklist_rewards.generators import ConstraintsGenerator, DirectGenerator  # noqa: E402
 from checklist_rewards.pipelines import pipeline  # noqa: E402

@@ -37,7 +37,7 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import YES, ChecklistItem
 from checklist_rewards.errors import ChecklistRewardsError, SampleError
 from checklist_rewards.evaluation.agreement import Bootstrap, Figure, Mean, Numbers
-from checklist_rewards.evaluation.agreement.bootstrap import Measure
+from checklist_rewards.evaluation.agreement.measures import Measure
 from checklist_rewards.files.rows import write_rows
 from checklist_rewards.files.store import open_store
 from checklist_rewards.judges import LogprobJudge, Read, ThinkingJudge

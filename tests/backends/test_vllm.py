@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from checklist_rewards.backends import ReadGroup, Sampling, choose_backend, load_backend
+from checklist_rewards.backends import ReadGroup, Sampling, base, choose_backend, load_backend
 from checklist_rewards.backends.base import Written, deadline
 from checklist_rewards.backends.vllm import _waves
 from checklist_rewards.errors import ModelError
@@ -163,7 +163,7 @@ def test_replies_are_told_as_they_arrive_and_an_interruption_leaves_nothing_in_t
 @with_engine
 def test_replies_that_are_not_written_when_no_time_is_left_are_given_up(vllm_pocket, monkeypatch):
     now = SimpleNamespace(seconds=0.0, monotonic=lambda: now.seconds)
-    monkeypatch.setattr(deadline, "time", now)
+    monkeypatch.setattr(base, "time", now)
     prompts = [[{"role": "user", "content": text}] for text in ("Say hello.", *(["Write a long story."] * 3))]
     sampling = Sampling(max_tokens=64, temperature=1.0, seed=5)
     with deadline(30):

@@ -4,7 +4,7 @@ from huggingface_hub import DatasetCard
 
 from checklist_rewards import __version__
 from checklist_rewards.datasets import CHECKLIST_COLUMNS, checklist_card, import_checklists
-from checklist_rewards.datasets.card import completed_card
+from checklist_rewards.datasets.publishing import completed_card
 from tests.datasets.building import build, jsonl
 
 

@@ -5,11 +5,9 @@ from pathlib import Path
 import pytest
 
 from checklist_rewards.backends import Engine
-from checklist_rewards.datasets.attempts import process_shard
 from checklist_rewards.datasets.rows import Columns
-from checklist_rewards.datasets.shards import HIDDEN, Shard, ShardError, ShardFolder, settings_of
-from checklist_rewards.datasets.tasks import RowTask
-from checklist_rewards.datasets.totals import Totals
+from checklist_rewards.datasets.shards import HIDDEN, Shard, ShardError, ShardFolder, process_shard, settings_of
+from checklist_rewards.datasets.tasks import RowTask, Totals
 from checklist_rewards.errors import SampleError
 from checklist_rewards.files.rows import read_rows
 from checklist_rewards.judges.calibration import Calibration, CalibrationMap

@@ -3,7 +3,7 @@
 import pytest
 
 from checklist_rewards import ChecklistScorer, Sample
-from checklist_rewards.datasets.totals import Totals
+from checklist_rewards.datasets.tasks import Totals
 from tests.fakes import FakeBackend
 
 

@@ -1,6 +1,6 @@
 """Pairs of rows of two files."""
 
-from checklist_rewards.evaluation.matching import Matching
+from checklist_rewards.evaluation.differences import Matching
 
 
 def groups(one, other):

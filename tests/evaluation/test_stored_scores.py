@@ -1,7 +1,7 @@
 """Scores from files: their states, and the answers that `diff` compares."""
 
 from checklist_rewards import Checklist, Score
-from checklist_rewards.evaluation.stored_scores import recorded_state, stored_reads
+from checklist_rewards.evaluation.differences import recorded_state, stored_reads
 from checklist_rewards.scores import Verdict, score_checklist
 
 CHECKLIST = Checklist.parse(["Is it red?", {"question": "Is it rude?", "weight": -1}])

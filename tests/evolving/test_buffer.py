@@ -7,8 +7,14 @@ from hypothesis import strategies as st
 from checklist_rewards import Checklist
 from checklist_rewards.checklists import ChecklistItem
 from checklist_rewards.errors import SampleError
-from checklist_rewards.evolving.buffer import MOST_INACTIVE, ChecklistBuffer, PromptItems, deviation
-from checklist_rewards.evolving.file import read_buffer, write_buffer
+from checklist_rewards.evolving.buffer import (
+    MOST_INACTIVE,
+    ChecklistBuffer,
+    PromptItems,
+    deviation,
+    read_buffer,
+    write_buffer,
+)
 
 BASE = Checklist.parse(["Is it red?", {"question": "Is it rude?", "weight": -1, "required": True}])
 ITEMS = [ChecklistItem(question=f"Is it number {n}?", weight=1.0 if n % 2 else -1.0) for n in range(12)]

@@ -12,8 +12,8 @@ from checklist_rewards.generators import ContrastiveGenerator
 from checklist_rewards.monitor import RewardMonitor
 from checklist_rewards.refiners import Deduplicator, UnitTester
 from checklist_rewards.rewards.trl import ChecklistReward
+from checklist_rewards.ui.figures import TrainingFigures
 from checklist_rewards.ui.records import RecordFile
-from checklist_rewards.ui.training import TrainingFigures
 from tests.evolving.fakes import BASE, Script, active, call, evolving, finds, state
 from tests.fakes import FakeBackend
 from tests.generators.fakes import Replies

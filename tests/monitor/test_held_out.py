@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checklist_rewards import Checklist, ChecklistScorer, Sample
-from checklist_rewards.monitor.held_out import held_out_items, without
+from checklist_rewards.monitor.monitor import held_out_items, without
 from tests.fakes import FakeBackend
 
 ITEMS = st.lists(

@@ -13,7 +13,7 @@ from checklist_rewards import ChecklistScorer
 from checklist_rewards.errors import SampleError
 from checklist_rewards.monitor import RewardMonitor
 from checklist_rewards.monitor import monitor as module
-from checklist_rewards.monitor.canaries import Canary
+from checklist_rewards.monitor.extra_reads import Canary
 from checklist_rewards.monitor.settings import MonitorSettings
 from checklist_rewards.monitor.watch import Watch
 from checklist_rewards.rewards.trl import ChecklistReward

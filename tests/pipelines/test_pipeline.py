@@ -6,7 +6,7 @@ import pytest
 
 from checklist_rewards import Checklist
 from checklist_rewards.backends import Reply, Sampling, engine
-from checklist_rewards.datasets.totals import Totals
+from checklist_rewards.datasets.tasks import Totals
 from checklist_rewards.errors import ChecklistRewardsError, GenerationError, SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.generators import Dimensions

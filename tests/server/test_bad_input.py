@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from checklist_rewards import ChecklistScorer
-from checklist_rewards.server import build_app, middleware
+from checklist_rewards.server import app as middleware
+from checklist_rewards.server import build_app
 from tests.fakes import FakeBackend
 from tests.rewards.integrations.test_queue import QUESTIONS
 from tests.server.bodies import openrlhf, rows

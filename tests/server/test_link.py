@@ -11,9 +11,9 @@ pytest.importorskip("fastapi")
 
 from checklist_rewards import Sample
 from checklist_rewards.checklists import Checklist
-from checklist_rewards.server.link import RemoteQueue, Served
 from checklist_rewards.server.rows import Refused
 from checklist_rewards.server.scoring import LocalQueue, Status, Work
+from checklist_rewards.server.workers import RemoteQueue, Served
 from tests.conftest import HANG
 from tests.rewards.integrations.test_queue import QUESTIONS, Held, scorer_on
 

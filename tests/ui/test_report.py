@@ -15,8 +15,8 @@ from checklist_rewards.generators import ConstraintsGenerator
 from checklist_rewards.scores import Score
 from checklist_rewards.scores.tally import tally, wilson
 from checklist_rewards.ui.bundle import joined_modules, read_data
+from checklist_rewards.ui.figures import pattern_of
 from checklist_rewards.ui.report import write_report
-from checklist_rewards.ui.training import pattern_of
 from tests.cli.conftest import read_jsonl
 from tests.ui.files import (
     CHECKLIST,

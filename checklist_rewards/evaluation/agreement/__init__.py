@@ -4,10 +4,9 @@
 `pairs` define the figures, `bootstrap` their confidence intervals, and `paired` the tests between two judges.
 """
 
-from checklist_rewards.evaluation.agreement.bootstrap import Bootstrap, Figure
-from checklist_rewards.evaluation.agreement.categories import Categories
 from checklist_rewards.evaluation.agreement.compare import (
     Comparison,
+    PairedTest,
     Section,
     Target,
     Unit,
@@ -15,13 +14,20 @@ from checklist_rewards.evaluation.agreement.compare import (
     compare,
     compare_judges,
     compare_raters,
+    paired_test,
+    permutation_p,
     units_against_labels,
     units_of_judges,
 )
-from checklist_rewards.evaluation.agreement.numbers import Mean, Numbers
-from checklist_rewards.evaluation.agreement.paired import PairedTest, paired_test, permutation_p
-from checklist_rewards.evaluation.agreement.pairs import Preferences
-from checklist_rewards.evaluation.agreement.raters import Raters
+from checklist_rewards.evaluation.agreement.measures import (
+    Bootstrap,
+    Categories,
+    Figure,
+    Mean,
+    Numbers,
+    Preferences,
+    Raters,
+)
 from checklist_rewards.evaluation.agreement.scored import (
     Answer,
     JudgedRow,

@@ -11,9 +11,8 @@ from checklist_rewards.checklists import Checklist
 from checklist_rewards.distill.labels import read_labels
 from checklist_rewards.judges import LogprobJudge, PanelJudge
 from checklist_rewards.judges.questions import FewShot
-from checklist_rewards.ui.annotations import annotators
+from checklist_rewards.ui.annotations import annotators, ordered, read_tasks
 from checklist_rewards.ui.project import Project
-from checklist_rewards.ui.tasks import ordered, read_tasks
 from tests.fakes import FakeBackend
 from tests.ui.app.conftest import QUESTIONS, TEXTS, colours, scored_rows, write_jsonl
 

@@ -14,8 +14,8 @@ from fastapi.testclient import TestClient
 from checklist_rewards.backends import Engine
 from checklist_rewards.files.store import Store
 from checklist_rewards.pipelines import PipelineConfig
+from checklist_rewards.ui import app as uploads
 from checklist_rewards.ui import jobs as module
-from checklist_rewards.ui import uploads
 from checklist_rewards.ui.app import build_ui
 from checklist_rewards.ui.guard import HEADER
 from checklist_rewards.ui.jobs import Jobs

@@ -20,11 +20,11 @@ from checklist_rewards.errors import SampleError
 from checklist_rewards.files.store import Store
 from checklist_rewards.judges.calibration import Calibration
 from checklist_rewards.pipelines import PipelineConfig
+from checklist_rewards.ui.code import snippets
 from checklist_rewards.ui.guard import HEADER
 from checklist_rewards.ui.jobs import Jobs
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
-from checklist_rewards.ui.snippets import snippets
 from tests.conftest import HANG, REPO
 from tests.ui.app.conftest import write_jsonl
 from tests.ui.app.judgeserver import JudgeServer

@@ -12,7 +12,7 @@ import pytest
 from checklist_rewards import BatchScore
 from checklist_rewards.evaluation.agreement import Bootstrap, compare, read_scored, units_against_labels
 from checklist_rewards.scores.tally import PassRate
-from checklist_rewards.ui.labels import ExportedLabels
+from checklist_rewards.ui.comparisons import ExportedLabels
 from tests.conftest import REPO
 from tests.ui import browser
 from tests.ui.app.conftest import POCKET_QUESTIONS, POCKET_RESPONSES, fill, run

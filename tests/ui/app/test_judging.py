@@ -16,9 +16,9 @@ from checklist_rewards.backends import Engine
 from checklist_rewards.cli import app as cli
 from checklist_rewards.files.store import Store
 from checklist_rewards.pipelines import PipelineConfig
+from checklist_rewards.ui.code import public_address, snippets, without_secrets
 from checklist_rewards.ui.judging import Judging
 from checklist_rewards.ui.project import Project
-from checklist_rewards.ui.snippets import public_address, snippets, without_secrets
 from tests.fakes import FakeBackend
 from tests.ui.app.conftest import QUESTIONS, colours
 

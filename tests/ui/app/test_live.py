@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from checklist_rewards.ui.figures import TrainingFigures
 from checklist_rewards.ui.live import Live
 from checklist_rewards.ui.project import Project
 from checklist_rewards.ui.records import RecordFile
-from checklist_rewards.ui.training import TrainingFigures
 from tests.ui.app.conftest import scored_rows
 from tests.ui.files import stated_rows
 

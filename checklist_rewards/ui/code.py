@@ -1,4 +1,8 @@
-"""The settings on the screen as Python, as a command, and as a YAML file, each giving the same figures.
+"""What a batch job was asked to do: the content of `jobs/<id>.json`.
+
+The command line of a batch job, and the environment of its process.
+
+The settings on the screen as Python, as a command, and as a YAML file, each giving the same figures.
 
 Keys are not part of them: models on servers take their keys from the environment. Engine arguments whose name looks
 like a secret, and a password in an address, are left out.
@@ -7,21 +11,118 @@ like a secret, and a password in an address, are left out.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from pprint import pformat
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import yaml
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from checklist_rewards.backends import Engine
 from checklist_rewards.checklists import Checklist
 from checklist_rewards.errors import SampleError, without_password
 from checklist_rewards.pipelines import PipelineConfig
+from checklist_rewards.progress import SECONDS_VARIABLE
 from checklist_rewards.scorer import Sample
-from checklist_rewards.ui.job import Job
+from checklist_rewards.ui.judging import Judging
+from checklist_rewards.validation import one_sentence
+
+
+class Columns(BaseModel):
+    """The options `--input-key`, `--target-key` and so on. What is not set is chosen as by the command."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    input: list[str] = []
+    target: str | None = None
+    checklist: str | None = None
+    reference: str | None = None
+    history: str | None = None
+
+
+class Job(BaseModel):
+    """What was asked for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: str
+    created: str
+    file: str
+    output: str
+    columns: Columns = Columns()
+    checklist: str | None = None
+    """A file with a checklist for all rows."""
+    settings: dict[str, JsonValue] = {}
+    """Settings of the judge, as in the view Judge."""
+    engine: dict[str, JsonValue] = {}
+    """The judge, without keys. Only an app that was started with this judge resumes the job."""
+    price: tuple[float, float] | dict[str, tuple[float, float]] | None = None
+    """US dollars per million prompt and reply tokens, of each model, or of the only one."""
+    budget: float | None = Field(default=None, ge=0)
+    paused: bool = False
+
+
+def validated(value: Any, where: str) -> Job:
+    """A job from its JSON. Raises [`SampleError`] that begins with `where`."""
+    try:
+        return Job.model_validate(value)
+    except ValidationError as error:
+        raise SampleError(f"{where}: {one_sentence(error, Job)}") from None
+
+
+def arguments(job: Job, judging: Judging, config: Path) -> list[str]:
+    """The arguments of `score` for a job. Every option is one argument, so that no value is taken for an option.
+
+    Args:
+        job ([`Job`]): The job.
+        judging ([`Judging`]): The project, the judge and the store.
+        config (`Path`): The file with the pipeline of the job.
+    """
+    project, judge = judging.project, judging.judge
+    options: dict[str, Any] = {"config": config}
+    if judging.config_of(job.settings).scorer.judge is None:  # otherwise, the config names a file of judges
+        options["model"] = judge.model
+        if isinstance(judge.backend, str) and judge.backend != "auto":
+            options["backend"] = judge.backend
+        if judge.base_url is not None:
+            options["base-url"] = judge.base_url
+        if judge.settings:
+            options["engine"] = json.dumps(dict(judge.settings))
+    if job.checklist is not None:
+        options["checklist"] = project.existing(job.checklist)
+    for name in ("target", "checklist", "reference", "history"):
+        if getattr(job.columns, name) is not None:
+            options[f"{name}-key"] = getattr(job.columns, name)
+    if job.budget is not None:
+        options["budget"] = job.budget
+    if judging.store_path is not None:
+        options["store"] = judging.store_path
+    given = [f"--{name}={value}" for name, value in options.items()]
+    given += [f"--input-key={name}" for name in job.columns.input]
+    prices = job.price if isinstance(job.price, dict) else {judge.model: job.price}
+    given += [f"--price={model}={price[0]},{price[1]}" for model, price in prices.items() if price is not None]
+    given += ["--no-store"] * (judging.store is None)
+    return [str(project.path(job.file)), f"--output={project.path(job.output)}", *given]
+
+
+def environment() -> dict[str, str]:
+    """The environment of the process: this package, a line of progress per second, and no line breaks in tables."""
+    package = str(Path(__file__).resolve().parents[2])
+    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONUTF8": "1",
+        "COLUMNS": "1000",
+        "NO_COLOR": "1",
+        SECONDS_VARIABLE: "1",
+    }
+
 
 _SECRET = re.compile(r"key|token|secret|password|credential|authorization|headers", re.I)
 _WIDTH = 100

@@ -1,0 +1,524 @@
+"""Confidence intervals by the cluster bootstrap, for any measure.
+
+Reads of one target, and targets of one document, are not independent. The bootstrap therefore resamples whole *groups*
+with replacement (Davison and Hinkley 1997, section 3.8) and reports the percentile interval of each figure. A resample
+is a weight per unit: how often the group of the unit was drawn. Measures compute with weights instead of copying data,
+so 1,000 resamples of 26,400 units take seconds. The figure itself is computed in the same way, with all weights 1; the
+tests compare it with scikit-learn, scipy, statsmodels and krippendorff.
+
+Bootstrap intervals of the expected calibration error, the earth mover's distance and the Kolmogorov-Smirnov distance
+are biased upwards near 0 and may exclude the estimate.
+
+There is no interval (None) with a single group, or if a figure is defined in fewer than 90% of the resamples.
+
+Agreement of two raters on categories: accuracy, kappa, weighted kappa, alpha; against labels also precision,
+recall, F1 and phi.
+
+All figures are computed from the weighted confusion matrix, which is much faster than from the answers.
+
+Agreement of two raters on numbers: correlations, errors, and the distance of their distributions.
+
+All figures are computed from weights, on values sorted once; Kendall's tau is scipy's.
+
+Pairwise preferences: agreement of a judge and human labels on which of two targets of one input is better.
+
+Each pair has two score differences, one from the judge and one from the labels. The sign of a difference is a win, a
+tie or a loss of the first target. The *pairwise label distance* (PLD; Qin et al. 2024, used by TICK, section 3.2) is 0
+for equal outcomes, 1 if one of the two is a tie, and 2 for opposite outcomes. WPLD is its mean, from 0 (best) to 2.
+
+Where the labels are not tied, the better target is the *chosen* one, and the judge wins the pair by scoring it higher.
+Wins, the mean difference, its effect size and a paired t-test are the figures of AutoChecklist's table 3.
+
+Agreement among any number of judges: Krippendorff's alpha and Fleiss' kappa.
+
+Alpha uses all units answered by at least two judges; Fleiss' kappa uses only units answered by all. Both are sums over
+units, so bootstrap replicates reweight the units.
+
+Figures computed from sums, for files of any size.
+
+Many figures of a file (a kappa, a mean, a variance component) are functions of sums over its rows. Kept per bootstrap
+group, these sums need a few numbers per group instead of all rows, and a resample is a weighted sum.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from typing_extensions import override
+
+from checklist_rewards.validation import import_extra, np, whole_number
+
+CONFIDENCE = 0.95
+DEFAULT_RESAMPLES = 1000
+_DEFINED = 0.9
+
+
+class Figure(BaseModel):
+    """A number with its 95% confidence interval; None where undefined."""
+
+    model_config = ConfigDict(frozen=True)
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+    def __str__(self) -> str:
+        return self.shown()
+
+    def shown(self, digits: int = 3) -> str:
+        """The number and its interval as text, such as "0.812 [0.790, 0.834]"; "none" if undefined."""
+        if self.value is None:
+            return "none"
+        known = self.low is not None and self.high is not None
+        interval = f" [{self.low:.{digits}f}, {self.high:.{digits}f}]" if known else ""
+        return f"{self.value:.{digits}f}{interval}"
+
+
+class Measure(ABC):
+    """Named figures computed from the same units."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of units."""
+
+    @abstractmethod
+    def replicate(self, weights: np.ndarray) -> Mapping[str, float]:
+        """The figures with unit i counted `weights[i]` times, a whole number; NaN where undefined."""
+
+    def figures(self) -> dict[str, float | None]:
+        """The figures over all units; None where undefined, as all are without units."""
+        values = self.replicate(np.ones(len(self), dtype=np.int64))
+        return {name: float(v) if len(self) and math.isfinite(v) else None for name, v in values.items()}
+
+
+def over(numerator: Any, denominator: Any) -> float:
+    """The quotient; NaN unless the denominator is above 0."""
+    return float(numerator / denominator) if denominator > 0 else math.nan
+
+
+def weighted_mean(values: np.ndarray, weights: np.ndarray) -> float:
+    """The mean of `values`; NaN if the weights sum to 0."""
+    return over(weights @ values, weights.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrap:
+    """Settings of the confidence intervals.
+
+    Args:
+        resamples (`int`, *optional*, defaults to `1000`): number of resamples; 0 turns intervals off.
+        seed (`int`, *optional*, defaults to `0`): seed of the resampling.
+        progress (callable, *optional*): called with the number of resamples since its last call.
+    """
+
+    resamples: int = DEFAULT_RESAMPLES
+    seed: int = 0
+    progress: Callable[[int], object] | None = None
+
+    def __post_init__(self) -> None:
+        whole_number("resamples", self.resamples, at_least=0)
+        whole_number("seed", self.seed, at_least=0)
+
+    def figures(self, measure: Measure, groups: Sequence[Hashable]) -> dict[str, Figure]:
+        """Compute all figures of a measure with their intervals.
+
+        Args:
+            measure ([`Measure`]): the figures to compute.
+            groups (sequence, one per unit): units of the same group are resampled together.
+
+        Returns:
+            `dict[str, Figure]`: by the names that the measure gives its figures.
+        """
+        values = measure.figures()
+        codes = group_codes(groups)
+        count = int(codes.max()) + 1 if len(codes) else 0
+        if count < 2 or not self.resamples:
+            return {name: Figure(value=value) for name, value in values.items()}
+        rng = np.random.default_rng(self.seed)
+        replicates = np.full((self.resamples, len(values)), np.nan)
+        for row in replicates:
+            weights = np.bincount(rng.integers(0, count, count), minlength=count)[codes]
+            if weights.any():
+                replicate = measure.replicate(weights)
+                row[:] = [replicate[name] for name in values]
+            if self.progress is not None:
+                self.progress(1)
+        return {
+            name: Figure(value=value, **_interval(column))
+            for (name, value), column in zip(values.items(), replicates.T, strict=True)
+        }
+
+
+def group_codes(groups: Sequence[Hashable]) -> np.ndarray:
+    """Integer codes of the groups, one per unit, numbered from 0 in order of first appearance."""
+    codes: dict[Hashable, int] = {}
+    return np.array([codes.setdefault(group, len(codes)) for group in groups], dtype=np.int64)
+
+
+def _interval(column: np.ndarray) -> dict[str, float]:
+    defined = column[np.isfinite(column)]
+    if len(defined) < _DEFINED * len(column):
+        return {}
+    low, high = np.quantile(defined, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return {"low": float(low), "high": float(high)}
+
+
+CATEGORICAL = ("accuracy", "kappa", "weighted_kappa", "alpha", "interval_alpha")
+AGAINST_LABELS = ("precision", "recall", "f1", "phi")
+
+
+class Categories(Measure):
+    """Agreement of two raters on items with the same possible answers.
+
+    Args:
+        one, other (sequence of `str`, equally long): the answers of each rater.
+        values (mapping of `str` to `float` or None): the possible answers and their values, in [0, 1].
+        positive (`str`, *optional*): compute precision, recall and F1 of this answer, with `other` as the labels.
+
+    Figures:
+        accuracy: share of equal answers.
+        kappa: Cohen's kappa (1960), chance-corrected agreement; None if both raters always give the same single
+            answer.
+        weighted_kappa: kappa with squared distances of the *values* as weights (Cohen 1968). Abstentions have no value
+            and are left out.
+        alpha: Krippendorff's alpha, nominal; None if only one answer occurs.
+        interval_alpha: alpha with squared distances of the values, without abstentions.
+        precision, recall, f1: of `positive`; None where the denominator is 0.
+        phi: correlation of two binary raters; None if a rater is constant. Only for two possible answers.
+    """
+
+    def __init__(
+        self,
+        one: Sequence[str],
+        other: Sequence[str],
+        values: Mapping[str, float | None],
+        positive: str | None = None,
+    ):
+        self.labels = list(values)
+        codes = {label: code for code, label in enumerate(self.labels)}
+        self.one = np.array([codes[label] for label in one], dtype=np.int64)
+        self.other = np.array([codes[label] for label in other], dtype=np.int64)
+        self.valued = [code for code, value in enumerate(values.values()) if value is not None]
+        self.values = np.array([value for value in values.values() if value is not None], dtype=float)
+        self.positive = None if positive is None else codes[positive]
+        self._distances = np.subtract.outer(self.values, self.values) ** 2
+
+    @property
+    def confusion(self) -> np.ndarray:
+        """Confusion matrix of counts, in the order of `labels`: `one` in rows, `other` in columns."""
+        return self._table(np.ones(len(self.one))).astype(int)
+
+    @override
+    def __len__(self) -> int:
+        return len(self.one)
+
+    @override
+    def replicate(self, weights: np.ndarray) -> dict[str, float]:
+        table = self._table(weights)
+        valued, different = table[np.ix_(self.valued, self.valued)], 1 - np.eye(len(table))
+        figures = {
+            "accuracy": over(np.trace(table), table.sum()),
+            "kappa": kappa_of(table, different),
+            "weighted_kappa": kappa_of(valued, self._distances),
+            "alpha": _alpha(table, different),
+            "interval_alpha": _alpha(valued, self._distances),
+        }
+        if self.positive is not None:
+            yes = self.positive
+            both, judged_yes, labelled_yes = table[yes, yes], table[yes].sum(), table[:, yes].sum()
+            total = table.sum()
+            spread = math.sqrt(judged_yes * labelled_yes * (total - judged_yes) * (total - labelled_yes))
+            figures |= {
+                "precision": over(both, judged_yes),
+                "recall": over(both, labelled_yes),
+                "f1": over(2 * both, judged_yes + labelled_yes),
+                "phi": over(total * both - judged_yes * labelled_yes, spread) if len(table) == 2 else math.nan,
+            }
+        return figures
+
+    def _table(self, weights: np.ndarray) -> np.ndarray:
+        size = len(self.labels)
+        return np.bincount(self.one * size + self.other, weights, size * size).reshape(size, size)
+
+
+def kappa_of(table: np.ndarray, distances: np.ndarray) -> float:
+    """1 - mean distance / mean distance expected for independent raters."""
+    total = table.sum()
+    expected = table.sum(1) @ distances @ table.sum(0)
+    return 1 - (table * distances).sum() * total / expected if total and expected > 0 else math.nan
+
+
+def _alpha(table: np.ndarray, distances: np.ndarray) -> float:
+    """1 - observed / expected disagreement over coincidences (Krippendorff 2011, with two answers per unit)."""
+    coincidences = table + table.T
+    counts = coincidences.sum(0)
+    expected = counts @ distances @ counts
+    return 1 - (counts.sum() - 1) * (coincidences * distances).sum() / expected if expected > 0 else math.nan
+
+
+class Numbers(Measure):
+    """Agreement of two raters' numbers for the same units.
+
+    Args:
+        one, other (sequence of `float`, equally long): the numbers of each rater.
+
+    Figures:
+        pearson, spearman, kendall (tau-b): None if a rater is constant or there are fewer than two units.
+        rmse, mae: of `one - other`.
+        bias: mean of `one - other`.
+        emd: earth mover's distance of the two distributions (Wasserstein-1), in the unit of the numbers.
+        ks: largest distance of the two cumulative distributions (Kolmogorov-Smirnov), in [0, 1].
+        auc: area under the ROC curve: the probability that `one` ranks a unit labelled 1 by `other` above a unit
+            labelled 0, ties counted half. None unless `other` contains both 0 and 1 and no other values.
+    """
+
+    def __init__(self, one: Sequence[float], other: Sequence[float]):
+        self.one, self.other = np.asarray(one, dtype=float), np.asarray(other, dtype=float)
+        self._grid, codes = np.unique(np.concatenate([self.one, self.other]), return_inverse=True)
+        self._one, self._other = codes[: len(self.one)], codes[len(self.one) :]
+        self._gaps = np.diff(self._grid)
+        self._binary = bool(len(self.other)) and bool(np.isin(self.other, (0.0, 1.0)).all())
+
+    @override
+    def __len__(self) -> int:
+        return len(self.one)
+
+    @override
+    def replicate(self, weights: np.ndarray) -> dict[str, float]:
+        size, total = len(self._grid), weights.sum()
+        counts = [np.bincount(codes, weights, size) for codes in (self._one, self._other)]
+        cumulative = [np.cumsum(count) for count in counts]
+        gaps = np.abs(cumulative[0] - cumulative[1])[:-1] / total
+        error = self.one - self.other
+        varied = all(np.count_nonzero(count) > 1 for count in counts)
+        ranks = [above - (count - 1) / 2 for above, count in zip(cumulative, counts, strict=True)]
+        return {
+            "pearson": _correlation(self.one, self.other, weights) if varied else math.nan,
+            "spearman": _correlation(ranks[0][self._one], ranks[1][self._other], weights) if varied else math.nan,
+            "kendall": self._kendall(weights) if varied else math.nan,
+            "rmse": math.sqrt(weighted_mean(error**2, weights)),
+            "mae": weighted_mean(np.abs(error), weights),
+            "bias": weighted_mean(error, weights),
+            "emd": float(gaps @ self._gaps),
+            "ks": float(gaps.max(initial=0)),
+            "auc": self._auc(weights) if self._binary else math.nan,
+        }
+
+    def _kendall(self, weights: np.ndarray) -> float:
+        units = np.repeat(np.arange(len(weights)), weights)
+        return tau(self._one[units], self._other[units])
+
+    def _auc(self, weights: np.ndarray) -> float:
+        positive = weights * self.other
+        above = np.bincount(self._one, positive, len(self._grid))
+        below = np.bincount(self._one, weights - positive, len(self._grid))
+        return over(above @ (np.cumsum(below) - below / 2), above.sum() * below.sum())
+
+
+class Mean(Measure):
+    """The mean of some numbers as a figure with a given name; of booleans, the fraction that is true."""
+
+    def __init__(self, name: str, values: Sequence[float | bool] | np.ndarray):
+        self.name, self.values = name, np.asarray(values, dtype=float)
+
+    @override
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @override
+    def replicate(self, weights: np.ndarray) -> dict[str, float]:
+        return {self.name: weighted_mean(self.values, weights)}
+
+
+def tau(one: np.ndarray, other: np.ndarray) -> float:
+    """Kendall's tau-b of two rankings of the same units; NaN if one of them is constant."""
+    [stats] = import_extra("scipy.stats")
+    # The p-value is not used, and "asymptotic" is its cheapest method; that method fails for two units.
+    method = "asymptotic" if len(one) > 2 else "exact"
+    return float(stats.kendalltau(one, other, method=method).statistic)
+
+
+def _correlation(one: np.ndarray, other: np.ndarray, weights: np.ndarray) -> float:
+    one, other = (side - weighted_mean(side, weights) for side in (one, other))
+    spread = math.sqrt((weights @ one**2) * (weights @ other**2))
+    return max(-1.0, min(over(weights @ (one * other), spread), 1.0)) if spread > 0 else math.nan
+
+
+_EQUAL = 1e-9
+
+
+class Preferences(Measure):
+    """Agreement of judged and true score differences of pairs.
+
+    Args:
+        judged, truth (sequence of `float`, one per pair): score of the first target minus that of the second.
+        tie (`float`, *optional*, defaults to `0`): largest absolute judged difference that counts as a tie.
+        true_tie (`float`, *optional*, defaults to `0`): largest absolute true difference that counts as a tie.
+
+    Figures:
+        pld_0, pld_1, pld_2: fraction of the pairs with this distance. wpld: mean distance.
+        wins, losses, ties: over the pairs that the labels do not tie, the fraction where the judge scores the chosen
+            target above, below or equal to the rejected one.
+        difference: mean of score(chosen) - score(rejected).
+        cohens_d: `difference` divided by its standard deviation over pairs (Cohen's d_z); None if that is 0.
+        t_test_p: two-sided p-value of the paired t-test of `difference`, which assumes independent pairs.
+    """
+
+    def __init__(self, judged: Sequence[float], truth: Sequence[float], tie: float = 0.0, true_tie: float = 0.0):
+        judged_, truth_ = np.asarray(judged, dtype=float), np.asarray(truth, dtype=float)
+        label, prediction = _sign(truth_, true_tie), _sign(judged_, tie)
+        self._distance = np.abs(label - prediction)
+        self._decided = label != 0
+        self._outcome = label * prediction
+        self._difference = np.where(self._decided, label * judged_, 0.0)
+
+    @property
+    def decided(self) -> int:
+        """Number of pairs that the labels do not tie."""
+        return int(self._decided.sum())
+
+    @override
+    def __len__(self) -> int:
+        return len(self._distance)
+
+    @override
+    def figures(self) -> dict[str, float | None]:
+        figures = super().figures()
+        if figures["cohens_d"] is not None:
+            [stats] = import_extra("scipy.stats")
+            figures["t_test_p"] = float(stats.ttest_1samp(self._difference[self._decided], 0).pvalue)
+        return figures
+
+    @override
+    def replicate(self, weights: np.ndarray) -> dict[str, float]:
+        """The p-value has no interval, so its replicates are NaN."""
+        decided = weights * self._decided
+        mean = weighted_mean(self._difference, decided)
+        count = decided.sum()
+        spread = math.sqrt(decided @ (self._difference - mean) ** 2 / (count - 1)) if count > 1 else math.nan
+        return {
+            **{f"pld_{distance}": weighted_mean(self._distance == distance, weights) for distance in (0, 1, 2)},
+            "wpld": weighted_mean(self._distance, weights),
+            "wins": weighted_mean(self._outcome > 0, decided),
+            "losses": weighted_mean(self._outcome < 0, decided),
+            "ties": weighted_mean(self._outcome == 0, decided),
+            "difference": mean,
+            "cohens_d": mean / spread if spread > _EQUAL else math.nan,
+            "t_test_p": math.nan,
+        }
+
+
+def pairs_within(keys: Sequence[str]) -> list[tuple[int, int]]:
+    """All index pairs i < j with `keys[i] == keys[j]`, grouped by key: the pairs of targets of one input."""
+    places: dict[str, list[int]] = {}
+    for place, key in enumerate(keys):
+        places.setdefault(key, []).append(place)
+    return [pair for members in places.values() for pair in combinations(members, 2)]
+
+
+def _sign(differences: np.ndarray, tie: float) -> np.ndarray:
+    # Scores are floating-point sums, so mathematically equal scores may differ in the last digit.
+    return np.where(np.abs(differences) <= tie + _EQUAL, 0, np.sign(differences))
+
+
+class Raters(Measure):
+    """Agreement of several judges on items with the same possible answers.
+
+    Args:
+        answers (sequence of sequences): for every unit the answer of each judge, None if unanswered.
+        values (mapping of `str` to `float` or None): the possible answers and their values, in [0, 1].
+
+    Figures:
+        alpha: Krippendorff's alpha, nominal (2011); None if only one answer occurs.
+        interval_alpha: alpha with squared distances of the values, without abstentions.
+        fleiss_kappa: Fleiss' kappa (1971); None for fewer than two judges, or if only one answer occurs.
+    """
+
+    def __init__(self, answers: Sequence[Sequence[str | None]], values: Mapping[str, float | None]):
+        codes = {label: code for code, label in enumerate(values)}
+        self.judges = len(answers[0]) if answers else 0
+        self.counts = np.zeros((len(answers), len(codes)), dtype=np.int64)
+        for unit, row in enumerate(answers):
+            for answer in row:
+                if answer is not None:
+                    self.counts[unit, codes[answer]] += 1
+        self.values = np.array([math.nan if value is None else value for value in values.values()])
+        valued = ~np.isnan(self.values)
+        self._nominal = _Coincidences(self.counts, 1.0 - np.eye(len(codes)))
+        self._interval = _Coincidences(
+            self.counts[:, valued], np.subtract.outer(self.values[valued], self.values[valued]) ** 2
+        )
+        self._complete = (self.counts.sum(1) == self.judges) & (self.judges > 1)
+
+    @override
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    @override
+    def replicate(self, weights: np.ndarray) -> dict[str, float]:
+        return {
+            "alpha": self._nominal.alpha(weights),
+            "interval_alpha": self._interval.alpha(weights),
+            "fleiss_kappa": self._fleiss(weights * self._complete),
+        }
+
+    def _fleiss(self, weights: np.ndarray) -> float:
+        total = weights.sum()
+        if not total:
+            return math.nan
+        shares = weights @ self.counts / (total * self.judges)
+        chance = shares @ shares
+        equal = ((self.counts**2).sum(1) - self.judges) / (self.judges * (self.judges - 1))
+        return over(weights @ equal / total - chance, 1 - chance)
+
+
+class _Coincidences:
+    """Krippendorff's alpha: 1 - disagreement of the pairs within units / disagreement of all pairs."""
+
+    def __init__(self, counts: np.ndarray, distances: np.ndarray):
+        self.counts, self.distances = counts, distances
+        answered = counts.sum(1)
+        self._pairable = answered > 1
+        within = np.einsum("uc,ck,uk->u", counts, distances, counts)
+        self._observed = within / np.maximum(answered - 1, 1)  # each unit has the weight of its number of answers
+
+    def alpha(self, weights: np.ndarray) -> float:
+        """Alpha with unit i counted `weights[i]` times."""
+        weights = weights * self._pairable
+        counts = weights @ self.counts
+        expected = counts @ self.distances @ counts
+        return 1 - over((counts.sum() - 1) * (weights @ self._observed), expected)
+
+
+class Totals(Measure):
+    """Figures of sums.
+
+    Args:
+        vectors (sequence of sequences of `float`, equally long): the sums of every unit.
+        compute (callable): called with the sum of the vectors; returns the figures by name, NaN where undefined.
+    """
+
+    def __init__(
+        self,
+        vectors: Sequence[Sequence[float] | np.ndarray] | np.ndarray,
+        compute: Callable[[np.ndarray], Mapping[str, float]],
+    ):
+        self.vectors, self.compute = np.asarray(vectors, dtype=float), compute
+
+    @override
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    @override
+    def figures(self) -> dict[str, float | None]:
+        return super().figures() if len(self) else {}
+
+    @override
+    def replicate(self, weights: np.ndarray) -> Mapping[str, float]:
+        return self.compute(weights @ self.vectors)

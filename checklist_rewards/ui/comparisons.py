@@ -1,0 +1,272 @@
+"""The labels that the app has exported, for the report of the annotated file.
+
+Two reward logs compared row by row, with the figures of `agree`.
+
+If at least half of the completions of the smaller log are in the other one too (two judges scored the same
+completions), rows with the same prompt and completion are compared. Otherwise (two runs) the n-th completion of a
+prompt in a step of one log is compared with the n-th of the same prompt and step of the other: their texts differ, so
+differences of single rows are chance, and those of items and of groups are what counts.
+
+Agreement for the page: a file against labels, and two files against each other, computed as by `agree`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from checklist_rewards.checklists import YES
+from checklist_rewards.errors import SampleError
+from checklist_rewards.evaluation.agreement import (
+    Answer,
+    Bootstrap,
+    Categories,
+    JudgedRow,
+    Unit,
+    compare,
+    judged_row,
+    labels_of,
+    pairs_of,
+    read_scored,
+    units_against_labels,
+    units_of_judges,
+)
+from checklist_rewards.evaluation.calibration import Probabilities, labelled_reads
+from checklist_rewards.files.rows import read_rows
+from checklist_rewards.judges.calibration import YES_NO, kind_of, reliability
+from checklist_rewards.scores import DEFAULT_THRESHOLD
+from checklist_rewards.ui.figures import dumped
+from checklist_rewards.ui.project import Project
+from checklist_rewards.ui.records import ID, Record, RecordFile
+from checklist_rewards.ui.table import Column
+
+FOLDER = "labels"
+COLUMN = "labels"
+
+
+@dataclass(frozen=True)
+class ExportedLabels:
+    """A labels file, read as `agree --labels` reads it.
+
+    Args:
+        path (`Path`): The file.
+    """
+
+    path: Path
+    shown: str = COLUMN
+
+    def read(self, path: Any) -> list[JudgedRow]:
+        """The rows of a scored file."""
+        return read_scored(path)
+
+    def of(self, rows: Sequence[JudgedRow]) -> tuple[Any, int]:
+        """The labels of every row, and the number of labelled rows that were not scored. Raises [`SampleError`] if no
+        row has a label."""
+        by_id = {str(row.data.get(ID)): row.data.get(COLUMN) for row in read_rows(self.path)}
+        labels = [labels_of(row, by_id.get(row.id), COLUMN) for row in rows]
+        if not any(isinstance(each, float) or any(each or ()) for each in labels):
+            raise SampleError(f"{self.path.name} has labels for none of the rows.")
+        return labels, len(by_id.keys() - {row.id for row in rows})
+
+
+def name_of(file: str | Path) -> str:
+    """The name of the labels file of an annotated file."""
+    return f"{FOLDER}/{Path(file).stem}.jsonl"
+
+
+def exported(project: Project, path: Path) -> ExportedLabels | None:
+    """The labels that were exported for a file of the project, if any."""
+    labels = project.path(name_of(path))
+    return ExportedLabels(labels) if labels.is_file() and labels != path else None
+
+
+Match = Literal["completion", "step"]
+_MATCHES: tuple[Match, ...] = ("completion", "step")
+_SHARED = 0.5
+"""Share of the smaller log that both must have for a comparison of completions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """A scored row of a reward log."""
+
+    row: JudgedRow
+    """Its id is the number of the row."""
+    keys: dict[Match, str]
+    """What rows of the other log must have in common with it."""
+
+
+def read_log(file: RecordFile) -> list[Logged]:
+    """The scored rows of a reward log. Raises [`SampleError`] if it has none, or items of unknown options."""
+    seen: Counter[str] = Counter()
+    rows = []
+    for record in file:
+        if record.score is None:
+            continue
+        group = _hash(record.key)
+        row = judged_row(record.id, group, record.where, {}, record.score)
+        keys: dict[Match, str] = {
+            "completion": _hash(f"{record.prompt}\n{record.target}"),
+            "step": _hash(_step(record)),
+        }
+        for match, key in keys.items():
+            seen[key] += 1
+            keys[match] = f"{key}#{seen[key]}"
+        rows.append(Logged(row, keys))
+    if not rows:
+        raise SampleError(f"{file.path} has no scored rows.")
+    return rows
+
+
+def between_logs(
+    names: tuple[str, str], one: Sequence[Logged], other: Sequence[Logged], intervals: Bootstrap
+) -> dict[str, Any]:
+    """The figures of [`between`], how the rows were matched, and the numbers of the matched rows.
+
+    Raises:
+        SampleError: If the logs have no row in common.
+    """
+    shared = {match: _matched(one, other, match) for match in _MATCHES}
+    enough = len(shared["completion"]) >= _SHARED * min(len(one), len(other))
+    how: Match = "completion" if enough or not shared["step"] else "step"
+    pairs = shared[how]
+    if not pairs:
+        raise SampleError(
+            f"{names[0]} and {names[1]} are not compared row by row: they have no completion of the same prompt, and "
+            "no step with the same prompt, in common."
+        )
+    first = [replace(logged.row, id=logged.keys[how]) for logged in one]
+    second = [replace(logged.row, id=logged.keys[how]) for logged in other]
+    columns = Column.places(), Column.places()
+    for pair in pairs:
+        for column, logged in zip(columns, pair, strict=True):
+            column.add(int(logged.row.id))
+    return {**between(names, first, second, intervals), "match": how, "pairs": columns}
+
+
+def _matched(one: Sequence[Logged], other: Sequence[Logged], match: Match) -> list[tuple[Logged, Logged]]:
+    partners = {logged.keys[match]: logged for logged in other}
+    return [(logged, partners[key]) for logged in one if (key := logged.keys[match]) in partners]
+
+
+def _step(record: Record) -> str:
+    return f"{record.step}\n{record.prompt}"
+
+
+def _hash(text: str) -> str:
+    return blake2b(text.encode(errors="replace"), digest_size=12).hexdigest()
+
+
+Given = Sequence[list[Answer | None] | float | None]
+
+
+class Labels(Protocol):
+    """Where the labels of scored rows are: the options of `agree`."""
+
+    @property
+    def shown(self) -> str:
+        """The name of the labels."""
+        ...
+
+    def read(self, path: Any) -> list[JudgedRow]:
+        """The rows of a scored file."""
+        ...
+
+    def of(self, rows: Sequence[JudgedRow]) -> tuple[Any, int]:
+        """The labels of every row, and the number of labelled rows that were not scored."""
+        ...
+
+
+def against_labels(
+    name: str, shown: str, rows: Sequence[JudgedRow], given: Given, unmatched: int, intervals: Bootstrap
+) -> dict[str, Any]:
+    """The figures of `agree` for one file with labels, and of `calibrate` before calibration."""
+    units, targets = units_against_labels(rows, given)
+    # Labels of whole targets on another scale than [0, 1] need agree's --label-range.
+    targets = [target for target in targets if not target.given or target.other is None or 0 <= target.other <= 1]
+    compared = compare((name, shown), units, targets, intervals, against_labels=True, unmatched_rows=unmatched)
+    read = [
+        (unit.one.soft, float(unit.other.label == YES))
+        for unit in units
+        if unit.one is not None and unit.other is not None and unit.item.options is None and unit.one.probabilities
+    ]
+    known = [(p, truth) for p, truth in read if p is not None]
+    return {
+        "comparison": compared.model_dump(),
+        "items": _per_item(units, against=True),
+        "reliability": [asdict(bin) for bin in reliability([p for p, _ in known], [truth for _, truth in known])],
+        "calibration": _calibration(rows, given, intervals),
+    }
+
+
+def between(
+    names: tuple[str, str], one: Sequence[JudgedRow], other: Sequence[JudgedRow], intervals: Bootstrap
+) -> dict[str, Any]:
+    """The figures of `agree` for two files, and the flips of every item."""
+    pairs, unmatched_rows = pairs_of(one, other, names)
+    units, targets, unmatched_items = units_of_judges(pairs)
+    compared = compare(
+        names,
+        units,
+        targets,
+        intervals,
+        against_labels=False,
+        unmatched_rows=unmatched_rows,
+        unmatched_items=unmatched_items,
+    )
+    return {"comparison": compared.model_dump(), "items": _per_item(units, against=False)}
+
+
+def _per_item(units: Sequence[Unit], against: bool) -> list[dict[str, Any]]:
+    members: dict[str, list[Unit]] = {}
+    for unit in units:
+        members.setdefault(unit.key[1], []).append(unit)
+    lines = []
+    for id, own in members.items():
+        answered = [(u.one.label, u.other.label) for u in own if u.one is not None and u.other is not None]
+        values = own[0].item.values
+        positive = YES if against and YES in values else None
+        categories = Categories([one for one, _ in answered], [other for _, other in answered], values, positive)
+        flips = Counter((one, other) for one, other in answered if one != other)
+        lines.append(
+            {
+                "id": id,
+                "question": own[0].item.question,
+                "units": len(own),
+                "answered": len(answered),
+                "flips": [{"one": one, "other": other, "count": n} for (one, other), n in flips.most_common()],
+                "flipped": sum(flips.values()),
+                **categories.figures(),
+            }
+        )
+    return sorted(lines, key=lambda line: -line["flipped"])
+
+
+def _calibration(rows: Sequence[JudgedRow], given: Given, intervals: Bootstrap) -> dict[str, Any] | str:
+    try:
+        labelled = labelled_reads(rows, given)
+    except SampleError as error:
+        return str(error)
+    kinds: dict[str, list[Any]] = {}
+    for read in labelled.reads:
+        kinds.setdefault(kind_of(read.item), []).append(read)
+    return {
+        kind: {
+            "reads": len(reads),
+            "figures": dumped(
+                intervals.figures(
+                    Probabilities(
+                        [read.probabilities for read in reads],
+                        [read.label for read in reads],
+                        [DEFAULT_THRESHOLD] * len(reads) if kind == YES_NO else None,
+                    ),
+                    [read.group for read in reads],
+                )
+            ),
+        }
+        for kind, reads in kinds.items()
+    }
