@@ -1,4 +1,4 @@
-"""Samples replies from a model, using the store as a cache.
+"""Replies of a model: sampled, with the store as a cache, and parsed as values of a given schema.
 
 The key of a stored reply contains everything on which it depends: the model's identity, the messages, and the sampling
 parameters including the seed. Identical prompts are sampled once. The [`Engine`] is loaded only if a reply is missing,
@@ -12,8 +12,6 @@ effect and are not part of the key.
 
 If the engine fails, the missing replies are unanswered with the reason "backend_error: ..." and are not stored, so a
 rerun samples them again.
-
-Asks a model for values: samples replies, parses them, and repeats the prompts whose reply is invalid.
 
 [`sample_values`] is the loop that all writers and judges use. If a reply is invalid, the prompt is sent again, usually
 extended with the reply and the error; attempt k uses `seed + k`. After `attempts` invalid replies, the result of the

@@ -1,7 +1,4 @@
-"""The dataset card of a published dataset: its contents, its origin, and how to train with it.
-
-Saving a dataset atomically, and publishing it with a dataset card.
-"""
+"""Saving a dataset atomically, and publishing it with a card: its contents, its origin, and how to train with it."""
 
 from __future__ import annotations
 

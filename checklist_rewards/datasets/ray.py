@@ -51,7 +51,7 @@ from checklist_rewards.validation import finite, whole_number
 logger = logging.getLogger(__name__)
 
 _MAX_DEATHS = 12
-"""Attempts of a shard. Isolating a row that ends its process takes two deaths per level of `datasets/attempts.py`."""
+"""Attempts of a shard. Isolating a row that ends its process takes two deaths per level of `datasets/shards.py`."""
 _MAX_STARTS = 5
 _WAIT_S = 60
 _CONNECT_S = 10

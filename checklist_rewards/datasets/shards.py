@@ -11,9 +11,9 @@ Files of the run other than its results are in the hidden folder `.checklist-rew
 - `shards/`: the parts of a JSONL file, which is cut before the first run.
 - `stores/`: one store of answers per shard. An unfinished shard repeats only what its store lacks, on whichever
   machine it continues. Machines do not share a store, except while one that was taken for dead still works.
-- `attempts/`: notes of unfinished shards, per settings; see `datasets/attempts.py`.
+- `attempts/`: notes of unfinished shards, per settings; see [`Attempts`].
 
-Processing a shard so that one bad row fails alone.
+A shard is processed so that one bad row fails alone:
 
 - A row that is not valid is written without a result and listed.
 - If a batch raises an error, its rows are processed one by one, and only the row that raises has no result.

@@ -4,12 +4,11 @@ A [`RowTask`] is a value that can be sent to another process. [`RowTask.open`] b
 validates rows ([`RowWork.prepare`]) and processes them in batches ([`RowWork.process`]). No engine is loaded before
 the first batch that needs one.
 
-Totals of a run over rows: scores, written checklists, missing answers with their reasons, and the cost.
+[`Totals`] of a run over rows are its scores, written checklists, missing answers with their reasons, and the cost. A
+target without an answer (empty, cut in its thought, ending with a tool call) is the failure of a policy. It is counted
+by its state, and is missing only if it has no score.
 
-A target without an answer (empty, cut in its thought, ending with a tool call) is the failure of a policy. It is
-counted by its state, and is missing only if it has no score.
-
-[`Totals`] keep counts only, so their size does not depend on the number of rows. Totals of parts of a run are added
+Totals keep counts only, so their size does not depend on the number of rows. Totals of parts of a run are added
 up, and are saved as JSON.
 """
 

@@ -9,13 +9,8 @@ Intervals resample prompts, or texts without a prompt. Sums are kept for up to 2
 sums. The sums of items are kept in the database of the pairs, so memory does not grow with the number of rows, prompts
 or items.
 
-Scores from files: the state that they record, and scored texts as `diff` compares them, small enough to keep many
-on disk.
-
-Rows of two files, paired by key. The rows are kept in a temporary database on disk, so files may be of any size and
-in any order.
-
-The n-th row with a key in one file is paired with the n-th row with this key in the other.
+The rows of two files are paired by key. They are kept in a temporary database on disk, each small, so files may be of
+any size and in any order. The n-th row with a key in one file is paired with the n-th row with this key in the other.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ prompt from the deviations of its items in a group of completions. The rules are
 an item whose credits in the group have no deviation retires, and at most `max_active` items stay, those with the
 largest deviation.
 
-The file of a buffer: JSONL, a first line with the format, then one line per prompt.
+The file of a buffer is JSONL: a first line with the format, then one line per prompt.
 """
 
 from __future__ import annotations

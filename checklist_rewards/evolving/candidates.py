@@ -2,7 +2,7 @@
 
 A candidate is not admitted yet: it counts if the judge's answers to it differ within the group (`buffer.py`).
 
-The completions of one call while the buffer is updated: grouped by prompt, read again, and scored anew.
+The completions of a call are grouped by prompt, read again, and scored anew while the buffer is updated.
 """
 
 from __future__ import annotations

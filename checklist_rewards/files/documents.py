@@ -4,7 +4,7 @@ A document is loaded completely. Invalid documents are rejected with an error th
 line. So are documents that would crash later code: nesting of thousands of levels, numbers with thousands of digits,
 YAML aliases that are recursive or expand without bound.
 
-Config and source files: JSON or YAML, read into pydantic classes, with errors that name the line.
+Config and source files are read into pydantic classes, with errors that name the line.
 """
 
 from __future__ import annotations

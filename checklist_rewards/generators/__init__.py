@@ -7,7 +7,7 @@ shows it responses to compare. One checklist for a whole corpus: [`InductiveGene
 [`InteractiveGenerator`] from think-aloud protocols of people and models ([`ThinkAloud`]).
 
 Replies are kept in the store (`replies/`), so a rerun resumes where the last run stopped. Replies are parsed strictly
-(`parsing.py`, `shapes.py`); a reply that cannot be parsed gives a [`GenerationError`] with the reply in `raw`, never
+(`shapes.py`); a reply that cannot be parsed gives a [`GenerationError`] with the reply in `raw`, never
 an empty checklist.
 """
 

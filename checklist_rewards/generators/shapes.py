@@ -1,4 +1,4 @@
-"""Shapes: the JSON form of a generator's reply, and the items it contains.
+"""From a reply to items: strict parsing of lists, and shapes, the JSON form of a reply.
 
 A shape is any pydantic model class with exactly one list field. An element of the list is a question: a string, or a
 model with `question` and further fields of [`ChecklistItem`] that the model chooses (`weight`, `category`, …). Fields
@@ -9,18 +9,16 @@ with other names, such as `reasoning`, are not part of the checklist.
 
 [`WeightedQuestions`] have the importance weights of RLCF (arXiv:2507.18624), 0 to 100; [`CategorizedQuestions`] the
 two categories of OpenRubrics (arXiv:2510.07743); [`CheckedQuestions`] a code check where one can answer the question.
-Lists are parsed as strictly as numbered lists (`parsing.py`): every entry must be a question, and of equal questions
+Lists are parsed as strictly as numbered lists: every entry must be a question, and of equal questions
 the first is kept, with the sources of all.
 
 Class names, docstrings and fields of the shapes are part of the JSON schema that is sent to the model and of the store
 key: changing them makes stored replies unusable.
 
-Strict parsing of a model's reply into a list of questions.
-
-The parser accepts the formats that models use: numbers ("1.", "1)", "(1)", "Q1:"), bullets and check boxes, bold text
-and bold labels, code fences, JSON (a list of strings, of {"question": ...}, or {"questions": [...]}), reasoning before
-the reply, and an analysis before the list. It raises a [`GenerationError`] with the reply in `raw` unless the list is
-complete:
+The parser of lists accepts the formats that models use: numbers ("1.", "1)", "(1)", "Q1:"), bullets and check boxes,
+bold text and bold labels, code fences, JSON (a list of strings, of {"question": ...}, or {"questions": [...]}),
+reasoning before the reply, and an analysis before the list. It raises a [`GenerationError`] with the reply in `raw`
+unless the list is complete:
 
 - every entry of a numbered list is a question, and the list starts at 1;
 - a question ends with a question mark, or with a remark in brackets after it ("... correct? (If absent: 'none'.)"),

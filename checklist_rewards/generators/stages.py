@@ -9,10 +9,8 @@ replies are stored, so a rerun requests only what is missing: nothing for earlie
 A stage turns the *draft* of the stage before it into a new one, and the last draft becomes the checklist. `generate`
 runs all stages; [`CorpusWriter.advance`] runs one, so that people can edit the draft before the next stage reads it.
 
-Sources of the corpus-level generators, as values that can be stored in a JSON file.
-
-Each source has `model_json_schema()`, which documents the file, and `example()`. Blank texts, unknown fields and
-duplicate names are errors.
+The sources of these generators are values that can be stored in a JSON file. Each has `model_json_schema()`, which
+documents the file, and `example()`. Blank texts, unknown fields and duplicate names are errors.
 
     >>> Dimensions.model_validate_json('{"dimensions": [{"name": "fluency", "definition": "It reads well."}]}').task
 """

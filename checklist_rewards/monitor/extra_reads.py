@@ -1,9 +1,7 @@
 """The reads that only the monitor needs: retests, the shadow judge, canaries, and their common budget.
 
-Canaries: degenerate replies that no judge should reward.
-
-They are built from a prompt and its checklist, and scored like any completion. A judge that gives them a high score
-can be exploited; this is known before the first step.
+Canaries are degenerate replies that no judge should reward. They are built from a prompt and its checklist, and scored
+like any completion. A judge that gives them a high score can be exploited; this is known before the first step.
 """
 
 from __future__ import annotations

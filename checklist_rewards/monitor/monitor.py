@@ -10,11 +10,9 @@ signals are the same, so all ranks stop together.
 Nothing of this may break a training run. Each part runs in [`Guard`]: an error is written to the monitor's file and
 logged once, and the rewards are those of the reward itself.
 
-Held-out items: a share of each checklist is read but not rewarded.
-
-If the policy improves on rewarded items and not on the others, it learns the items and not the task. The choice
-depends only on the seed and the items (and with `draw="step"` on the step), so all completions of a prompt, on all
-ranks, have the same items held out.
+A share of each checklist can be held out: read but not rewarded. If the policy improves on rewarded items and not on
+the others, it learns the items and not the task. The choice depends only on the seed and the items (and with
+`draw="step"` on the step), so all completions of a prompt, on all ranks, have the same items held out.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """All signals together: an observation in, readings and alarms out. The same in a training run and on a log.
 
-What keeps a failure of the monitor away from the training.
+A [`Guard`] keeps a failure of the monitor away from the training.
 """
 
 from __future__ import annotations

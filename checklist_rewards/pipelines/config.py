@@ -12,11 +12,9 @@ misspelled name is an error. Relative paths are resolved against the folder of t
 
 `PipelineConfig.load(path)` restores exactly what `save(path)` wrote.
 
-The named reply shapes for config files. In Python, generators accept any pydantic class as `shape`.
-
-Sources of corpus-level pipelines (dimensions, observations, think-aloud protocols) from objects, mappings or files.
-
-The schema is the pydantic model of the generator, which also has the documentation and an `example`.
+Reply shapes have names in config files; in Python, generators accept any pydantic class as `shape`. Sources of
+corpus-level pipelines (dimensions, observations, think-aloud protocols) come from objects, mappings or files. Their
+schema is the pydantic model of the generator, which also has the documentation and an `example`.
 """
 
 from __future__ import annotations

@@ -12,9 +12,8 @@ A corpus-level pipeline writes one checklist from a source (such as dimensions o
 with it: `run_batch(rows, source=...)`. Any pipeline scores all rows with a given checklist: `run_batch(rows,
 checklist=...)`.
 
-Convert rows to the inputs of generators and scorers. Every error begins with the row's location.
-
-From a config to a pipeline: engines, store, scorer, refiners and generator. No model is loaded.
+Rows are converted to the inputs of generators and scorers; every error begins with the row's location. [`pipeline`]
+makes engines, store, scorer, refiners and generator from a config. No model is loaded.
 """
 
 from __future__ import annotations

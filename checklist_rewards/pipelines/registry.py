@@ -1,7 +1,7 @@
 """Registries of the parts of a pipeline by name: generators, refiners, scorers.
 
-The package registers its own parts in `parts.py`. Users add more with the decorators; registered names can be used in
-configs, in `pipeline(...)`, and on the command line of a program that imports them.
+The package registers its own parts at the end of this module. Users add more with the decorators; registered names can
+be used in configs, in `pipeline(...)`, and on the command line of a program that imports them.
 
     @register_refiner("shortest")
     class Shortest:
@@ -15,8 +15,6 @@ A registered class or function is called with the settings of the config and wit
 `store` and `scorer`, as far as it has these parameters, all by keyword. It must not load a model at that point.
 Built-in names cannot be replaced; other names only with `replace=True`, so that plugins do not replace each other by
 accident.
-
-Registers the generators, refiners and scorers of the package.
 """
 
 from __future__ import annotations

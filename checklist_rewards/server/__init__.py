@@ -1,7 +1,7 @@
 """The reward server: one judge for many trainers, over HTTP.
 
 `app` defines the endpoints, `rows` parses request bodies, `scoring` queues their rows for the judge, `metrics` counts
-them, and `connections` limits idle connections. With several workers, `workers` starts the processes and `link`
+them, and `connections` limits idle connections. With several workers, `workers` starts the processes and
 connects them to the queue.
 """
 

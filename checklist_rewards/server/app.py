@@ -39,9 +39,7 @@ counted with status 499, and its rows leave the queue unless they are being scor
 With a token, all paths except `/health` and `/ready` require `Authorization: Bearer <token>`. On SIGTERM the server
 accepts no more rows, answers the requests it has received (`connections`), and then closes the queue.
 
-Bodies of responses, as ASCII JSON: client data may contain half a surrogate pair, which UTF-8 cannot encode.
-
-Authorization and counting of requests.
+Bodies of responses are ASCII JSON: client data may contain half a surrogate pair, which UTF-8 cannot encode.
 """
 
 from __future__ import annotations

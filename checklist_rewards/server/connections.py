@@ -7,8 +7,6 @@ connections. The limits for request bodies are in `app`.
 On SIGTERM, [`Drain`] refuses new work while connections are still accepted: `/ready` returns 503, so that a load
 balancer sends no more requests, and requests for scores get 503 too. When the requests under way are answered, but not
 before [`NOTICE_SECONDS`] and not after [`GRACE_SECONDS`], the server exits with status 0.
-
-The end of accepting work, before the end of accepting connections.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Several processes that accept requests, in front of one that calls the judge.
 
 [`Workers`] runs in the process of the judge. Each worker parses and checks requests and writes responses; the queue
-and the judge are here (`link`). The workers are started anew rather than forked, because an engine has threads and
+and the judge are here. The workers are started anew rather than forked, because an engine has threads and
 perhaps a GPU. They get the scorer's settings and load no engine.
 
 Each worker has a listening socket of its own on the shared port, so that the system spreads connections evenly. This
@@ -10,12 +10,11 @@ process keeps the sockets open too: connections that wait while a worker is down
 A worker that ends is replaced. Its clients lose their connections and send their requests again. On SIGTERM or Ctrl-C
 all workers drain (`connections`), and then the queue is closed.
 
-Messages between the workers and the process of the judge.
-
-Each worker has a pair of connected sockets with the process of the judge, inherited and without a path, so no other
-process can use it. Both ends have a thread that reads and a thread that writes, so that neither the event loop nor the
-judge waits for the other process. A message is a header with its kind and number, and its pickled content: a request
-in one, its scores in another. The header of an unreadable message identifies the request that waits for it.
+Workers and the process of the judge exchange messages. Each worker has a pair of connected sockets with the process of
+the judge, inherited and without a path, so no other process can use it. Both ends have a thread that reads and a
+thread that writes, so that neither the event loop nor the judge waits for the other process. A message is a header
+with its kind and number, and its pickled content: a request in one, its scores in another. The header of an unreadable
+message identifies the request that waits for it.
 """
 
 from __future__ import annotations

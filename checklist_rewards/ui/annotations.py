@@ -4,11 +4,10 @@ Lines are only appended; the last one of a row and item counts, and a `label` of
 merge as text. A line that a crash cut off is skipped, and the next one starts on a new line. Every line holds a hash
 of the text that was shown: answers about another text are not used, and are counted as outdated.
 
-What people annotate: the rows of a file with a checklist, in the order in which they are shown.
-
-A file is a scored file, or has the columns `target` (or `completion`), `checklist`, and optionally `prompt` (or
-`input`) and `id`. Rows and items have the names that `agree` uses, so that labels match the scored file. A task has no
-answer of the judge: people who see it follow it.
+People annotate the rows of a file with a checklist, in the order in which they are shown. The file is a scored file,
+or has the columns `target` (or `completion`), `checklist`, and optionally `prompt` (or `input`) and `id`. Rows and
+items have the names that `agree` uses, so that labels match the scored file. A task has no answer of the judge: people
+who see it follow it.
 """
 
 from __future__ import annotations

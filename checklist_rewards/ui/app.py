@@ -5,11 +5,8 @@
 cannot be carried out, 403 for a file outside of the project, 413 for a body that is too large. All text of models is
 data of JSON; the page shows it as text.
 
-Files that the browser sends: text of a bounded size, checked before it appears in the project folder.
-
-The requests of the views Batch, Build, Library and Live.
-
-See `jobs`, `uploads`, `building`, `library` and `live`.
+Files that the browser sends are text of a bounded size, checked before it appears in the project folder. What the
+views Batch, Build, Library and Live do is in `jobs`, `building`, `library` and `live`.
 """
 
 from __future__ import annotations

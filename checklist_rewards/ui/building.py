@@ -4,9 +4,8 @@ after, and scores of sample responses while the checklist is edited.
 Nothing is kept between requests: the page sends the source, the draft or the checklist, and gets the next one. A
 failure is one sentence, and what the page has stays as it is.
 
-Forms of the view Build: JSON schemas of the settings of generators and refiners, and of the code checks.
-
-The page makes a form of each schema, so a registered check or part has its form without code in the page.
+Forms are JSON schemas of the settings of generators and refiners, and of the code checks. The page makes a form of
+each, so a registered check or part has its form without code in the page.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""What a batch job was asked to do: the content of `jobs/<id>.json`.
+"""What the screen says, as code: a batch job as a command line, and settings as Python, as a command and as YAML.
 
-The command line of a batch job, and the environment of its process.
-
-The settings on the screen as Python, as a command, and as a YAML file, each giving the same figures.
+A [`Job`] is the content of `jobs/<id>.json`. The snippets of the same settings give the same figures.
 
 Keys are not part of them: models on servers take their keys from the environment. Engine arguments whose name looks
 like a secret, and a password in an address, are left out.

@@ -1,13 +1,10 @@
-"""The labels that the app has exported, for the report of the annotated file.
+"""Agreement for the page, computed as by `agree`: a file against labels, two files, or two reward logs.
 
-Two reward logs compared row by row, with the figures of `agree`.
-
-If at least half of the completions of the smaller log are in the other one too (two judges scored the same
+Labels are also those that the app has exported, for the report of the annotated file. Two reward logs are compared row
+by row. If at least half of the completions of the smaller log are in the other one too (two judges scored the same
 completions), rows with the same prompt and completion are compared. Otherwise (two runs) the n-th completion of a
 prompt in a step of one log is compared with the n-th of the same prompt and step of the other: their texts differ, so
 differences of single rows are chance, and those of items and of groups are what counts.
-
-Agreement for the page: a file against labels, and two files against each other, computed as by `agree`.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""The figures of one file, over all of its rows.
+"""The figures of one file, over all of its rows, and those of a training run.
 
 Rows are added one at a time. Means and pass rates are those of [`Tally`], as in the summary of `score`; item
 statistics are those of [`ItemAnalysis`], as in `inspect`; both commands show the same numbers. A row without an answer
 has a score, but the judge was not asked about it: it counts in the means, and not in reads and items.
 
-The figures of a training run: reward, scores, items and lengths over steps, and what the policy learned.
-
-Questions that differ only in a quoted text or a number are shown as one *pattern*: checklists of single prompts
-rarely repeat a question, but often ask the same about another word. What was learned compares the answers of the
-first and the last third of the steps.
+A training run has reward, scores, items and lengths over steps, and what the policy learned. Questions that differ
+only in a quoted text or a number are shown as one *pattern*: checklists of single prompts rarely repeat a question,
+but often ask the same about another word. What was learned compares the answers of the first and the last third of the
+steps.
 
 The checklist of a prompt may change during a run (`evolving/`). Rewards under different checklists are not comparable,
 so the curves are interrupted at steps where a prompt comes with another checklist than before.

@@ -9,9 +9,8 @@ answers and judges, are written as an index into a list; -1 is none.
 Details that few cells have (probabilities of options, votes, details of a failure) are in `more`, by number of the
 cell.
 
-Evidence that people marked in the app, for a report: the spans of annotation files (`annotations/<name>.jsonl`).
-
-The last line of a row and item counts. A span is shown only where the response still has its text.
+Evidence that people marked in the app comes from annotation files (`annotations/<name>.jsonl`). The last line of a row
+and item counts. A span is shown only where the response still has its text.
 """
 
 from __future__ import annotations

@@ -6,15 +6,13 @@ because a judge did not read them; `no_answer` has their number. Kappa is only d
 possible answers, so each kind of item has its own section. With several kinds, a further section covers all items
 with the figures that do not depend on the answer names.
 
-Significance tests between two judges on the same labelled items.
+Two judges on the same labelled items are tested for a difference. McNemar's test compares the items that only one of
+the judges answered correctly; it assumes that items are independent. The permutation test does not: under the null
+hypothesis that the judges are equal, their answers are exchangeable within each *group*, so it flips the signs of the
+differences of whole groups.
 
-McNemar's test compares the items that only one of the judges answered correctly; it assumes that items are
-independent. The permutation test does not: under the null hypothesis that the judges are equal, their answers are
-exchangeable within each *group*, so it flips the signs of the differences of whole groups.
-
-Plots of agreement: confusion matrices and reliability diagrams.
-
-matplotlib is imported at the first plot. PNG files are written atomically.
+Plots are confusion matrices and reliability diagrams. matplotlib is imported at the first plot. PNG files are written
+atomically.
 """
 
 from __future__ import annotations

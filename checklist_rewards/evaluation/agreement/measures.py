@@ -1,4 +1,4 @@
-"""Confidence intervals by the cluster bootstrap, for any measure.
+"""Measures of agreement, and their confidence intervals by the cluster bootstrap.
 
 Reads of one target, and targets of one document, are not independent. The bootstrap therefore resamples whole *groups*
 with replacement (Davison and Hinkley 1997, section 3.8) and reports the percentile interval of each figure. A resample
@@ -11,33 +11,26 @@ are biased upwards near 0 and may exclude the estimate.
 
 There is no interval (None) with a single group, or if a figure is defined in fewer than 90% of the resamples.
 
-Agreement of two raters on categories: accuracy, kappa, weighted kappa, alpha; against labels also precision,
-recall, F1 and phi.
+Two raters on categories have accuracy, kappa, weighted kappa and alpha; against labels also precision, recall, F1 and
+phi. All figures are computed from the weighted confusion matrix, which is much faster than from the answers.
 
-All figures are computed from the weighted confusion matrix, which is much faster than from the answers.
+Two raters on numbers have correlations, errors, and the distance of their distributions. All figures are computed from
+weights, on values sorted once; Kendall's tau is scipy's.
 
-Agreement of two raters on numbers: correlations, errors, and the distance of their distributions.
-
-All figures are computed from weights, on values sorted once; Kendall's tau is scipy's.
-
-Pairwise preferences: agreement of a judge and human labels on which of two targets of one input is better.
-
-Each pair has two score differences, one from the judge and one from the labels. The sign of a difference is a win, a
-tie or a loss of the first target. The *pairwise label distance* (PLD; Qin et al. 2024, used by TICK, section 3.2) is 0
-for equal outcomes, 1 if one of the two is a tie, and 2 for opposite outcomes. WPLD is its mean, from 0 (best) to 2.
+On pairs, a judge and human labels agree on which of two targets of one input is better. Each pair has two score
+differences, one from the judge and one from the labels. The sign of a difference is a win, a tie or a loss of the
+first target. The *pairwise label distance* (PLD; Qin et al. 2024, used by TICK, section 3.2) is 0 for equal outcomes,
+1 if one of the two is a tie, and 2 for opposite outcomes. WPLD is its mean, from 0 (best) to 2.
 
 Where the labels are not tied, the better target is the *chosen* one, and the judge wins the pair by scoring it higher.
 Wins, the mean difference, its effect size and a paired t-test are the figures of AutoChecklist's table 3.
 
-Agreement among any number of judges: Krippendorff's alpha and Fleiss' kappa.
+Any number of judges have Krippendorff's alpha and Fleiss' kappa. Alpha uses all units answered by at least two judges;
+Fleiss' kappa uses only units answered by all. Both are sums over units, so bootstrap replicates reweight the units.
 
-Alpha uses all units answered by at least two judges; Fleiss' kappa uses only units answered by all. Both are sums over
-units, so bootstrap replicates reweight the units.
-
-Figures computed from sums, for files of any size.
-
-Many figures of a file (a kappa, a mean, a variance component) are functions of sums over its rows. Kept per bootstrap
-group, these sums need a few numbers per group instead of all rows, and a resample is a weighted sum.
+For files of any size, figures are computed from sums. Many figures of a file (a kappa, a mean, a variance component)
+are functions of sums over its rows. Kept per bootstrap group, these sums need a few numbers per group instead of all
+rows, and a resample is a weighted sum.
 """
 
 from __future__ import annotations

@@ -20,9 +20,8 @@ fraction of targets that pass the item:
 
 The analysis stores two small arrays per item, so a file is analysed in one pass.
 
-Similarity of generated checklists to human ones: wording, number of questions, and item categories.
-
-BLEU is the corpus BLEU of sacrebleu, ROUGE comes from rouge-score, each with its own tokenization. The questions of a
+[`similarity`] compares generated checklists with human ones: wording, number of questions, and item categories. BLEU
+is the corpus BLEU of sacrebleu, ROUGE comes from rouge-score, each with its own tokenization. The questions of a
 checklist are joined by line breaks, in order, as in TICK (arXiv:2410.03608, section 3.1).
 """
 

@@ -1,9 +1,10 @@
-"""Paraphrases of questions, to measure whether a judge's answers depend on the wording.
+"""What a model says about the wording of questions.
 
-A model writes the paraphrases (`prompts/refiners/paraphrase.md`). If a reply cannot be parsed or has too few
-paraphrases, the original question fills the remaining places; `Paraphraser.unchanged` counts such items.
+Paraphrases measure whether a judge's answers depend on the wording. A model writes the paraphrases
+(`prompts/refiners/paraphrase.md`). If a reply cannot be parsed or has too few paraphrases, the original question fills
+the remaining places; `Paraphraser.unchanged` counts such items.
 
-The meta-checklist: a checklist about checklists, answered by the same judges as any other.
+The meta-checklist is a checklist about checklists, answered by the same judges as any other:
 
     >>> reviews = review([(checklist, "Write a haiku about rain.")], scorer)
     >>> reviews[0].items[2].primary_score, reviews[0].whole.primary_score  # doctest: +SKIP
