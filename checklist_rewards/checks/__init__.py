@@ -3,7 +3,7 @@
 `base.py` defines what a check is and how to register one. The other modules contain the built-in checks by subject.
 """
 
-from checklist_rewards.checks import builtin, patterns, programs, verifiable
+from checklist_rewards.checks import builtin, patterns, programs, verifiable, words
 from checklist_rewards.checks.base import (
     CHECKS,
     Check,
@@ -21,6 +21,7 @@ _BUILT_IN = (
     patterns,
     programs,
     verifiable,
+    words,
 )  # importing them registers their checks
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The plain checks, in this order: words and characters; counts; form; a numeric answer; the language of a text.
+"""The plain checks: counts; form; the language of a text; a numeric answer. Those about words are in `words.py`.
 
 A text is split into words, sentences, paragraphs and parts with plain rules, without models or data files. Only the
 language requires a library: langdetect (the extra `checks`).
@@ -96,71 +96,6 @@ def occurrences(text: str, phrase: str, whole_words: bool = True, ignore_case: b
     if whole_words:
         pattern = rf"(?<!\w){pattern}(?!\w)"
     return len(re.findall(pattern, text, re.IGNORECASE if ignore_case else 0))
-
-
-@register_check
-class Keywords(Check):
-    """All (or any) of the phrases occur in the text. Case is ignored by default."""
-
-    summary = "All of the words or phrases occur in the text (with need 'any': at least one of them)."
-    example = {"words": ["river", "old mill"]}
-    type: Literal["keywords"] = "keywords"
-    words: Phrases
-    need: Literal["all", "any"] = "all"
-    whole_words: bool = True
-    ignore_case: bool = True
-
-    @override
-    def holds(self, text: str, input: str | None = None) -> bool:
-        occurs = (occurrences(text, word, self.whole_words, self.ignore_case) > 0 for word in self.words)
-        return all(occurs) if self.need == "all" else any(occurs)
-
-
-@register_check
-class Forbidden(Check):
-    """None of the phrases occur in the text. Case is ignored by default."""
-
-    summary = "None of the words or phrases occur in the text."
-    example = {"words": ["very", "in conclusion"]}
-    type: Literal["forbidden"] = "forbidden"
-    words: Phrases
-    whole_words: bool = True
-    ignore_case: bool = True
-
-    @override
-    def holds(self, text: str, input: str | None = None) -> bool:
-        return not any(occurrences(text, word, self.whole_words, self.ignore_case) for word in self.words)
-
-
-@register_check
-class KeywordCount(Counted):
-    """Counts the occurrences of one phrase. Case is ignored by default."""
-
-    summary = "The word or phrase occurs the required number of times."
-    example = {"word": "river", "at_least": 2}
-    type: Literal["keyword_count"] = "keyword_count"
-    word: Phrase
-    whole_words: bool = True
-    ignore_case: bool = True
-
-    @override
-    def count(self, text: str) -> int:
-        return occurrences(text, self.word, self.whole_words, self.ignore_case)
-
-
-@register_check
-class Letters(Counted):
-    """Counts all occurrences of the given letters, digits or punctuation marks, ignoring case."""
-
-    summary = "The given letters, digits or punctuation marks occur the required number of times in total."
-    example = {"letters": ",", "exactly": 0}
-    type: Literal["letters"] = "letters"
-    letters: str = Field(min_length=1)
-
-    @override
-    def count(self, text: str) -> int:
-        lowered = text.lower()
-        return sum(lowered.count(letter) for letter in set(self.letters.lower()))
 
 
 # These patterns run on text written by a policy, so none may backtrack: each takes linear time on any text.
@@ -488,43 +423,6 @@ class All(Check):
         return all(check.holds(text, input) for check in self.checks)
 
 
-_NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?(?:/\d+)?")
-_FRACTION = re.compile(r"\\[dt]?frac\s*\{\s*(-?\d+)\s*\}\s*\{\s*(\d+)\s*\}")
-_BOXED = re.compile(r"\\boxed\s*\{([^{}]*)\}")
-
-
-@register_check
-class Number(Check):
-    """Compares the last number of the text, or of the last `\\boxed{...}` in it. "so it is 1,250." is read as 1250,
-    "3/4" as 0.75; percent signs and currencies are ignored."""
-
-    summary = "The final answer, the last number in the text (or in the last \\boxed{}), is this number."
-    example = {"value": 42}
-    type: Literal["number"] = "number"
-    value: float = Field(allow_inf_nan=False)
-    tolerance: float = Field(default=1e-6, ge=0, allow_inf_nan=False)
-    """Largest allowed absolute difference."""
-
-    @override
-    def holds(self, text: str, input: str | None = None) -> bool:
-        """False for a text without a number."""
-        answer = last_number(text)
-        return answer is not None and abs(answer - self.value) <= self.tolerance
-
-
-def last_number(text: str) -> float | None:
-    """The last number of a text, or of its last `\\boxed{...}`; None if there is no number."""
-    text = _FRACTION.sub(r"\1/\2", text)
-    boxes = _BOXED.findall(text)
-    numbers = _NUMBER.findall(boxes[-1] if boxes else text)
-    if not numbers:
-        return None
-    above, _, below = numbers[-1].replace(",", "").replace("−", "-").partition("/")
-    divisor = float(below or 1)
-    return float(above) / divisor if divisor else None
-
-
-# The languages that langdetect 1.0.9 supports: ISO 639-1 codes, and Chinese in two scripts.
 LANGUAGES = tuple(
     "af ar bg bn ca cs cy da de el en es et fa fi fr gu he hi hr hu id it ja kn ko lt lv mk ml mr ne nl no pa pl pt "
     "ro ru sk sl so sq sv sw ta te th tl tr uk ur vi zh-cn zh-tw".split()
@@ -587,3 +485,42 @@ def _factory() -> Any:
     factory = DetectorFactory()
     factory.load_profile(PROFILES_DIRECTORY)
     return factory
+
+
+_NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?(?:/\d+)?")
+_FRACTION = re.compile(r"\\[dt]?frac\s*\{\s*(-?\d+)\s*\}\s*\{\s*(\d+)\s*\}")
+_BOXED = re.compile(r"\\boxed\s*\{([^{}]*)\}")
+
+
+@register_check
+class Number(Check):
+    """Compares the last number of the text, or of the last `\\boxed{...}` in it. "so it is 1,250." is read as 1250,
+    "3/4" as 0.75; percent signs and currencies are ignored."""
+
+    summary = "The final answer, the last number in the text (or in the last \\boxed{}), is this number."
+    example = {"value": 42}
+    type: Literal["number"] = "number"
+    value: float = Field(allow_inf_nan=False)
+    tolerance: float = Field(default=1e-6, ge=0, allow_inf_nan=False)
+    """Largest allowed absolute difference."""
+
+    @override
+    def holds(self, text: str, input: str | None = None) -> bool:
+        """False for a text without a number."""
+        answer = last_number(text)
+        return answer is not None and abs(answer - self.value) <= self.tolerance
+
+
+def last_number(text: str) -> float | None:
+    """The last number of a text, or of its last `\\boxed{...}`; None if there is no number."""
+    text = _FRACTION.sub(r"\1/\2", text)
+    boxes = _BOXED.findall(text)
+    numbers = _NUMBER.findall(boxes[-1] if boxes else text)
+    if not numbers:
+        return None
+    above, _, below = numbers[-1].replace(",", "").replace("−", "-").partition("/")
+    divisor = float(below or 1)
+    return float(above) / divisor if divisor else None
+
+
+# The languages that langdetect 1.0.9 supports: ISO 639-1 codes, and Chinese in two scripts.
