@@ -17,9 +17,16 @@ from checklist_rewards.monitor.detectors import LEAST_STEPS, Cusum, Reading, Sum
 from checklist_rewards.monitor.extra_reads import CANARY, Canary, raised
 from checklist_rewards.monitor.seen import Observation, Seen
 from checklist_rewards.monitor.settings import Action, MonitorSettings
-from checklist_rewards.monitor.signals import SIGNALS, About, Signal, best
-from checklist_rewards.monitor.signals.completions import length_matched, steered, within_groups
-from checklist_rewards.monitor.signals.items import credit
+from checklist_rewards.monitor.signals import (
+    SIGNALS,
+    About,
+    Signal,
+    best,
+    credit,
+    length_matched,
+    steered,
+    within_groups,
+)
 from checklist_rewards.scores import TargetState
 
 Value = TypeVar("Value")

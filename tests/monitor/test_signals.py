@@ -4,9 +4,17 @@ import pytest
 
 from checklist_rewards.monitor.seen import Retest, Shadowed
 from checklist_rewards.monitor.settings import MonitorSettings, signal_names
-from checklist_rewards.monitor.signals import SIGNALS, best
-from checklist_rewards.monitor.signals.completions import correlation, length_matched, length_reward, within_groups
-from checklist_rewards.monitor.signals.items import dominance, held_out_gap, kappa
+from checklist_rewards.monitor.signals import (
+    SIGNALS,
+    best,
+    correlation,
+    dominance,
+    held_out_gap,
+    kappa,
+    length_matched,
+    length_reward,
+    within_groups,
+)
 from tests.monitor.fakes import line, observed, seen
 
 BY_NAME = {signal.name: signal for signal in SIGNALS}
